@@ -1,0 +1,1 @@
+//! Crate `cache`: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! Crate `config`: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! Crate `disk`: see ARCHITECTURE.md.

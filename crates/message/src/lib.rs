@@ -1,0 +1,1 @@
+//! Crate `message`: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! Crate `sys`: see ARCHITECTURE.md.

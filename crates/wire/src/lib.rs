@@ -1,0 +1,1 @@
+//! Crate `wire`: see ARCHITECTURE.md.
