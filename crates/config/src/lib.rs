@@ -1,1 +1,9 @@
-//! Crate `config`: see ARCHITECTURE.md.
+//! nginx's configuration language.
+//!
+//! Pure: it opens, resolves and binds nothing.
+
+mod args;
+mod context;
+
+pub use args::{ANY, Args, FLAG};
+pub use context::Context;
