@@ -19,7 +19,11 @@ pub struct Args {
 }
 
 /// `on` or `off`.
-pub const FLAG: Args = Args { counts: 1 << 1, is_flag: true, has_block: false };
+pub const FLAG: Args = Args {
+    counts: 1 << 1,
+    is_flag: true,
+    has_block: false,
+};
 /// Any number of arguments, none included.
 pub const ANY: Args = Args::at_least(0);
 
@@ -32,27 +36,40 @@ impl Args {
     pub const NONE: Self = Self::exactly(0);
 
     const fn of(counts: u32) -> Self {
-        Self { counts, is_flag: false, has_block: false }
+        Self {
+            counts,
+            is_flag: false,
+            has_block: false,
+        }
     }
 
     /// Exactly this many arguments.
     #[must_use]
     pub const fn exactly(count: u32) -> Self {
-        assert!(count < COUNT_MAX, "an argument count of a table is below 31");
+        assert!(
+            count < COUNT_MAX,
+            "an argument count of a table is below 31"
+        );
         Self::of(1 << count)
     }
 
     /// From `least` to `most` arguments, both included.
     #[must_use]
     pub const fn between(least: u32, most: u32) -> Self {
-        assert!(least <= most && most < COUNT_MAX, "an argument count of a table is below 31");
+        assert!(
+            least <= most && most < COUNT_MAX,
+            "an argument count of a table is below 31"
+        );
         Self::of((u32::MAX << least) & !(u32::MAX << (most + 1)))
     }
 
     /// This many arguments or more.
     #[must_use]
     pub const fn at_least(least: u32) -> Self {
-        assert!(least <= COUNT_MAX, "an argument count of a table is below 31");
+        assert!(
+            least <= COUNT_MAX,
+            "an argument count of a table is below 31"
+        );
         Self::of(u32::MAX << least)
     }
 
@@ -77,7 +94,11 @@ impl Args {
     /// Whether a directive with this many arguments is right.
     #[must_use]
     pub const fn accepts(self, count: usize) -> bool {
-        let bit = if count < COUNT_MAX as usize { count as u32 } else { COUNT_MAX };
+        let bit = if count < COUNT_MAX as usize {
+            count as u32
+        } else {
+            COUNT_MAX
+        };
         self.counts & (1 << bit) != 0
     }
 
@@ -124,7 +145,9 @@ impl fmt::Display for Args {
         if self.is_flag {
             return out.write_str("\"on\" or \"off\"");
         }
-        let counts: Vec<u32> = (0..COUNT_MAX).filter(|count| self.accepts(*count as usize)).collect();
+        let counts: Vec<u32> = (0..COUNT_MAX)
+            .filter(|count| self.accepts(*count as usize))
+            .collect();
         let open = self.accepts(COUNT_MAX as usize);
         match counts.as_slice() {
             [0, ..] if open => out.write_str("any number of arguments"),
@@ -151,7 +174,11 @@ mod tests {
 
     #[test]
     fn counts_are_accepted_as_declared() {
-        let right = |args: Args| (0..40).filter(|count| args.accepts(*count)).collect::<Vec<_>>();
+        let right = |args: Args| {
+            (0..40)
+                .filter(|count| args.accepts(*count))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(right(1.into()), [1]);
         assert_eq!(right((1..=3).into()), [1, 2, 3]);
         assert_eq!(right([1, 3].into()), [1, 3]);

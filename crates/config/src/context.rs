@@ -86,7 +86,10 @@ impl Context {
 
     /// The names of the contexts in this set, outermost first.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.iter().filter(move |(one, _)| self.contains(*one)).map(|(_, name)| *name)
+        Self::NAMES
+            .iter()
+            .filter(move |(one, _)| self.contains(*one))
+            .map(|(_, name)| *name)
     }
 }
 
