@@ -26,11 +26,20 @@ pub fn is_nginx() -> bool {
 /// `--workspace` selects the same features as the `cargo test --workspace` that runs us, so that nothing but the binary is built anew.
 fn build() -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
-    let profile = test.ancestors().nth(2).expect("a test stands in target/PROFILE/deps").to_owned();
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .expect("a test stands in target/PROFILE/deps")
+        .to_owned();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--workspace", "--bin", "freewheel"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    build.env("CARGO_TARGET_DIR", profile.parent().expect("target/PROFILE has a parent"));
+    build
+        .args(["build", "--quiet", "--workspace", "--bin", "freewheel"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    build.env(
+        "CARGO_TARGET_DIR",
+        profile.parent().expect("target/PROFILE has a parent"),
+    );
     match profile.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => {}
         Some(name) => drop(build.args(["--profile", name])),

@@ -17,10 +17,19 @@ pub struct Connection {
 impl Connection {
     /// Wraps a connected socket.
     pub fn new(stream: TcpStream) -> Connection {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
-        stream.set_nodelay(true).expect("a connected socket takes TCP_NODELAY");
-        Connection { stream, ahead: Vec::new() }
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout above zero is valid");
+        stream
+            .set_write_timeout(Some(PATIENCE))
+            .expect("a timeout above zero is valid");
+        stream
+            .set_nodelay(true)
+            .expect("a connected socket takes TCP_NODELAY");
+        Connection {
+            stream,
+            ahead: Vec::new(),
+        }
     }
 
     /// Sends bytes as they are. A server that has closed already is no error here: what it said is what counts.
@@ -48,7 +57,9 @@ impl Connection {
             }
             if !self.read_more() {
                 let whole = split_reply(&self.ahead, method == "HEAD", true);
-                let (reply, used) = whole.unwrap_or_else(|| panic!("cut answer: {:?}", String::from_utf8_lossy(&self.ahead)));
+                let (reply, used) = whole.unwrap_or_else(|| {
+                    panic!("cut answer: {:?}", String::from_utf8_lossy(&self.ahead))
+                });
                 self.ahead.drain(..used);
                 return reply;
             }
@@ -64,7 +75,11 @@ impl Connection {
     /// Exactly that many bytes.
     pub fn read(&mut self, count: usize) -> Vec<u8> {
         while self.ahead.len() < count {
-            assert!(self.read_more(), "closed after {} of {count} bytes", self.ahead.len());
+            assert!(
+                self.read_more(),
+                "closed after {} of {count} bytes",
+                self.ahead.len()
+            );
         }
         self.ahead.drain(..count).collect()
     }
@@ -90,11 +105,19 @@ impl Connection {
             }
             Err(error) if is_closed(&error) => false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
-            Err(error) => panic!("no answer ({error}); so far {:?}", String::from_utf8_lossy(&self.ahead)),
+            Err(error) => panic!(
+                "no answer ({error}); so far {:?}",
+                String::from_utf8_lossy(&self.ahead)
+            ),
         }
     }
 }
 
 fn is_closed(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+    )
 }

@@ -13,7 +13,10 @@
 //!
 //! The program is `freewheel` of this workspace, built on first use; `FREEWHEEL_TEST_BINARY=/path/to/nginx` names another, which is how
 //! a test is tried on the server whose behaviour it describes.
-#![expect(clippy::disallowed_methods, reason = "tests have no event loop: a thread per test, blocking sockets and files")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests have no event loop: a thread per test, blocking sockets and files"
+)]
 
 mod binary;
 mod client;

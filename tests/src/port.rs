@@ -33,7 +33,10 @@ impl Port {
             if let Some(file) = lock(&locks, number)
                 && TcpListener::bind((Ipv4Addr::UNSPECIFIED, number)).is_ok()
             {
-                return Port { number, _file: file };
+                return Port {
+                    number,
+                    _file: file,
+                };
             }
         }
         panic!("no free port between {FIRST} and {}", FIRST + COUNT);
@@ -46,7 +49,12 @@ impl Port {
 }
 
 fn lock(locks: &Path, number: u16) -> Option<File> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(locks.join(number.to_string())).ok()?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(locks.join(number.to_string()))
+        .ok()?;
     file.try_lock().ok()?;
     Some(file)
 }

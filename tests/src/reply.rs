@@ -20,12 +20,19 @@ pub struct Reply {
 impl Reply {
     /// The first header of that name, without regard to case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     /// All values of that header.
     pub fn all(&self, name: &str) -> Vec<&str> {
-        self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str()).collect()
+        self.headers
+            .iter()
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+            .collect()
     }
 
     /// The body as text.
@@ -46,10 +53,20 @@ pub fn split_reply(bytes: &[u8], head: bool, ended: bool) -> Option<(Reply, usiz
     let mut start = lines.next().unwrap_or_default().splitn(3, ' ');
     let version = start.next().unwrap_or_default().to_owned();
     assert!(version.starts_with("HTTP/1."), "not an answer: {text:?}");
-    let status = start.next().and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("no status: {text:?}"));
+    let status = start
+        .next()
+        .and_then(|code| code.parse().ok())
+        .unwrap_or_else(|| panic!("no status: {text:?}"));
     let reason = start.next().unwrap_or_default().to_owned();
     let headers: Vec<_> = lines.map(field).collect();
-    let mut reply = Reply { version, status, reason, headers, body: Vec::new(), trailers: Vec::new() };
+    let mut reply = Reply {
+        version,
+        status,
+        reason,
+        headers,
+        body: Vec::new(),
+        trailers: Vec::new(),
+    };
     let mut used = end + 4;
     if head || status < 200 || status == 204 || status == 304 {
         return Some((reply, used));
@@ -74,7 +91,8 @@ fn take_chunks(bytes: &[u8], reply: &mut Reply) -> Option<usize> {
     loop {
         let line = find(&bytes[used..], b"\r\n")?;
         let size = std::str::from_utf8(&bytes[used..used + line]).expect("a chunk size is text");
-        let size = usize::from_str_radix(size, 16).unwrap_or_else(|_| panic!("not a chunk size: {size:?}"));
+        let size = usize::from_str_radix(size, 16)
+            .unwrap_or_else(|_| panic!("not a chunk size: {size:?}"));
         used += line + 2;
         if size == 0 {
             return take_trailers(&bytes[used..], reply).map(|more| used + more);
@@ -93,18 +111,24 @@ fn take_trailers(bytes: &[u8], reply: &mut Reply) -> Option<usize> {
         if line == 0 {
             return Some(used + 2);
         }
-        reply.trailers.push(field(std::str::from_utf8(&bytes[used..used + line]).expect("a trailer is text")));
+        reply.trailers.push(field(
+            std::str::from_utf8(&bytes[used..used + line]).expect("a trailer is text"),
+        ));
         used += line + 2;
     }
 }
 
 fn field(line: &str) -> (String, String) {
-    let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("not a header: {line:?}"));
+    let (name, value) = line
+        .split_once(':')
+        .unwrap_or_else(|| panic!("not a header: {line:?}"));
     (name.to_owned(), value.trim().to_owned())
 }
 
 fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes.windows(needle.len()).position(|window| window == needle)
+    bytes
+        .windows(needle.len())
+        .position(|window| window == needle)
 }
 
 #[cfg(test)]
@@ -115,7 +139,10 @@ mod tests {
     fn an_answer_with_a_length_leaves_the_next_one() {
         let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1";
         let (reply, used) = split_reply(bytes, false, false).unwrap();
-        assert_eq!((reply.status, reply.text().as_str(), &bytes[used..]), (200, "abc", &b"HTTP/1.1"[..]));
+        assert_eq!(
+            (reply.status, reply.text().as_str(), &bytes[used..]),
+            (200, "abc", &b"HTTP/1.1"[..])
+        );
     }
 
     #[test]

@@ -42,9 +42,15 @@ pub struct Server {
 impl Site {
     /// A fresh directory: `html/` and `logs/`, readable by everyone (a worker is not root), and four ports.
     pub fn new() -> Site {
-        let dir = tempfile::Builder::new().prefix("freewheel-test.").tempdir().expect("a temporary directory can be made");
+        let dir = tempfile::Builder::new()
+            .prefix("freewheel-test.")
+            .tempdir()
+            .expect("a temporary directory can be made");
         open_to_all(dir.path());
-        let site = Site { dir, ports: (0..PORTS_MAX).map(|_| Port::take()).collect() };
+        let site = Site {
+            dir,
+            ports: (0..PORTS_MAX).map(|_| Port::take()).collect(),
+        };
         for name in ["html", "logs"] {
             std::fs::create_dir(site.path(name)).expect("a fresh directory is writable");
             open_to_all(&site.path(name));
@@ -67,7 +73,10 @@ impl Site {
         let path = self.path("html").join(name);
         let parent = path.parent().expect("a file has a directory");
         std::fs::create_dir_all(parent).expect("html can be written");
-        for dir in parent.ancestors().take_while(|dir| dir.starts_with(self.path("html"))) {
+        for dir in parent
+            .ancestors()
+            .take_while(|dir| dir.starts_with(self.path("html")))
+        {
             open_to_all(dir);
         }
         std::fs::write(&path, bytes).expect("html can be written");
@@ -77,12 +86,15 @@ impl Site {
 
     /// Writes `nginx.conf`, `%DIR%`, `%PORT%` and `%PORT1%` to `%PORT3%` filled in.
     pub fn configure(&self, text: &str) {
-        std::fs::write(self.path("nginx.conf"), self.fill(text)).expect("the directory can be written");
+        std::fs::write(self.path("nginx.conf"), self.fill(text))
+            .expect("the directory can be written");
     }
 
     /// `text` with the places filled in.
     pub fn fill(&self, text: &str) -> String {
-        let mut text = text.replace("%DIR%", &self.dir.path().to_string_lossy()).replace("%PORT%", &self.port(0).to_string());
+        let mut text = text
+            .replace("%DIR%", &self.dir.path().to_string_lossy())
+            .replace("%PORT%", &self.port(0).to_string());
         for index in 1..PORTS_MAX {
             text = text.replace(&format!("%PORT{index}%"), &self.port(index).to_string());
         }
@@ -93,14 +105,23 @@ impl Site {
     pub fn command(&self) -> Command {
         let mut command = Command::new(binary());
         let prefix = format!("{}/", self.dir.path().display());
-        command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "logs/error.log"]).stdin(Stdio::null());
+        command
+            .args(["-p", &prefix, "-c", "nginx.conf", "-e", "logs/error.log"])
+            .stdin(Stdio::null());
         command
     }
 
     /// Runs `-t` or the like to its end: exit status and all that was said, standard output first.
     pub fn run(&self, arguments: &[&str]) -> (ExitStatus, String) {
-        let output = self.command().args(arguments).output().expect("the program can be run");
-        (output.status, text_of(&output.stdout) + &text_of(&output.stderr))
+        let output = self
+            .command()
+            .args(arguments)
+            .output()
+            .expect("the program can be run");
+        (
+            output.status,
+            text_of(&output.stdout) + &text_of(&output.stderr),
+        )
     }
 
     /// Starts the program and waits until its pid file says that it listens.
@@ -109,14 +130,27 @@ impl Site {
     /// It left before that.
     pub fn start(self) -> Result<Server, Refused> {
         let stderr = File::create(self.path("stderr")).expect("the directory can be written");
-        let child = self.command().stdout(Stdio::null()).stderr(stderr).spawn().expect("the program can be run");
+        let child = self
+            .command()
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .expect("the program can be run");
         let mut server = Server { site: self, child };
         let deadline = Instant::now() + PATIENCE;
-        while !std::fs::read(server.site.path("nginx.pid")).is_ok_and(|text| text.ends_with(b"\n")) {
+        while !std::fs::read(server.site.path("nginx.pid")).is_ok_and(|text| text.ends_with(b"\n"))
+        {
             if let Some(status) = server.child.try_wait().expect("the child is ours") {
-                return Err(Refused { status, stderr: server.read("stderr") });
+                return Err(Refused {
+                    status,
+                    stderr: server.read("stderr"),
+                });
             }
-            assert!(Instant::now() < deadline, "no pid file after {PATIENCE:?}: {}", server.read("stderr"));
+            assert!(
+                Instant::now() < deadline,
+                "no pid file after {PATIENCE:?}: {}",
+                server.read("stderr")
+            );
             std::thread::sleep(TICK);
         }
         Ok(server)
@@ -140,7 +174,8 @@ impl Server {
 
     /// As [`Server::start`], with `main` added outside of `http`.
     pub fn start_with(main: &str, http: &str) -> Server {
-        Server::try_start(&whole(main, http)).unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr))
+        Server::try_start(&whole(main, http))
+            .unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr))
     }
 
     /// Starts with the whole text as `nginx.conf`. It must say `daemon off;` and `pid nginx.pid;`.
@@ -191,7 +226,9 @@ impl Server {
 
     /// The answer to a request without a body.
     pub fn request(&self, method: &str, path: &str, headers: &str) -> Reply {
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
+        );
         self.connect().send(request).reply_to(method)
     }
 
@@ -229,7 +266,11 @@ impl Server {
     fn wait(&self, text: &str, times: usize, what: &str) {
         let deadline = Instant::now() + PATIENCE;
         while self.error_log().matches(text).count() < times {
-            assert!(Instant::now() < deadline, "{what}: no {text:?} in the error log:\n{}", self.error_log());
+            assert!(
+                Instant::now() < deadline,
+                "{what}: no {text:?} in the error log:\n{}",
+                self.error_log()
+            );
             std::thread::sleep(TICK);
         }
     }
@@ -247,14 +288,19 @@ impl Server {
             if text.matches('\n').count() >= lines {
                 return text;
             }
-            assert!(Instant::now() < deadline, "fewer than {lines} lines in the access log: {text:?}");
+            assert!(
+                Instant::now() < deadline,
+                "fewer than {lines} lines in the access log: {text:?}"
+            );
             std::thread::sleep(TICK);
         }
     }
 
     /// A file of the directory as text; empty when there is none.
     pub fn read(&self, name: &str) -> String {
-        std::fs::read(self.site.path(name)).map(|bytes| text_of(&bytes)).unwrap_or_default()
+        std::fs::read(self.site.path(name))
+            .map(|bytes| text_of(&bytes))
+            .unwrap_or_default()
     }
 
     /// QUIT, and the exit status.
@@ -278,7 +324,10 @@ impl Server {
             }
             if Instant::now() > deadline {
                 self.kill();
-                panic!("still running {PATIENCE:?} after {signal}:\n{}", self.error_log());
+                panic!(
+                    "still running {PATIENCE:?} after {signal}:\n{}",
+                    self.error_log()
+                );
             }
             std::thread::sleep(TICK);
         }
@@ -286,10 +335,15 @@ impl Server {
 
     /// The master dead, its children too: they are its process group's only when it made one, so they are found by parent.
     fn kill(&mut self) {
-        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.child.id())).unwrap_or_default();
+        let children =
+            std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.child.id()))
+                .unwrap_or_default();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for child in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+        for child in children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+        {
             let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
         }
     }
@@ -299,7 +353,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.kill();
-            eprintln!("--- error log ---\n{}--- stderr ---\n{}", self.error_log(), self.read("stderr"));
+            eprintln!(
+                "--- error log ---\n{}--- stderr ---\n{}",
+                self.error_log(),
+                self.read("stderr")
+            );
             return;
         }
         let status = self.quit();
