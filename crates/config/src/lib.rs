@@ -4,6 +4,7 @@
 
 mod args;
 mod context;
+pub mod known;
 
 pub use args::{ANY, Args, FLAG};
 pub use context::Context;
