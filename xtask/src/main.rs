@@ -1,2 +1,72 @@
-//! Project tasks: `cargo xtask …`.
-fn main() {}
+//! Project tasks that need more than cargo: `cargo xtask tidy | conformance | installed`.
+//!
+//! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
+//! status other than 0 and says so; "not measured" is never "passed".
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a tool without an event loop: it may wait for files and processes"
+)]
+
+mod conformance;
+mod installed;
+mod scope;
+mod source;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  tidy
+      house rules that neither rustc nor clippy knows
+  conformance --suite-git DIR --binary BIN [--yardsticks DIR] [--files LIST] [--list] [--verbose]
+      nginx's public test suite: the files whose configuration needs nothing that is not built yet
+  installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]
+      the program as installed: master as root, worker as nobody, files of root; until it is interrupted
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        Some((task, rest)) if task == "tidy" && rest.is_empty() => tidy::run(&project()),
+        Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
+        Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{}", message.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The project's directory: xtask stands in it.
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask stands in the project")
+        .to_owned()
+}
+
+/// The value behind `--name`, taken out of `arguments`.
+fn option(arguments: &mut Vec<String>, name: &str) -> Result<Option<String>, String> {
+    let Some(at) = arguments.iter().position(|argument| argument == name) else {
+        return Ok(None);
+    };
+    if at + 1 == arguments.len() {
+        return Err(format!("{name} needs a value"));
+    }
+    arguments.remove(at);
+    Ok(Some(arguments.remove(at)))
+}
+
+/// Whether `--name` is there, taken out of `arguments`.
+fn flag(arguments: &mut Vec<String>, name: &str) -> bool {
+    let before = arguments.len();
+    arguments.retain(|argument| argument != name);
+    arguments.len() < before
+}
