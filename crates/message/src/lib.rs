@@ -1,1 +1,28 @@
-//! Crate `message`: see ARCHITECTURE.md.
+//! HTTP messages as values: the request's head, the response, bodies, dates, entity tags, ranges and conditions.
+//!
+//! Knows no socket, no path and no clock: times come in as arguments, files stay opaque (`F`). What arrives as bytes is
+//! parsed by `wire`; what a message *means* is decided here, by nginx's rules where configurations rely on them.
+
+pub mod body;
+pub mod conditional;
+pub mod date;
+pub mod escape;
+pub mod etag;
+pub mod field;
+pub mod head;
+pub mod host;
+pub mod media_type;
+pub mod method;
+pub mod range;
+pub mod response;
+pub mod status;
+pub mod uri;
+
+pub use body::{Body, BodyError, Chunk, FileRange, Source};
+pub use date::Date;
+pub use etag::ETag;
+pub use field::{Field, HeaderId, Span};
+pub use head::{ConnectionType, Framing, RequestHead, Version};
+pub use host::Host;
+pub use method::{Method, Methods};
+pub use response::{Header, Headers, Response};

@@ -1,0 +1,271 @@
+//! Bodies: what is sent behind a head. A file stays a file until somebody needs its bytes.
+//!
+//! `F` is the handle of an open file; this crate never looks into it.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::response::Header;
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRange<F> {
+    /// The open file.
+    pub file: F,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A piece of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chunk<F> {
+    /// In memory.
+    Bytes(Bytes),
+    /// In a file.
+    File(FileRange<F>),
+}
+
+impl<F> Chunk<F> {
+    /// Bytes in it.
+    pub fn len(&self) -> u64 {
+        match self {
+            Chunk::Bytes(bytes) => bytes.len() as u64,
+            Chunk::File(range) => range.len,
+        }
+    }
+
+    /// No bytes?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes from `start` up to `end` of it. Panics when they are not in it.
+    pub fn slice(&self, start: u64, end: u64) -> Chunk<F>
+    where
+        F: Clone,
+    {
+        assert!(start <= end && end <= self.len(), "slice {start}..{end} of a chunk of {}", self.len());
+        match self {
+            Chunk::Bytes(bytes) => Chunk::Bytes(bytes.slice(start as usize..end as usize)),
+            Chunk::File(range) => {
+                Chunk::File(FileRange { file: range.file.clone(), offset: range.offset + start, len: end - start })
+            }
+        }
+    }
+}
+
+/// Why a body ended before its end. The head is out already: all that is left is to cut the connection.
+#[derive(Debug)]
+pub enum BodyError {
+    /// Its origin ended too early.
+    Truncated,
+    /// Its origin took too long.
+    Timeout,
+    /// A disk or a socket failed.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BodyError::Truncated => f.write_str("the body ended too early"),
+            BodyError::Timeout => f.write_str("the body's origin timed out"),
+            BodyError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl From<io::Error> for BodyError {
+    fn from(error: io::Error) -> BodyError {
+        BodyError::Io(error)
+    }
+}
+
+/// Chunks that come one after the other. Lives on one loop, so it need not be `Send`.
+pub trait Source<F> {
+    /// The next chunk; `None` at the end, after which it is not asked again.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>>;
+
+    /// The trailers; asked for once, after the end.
+    fn trailers(&mut self) -> Vec<Header> {
+        Vec::new()
+    }
+}
+
+/// What is sent behind a head.
+#[derive(Default)]
+pub enum Body<F> {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// One piece, known now.
+    Once(Chunk<F>),
+    /// Piece after piece.
+    Stream(Box<dyn Source<F>>),
+    /// No body: from here on bytes pass both ways, through the tunnel that the request holds.
+    Tunnel,
+}
+
+impl<F> std::fmt::Debug for Body<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Body::Empty => f.write_str("Empty"),
+            Body::Once(chunk) => write!(f, "Once({} bytes)", chunk.len()),
+            Body::Stream(_) => f.write_str("Stream"),
+            Body::Tunnel => f.write_str("Tunnel"),
+        }
+    }
+}
+
+impl<F> Body<F> {
+    /// Bytes in memory.
+    pub fn bytes(bytes: impl Into<Bytes>) -> Body<F> {
+        Body::Once(Chunk::Bytes(bytes.into()))
+    }
+
+    /// A part of a file.
+    pub fn file(file: F, offset: u64, len: u64) -> Body<F> {
+        Body::Once(Chunk::File(FileRange { file, offset, len }))
+    }
+
+    /// Chunk after chunk in the order of `chunks`.
+    pub fn chunks(chunks: Vec<Chunk<F>>) -> Body<F>
+    where
+        F: 'static,
+    {
+        Body::Stream(Box::new(Chunks(chunks.into_iter())))
+    }
+
+    /// A stream made by `step`, which gets the state and gives a chunk and the next state, or `None` at the end.
+    pub fn unfold<S, Step, Next>(state: S, step: Step) -> Body<F>
+    where
+        F: 'static,
+        S: 'static,
+        Step: FnMut(S) -> Next + 'static,
+        Next: Future<Output = Result<Option<(Chunk<F>, S)>, BodyError>> + 'static,
+    {
+        Body::Stream(Box::new(Unfold { state: Some(state), step, next: None }))
+    }
+
+    /// The length, where it is known before it is sent.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Body::Empty => Some(0),
+            Body::Once(chunk) => Some(chunk.len()),
+            Body::Stream(_) | Body::Tunnel => None,
+        }
+    }
+
+    /// Known to hold no bytes?
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// The next chunk of whatever kind of body it is; `None` at the end. Tunnels have none.
+    pub async fn next(&mut self) -> Option<Result<Chunk<F>, BodyError>> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// As [`Body::next`].
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
+        match self {
+            Body::Empty | Body::Tunnel => Poll::Ready(None),
+            Body::Once(_) => match std::mem::take(self) {
+                Body::Once(chunk) => Poll::Ready(Some(Ok(chunk))),
+                _ => Poll::Ready(None),
+            },
+            Body::Stream(source) => source.poll_next(cx),
+        }
+    }
+}
+
+struct Chunks<F>(std::vec::IntoIter<Chunk<F>>);
+
+impl<F> Source<F> for Chunks<F> {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
+        Poll::Ready(self.0.next().map(Ok))
+    }
+}
+
+struct Unfold<S, Step, Next> {
+    state: Option<S>,
+    step: Step,
+    next: Option<Pin<Box<Next>>>,
+}
+
+impl<F, S, Step, Next> Source<F> for Unfold<S, Step, Next>
+where
+    Step: FnMut(S) -> Next,
+    Next: Future<Output = Result<Option<(Chunk<F>, S)>, BodyError>>,
+{
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
+        if let Some(state) = self.state.take() {
+            let next = (self.step)(state);
+            match &mut self.next {
+                Some(place) => place.set(next),
+                empty => *empty = Some(Box::pin(next)),
+            }
+        }
+        let Some(next) = &mut self.next else { return Poll::Ready(None) };
+        let outcome = std::task::ready!(next.as_mut().poll(cx));
+        Poll::Ready(match outcome {
+            Ok(Some((chunk, state))) => {
+                self.state = Some(state);
+                Some(Ok(chunk))
+            }
+            Ok(None) => {
+                self.next = None;
+                None
+            }
+            Err(error) => {
+                self.next = None;
+                Some(Err(error))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn drain(mut body: Body<()>) -> Vec<u8> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut all = Vec::new();
+        while let Poll::Ready(Some(chunk)) = body.poll_next(&mut cx) {
+            match chunk.unwrap() {
+                Chunk::Bytes(bytes) => all.extend_from_slice(&bytes),
+                Chunk::File(_) => unreachable!(),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn bodies_give_their_chunks_once() {
+        assert_eq!(drain(Body::Empty), b"");
+        assert_eq!(drain(Body::bytes("abc")), b"abc");
+        let pieces = vec![Chunk::Bytes("a".into()), Chunk::Bytes("b".into())];
+        assert_eq!(drain(Body::chunks(pieces)), b"ab");
+        let counted = Body::unfold(0u8, async |n| {
+            Ok((n < 3).then(|| (Chunk::Bytes(Bytes::copy_from_slice(&[b'0' + n])), n + 1)))
+        });
+        assert_eq!(drain(counted), b"012");
+    }
+
+    #[test]
+    fn a_slice_of_a_file_is_a_file() {
+        let chunk = Chunk::File(FileRange { file: 7, offset: 100, len: 50 });
+        assert_eq!(chunk.slice(10, 20), Chunk::File(FileRange { file: 7, offset: 110, len: 10 }));
+    }
+}

@@ -1,0 +1,175 @@
+//! Entity tags (RFC 9110, 8.8.3). A file's tag is kept as the two numbers it is made of: no allocation per response.
+
+use bytes::Bytes;
+
+use crate::date::Seconds;
+
+/// An entity tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ETag {
+    /// nginx's tag of a file: `"hex(mtime)-hex(size)"`.
+    File {
+        /// Modification time.
+        mtime: Seconds,
+        /// Bytes.
+        size: u64,
+        /// With `W/` before it.
+        weak: bool,
+    },
+    /// As somebody wrote it, with its quotes.
+    Text(Bytes),
+}
+
+/// `W/"`, two numbers of 16 digits, a sign, `-`, `"`.
+const FILE_TAG_MAX: usize = 38;
+
+/// A tag's text on the stack.
+pub struct Text {
+    bytes: [u8; FILE_TAG_MAX],
+    len: usize,
+}
+
+impl ETag {
+    /// The tag of a file.
+    pub fn of_file(mtime: Seconds, size: u64) -> ETag {
+        ETag::File { mtime, size, weak: false }
+    }
+
+    /// The tag as weak, as a filter that rewrites the body leaves it; `None` for a text that is no quoted tag.
+    pub fn weakened(&self) -> Option<ETag> {
+        match self {
+            ETag::File { mtime, size, .. } => Some(ETag::File { mtime: *mtime, size: *size, weak: true }),
+            ETag::Text(text) if text.starts_with(b"W/") => Some(self.clone()),
+            ETag::Text(text) if text.starts_with(b"\"") => Some(ETag::Text([b"W/", &text[..]].concat().into())),
+            ETag::Text(_) => None,
+        }
+    }
+
+    /// Hands the tag's text to `look`, without an allocation.
+    pub fn with_text<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            ETag::File { mtime, size, weak } => {
+                let text = Text::of_file(*mtime, *size, *weak);
+                look(&text.bytes[..text.len])
+            }
+            ETag::Text(text) => look(text),
+        }
+    }
+
+    /// Appends the tag's text.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.with_text(|text| out.extend_from_slice(text));
+    }
+
+    /// The tag's text.
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            ETag::Text(text) => text.clone(),
+            file => file.with_text(Bytes::copy_from_slice),
+        }
+    }
+}
+
+impl Text {
+    fn of_file(mtime: Seconds, size: u64, weak: bool) -> Text {
+        let mut text = Text { bytes: [0; FILE_TAG_MAX], len: 0 };
+        if weak {
+            text.push(b"W/");
+        }
+        text.push(b"\"");
+        if mtime < 0 {
+            text.push(b"-");
+        }
+        text.push_hex(mtime.unsigned_abs());
+        text.push(b"-");
+        text.push_hex(size);
+        text.push(b"\"");
+        text
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    fn push_hex(&mut self, number: u64) {
+        let digits = (64 - number.leading_zeros()).div_ceil(4).max(1) as usize;
+        for (index, place) in self.bytes[self.len..self.len + digits].iter_mut().enumerate() {
+            *place = b"0123456789abcdef"[(number >> (4 * (digits - 1 - index)) & 15) as usize];
+        }
+        self.len += digits;
+    }
+}
+
+/// Is `tag` in the list of an `If-Match` (strong) or `If-None-Match` (`weakly`)? `*` matches any tag, even none.
+pub fn list_matches(list: &[u8], tag: Option<&ETag>, weakly: bool) -> bool {
+    if list == b"*" {
+        return true;
+    }
+    let Some(tag) = tag else { return false };
+    tag.with_text(|tag| {
+        let tag = if weakly { tag.strip_prefix(b"W/").unwrap_or(tag) } else { tag };
+        let mut rest = list;
+        while !rest.is_empty() {
+            let item = if weakly { rest.strip_prefix(b"W/").unwrap_or(rest) } else { rest };
+            if let Some(behind) = item.strip_prefix(tag) {
+                let behind = behind.trim_ascii_start();
+                if behind.is_empty() || behind[0] == b',' {
+                    return true;
+                }
+            }
+            // A comma inside a tag is not seen as such, as in nginx: what follows it is tried as a tag, and is none.
+            let comma = memchr::memchr(b',', rest).unwrap_or(rest.len());
+            rest = &rest[comma..];
+            while let [b',' | b' ' | b'\t', more @ ..] = rest {
+                rest = more;
+            }
+        }
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(tag: &str) -> ETag {
+        ETag::Text(Bytes::copy_from_slice(tag.as_bytes()))
+    }
+
+    #[test]
+    fn a_file_has_nginx_tag() {
+        assert_eq!(&ETag::of_file(0x5a2b_3c4d, 612).to_bytes()[..], b"\"5a2b3c4d-264\"");
+        assert_eq!(&ETag::of_file(0, 0).to_bytes()[..], b"\"0-0\"");
+        assert_eq!(&ETag::of_file(i64::MIN, u64::MAX).weakened().unwrap().to_bytes()[..], b"W/\"-8000000000000000-ffffffffffffffff\"");
+    }
+
+    #[test]
+    fn only_quoted_texts_are_weakened() {
+        assert_eq!(text("\"a\"").weakened(), Some(text("W/\"a\"")));
+        assert_eq!(text("W/\"a\"").weakened(), Some(text("W/\"a\"")));
+        assert_eq!(text("a").weakened(), None);
+    }
+
+    #[test]
+    fn lists() {
+        for (list, tag, weakly, matches) in [
+            ("*", None, false, true),
+            ("\"a\"", None, false, false),
+            ("\"a\"", Some("\"a\""), false, true),
+            ("W/\"a\"", Some("\"a\""), false, false),
+            ("W/\"a\"", Some("\"a\""), true, true),
+            ("\"a\"", Some("W/\"a\""), false, false),
+            ("\"a\"", Some("W/\"a\""), true, true),
+            ("W/\"a\"", Some("W/\"a\""), false, true),
+            ("\"x\" , \t\"a\"  ", Some("\"a\""), false, true),
+            ("\"a\" \"b\"", Some("\"a\""), false, false),
+            ("\"x\", W/\"a\", \"y\"", Some("\"a\""), true, true),
+            ("", Some("\"a\""), true, false),
+            (",,,", Some("\"a\""), true, false),
+        ] {
+            let tag = tag.map(text);
+            assert_eq!(list_matches(list.as_bytes(), tag.as_ref(), weakly), matches, "{list} {tag:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! One header line: where its name and value lie, and which well-known name it is.
+//!
+//! A name is recognised once, when it is parsed; all later look-ups compare one byte.
+
+/// A range of bytes inside a head. Heads are far smaller than 4 GiB (`large_client_header_buffers` bounds them).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// The span from `start` up to, not including, `end`.
+    pub fn new(start: usize, end: usize) -> Span {
+        debug_assert!(start <= end);
+        Span { start: start as u32, len: (end - start) as u32 }
+    }
+
+    /// The bytes it names in `text`.
+    pub fn of<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        &text[self.start as usize..self.end()]
+    }
+
+    /// The first byte behind it.
+    pub fn end(&self) -> usize {
+        self.start as usize + self.len as usize
+    }
+
+    /// No bytes?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A header line: spans into the head that holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The name as it was sent.
+    pub name: Span,
+    /// The value without the blanks around it.
+    pub value: Span,
+    /// Which name, if it is a well-known one.
+    pub id: HeaderId,
+}
+
+macro_rules! header_ids {
+    ($($id:ident $name:literal)*) => {
+        /// The header names that the server itself looks at. `Other` is every other name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum HeaderId {
+            /// Not a well-known name.
+            Other,
+            $(#[doc = concat!("`", $name, "`")] $id,)*
+        }
+
+        const NAMES: &[&str] = &["", $($name),*];
+        const IDS: &[HeaderId] = &[HeaderId::Other, $(HeaderId::$id),*];
+    };
+}
+
+header_ids! {
+    Accept "Accept"
+    AcceptEncoding "Accept-Encoding"
+    AcceptLanguage "Accept-Language"
+    AcceptRanges "Accept-Ranges"
+    Age "Age"
+    Allow "Allow"
+    Authorization "Authorization"
+    CacheControl "Cache-Control"
+    Connection "Connection"
+    ContentDisposition "Content-Disposition"
+    ContentEncoding "Content-Encoding"
+    ContentLength "Content-Length"
+    ContentRange "Content-Range"
+    ContentType "Content-Type"
+    Cookie "Cookie"
+    Date "Date"
+    Depth "Depth"
+    Destination "Destination"
+    ETag "ETag"
+    Expect "Expect"
+    Expires "Expires"
+    Host "Host"
+    IfMatch "If-Match"
+    IfModifiedSince "If-Modified-Since"
+    IfNoneMatch "If-None-Match"
+    IfRange "If-Range"
+    IfUnmodifiedSince "If-Unmodified-Since"
+    KeepAlive "Keep-Alive"
+    LastModified "Last-Modified"
+    Link "Link"
+    Location "Location"
+    Overwrite "Overwrite"
+    Pragma "Pragma"
+    ProxyAuthorization "Proxy-Authorization"
+    ProxyConnection "Proxy-Connection"
+    Range "Range"
+    Referer "Referer"
+    Refresh "Refresh"
+    Server "Server"
+    SetCookie "Set-Cookie"
+    Te "TE"
+    Trailer "Trailer"
+    TransferEncoding "Transfer-Encoding"
+    Upgrade "Upgrade"
+    UserAgent "User-Agent"
+    Vary "Vary"
+    Via "Via"
+    WwwAuthenticate "WWW-Authenticate"
+    XAccelBuffering "X-Accel-Buffering"
+    XAccelCharset "X-Accel-Charset"
+    XAccelExpires "X-Accel-Expires"
+    XAccelLimitRate "X-Accel-Limit-Rate"
+    XAccelRedirect "X-Accel-Redirect"
+    XForwardedFor "X-Forwarded-For"
+    XPad "X-Pad"
+    XRealIp "X-Real-IP"
+}
+
+const SLOTS: usize = 256;
+
+/// Open addressing, filled at compile time; a slot holds an index into `NAMES`, 0 is empty.
+const TABLE: [u8; SLOTS] = {
+    assert!(NAMES.len() <= 64, "HeaderId::bit needs an id below 64");
+    let mut table = [0u8; SLOTS];
+    let mut index = 1;
+    while index < NAMES.len() {
+        let mut slot = slot_of(NAMES[index].as_bytes());
+        while table[slot] != 0 {
+            slot = (slot + 1) % SLOTS;
+        }
+        table[slot] = index as u8;
+        index += 1;
+    }
+    table
+};
+
+const fn slot_of(name: &[u8]) -> usize {
+    let first = (name[0] | 0x20) as usize;
+    let middle = (name[name.len() / 2] | 0x20) as usize;
+    let last = (name[name.len() - 1] | 0x20) as usize;
+    (name.len() * 29 + first * 7 + middle * 3 + last * 13) % SLOTS
+}
+
+impl HeaderId {
+    /// The id of a name, whatever its case.
+    pub fn find(name: &[u8]) -> HeaderId {
+        if name.is_empty() {
+            return HeaderId::Other;
+        }
+        let mut slot = slot_of(name);
+        loop {
+            let index = TABLE[slot] as usize;
+            if index == 0 {
+                return HeaderId::Other;
+            }
+            if NAMES[index].as_bytes().eq_ignore_ascii_case(name) {
+                return IDS[index];
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    /// The name in its usual spelling; empty for `Other`.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+
+    /// Its bit in a set of ids.
+    pub fn bit(self) -> u64 {
+        1 << self as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_in_any_case() {
+        for (name, id) in NAMES.iter().zip(IDS).skip(1) {
+            assert_eq!(HeaderId::find(name.as_bytes()), *id);
+            assert_eq!(HeaderId::find(name.to_lowercase().as_bytes()), *id);
+            assert_eq!(HeaderId::find(name.to_uppercase().as_bytes()), *id);
+            assert_eq!(id.name(), *name);
+        }
+        for other in ["", "x", "hos", "hostt", "x-forwarded-fo", "accept-charset", "\u{e9}"] {
+            assert_eq!(HeaderId::find(other.as_bytes()), HeaderId::Other);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The host of a request: checked as RFC 3986 has it (nginx since 1.29.4), lower-cased, without port and last dot.
+
+use std::borrow::Cow;
+
+/// A checked host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host<'a> {
+    /// Lower case, without the port and one dot at its end; never empty.
+    pub name: Cow<'a, [u8]>,
+    /// The port, if it was given with digits.
+    pub port: Option<u16>,
+}
+
+/// Not a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invalid;
+
+/// Checks the value of `Host` or the authority of a request's target.
+pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
+    let (name, behind) = if text.first() == Some(&b'[') {
+        let end = text.iter().position(|c| *c == b']').ok_or(Invalid)? + 1;
+        (&text[..end], &text[end..])
+    } else {
+        text.split_at(text.iter().position(|c| *c == b':').unwrap_or(text.len()))
+    };
+    let port = match behind {
+        [] => None,
+        [b':', digits @ ..] => parse_port(digits)?,
+        _ => return Err(Invalid),
+    };
+    let inner = name.strip_prefix(b"[").and_then(|inner| inner.strip_suffix(b"]"));
+    let is_literal = inner.is_some();
+    let mut is_lower = true;
+    let mut dot_before = false;
+    for c in inner.unwrap_or(name) {
+        if !is_host_byte(*c, is_literal) || (*c == b'.' && dot_before) {
+            return Err(Invalid);
+        }
+        dot_before = *c == b'.';
+        is_lower &= !c.is_ascii_uppercase();
+    }
+    let name = if is_literal { name } else { name.strip_suffix(b".").unwrap_or(name) };
+    if name.is_empty() {
+        return Err(Invalid);
+    }
+    let name = if is_lower { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) };
+    Ok(Host { name, port })
+}
+
+fn is_host_byte(c: u8, is_literal: bool) -> bool {
+    match c {
+        b'-' | b'.' | b'_' | b'~' => true,                                                // unreserved
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => true, // sub-delims
+        b'%' => !is_literal,
+        b':' => is_literal,
+        _ => c.is_ascii_alphanumeric(),
+    }
+}
+
+fn parse_port(digits: &[u8]) -> Result<Option<u16>, Invalid> {
+    if digits.is_empty() {
+        return Ok(None);
+    }
+    let mut port: u16 = 0;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return Err(Invalid);
+        }
+        port = port.checked_mul(10).and_then(|port| port.checked_add(u16::from(digit - b'0'))).ok_or(Invalid)?;
+    }
+    Ok(Some(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        for (text, name, port) in [
+            ("localhost", "localhost", None),
+            ("LocalHost.:8080", "localhost", Some(8080)),
+            ("a.b.", "a.b", None),
+            ("a:", "a", None),
+            ("[::1]:80", "[::1]", Some(80)),
+            ("[V1.Ab:c]", "[v1.ab:c]", None),
+            ("a:65535", "a", Some(65535)),
+            ("a_b%20c", "a_b%20c", None),
+        ] {
+            let host = parse(text.as_bytes()).unwrap();
+            assert_eq!((&host.name[..], host.port), (name.as_bytes(), port), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_hosts() {
+        for text in [
+            "", ".", ":80", ".:80", "a..b", "..", "a/b", "a\\b", "a\tb", "a b", "a\x7f", "a:65536", "a:8.0", "a:1:2", "x[::1]", "[::1",
+            "[::1]x", "a@b", "[a..b]", "a\0",
+        ] {
+            assert_eq!(parse(text.as_bytes()), Err(Invalid), "{text:?}");
+        }
+    }
+}
