@@ -50,12 +50,18 @@ impl<F> Chunk<F> {
     where
         F: Clone,
     {
-        assert!(start <= end && end <= self.len(), "slice {start}..{end} of a chunk of {}", self.len());
+        assert!(
+            start <= end && end <= self.len(),
+            "slice {start}..{end} of a chunk of {}",
+            self.len()
+        );
         match self {
             Chunk::Bytes(bytes) => Chunk::Bytes(bytes.slice(start as usize..end as usize)),
-            Chunk::File(range) => {
-                Chunk::File(FileRange { file: range.file.clone(), offset: range.offset + start, len: end - start })
-            }
+            Chunk::File(range) => Chunk::File(FileRange {
+                file: range.file.clone(),
+                offset: range.offset + start,
+                len: end - start,
+            }),
         }
     }
 }
@@ -152,7 +158,11 @@ impl<F> Body<F> {
         Step: FnMut(S) -> Next + 'static,
         Next: Future<Output = Result<Option<(Chunk<F>, S)>, BodyError>> + 'static,
     {
-        Body::Stream(Box::new(Unfold { state: Some(state), step, next: None }))
+        Body::Stream(Box::new(Unfold {
+            state: Some(state),
+            step,
+            next: None,
+        }))
     }
 
     /// The length, where it is known before it is sent.
@@ -214,7 +224,9 @@ where
                 empty => *empty = Some(Box::pin(next)),
             }
         }
-        let Some(next) = &mut self.next else { return Poll::Ready(None) };
+        let Some(next) = &mut self.next else {
+            return Poll::Ready(None);
+        };
         let outcome = std::task::ready!(next.as_mut().poll(cx));
         Poll::Ready(match outcome {
             Ok(Some((chunk, state))) => {
@@ -265,7 +277,18 @@ mod tests {
 
     #[test]
     fn a_slice_of_a_file_is_a_file() {
-        let chunk = Chunk::File(FileRange { file: 7, offset: 100, len: 50 });
-        assert_eq!(chunk.slice(10, 20), Chunk::File(FileRange { file: 7, offset: 110, len: 10 }));
+        let chunk = Chunk::File(FileRange {
+            file: 7,
+            offset: 100,
+            len: 50,
+        });
+        assert_eq!(
+            chunk.slice(10, 20),
+            Chunk::File(FileRange {
+                file: 7,
+                offset: 110,
+                len: 10
+            })
+        );
     }
 }

@@ -30,7 +30,12 @@ pub enum Verdict {
 }
 
 /// Judges a response of status 200 with this date and tag.
-pub fn judge(head: &RequestHead, last_modified: Option<Seconds>, tag: Option<&ETag>, rule: IfModifiedSince) -> Verdict {
+pub fn judge(
+    head: &RequestHead,
+    last_modified: Option<Seconds>,
+    tag: Option<&ETag>,
+    rule: IfModifiedSince,
+) -> Verdict {
     if let Some(since) = head.get(HeaderId::IfUnmodifiedSince)
         && !is_unmodified(since, last_modified)
     {
@@ -61,14 +66,22 @@ fn is_unmodified(since: &[u8], last_modified: Option<Seconds>) -> bool {
 }
 
 fn is_modified(since: &[u8], last_modified: Option<Seconds>, rule: IfModifiedSince) -> bool {
-    let (Some(time), false) = (last_modified, rule == IfModifiedSince::Off) else { return true };
+    let (Some(time), false) = (last_modified, rule == IfModifiedSince::Off) else {
+        return true;
+    };
     let since = date::parse(since).unwrap_or(-1);
     since != time && (rule == IfModifiedSince::Exact || since < time)
 }
 
 /// Is the `If-Range` of a request fulfilled (or absent)? A tag must be the very same bytes; a date must be equal.
-pub fn if_range_holds(head: &RequestHead, last_modified: Option<Seconds>, tag: Option<&ETag>) -> bool {
-    let Some(condition) = head.get(HeaderId::IfRange) else { return true };
+pub fn if_range_holds(
+    head: &RequestHead,
+    last_modified: Option<Seconds>,
+    tag: Option<&ETag>,
+) -> bool {
+    let Some(condition) = head.get(HeaderId::IfRange) else {
+        return true;
+    };
     if condition.len() >= 2 && condition.ends_with(b"\"") {
         return tag.is_some_and(|tag| tag.with_text(|text| text == condition));
     }
@@ -93,7 +106,12 @@ mod tests {
     #[test]
     fn verdicts() {
         let tag = ETag::Text(Bytes::from_static(b"\"a\""));
-        let (ims, inm, ius, im) = ("If-Modified-Since", "If-None-Match", "If-Unmodified-Since", "If-Match");
+        let (ims, inm, ius, im) = (
+            "If-Modified-Since",
+            "If-None-Match",
+            "If-Unmodified-Since",
+            "If-Match",
+        );
         use IfModifiedSince::*;
         for (fields, rule, verdict) in [
             (&[][..], Exact, Verdict::Send),
@@ -111,12 +129,26 @@ mod tests {
             (&[(ius, NEW)], Exact, Verdict::Send),
             (&[(ius, "nonsense")], Exact, Verdict::Failed),
             (&[(im, "W/\"a\"")], Exact, Verdict::Failed),
-            (&[(im, "\"a\""), (inm, "\"a\"")], Exact, Verdict::NotModified),
+            (
+                &[(im, "\"a\""), (inm, "\"a\"")],
+                Exact,
+                Verdict::NotModified,
+            ),
         ] {
-            assert_eq!(judge(&head(fields), Some(TIME), Some(&tag), rule), verdict, "{fields:?} {rule:?}");
+            assert_eq!(
+                judge(&head(fields), Some(TIME), Some(&tag), rule),
+                verdict,
+                "{fields:?} {rule:?}"
+            );
         }
-        assert_eq!(judge(&head(&[(ius, NEW)]), None, None, Exact), Verdict::Failed);
-        assert_eq!(judge(&head(&[(ims, SAME)]), None, None, Exact), Verdict::Send);
+        assert_eq!(
+            judge(&head(&[(ius, NEW)]), None, None, Exact),
+            Verdict::Failed
+        );
+        assert_eq!(
+            judge(&head(&[(ims, SAME)]), None, None, Exact),
+            Verdict::Send
+        );
     }
 
     #[test]
@@ -124,11 +156,35 @@ mod tests {
         let tag = ETag::Text(Bytes::from_static(b"\"a\""));
         let weak = ETag::Text(Bytes::from_static(b"W/\"a\""));
         assert!(if_range_holds(&head(&[]), None, None));
-        assert!(if_range_holds(&head(&[("If-Range", "\"a\"")]), None, Some(&tag)));
-        assert!(!if_range_holds(&head(&[("If-Range", "\"a\"")]), Some(TIME), Some(&weak)));
-        assert!(!if_range_holds(&head(&[("If-Range", "\"a\"")]), Some(TIME), None));
-        assert!(if_range_holds(&head(&[("If-Range", SAME)]), Some(TIME), None));
-        assert!(!if_range_holds(&head(&[("If-Range", NEW)]), Some(TIME), None));
-        assert!(!if_range_holds(&head(&[("If-Range", SAME)]), None, Some(&tag)));
+        assert!(if_range_holds(
+            &head(&[("If-Range", "\"a\"")]),
+            None,
+            Some(&tag)
+        ));
+        assert!(!if_range_holds(
+            &head(&[("If-Range", "\"a\"")]),
+            Some(TIME),
+            Some(&weak)
+        ));
+        assert!(!if_range_holds(
+            &head(&[("If-Range", "\"a\"")]),
+            Some(TIME),
+            None
+        ));
+        assert!(if_range_holds(
+            &head(&[("If-Range", SAME)]),
+            Some(TIME),
+            None
+        ));
+        assert!(!if_range_holds(
+            &head(&[("If-Range", NEW)]),
+            Some(TIME),
+            None
+        ));
+        assert!(!if_range_holds(
+            &head(&[("If-Range", SAME)]),
+            None,
+            Some(&tag)
+        ));
     }
 }

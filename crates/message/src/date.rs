@@ -9,8 +9,9 @@ pub type Seconds = i64;
 pub const DATE_LEN: usize = 29;
 
 const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"]; // 1970-01-01 was a Thursday
-const MONTHS: [&[u8; 3]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+const MONTHS: [&[u8; 3]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
 const DAY: i64 = 86_400;
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`. Years beyond 9999 are written as 9999.
@@ -42,7 +43,11 @@ pub fn parse(text: &[u8]) -> Option<Seconds> {
         let dash = scan.one_of(b" -")? == b'-';
         month = scan.month()?;
         scan.one_of(if dash { b"-" } else { b" " })?;
-        year = if dash { two_digit_year(scan.number(2)?) } else { scan.number(4)? };
+        year = if dash {
+            two_digit_year(scan.number(2)?)
+        } else {
+            scan.number(4)?
+        };
         scan.one_of(b" ")?;
         clock = scan.clock()?;
     } else {
@@ -77,7 +82,10 @@ pub struct Date {
 impl Date {
     /// The date at `now`.
     pub fn new(now: Seconds) -> Date {
-        Date { second: now, text: format(now) }
+        Date {
+            second: now,
+            text: format(now),
+        }
     }
 
     /// The text for `now`.
@@ -107,13 +115,18 @@ impl Scan<'_> {
     fn number(&mut self, digits: usize) -> Option<i64> {
         let (number, rest) = self.0.split_at_checked(digits)?;
         self.0 = rest;
-        number.iter().try_fold(0, |sum, c| c.is_ascii_digit().then(|| sum * 10 + i64::from(c - b'0')))
+        number.iter().try_fold(0, |sum, c| {
+            c.is_ascii_digit().then(|| sum * 10 + i64::from(c - b'0'))
+        })
     }
 
     fn month(&mut self) -> Option<i64> {
         let (name, rest) = self.0.split_at_checked(3)?;
         self.0 = rest;
-        MONTHS.iter().position(|month| *month == name).map(|index| index as i64 + 1)
+        MONTHS
+            .iter()
+            .position(|month| *month == name)
+            .map(|index| index as i64 + 1)
     }
 
     fn clock(&mut self) -> Option<i64> {
@@ -165,7 +178,11 @@ fn civil(days: i64) -> (i64, u32, u32) {
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month as u32, day as u32)
+    (
+        era * 400 + year + i64::from(month <= 2),
+        month as u32,
+        day as u32,
+    )
 }
 
 #[cfg(test)]
@@ -198,8 +215,15 @@ mod tests {
 
     #[test]
     fn what_is_no_date_is_refused() {
-        for text in ["", "0", "Sun", "Sun,", "Sun, 06 Nov 1994", "Sun, 06 Nov 1994 24:00:00 GMT", "Sun, 32 Nov 1994 00:00:00 GMT"]
-        {
+        for text in [
+            "",
+            "0",
+            "Sun",
+            "Sun,",
+            "Sun, 06 Nov 1994",
+            "Sun, 06 Nov 1994 24:00:00 GMT",
+            "Sun, 32 Nov 1994 00:00:00 GMT",
+        ] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
     }

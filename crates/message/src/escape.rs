@@ -82,7 +82,11 @@ impl Escape {
         out.reserve(text.len());
         for byte in text {
             if table[*byte as usize] {
-                out.extend_from_slice(&[b'%', HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
+                out.extend_from_slice(&[
+                    b'%',
+                    HEX[(byte >> 4) as usize],
+                    HEX[(byte & 15) as usize],
+                ]);
             } else {
                 out.push(*byte);
             }
@@ -123,13 +127,17 @@ pub fn unescape(text: &[u8], kind: Unescape) -> (Vec<u8>, usize) {
             }
             continue;
         }
-        let Some(high) = text.get(at + 1) else { return (out, text.len()) };
+        let Some(high) = text.get(at + 1) else {
+            return (out, text.len());
+        };
         let Some(high_value) = hex(*high) else {
             out.push(*high);
             at += 2;
             continue;
         };
-        let Some(low) = text.get(at + 2) else { return (out, text.len()) };
+        let Some(low) = text.get(at + 2) else {
+            return (out, text.len());
+        };
         at += 3;
         let Some(low_value) = hex(*low) else { continue };
         let decoded = high_value << 4 | low_value;
@@ -174,10 +182,22 @@ mod tests {
     fn kinds() {
         let text = b" \"#%&'+;<>?\\^`{|}~/\xe9\n";
         for (kind, expected) in [
-            (Escape::Uri, "%20%22%23%25&'+;%3C%3E%3F%5C%5E%60%7B%7C%7D~/%E9%0A"),
-            (Escape::Args, "%20%22%23%25%26'%2B%3B%3C%3E%3F%5C%5E%60%7B%7C%7D~/%E9%0A"),
-            (Escape::Component, "%20%22%23%25%26%27%2B%3B%3C%3E%3F%5C%5E%60%7B%7C%7D~%2F%E9%0A"),
-            (Escape::Html, "%20%22%23%25&%27+;%3C%3E?%5C%5E%60%7B%7C%7D~/%E9%0A"),
+            (
+                Escape::Uri,
+                "%20%22%23%25&'+;%3C%3E%3F%5C%5E%60%7B%7C%7D~/%E9%0A",
+            ),
+            (
+                Escape::Args,
+                "%20%22%23%25%26'%2B%3B%3C%3E%3F%5C%5E%60%7B%7C%7D~/%E9%0A",
+            ),
+            (
+                Escape::Component,
+                "%20%22%23%25%26%27%2B%3B%3C%3E%3F%5C%5E%60%7B%7C%7D~%2F%E9%0A",
+            ),
+            (
+                Escape::Html,
+                "%20%22%23%25&%27+;%3C%3E?%5C%5E%60%7B%7C%7D~/%E9%0A",
+            ),
         ] {
             assert_eq!(kind.apply(text), expected.as_bytes(), "{kind:?}");
         }

@@ -32,15 +32,25 @@ pub struct Text {
 impl ETag {
     /// The tag of a file.
     pub fn of_file(mtime: Seconds, size: u64) -> ETag {
-        ETag::File { mtime, size, weak: false }
+        ETag::File {
+            mtime,
+            size,
+            weak: false,
+        }
     }
 
     /// The tag as weak, as a filter that rewrites the body leaves it; `None` for a text that is no quoted tag.
     pub fn weakened(&self) -> Option<ETag> {
         match self {
-            ETag::File { mtime, size, .. } => Some(ETag::File { mtime: *mtime, size: *size, weak: true }),
+            ETag::File { mtime, size, .. } => Some(ETag::File {
+                mtime: *mtime,
+                size: *size,
+                weak: true,
+            }),
             ETag::Text(text) if text.starts_with(b"W/") => Some(self.clone()),
-            ETag::Text(text) if text.starts_with(b"\"") => Some(ETag::Text([b"W/", &text[..]].concat().into())),
+            ETag::Text(text) if text.starts_with(b"\"") => {
+                Some(ETag::Text([b"W/", &text[..]].concat().into()))
+            }
             ETag::Text(_) => None,
         }
     }
@@ -72,7 +82,10 @@ impl ETag {
 
 impl Text {
     fn of_file(mtime: Seconds, size: u64, weak: bool) -> Text {
-        let mut text = Text { bytes: [0; FILE_TAG_MAX], len: 0 };
+        let mut text = Text {
+            bytes: [0; FILE_TAG_MAX],
+            len: 0,
+        };
         if weak {
             text.push(b"W/");
         }
@@ -94,7 +107,10 @@ impl Text {
 
     fn push_hex(&mut self, number: u64) {
         let digits = (64 - number.leading_zeros()).div_ceil(4).max(1) as usize;
-        for (index, place) in self.bytes[self.len..self.len + digits].iter_mut().enumerate() {
+        for (index, place) in self.bytes[self.len..self.len + digits]
+            .iter_mut()
+            .enumerate()
+        {
             *place = b"0123456789abcdef"[(number >> (4 * (digits - 1 - index)) & 15) as usize];
         }
         self.len += digits;
@@ -108,10 +124,18 @@ pub fn list_matches(list: &[u8], tag: Option<&ETag>, weakly: bool) -> bool {
     }
     let Some(tag) = tag else { return false };
     tag.with_text(|tag| {
-        let tag = if weakly { tag.strip_prefix(b"W/").unwrap_or(tag) } else { tag };
+        let tag = if weakly {
+            tag.strip_prefix(b"W/").unwrap_or(tag)
+        } else {
+            tag
+        };
         let mut rest = list;
         while !rest.is_empty() {
-            let item = if weakly { rest.strip_prefix(b"W/").unwrap_or(rest) } else { rest };
+            let item = if weakly {
+                rest.strip_prefix(b"W/").unwrap_or(rest)
+            } else {
+                rest
+            };
             if let Some(behind) = item.strip_prefix(tag) {
                 let behind = behind.trim_ascii_start();
                 if behind.is_empty() || behind[0] == b',' {
@@ -139,9 +163,18 @@ mod tests {
 
     #[test]
     fn a_file_has_nginx_tag() {
-        assert_eq!(&ETag::of_file(0x5a2b_3c4d, 612).to_bytes()[..], b"\"5a2b3c4d-264\"");
+        assert_eq!(
+            &ETag::of_file(0x5a2b_3c4d, 612).to_bytes()[..],
+            b"\"5a2b3c4d-264\""
+        );
         assert_eq!(&ETag::of_file(0, 0).to_bytes()[..], b"\"0-0\"");
-        assert_eq!(&ETag::of_file(i64::MIN, u64::MAX).weakened().unwrap().to_bytes()[..], b"W/\"-8000000000000000-ffffffffffffffff\"");
+        assert_eq!(
+            &ETag::of_file(i64::MIN, u64::MAX)
+                .weakened()
+                .unwrap()
+                .to_bytes()[..],
+            b"W/\"-8000000000000000-ffffffffffffffff\""
+        );
     }
 
     #[test]
@@ -169,7 +202,11 @@ mod tests {
             (",,,", Some("\"a\""), true, false),
         ] {
             let tag = tag.map(text);
-            assert_eq!(list_matches(list.as_bytes(), tag.as_ref(), weakly), matches, "{list} {tag:?}");
+            assert_eq!(
+                list_matches(list.as_bytes(), tag.as_ref(), weakly),
+                matches,
+                "{list} {tag:?}"
+            );
         }
     }
 }

@@ -15,7 +15,10 @@ impl Span {
     /// The span from `start` up to, not including, `end`.
     pub fn new(start: usize, end: usize) -> Span {
         debug_assert!(start <= end);
-        Span { start: start as u32, len: (end - start) as u32 }
+        Span {
+            start: start as u32,
+            len: (end - start) as u32,
+        }
     }
 
     /// The bytes it names in `text`.
@@ -187,7 +190,15 @@ mod tests {
             assert_eq!(HeaderId::find(name.to_uppercase().as_bytes()), *id);
             assert_eq!(id.name(), *name);
         }
-        for other in ["", "x", "hos", "hostt", "x-forwarded-fo", "accept-charset", "\u{e9}"] {
+        for other in [
+            "",
+            "x",
+            "hos",
+            "hostt",
+            "x-forwarded-fo",
+            "accept-charset",
+            "\u{e9}",
+        ] {
             assert_eq!(HeaderId::find(other.as_bytes()), HeaderId::Other);
         }
     }

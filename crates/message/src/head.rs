@@ -157,7 +157,9 @@ impl RequestHead {
 
     /// `$uri` before any rewrite; empty when the request could not be read.
     pub fn uri(&self) -> &[u8] {
-        self.normal.as_deref().unwrap_or_else(|| self.text(self.path))
+        self.normal
+            .as_deref()
+            .unwrap_or_else(|| self.text(self.path))
     }
 
     /// `$args`.
@@ -167,7 +169,8 @@ impl RequestHead {
 
     /// The extension of `uri()`, without its dot.
     pub fn extension(&self) -> &[u8] {
-        self.extension.of(self.normal.as_deref().unwrap_or(&self.bytes))
+        self.extension
+            .of(self.normal.as_deref().unwrap_or(&self.bytes))
     }
 
     /// The host that the client asked for, checked and in lower case.
@@ -188,13 +191,23 @@ impl RequestHead {
         if self.known & id.bit() == 0 {
             return None;
         }
-        self.fields.iter().find(|field| field.id == id).map(|field| self.text(field.value))
+        self.fields
+            .iter()
+            .find(|field| field.id == id)
+            .map(|field| self.text(field.value))
     }
 
     /// The values of every line of a well-known name.
     pub fn get_each(&self, id: HeaderId) -> impl Iterator<Item = &[u8]> {
-        let fields: &[Field] = if self.known & id.bit() == 0 { &[] } else { &self.fields };
-        fields.iter().filter(move |field| field.id == id).map(|field| self.text(field.value))
+        let fields: &[Field] = if self.known & id.bit() == 0 {
+            &[]
+        } else {
+            &self.fields
+        };
+        fields
+            .iter()
+            .filter(move |field| field.id == id)
+            .map(|field| self.text(field.value))
     }
 
     /// The values of every line of any name, whatever its case.
@@ -207,17 +220,23 @@ impl RequestHead {
 
     /// Name, value and id of every line.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], HeaderId)> {
-        self.fields.iter().map(|field| (self.text(field.name), self.text(field.value), field.id))
+        self.fields
+            .iter()
+            .map(|field| (self.text(field.name), self.text(field.value), field.id))
     }
 
     /// The value of a cookie (`$cookie_name`): names compared without case, values split at `;` only.
     pub fn cookie(&self, name: &[u8]) -> Option<&[u8]> {
-        self.get_each(HeaderId::Cookie).flat_map(|line| line.split(|c| *c == b';')).find_map(|pair| {
-            let pair = trim_blanks_start(pair);
-            let behind = pair.get(name.len()..)?;
-            let value = trim_blanks_start(behind).strip_prefix(b"=")?;
-            pair[..name.len()].eq_ignore_ascii_case(name).then(|| trim_blanks_start(value))
-        })
+        self.get_each(HeaderId::Cookie)
+            .flat_map(|line| line.split(|c| *c == b';'))
+            .find_map(|pair| {
+                let pair = trim_blanks_start(pair);
+                let behind = pair.get(name.len()..)?;
+                let value = trim_blanks_start(behind).strip_prefix(b"=")?;
+                pair[..name.len()]
+                    .eq_ignore_ascii_case(name)
+                    .then(|| trim_blanks_start(value))
+            })
     }
 
     /// May the connection be kept after this request, as far as the client is concerned?
@@ -232,7 +251,9 @@ impl RequestHead {
     /// Does the client wait for a `100 Continue` before it sends the body?
     pub fn expects_continue(&self) -> bool {
         self.version >= Version::HTTP_11
-            && self.get(HeaderId::Expect).is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+            && self
+                .get(HeaderId::Expect)
+                .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
     /// Does it announce a body that is not empty?
@@ -257,7 +278,11 @@ impl RequestHead {
             bytes.extend_from_slice(b": ");
             bytes.extend_from_slice(value.as_bytes());
             let id = HeaderId::find(name.as_bytes());
-            spans.push(Field { name: Span::new(start, colon), value: Span::new(colon + 2, bytes.len()), id });
+            spans.push(Field {
+                name: Span::new(start, colon),
+                value: Span::new(colon + 2, bytes.len()),
+                id,
+            });
             bytes.extend_from_slice(b"\r\n");
         }
         bytes.extend_from_slice(b"\r\n");
@@ -285,7 +310,13 @@ mod tests {
 
     #[test]
     fn lines_are_found_by_id_and_by_name() {
-        let head = RequestHead::of_fields(&[("host", "a"), ("X-A", "1"), ("Cookie", "a=1; B=2;c"), ("x-a", "2"), ("Cookie", "d = 4 x")]);
+        let head = RequestHead::of_fields(&[
+            ("host", "a"),
+            ("X-A", "1"),
+            ("Cookie", "a=1; B=2;c"),
+            ("x-a", "2"),
+            ("Cookie", "d = 4 x"),
+        ]);
         assert_eq!(head.get(HeaderId::Host), Some(&b"a"[..]));
         assert_eq!(head.get(HeaderId::Range), None);
         assert_eq!(head.get_all(b"X-a").collect::<Vec<_>>(), [b"1", b"2"]);

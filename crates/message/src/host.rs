@@ -28,7 +28,9 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
         [b':', digits @ ..] => parse_port(digits)?,
         _ => return Err(Invalid),
     };
-    let inner = name.strip_prefix(b"[").and_then(|inner| inner.strip_suffix(b"]"));
+    let inner = name
+        .strip_prefix(b"[")
+        .and_then(|inner| inner.strip_suffix(b"]"));
     let is_literal = inner.is_some();
     let mut is_lower = true;
     let mut dot_before = false;
@@ -39,17 +41,25 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
         dot_before = *c == b'.';
         is_lower &= !c.is_ascii_uppercase();
     }
-    let name = if is_literal { name } else { name.strip_suffix(b".").unwrap_or(name) };
+    let name = if is_literal {
+        name
+    } else {
+        name.strip_suffix(b".").unwrap_or(name)
+    };
     if name.is_empty() {
         return Err(Invalid);
     }
-    let name = if is_lower { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) };
+    let name = if is_lower {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(name.to_ascii_lowercase())
+    };
     Ok(Host { name, port })
 }
 
 fn is_host_byte(c: u8, is_literal: bool) -> bool {
     match c {
-        b'-' | b'.' | b'_' | b'~' => true,                                                // unreserved
+        b'-' | b'.' | b'_' | b'~' => true, // unreserved
         b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => true, // sub-delims
         b'%' => !is_literal,
         b':' => is_literal,
@@ -66,7 +76,10 @@ fn parse_port(digits: &[u8]) -> Result<Option<u16>, Invalid> {
         if !digit.is_ascii_digit() {
             return Err(Invalid);
         }
-        port = port.checked_mul(10).and_then(|port| port.checked_add(u16::from(digit - b'0'))).ok_or(Invalid)?;
+        port = port
+            .checked_mul(10)
+            .and_then(|port| port.checked_add(u16::from(digit - b'0')))
+            .ok_or(Invalid)?;
     }
     Ok(Some(port))
 }
@@ -88,15 +101,19 @@ mod tests {
             ("a_b%20c", "a_b%20c", None),
         ] {
             let host = parse(text.as_bytes()).unwrap();
-            assert_eq!((&host.name[..], host.port), (name.as_bytes(), port), "{text}");
+            assert_eq!(
+                (&host.name[..], host.port),
+                (name.as_bytes(), port),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn no_hosts() {
         for text in [
-            "", ".", ":80", ".:80", "a..b", "..", "a/b", "a\\b", "a\tb", "a b", "a\x7f", "a:65536", "a:8.0", "a:1:2", "x[::1]", "[::1",
-            "[::1]x", "a@b", "[a..b]", "a\0",
+            "", ".", ":80", ".:80", "a..b", "..", "a/b", "a\\b", "a\tb", "a b", "a\x7f", "a:65536",
+            "a:8.0", "a:1:2", "x[::1]", "[::1", "[::1]x", "a@b", "[a..b]", "a\0",
         ] {
             assert_eq!(parse(text.as_bytes()), Err(Invalid), "{text:?}");
         }

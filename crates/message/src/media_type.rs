@@ -10,7 +10,11 @@ pub struct MediaTypes {
 }
 
 /// The types that nginx knows without a `types` block.
-const BUILT_IN: [(&str, &str); 3] = [("html", "text/html"), ("gif", "image/gif"), ("jpg", "image/jpeg")];
+const BUILT_IN: [(&str, &str); 3] = [
+    ("html", "text/html"),
+    ("gif", "image/gif"),
+    ("jpg", "image/jpeg"),
+];
 
 impl MediaTypes {
     /// No types: everything is of the default type (`types { }`).
@@ -22,7 +26,10 @@ impl MediaTypes {
     pub fn built_in() -> MediaTypes {
         let mut types = MediaTypes::default();
         for (extension, media_type) in BUILT_IN {
-            types.insert(extension.as_bytes(), Bytes::from_static(media_type.as_bytes()));
+            types.insert(
+                extension.as_bytes(),
+                Bytes::from_static(media_type.as_bytes()),
+            );
         }
         types
     }
@@ -30,7 +37,10 @@ impl MediaTypes {
     /// Adds a type; gives the one that the extension had before (nginx warns and takes the later).
     pub fn insert(&mut self, extension: &[u8], media_type: Bytes) -> Option<Bytes> {
         let extension = extension.to_ascii_lowercase();
-        match self.types.binary_search_by(|(known, _)| order(known, &extension)) {
+        match self
+            .types
+            .binary_search_by(|(known, _)| order(known, &extension))
+        {
             Ok(index) => Some(std::mem::replace(&mut self.types[index].1, media_type)),
             Err(index) => {
                 self.types.insert(index, (extension.into(), media_type));
@@ -41,13 +51,21 @@ impl MediaTypes {
 
     /// The type of an extension (without its dot).
     pub fn get(&self, extension: &[u8]) -> Option<&Bytes> {
-        let index = self.types.binary_search_by(|(known, _)| order(known, extension)).ok()?;
+        let index = self
+            .types
+            .binary_search_by(|(known, _)| order(known, extension))
+            .ok()?;
         Some(&self.types[index].1)
     }
 }
 
 fn order(known: &[u8], wanted: &[u8]) -> std::cmp::Ordering {
-    known.len().cmp(&wanted.len()).then_with(|| known.iter().copied().cmp(wanted.iter().map(u8::to_ascii_lowercase)))
+    known.len().cmp(&wanted.len()).then_with(|| {
+        known
+            .iter()
+            .copied()
+            .cmp(wanted.iter().map(u8::to_ascii_lowercase))
+    })
 }
 
 #[cfg(test)]
@@ -61,7 +79,10 @@ mod tests {
         assert_eq!(types.get(b"txt"), None);
         assert_eq!(types.get(b""), None);
         assert_eq!(types.insert(b"TXT", "text/plain".into()), None);
-        assert_eq!(types.insert(b"txt", "text/x".into()), Some("text/plain".into()));
+        assert_eq!(
+            types.insert(b"txt", "text/x".into()),
+            Some("text/plain".into())
+        );
         assert_eq!(types.get(b"Txt").unwrap(), "text/x");
     }
 }

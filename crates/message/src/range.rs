@@ -32,14 +32,19 @@ const OFFSET_MAX: u64 = i64::MAX as u64;
 /// Reads the value of a `Range` header against a body of `length` bytes; at most `max_ranges` ranges are served.
 pub fn parse(value: &[u8], length: u64, max_ranges: u32) -> RangeOutcome {
     const UNIT: &[u8] = b"bytes=";
-    if max_ranges == 0 || value.len() <= UNIT.len() || !value[..UNIT.len()].eq_ignore_ascii_case(UNIT) {
+    if max_ranges == 0
+        || value.len() <= UNIT.len()
+        || !value[..UNIT.len()].eq_ignore_ascii_case(UNIT)
+    {
         return RangeOutcome::Full;
     }
     let mut rest = &value[UNIT.len()..];
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut size: u64 = 0;
     loop {
-        let Some(range) = one(&mut rest, length) else { return RangeOutcome::Unsatisfiable };
+        let Some(range) = one(&mut rest, length) else {
+            return RangeOutcome::Unsatisfiable;
+        };
         if range.start < range.end {
             if ranges.len() as u64 == u64::from(max_ranges) {
                 return RangeOutcome::Full;
@@ -61,7 +66,9 @@ pub fn parse(value: &[u8], length: u64, max_ranges: u32) -> RangeOutcome {
         0 => RangeOutcome::Unsatisfiable,
         1 => RangeOutcome::Single(ranges.swap_remove(0)),
         _ if size > length => RangeOutcome::Full,
-        n if max_ranges == RANGES_UNLIMITED && size + n * PART_OVERHEAD > length + PARTS_SLACK => RangeOutcome::Full,
+        n if max_ranges == RANGES_UNLIMITED && size + n * PART_OVERHEAD > length + PARTS_SLACK => {
+            RangeOutcome::Full
+        }
         _ => RangeOutcome::Multi(ranges),
     }
 }
@@ -77,7 +84,9 @@ fn one(rest: &mut &[u8], length: u64) -> Option<Range<u64>> {
     }
     let start = number(rest)?;
     blanks(rest);
-    let [b'-', more @ ..] = *rest else { return None };
+    let [b'-', more @ ..] = *rest else {
+        return None;
+    };
     *rest = more;
     blanks(rest);
     if matches!(rest, [] | [b',', ..]) {
@@ -107,7 +116,9 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
         return None;
     }
     text.iter().try_fold(0u64, |sum, c| {
-        sum.checked_mul(10)?.checked_add(u64::from(c - b'0')).filter(|sum| *sum <= OFFSET_MAX)
+        sum.checked_mul(10)?
+            .checked_add(u64::from(c - b'0'))
+            .filter(|sum| *sum <= OFFSET_MAX)
     })
 }
 
@@ -135,7 +146,12 @@ pub fn multipart_type(boundary: u64) -> Bytes {
 
 /// The pieces of a multipart body: part heads, parts and the last boundary. `whole` is the body they are cut from.
 /// `content_type` is the type of the parts, with its charset; empty: no such line.
-pub fn multipart<F: Clone>(whole: &Chunk<F>, ranges: &[Range<u64>], content_type: &[u8], boundary: u64) -> Vec<Chunk<F>> {
+pub fn multipart<F: Clone>(
+    whole: &Chunk<F>,
+    ranges: &[Range<u64>],
+    content_type: &[u8],
+    boundary: u64,
+) -> Vec<Chunk<F>> {
     let mut chunks = Vec::with_capacity(2 * ranges.len() + 1);
     for range in ranges {
         let mut head = Vec::with_capacity(128 + content_type.len());
@@ -226,7 +242,11 @@ mod tests {
         assert_eq!(parse(b"bytes=0-9,2000-", 1000, 1), Single(0..10));
         let many: String = (0..17).map(|n| format!("{}-{},", n * 2, n * 2)).collect();
         let many = format!("bytes={}", many.trim_end_matches(','));
-        assert_eq!(parse(many.as_bytes(), 100, RANGES_UNLIMITED), Full, "17 * 257 is more than 100 + 4096");
+        assert_eq!(
+            parse(many.as_bytes(), 100, RANGES_UNLIMITED),
+            Full,
+            "17 * 257 is more than 100 + 4096"
+        );
         assert!(matches!(parse(many.as_bytes(), 100, 17), Multi(_)));
         assert_eq!(parse(b"bytes=0-", 0, 1), Full);
         assert_eq!(parse(b"bytes=-5", 0, 1), Full);
@@ -247,7 +267,10 @@ mod tests {
             \r\n--00000000000000000007\r\nContent-Type: text/plain\r\nContent-Range: bytes 8-9/10\r\n\r\n89\
             \r\n--00000000000000000007--\r\n";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
-        assert_eq!(&multipart_type(7)[..], b"multipart/byteranges; boundary=00000000000000000007");
+        assert_eq!(
+            &multipart_type(7)[..],
+            b"multipart/byteranges; boundary=00000000000000000007"
+        );
         assert_eq!(&content_range(&(1..3), 10)[..], b"bytes 1-2/10");
         assert_eq!(&content_range_unsatisfied(10)[..], b"bytes */10");
     }

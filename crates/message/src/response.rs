@@ -23,7 +23,10 @@ pub struct Header {
 impl Header {
     /// A header line.
     pub fn new(name: impl Into<Bytes>, value: impl Into<Bytes>) -> Header {
-        Header { name: name.into(), value: value.into() }
+        Header {
+            name: name.into(),
+            value: value.into(),
+        }
     }
 
     /// Has it this name, whatever its case?
@@ -49,12 +52,18 @@ impl Headers {
 
     /// The value of the first line of that name.
     pub fn get(&self, name: &[u8]) -> Option<&Bytes> {
-        self.0.iter().find(|header| header.is(name)).map(|header| &header.value)
+        self.0
+            .iter()
+            .find(|header| header.is(name))
+            .map(|header| &header.value)
     }
 
     /// Every line of that name.
     pub fn get_all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Bytes> {
-        self.0.iter().filter(move |header| header.is(name)).map(|header| &header.value)
+        self.0
+            .iter()
+            .filter(move |header| header.is(name))
+            .map(|header| &header.value)
     }
 
     /// Replaces every line of that name by one, at the end.
@@ -173,7 +182,11 @@ impl<F> Response<F> {
     }
 
     /// A response with a text in memory.
-    pub fn text(status: u16, content_type: impl Into<Bytes>, text: impl Into<Bytes>) -> Response<F> {
+    pub fn text(
+        status: u16,
+        content_type: impl Into<Bytes>,
+        text: impl Into<Bytes>,
+    ) -> Response<F> {
         let text = text.into();
         let mut response = Response::new(status);
         response.content_type = content_type.into();
@@ -198,9 +211,15 @@ impl<F> Response<F> {
     /// The value of a header wherever it stands, as text (`$sent_http_…`); those that `wire` adds are not seen here.
     pub fn header(&self, name: &[u8]) -> Option<Bytes> {
         match HeaderId::find(name) {
-            HeaderId::ContentType if !self.content_type.is_empty() => Some(self.content_type_text()),
-            HeaderId::ContentLength => self.content_length.map(|n| Bytes::copy_from_slice(itoa::Buffer::new().format(n).as_bytes())),
-            HeaderId::LastModified => self.last_modified.map(|time| Bytes::copy_from_slice(&crate::date::format(time))),
+            HeaderId::ContentType if !self.content_type.is_empty() => {
+                Some(self.content_type_text())
+            }
+            HeaderId::ContentLength => self
+                .content_length
+                .map(|n| Bytes::copy_from_slice(itoa::Buffer::new().format(n).as_bytes())),
+            HeaderId::LastModified => self
+                .last_modified
+                .map(|time| Bytes::copy_from_slice(&crate::date::format(time))),
             HeaderId::ETag => self.etag.as_ref().map(ETag::to_bytes),
             HeaderId::Location => self.location.clone(),
             HeaderId::ContentEncoding => self.content_encoding.clone(),
@@ -214,6 +233,8 @@ impl<F> Response<F> {
         if self.charset.is_empty() || self.content_type.is_empty() {
             return self.content_type.clone();
         }
-        [&self.content_type[..], b"; charset=", &self.charset[..]].concat().into()
+        [&self.content_type[..], b"; charset=", &self.charset[..]]
+            .concat()
+            .into()
     }
 }

@@ -31,7 +31,12 @@ enum State {
 
 /// Normalises a raw target: a path with perhaps arguments and a fragment, or (behind an authority) `?` and arguments.
 pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<Normal, Invalid> {
-    let mut path = Path { out: Vec::with_capacity(raw.len() + 1), state: State::Name, extension: None, merge_slashes };
+    let mut path = Path {
+        out: Vec::with_capacity(raw.len() + 1),
+        state: State::Name,
+        extension: None,
+        merge_slashes,
+    };
     if raw.first() != Some(&b'/') {
         path.push(b'/')?;
     }
@@ -61,8 +66,14 @@ pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<Normal, Invalid> {
         }
     }
     path.end()?;
-    let extension = path.extension.map_or(Span::default(), |start| Span::new(start.min(path.out.len()), path.out.len()));
-    Ok(Normal { path: path.out, extension, args })
+    let extension = path.extension.map_or(Span::default(), |start| {
+        Span::new(start.min(path.out.len()), path.out.len())
+    });
+    Ok(Normal {
+        path: path.out,
+        extension,
+        args,
+    })
 }
 
 struct Path {
@@ -149,7 +160,9 @@ pub fn extension(path: &[u8]) -> &[u8] {
 pub fn arg<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     args.split(|c| *c == b'&').find_map(|pair| {
         let value = pair.get(name.len()..)?.strip_prefix(b"=")?;
-        pair[..name.len()].eq_ignore_ascii_case(name).then_some(value)
+        pair[..name.len()]
+            .eq_ignore_ascii_case(name)
+            .then_some(value)
     })
 }
 
@@ -219,7 +232,19 @@ mod tests {
 
     #[test]
     fn no_paths() {
-        for raw in ["/..", "/../", "/a/../..", "/%", "/%1", "/%g0", "/%1g", "/%00", "/a/%2e%2e/%2e%2e/", "/..?a", "/..#"] {
+        for raw in [
+            "/..",
+            "/../",
+            "/a/../..",
+            "/%",
+            "/%1",
+            "/%g0",
+            "/%1g",
+            "/%00",
+            "/a/%2e%2e/%2e%2e/",
+            "/..?a",
+            "/..#",
+        ] {
             assert_eq!(path(raw, true), Err(Invalid), "{raw}");
         }
     }
@@ -248,9 +273,22 @@ mod tests {
 
     #[test]
     fn targets_from_outside() {
-        assert_eq!(safe(b"/a%20b?c=%2e"), Some((b"/a b".to_vec(), &b"c=%2e"[..])));
+        assert_eq!(
+            safe(b"/a%20b?c=%2e"),
+            Some((b"/a b".to_vec(), &b"c=%2e"[..]))
+        );
         assert_eq!(safe(b"/a..b/"), Some((b"/a..b/".to_vec(), &b""[..])));
-        for target in ["", "?a", "..", "../a", "/a/..", "/a/../b", "/a/%2e%2e/b", "/a%2f..", "/%00"] {
+        for target in [
+            "",
+            "?a",
+            "..",
+            "../a",
+            "/a/..",
+            "/a/../b",
+            "/a/%2e%2e/b",
+            "/a%2f..",
+            "/%00",
+        ] {
             assert_eq!(safe(target.as_bytes()), None, "{target}");
         }
     }
