@@ -1,0 +1,244 @@
+//! Listening sockets: made by the master, one per loop and address.
+//!
+//! Not here: when to bind, and who accepts. Invariant: the first socket of an address is bound
+//! *without* SO_REUSEPORT, so that a second instance gets EADDRINUSE as with nginx and does not
+//! silently take half of the connections; only then is the option set and are the others bound.
+#![expect(clippy::disallowed_methods, reason = "the master binds, before or beside any loop")]
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+
+use super::{Address, KeepaliveProbes, SocketOptions};
+
+/// Seconds that TCP_DEFER_ACCEPT waits for data, as nginx sets it.
+const DEFER_ACCEPT_SECONDS: i32 = 1;
+
+/// Which step of making a socket failed.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// socket(2) or an option that it cannot do without.
+    #[error("socket() {address} failed ({})", errno(.error))]
+    Socket {
+        /// The address.
+        address: Address,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// bind(2).
+    #[error("bind() to {address} failed ({})", errno(.error))]
+    Bind {
+        /// The address.
+        address: Address,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// listen(2).
+    #[error("listen() to {address}, backlog {backlog} failed ({})", errno(.error))]
+    Listen {
+        /// The address.
+        address: Address,
+        /// The backlog that was asked for.
+        backlog: i32,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl BindError {
+    /// Whether another socket has the address: worth another try, as nginx does.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        match self {
+            Self::Bind { error, .. } | Self::Listen { error, .. } => {
+                error.raw_os_error() == Some(rustix::io::Errno::ADDRINUSE.raw_os_error())
+            }
+            Self::Socket { .. } => false,
+        }
+    }
+}
+
+/// An error of the kernel as nginx's log lines show it: `98: Address already in use`.
+#[must_use]
+pub fn errno(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => format!("{code}: {}", text.rsplit_once(" (os error").map_or(text.as_str(), |(name, _)| name)),
+        None => text,
+    }
+}
+
+/// Binds the first socket of an address and lets it listen.
+///
+/// # Errors
+/// The step that failed; [`BindError::is_in_use`] tells whether to try again.
+pub fn open(address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindError> {
+    let socket = bound(address, options, false)?;
+    if matches!(address, Address::Inet(_)) {
+        let reuse = socket.set_reuse_port(true);
+        reuse.map_err(|error| BindError::Socket { address: address.clone(), error })?;
+    }
+    listening(socket, address, options)
+}
+
+/// Binds one more socket of a TCP address that [`open`] has bound. Unix sockets cannot share an
+/// address; theirs is served by one loop, which hands connections on.
+///
+/// # Errors
+/// The step that failed.
+pub fn open_another(address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindError> {
+    listening(bound(address, options, true)?, address, options)
+}
+
+/// Sets the options that can change while a socket listens (on reload).
+///
+/// # Errors
+/// The step that failed.
+pub fn set_options(socket: impl AsFd, address: &Address, options: &SocketOptions) -> Result<(), BindError> {
+    let socket = SockRef::from(&socket);
+    tune(&socket, address, options);
+    listen(&socket, address, options.backlog)
+}
+
+/// Whether the address can be bound at all, for `-t`: an address in use is fine there.
+///
+/// # Errors
+/// The step that failed, but never [`BindError::is_in_use`].
+pub fn test(address: &Address, options: &SocketOptions) -> Result<(), BindError> {
+    match bound(address, options, false) {
+        Err(error) if error.is_in_use() => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => {
+            if let Some(path) = address.unix_path() {
+                let _ = std::fs::remove_file(path);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn bound(address: &Address, options: &SocketOptions, shared: bool) -> Result<Socket, BindError> {
+    let failed = |error| BindError::Socket { address: address.clone(), error };
+    let (domain, protocol, name) = match address {
+        Address::Inet(inet) => (Domain::for_address(*inet), Some(Protocol::TCP), SockAddr::from(*inet)),
+        Address::Unix(path) => (Domain::UNIX, None, SockAddr::unix(path).map_err(failed)?),
+    };
+    let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), protocol).map_err(failed)?;
+    socket.set_reuse_address(true).map_err(failed)?;
+    if shared {
+        socket.set_reuse_port(true).map_err(failed)?;
+    }
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(options.ipv6only).map_err(failed)?;
+    }
+    tune(&socket, address, options);
+    let bound = socket.bind(&name);
+    bound.map_err(|error| BindError::Bind { address: address.clone(), error })?;
+    if let Some(path) = address.unix_path() {
+        // Every user may connect, as with nginx; who may reach the path is up to its directory.
+        rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o666)).map_err(|e| failed(e.into()))?;
+    }
+    Ok(socket)
+}
+
+fn listening(socket: Socket, address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindError> {
+    listen(&socket, address, options.backlog)?;
+    Ok(socket.into())
+}
+
+fn listen(socket: &Socket, address: &Address, backlog: i32) -> Result<(), BindError> {
+    let done = socket.listen(backlog);
+    done.map_err(|error| BindError::Listen { address: address.clone(), backlog, error })
+}
+
+/// Options that nginx sets "or ignores": a refusal by the kernel changes speed, not meaning.
+fn tune(socket: &Socket, address: &Address, options: &SocketOptions) {
+    if let Some(size) = options.rcvbuf {
+        let _ = socket.set_recv_buffer_size(size);
+    }
+    if let Some(size) = options.sndbuf {
+        let _ = socket.set_send_buffer_size(size);
+    }
+    if address.unix_path().is_some() {
+        return;
+    }
+    match options.so_keepalive {
+        KeepaliveProbes::Unset => {}
+        KeepaliveProbes::Off => drop(socket.set_keepalive(false)),
+        KeepaliveProbes::On { idle, interval, count } => {
+            let mut probes = TcpKeepalive::new();
+            if let Some(idle) = idle {
+                probes = probes.with_time(idle);
+            }
+            if let Some(interval) = interval {
+                probes = probes.with_interval(interval);
+            }
+            if let Some(count) = count {
+                probes = probes.with_retries(count);
+            }
+            let _ = socket.set_keepalive(true);
+            let _ = socket.set_tcp_keepalive(&probes);
+        }
+    }
+    if let Some(queue) = options.fastopen {
+        let _ = sys::process::set_fastopen(socket, queue);
+    }
+    let seconds = if options.deferred { DEFER_ACCEPT_SECONDS } else { 0 };
+    let _ = sys::process::set_defer_accept(socket, seconds);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{SocketAddr, TcpStream};
+
+    fn local(socket: &OwnedFd) -> Address {
+        let address = SockRef::from(socket).local_addr().unwrap();
+        Address::Inet(address.as_socket().unwrap())
+    }
+
+    fn any_port() -> Address {
+        Address::Inet("127.0.0.1:0".parse::<SocketAddr>().unwrap())
+    }
+
+    #[test]
+    fn a_second_instance_finds_the_address_in_use() {
+        let first = open(&any_port(), &SocketOptions::default()).unwrap();
+        let address = local(&first);
+        let refused = open(&address, &SocketOptions::default()).unwrap_err();
+        assert!(refused.is_in_use());
+        assert_eq!(refused.to_string(), format!("bind() to {address} failed (98: Address already in use)"));
+        assert!(test(&address, &SocketOptions::default()).is_ok());
+    }
+
+    #[test]
+    fn several_sockets_share_an_address_after_the_first() {
+        let options = SocketOptions::default();
+        let first = open(&any_port(), &options).unwrap();
+        let address = local(&first);
+        let more: Vec<_> = (0..3).map(|_| open_another(&address, &options).unwrap()).collect();
+        let Address::Inet(inet) = address else { panic!("TCP was asked for") };
+        let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(inet).unwrap()).collect();
+        let mut accepted = 0;
+        for socket in more.iter().chain([&first]) {
+            while rustix::net::accept(socket).is_ok() {
+                accepted += 1;
+            }
+        }
+        assert_eq!(accepted, clients.len());
+    }
+
+    #[test]
+    fn a_unix_socket_is_open_to_all_and_in_use_afterwards() {
+        let directory = std::env::temp_dir().join(format!("freewheel-bind-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let address = Address::Unix(directory.join("s"));
+        test(&address, &SocketOptions::default()).unwrap();
+        let _socket = open(&address, &SocketOptions::default()).unwrap();
+        let mode = rustix::fs::stat(directory.join("s")).unwrap().st_mode & 0o777;
+        assert_eq!(mode, 0o666);
+        assert!(open(&address, &SocketOptions::default()).unwrap_err().is_in_use());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

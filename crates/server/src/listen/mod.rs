@@ -1,0 +1,307 @@
+//! The `listen` directive: its value, the table of all addresses of a configuration, and the sockets.
+//!
+//! * [`Listen`]: one directive, as written; pure.
+//! * [`Table`]: all `listen` lines of all servers put together as nginx does it; says which sockets
+//!   are bound and which servers stand behind each address.
+//! * [`bind`]: sockets. Only the master calls it.
+//!
+//! Not here: which server a Host header chooses ([`crate::route`]), and accepting ([`crate::loops`]).
+
+pub mod address;
+pub mod bind;
+pub mod table;
+
+pub use address::{Address, Host, Target};
+pub use table::{Entry, Table};
+
+use std::time::Duration;
+
+/// Connections that wait for `accept`, nginx's default on Linux.
+pub const BACKLOG_DEFAULT: i32 = 511;
+
+/// TCP keepalive probes of accepted connections (`so_keepalive=`, tcp(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeepaliveProbes {
+    /// The system's default.
+    #[default]
+    Unset,
+    /// Off.
+    Off,
+    /// On; `None` is the system's value of TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT.
+    On {
+        /// Idle time before the first probe.
+        idle: Option<Duration>,
+        /// Time between probes.
+        interval: Option<Duration>,
+        /// Probes before the connection is given up.
+        count: Option<u32>,
+    },
+}
+
+/// The parameters of `listen` that are options of its socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// `backlog=`.
+    pub backlog: i32,
+    /// `rcvbuf=`, bytes.
+    pub rcvbuf: Option<usize>,
+    /// `sndbuf=`, bytes.
+    pub sndbuf: Option<usize>,
+    /// `fastopen=`: length of the queue (RFC 7413).
+    pub fastopen: Option<i32>,
+    /// `deferred`: TCP_DEFER_ACCEPT.
+    pub deferred: bool,
+    /// `ipv6only=`: on unless switched off.
+    pub ipv6only: bool,
+    /// `reuseport`. Several loops always have a socket each; the word changes nothing.
+    pub reuseport: bool,
+    /// `so_keepalive=`.
+    pub so_keepalive: KeepaliveProbes,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            backlog: BACKLOG_DEFAULT,
+            rcvbuf: None,
+            sndbuf: None,
+            fastopen: None,
+            deferred: false,
+            ipv6only: true,
+            reuseport: false,
+            so_keepalive: KeepaliveProbes::Unset,
+        }
+    }
+}
+
+/// One `listen` directive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// The first argument as written.
+    pub text: String,
+    /// What it means.
+    pub target: Target,
+    /// Options of the socket.
+    pub options: SocketOptions,
+    /// A parameter stood there that must not stand at two lines of one address, and that asks for a
+    /// socket of its own.
+    pub is_set: bool,
+    /// `default_server`.
+    pub is_default: bool,
+    /// `proxy_protocol`: a PROXY line precedes the first request.
+    pub proxy_protocol: bool,
+}
+
+/// Why a `listen` is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// nginx's sentence, without place.
+    pub sentence: String,
+    /// Which argument is meant (0 is the address).
+    pub argument: usize,
+}
+
+impl Listen {
+    /// Reads the arguments of one directive.
+    ///
+    /// # Errors
+    /// nginx's sentence, and the argument that it is about.
+    pub fn parse(args: &[&[u8]]) -> Result<Self, Refusal> {
+        let text = String::from_utf8_lossy(args.first().copied().unwrap_or_default()).into_owned();
+        let target = Target::parse(&text).map_err(|reason| Refusal {
+            sentence: format!("{reason} in \"{text}\" of the \"listen\" directive"),
+            argument: 0,
+        })?;
+        let mut listen = Self {
+            text,
+            target,
+            options: SocketOptions::default(),
+            is_set: false,
+            is_default: false,
+            proxy_protocol: false,
+        };
+        for (index, word) in args.iter().enumerate().skip(1) {
+            let word = String::from_utf8_lossy(word);
+            listen.set(&word).map_err(|sentence| Refusal { sentence, argument: index })?;
+        }
+        Ok(listen)
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        let options = &mut self.options;
+        match (name, value) {
+            ("default_server" | "default", None) => self.is_default = true,
+            ("proxy_protocol", None) => self.proxy_protocol = true,
+            ("ssl" | "http2" | "quic", None) => return Err(not_built(name)),
+            ("bind", None) => self.is_set = true,
+            ("reuseport", None) => (options.reuseport, self.is_set) = (true, true),
+            ("deferred", None) => (options.deferred, self.is_set) = (true, true),
+            ("multipath", None) => {
+                return Err("the \"multipath\" parameter of \"listen\" is not built yet".to_owned());
+            }
+            ("backlog", Some(value)) => {
+                let backlog = number(value).filter(|&n| n > 0);
+                options.backlog = backlog.ok_or_else(|| format!("invalid backlog \"{word}\""))?;
+                self.is_set = true;
+            }
+            ("fastopen", Some(value)) => {
+                options.fastopen = Some(number(value).ok_or_else(|| format!("invalid fastopen \"{word}\""))?);
+                self.is_set = true;
+            }
+            ("rcvbuf", Some(value)) => {
+                options.rcvbuf = Some(bytes(value).ok_or_else(|| format!("invalid rcvbuf \"{word}\""))?);
+                self.is_set = true;
+            }
+            ("sndbuf", Some(value)) => {
+                options.sndbuf = Some(bytes(value).ok_or_else(|| format!("invalid sndbuf \"{word}\""))?);
+                self.is_set = true;
+            }
+            ("ipv6only", Some(value)) => {
+                options.ipv6only = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(format!("invalid ipv6only flags \"{value}\"")),
+                };
+                self.is_set = true;
+            }
+            ("so_keepalive", Some(value)) => {
+                let probes = keepalive_probes(value);
+                options.so_keepalive = probes.ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
+                self.is_set = true;
+            }
+            ("setfib" | "accept_filter", Some(_)) => {
+                return Err(format!("the \"{name}\" parameter of \"listen\" exists on FreeBSD only"));
+            }
+            _ => return Err(format!("invalid parameter \"{word}\"")),
+        }
+        Ok(())
+    }
+}
+
+fn not_built(name: &str) -> String {
+    let module = match name {
+        "ssl" => "ngx_http_ssl_module",
+        "http2" => "ngx_http_v2_module",
+        _ => "ngx_http_v3_module",
+    };
+    format!("the \"{name}\" parameter requires {module}, which is not built yet")
+}
+
+fn number(text: &str) -> Option<i32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+/// A size with nginx's units `k` and `m`.
+fn bytes(text: &str) -> Option<usize> {
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    usize::try_from(number(digits)?).ok()?.checked_mul(unit)
+}
+
+/// A time in seconds with nginx's units, largest first (`1h30m`).
+fn seconds(text: &str) -> Option<u64> {
+    let mut total = 0_u64;
+    let mut digits = String::new();
+    for letter in text.chars() {
+        if letter.is_ascii_digit() {
+            digits.push(letter);
+            continue;
+        }
+        let unit = match letter {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return None,
+        };
+        total = total.checked_add(digits.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        digits.clear();
+    }
+    if digits.is_empty() {
+        return if text.is_empty() { None } else { Some(total) };
+    }
+    total.checked_add(digits.parse().ok()?)
+}
+
+fn keepalive_probes(value: &str) -> Option<KeepaliveProbes> {
+    match value {
+        "on" => return Some(KeepaliveProbes::On { idle: None, interval: None, count: None }),
+        "off" => return Some(KeepaliveProbes::Off),
+        _ => {}
+    }
+    let mut parts = value.splitn(3, ':');
+    let mut time = || match parts.next() {
+        None | Some("") => Some(None),
+        Some(text) => seconds(text).map(|s| Some(Duration::from_secs(s))),
+    };
+    let idle = time()?;
+    let interval = time()?;
+    let count = match parts.next() {
+        None | Some("") => None,
+        Some(text) => Some(u32::try_from(number(text)?).ok()?),
+    };
+    if idle.is_none() && interval.is_none() && count.is_none() {
+        return None;
+    }
+    Some(KeepaliveProbes::On { idle, interval, count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Listen, Refusal> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        Listen::parse(&words)
+    }
+
+    fn refused(line: &str) -> String {
+        parse(line).unwrap_err().sentence
+    }
+
+    #[test]
+    fn parameters_are_read() {
+        let listen = parse("80 default_server reuseport backlog=7 rcvbuf=8k sndbuf=1m fastopen=3 deferred").unwrap();
+        assert!(listen.is_default && listen.is_set);
+        let options = listen.options;
+        assert!(options.reuseport && options.deferred && options.ipv6only);
+        assert_eq!((options.backlog, options.fastopen), (7, Some(3)));
+        assert_eq!((options.rcvbuf, options.sndbuf), (Some(8192), Some(1 << 20)));
+        assert!(!parse("[::]:80 ipv6only=off").unwrap().options.ipv6only);
+        assert!(!parse("80 default_server proxy_protocol").unwrap().is_set);
+    }
+
+    #[test]
+    fn keepalive_probes_have_three_parts() {
+        let probes = |line| parse(line).unwrap().options.so_keepalive;
+        let secs = Duration::from_secs;
+        assert_eq!(probes("80 so_keepalive=off"), KeepaliveProbes::Off);
+        assert_eq!(
+            probes("80 so_keepalive=30m::10"),
+            KeepaliveProbes::On { idle: Some(secs(1800)), interval: None, count: Some(10) }
+        );
+        assert_eq!(
+            probes("80 so_keepalive=:5"),
+            KeepaliveProbes::On { idle: None, interval: Some(secs(5)), count: None }
+        );
+        assert_eq!(refused("80 so_keepalive="), "invalid so_keepalive value: \"\"");
+        assert_eq!(refused("80 so_keepalive=::"), "invalid so_keepalive value: \"::\"");
+    }
+
+    #[test]
+    fn refusals_are_nginx_s_sentences() {
+        assert_eq!(refused("127.0.0.1:x"), "invalid port in \"127.0.0.1:x\" of the \"listen\" directive");
+        assert_eq!(refused("80 nosuch"), "invalid parameter \"nosuch\"");
+        assert_eq!(refused("80 backlog=0"), "invalid backlog \"backlog=0\"");
+        assert_eq!(refused("80 ipv6only=maybe"), "invalid ipv6only flags \"maybe\"");
+        assert!(refused("443 ssl").starts_with("the \"ssl\" parameter requires ngx_http_ssl_module"));
+    }
+}

@@ -1,0 +1,190 @@
+//! All `listen` lines of a configuration put together: one entry per address, the servers behind it,
+//! and which addresses get a socket of their own.
+//!
+//! Not here: names of servers, sockets. Invariant: an address stands here once; a server stands at an
+//! address once.
+
+use std::net::IpAddr;
+
+use super::{Address, Listen, SocketOptions};
+
+/// Addresses that one configuration may listen on.
+pub const ADDRESSES_MAX: usize = 65_536;
+
+/// One address, its options and the servers that share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The address.
+    pub address: Address,
+    /// The options of its socket.
+    pub options: SocketOptions,
+    /// Whether a line asked for a socket of its own (`bind` or an option).
+    pub is_set: bool,
+    /// Whether a PROXY line precedes the first request.
+    pub proxy_protocol: bool,
+    /// The servers, by the caller's numbers, in order of the file.
+    pub servers: Vec<u32>,
+    /// The one that answers when no name matches: the one marked, else the first.
+    pub default: u32,
+    has_default: bool,
+}
+
+/// All addresses of a configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Table {
+    entries: Vec<Entry>,
+}
+
+/// What is worth a warning, not a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning(pub String);
+
+impl Table {
+    /// Adds one line of server `server`; names are resolved with `resolve`.
+    ///
+    /// # Errors
+    /// nginx's sentence: the host is not found, an option, a default or the line itself stands twice.
+    pub fn add(
+        &mut self,
+        listen: &Listen,
+        server: u32,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<Vec<Warning>, String> {
+        let addresses = listen
+            .target
+            .addresses(resolve)
+            .map_err(|reason| format!("{reason} in \"{}\" of the \"listen\" directive", listen.text))?;
+        let mut warnings = Vec::new();
+        for address in addresses {
+            match self.entries.iter_mut().find(|entry| entry.address == address) {
+                Some(entry) => warnings.extend(entry.join(listen, server)?),
+                None => self.open(address, listen, server)?,
+            }
+        }
+        Ok(warnings)
+    }
+
+    fn open(&mut self, address: Address, listen: &Listen, server: u32) -> Result<(), String> {
+        if self.entries.len() == ADDRESSES_MAX {
+            return Err(format!("more than {ADDRESSES_MAX} addresses to listen on"));
+        }
+        self.entries.push(Entry {
+            address,
+            options: listen.options.clone(),
+            is_set: listen.is_set,
+            proxy_protocol: listen.proxy_protocol,
+            servers: vec![server],
+            default: server,
+            has_default: listen.is_default,
+        });
+        Ok(())
+    }
+
+    /// All addresses, in order of the file.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The addresses that get a socket: all, but those that a wildcard on the same port covers and
+    /// that ask for nothing of their own (nginx binds only the wildcard then).
+    pub fn sockets(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| {
+            let covers = |other: &&Entry| other.address.is_wildcard() && other.address.shares_port_with(&entry.address);
+            entry.is_set || entry.address.is_wildcard() || !self.entries.iter().any(|other| covers(&other))
+        })
+    }
+
+    /// The entry for a connection that came in at `local`: the address itself, else the wildcard.
+    #[must_use]
+    pub fn find(&self, local: &Address) -> Option<usize> {
+        let exact = self.entries.iter().position(|entry| entry.address == *local);
+        exact.or_else(|| {
+            let covers = |entry: &Entry| entry.address.is_wildcard() && entry.address.shares_port_with(local);
+            self.entries.iter().position(covers)
+        })
+    }
+}
+
+impl Entry {
+    fn join(&mut self, listen: &Listen, server: u32) -> Result<Option<Warning>, String> {
+        if self.servers.contains(&server) {
+            return Err(format!("a duplicate listen {}", self.address));
+        }
+        if listen.is_set {
+            if self.is_set {
+                return Err(format!("duplicate listen options for {}", self.address));
+            }
+            self.options = listen.options.clone();
+            self.is_set = true;
+        }
+        if listen.is_default {
+            if self.has_default {
+                return Err(format!("a duplicate default server for {}", self.address));
+            }
+            self.has_default = true;
+            self.default = server;
+        }
+        self.servers.push(server);
+        let redefined = listen.proxy_protocol && !self.proxy_protocol;
+        self.proxy_protocol |= listen.proxy_protocol;
+        Ok(redefined.then(|| Warning(format!("protocol options redefined for {}", self.address))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(lines: &[(&str, u32)]) -> Result<Table, String> {
+        let mut table = Table::default();
+        for (line, server) in lines {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let listen = Listen::parse(&words).unwrap();
+            table.add(&listen, *server, &mut |_| Vec::new())?;
+        }
+        Ok(table)
+    }
+
+    fn sockets(lines: &[(&str, u32)]) -> Vec<String> {
+        table(lines).unwrap().sockets().map(|entry| entry.address.to_string()).collect()
+    }
+
+    #[test]
+    fn servers_share_an_address_and_one_is_default() {
+        let table = table(&[("80", 0), ("80 default_server", 1), ("*:80", 2)]).unwrap();
+        assert_eq!(table.entries().len(), 1);
+        assert_eq!(table.entries()[0].servers, [0, 1, 2]);
+        assert_eq!(table.entries()[0].default, 1);
+    }
+
+    #[test]
+    fn a_wildcard_covers_addresses_that_ask_for_nothing() {
+        assert_eq!(sockets(&[("127.0.0.1:80", 0), ("80", 1)]), ["0.0.0.0:80"]);
+        assert_eq!(sockets(&[("127.0.0.1:80 bind", 0), ("80", 1)]), ["127.0.0.1:80", "0.0.0.0:80"]);
+        assert_eq!(sockets(&[("[::]:80", 0), ("80", 0)]), ["[::]:80", "0.0.0.0:80"]);
+        assert_eq!(sockets(&[("127.0.0.1:80", 0), ("127.0.0.1:81", 0)]), ["127.0.0.1:80", "127.0.0.1:81"]);
+    }
+
+    #[test]
+    fn what_stands_twice_is_refused() {
+        assert_eq!(table(&[("80", 0), ("80", 0)]), Err("a duplicate listen 0.0.0.0:80".to_owned()));
+        assert_eq!(
+            table(&[("80 backlog=1", 0), ("80 backlog=2", 1)]),
+            Err("duplicate listen options for 0.0.0.0:80".to_owned())
+        );
+        assert_eq!(
+            table(&[("80 default_server", 0), ("80 default_server", 1)]),
+            Err("a duplicate default server for 0.0.0.0:80".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_connection_finds_its_address_or_the_wildcard() {
+        let table = table(&[("127.0.0.1:80", 0), ("80", 1)]).unwrap();
+        let at = |text: &str| Address::Inet(text.parse().unwrap());
+        assert_eq!(table.find(&at("127.0.0.1:80")), Some(0));
+        assert_eq!(table.find(&at("127.0.0.2:80")), Some(1));
+        assert_eq!(table.find(&at("127.0.0.1:81")), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! Taking connections from a listening socket, and choosing the loop that keeps each.
+//!
+//! SO_REUSEPORT spreads by hash: 250 connections over 16 sockets came as 7 to 24. So a loop that has
+//! noticeably more connections than the least loaded one hands a new connection to that. A unix socket
+//! has one loop that accepts, which hands on in the same way. Every socket is watched by one loop only,
+//! so no connection wakes more than one (no thundering herd).
+//!
+//! Not here: sockets of their own kind ([`crate::listen::bind`]). Invariant: a connection is counted at
+//! the loop that keeps it before anyone else chooses again.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::crew::Order;
+use super::{Accepted, Berth, Kind, Listener, Loop, spawn};
+use crate::process::report::{Level, error_log};
+
+/// Connections taken in a row before other tasks get their turn.
+const BATCH_MAX: usize = 64;
+/// Pause when descriptors have run out: nginx's `accept_mutex_delay`.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Idle connections told to close at once when places run out, as nginx does it.
+const REUSED_AT_ONCE_MAX: usize = 32;
+
+/// Connections of the worker so far, for nginx's connection numbers.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// A listening socket of one loop.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Its address.
+    pub listener: Arc<Listener>,
+    /// The socket; the master holds it too.
+    pub socket: Arc<OwnedFd>,
+}
+
+/// Watches one socket until the task is aborted. Aborting loses nothing: a connection is never held
+/// across an `await`.
+pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task::JoinHandle<()>> {
+    #[expect(deprecated, reason = "deprecated for types whose descriptor may change; an Arc<OwnedFd> keeps it open")]
+    let watched = AsyncFd::with_interest(Arc::clone(&source.socket), Interest::READABLE)?;
+    let loop_ = Rc::clone(loop_);
+    Ok(spawn(Kind::Accept, async move {
+        loop {
+            let Ok(mut ready) = watched.readable().await else { return };
+            match take_batch(&loop_, &source) {
+                Batch::Full => tokio::task::yield_now().await,
+                Batch::Empty => ready.clear_ready(),
+                Batch::NoDescriptors => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }))
+}
+
+/// Takes everything that waits, before the socket is closed for good.
+pub(super) fn drain(loop_: &Rc<Loop>, source: &Source) {
+    while let Batch::Full = take_batch(loop_, source) {}
+}
+
+/// Why a batch ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Batch {
+    /// There may be more.
+    Full,
+    /// Nothing waits.
+    Empty,
+    /// EMFILE or ENFILE.
+    NoDescriptors,
+}
+
+fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
+    for _ in 0..BATCH_MAX {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        match acceptfrom_with(source.socket.as_fd(), flags) {
+            Ok((socket, peer)) => place(loop_, source, socket, peer),
+            Err(Errno::AGAIN) => return Batch::Empty,
+            Err(Errno::INTR) => {}
+            Err(error) => {
+                let level = match error {
+                    Errno::CONNABORTED => Level::Error,
+                    Errno::MFILE | Errno::NFILE => Level::Crit,
+                    _ => Level::Alert,
+                };
+                let text = crate::listen::bind::errno(&error.into());
+                error_log(level, format_args!("accept4() failed ({text})"));
+                match error {
+                    Errno::MFILE | Errno::NFILE => return Batch::NoDescriptors,
+                    Errno::CONNABORTED => {}
+                    _ => return Batch::Empty,
+                }
+            }
+        }
+    }
+    Batch::Full
+}
+
+fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<SocketAddrAny>) {
+    let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
+    loop_.berth.accepted.fetch_add(1, Ordering::Relaxed);
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    let accepted = Accepted { socket, peer, listener: Arc::clone(&source.listener), number };
+    match less_loaded(loop_) {
+        None => keep(loop_, accepted),
+        Some(other) => {
+            other.connections.fetch_add(1, Ordering::Relaxed);
+            if let Err(back) = other.inbox.send(Order::Keep(accepted)) {
+                // That loop has ended in this moment.
+                other.connections.fetch_sub(1, Ordering::Relaxed);
+                if let Order::Keep(accepted) = back.0 {
+                    keep(loop_, accepted);
+                }
+            }
+        }
+    }
+}
+
+/// The loop that should rather have the next connection: one with 1/8 fewer, and at least 2.
+fn less_loaded(loop_: &Rc<Loop>) -> Option<Arc<Berth>> {
+    let berths = loop_.berths.borrow();
+    let mine = loop_.berth.connections();
+    let least = berths.iter().min_by_key(|berth| berth.connections())?;
+    let theirs = least.connections();
+    (mine > theirs + 1 + theirs / 8).then(|| Arc::clone(least))
+}
+
+fn keep(loop_: &Rc<Loop>, accepted: Accepted) {
+    let before = loop_.berth.connections.fetch_add(1, Ordering::Relaxed);
+    seat(loop_, accepted, before);
+}
+
+/// Serves a connection that is counted already as the `before`-th, unless there is no place for it.
+pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted, before: u32) {
+    let max = loop_.generation.borrow().connections_max;
+    let free = max.saturating_sub(before);
+    if free <= max / 16 {
+        let idle = loop_.idle.len();
+        let told = loop_.idle.close_oldest((idle / 8).clamp(1, REUSED_AT_ONCE_MAX));
+        if told > 0 {
+            let text = "worker_connections are not enough, reusing connections";
+            error_log(Level::Warn, format_args!("{max} {text}"));
+        } else if free == 0 {
+            loop_.berth.connections.fetch_sub(1, Ordering::Relaxed);
+            error_log(Level::Alert, format_args!("{max} worker_connections are not enough"));
+            return;
+        }
+    }
+    loop_.admit(accepted);
+}

@@ -1,0 +1,199 @@
+//! The connections of one loop that wait for their next request, longest waiting first; any of them
+//! can be told to close.
+//!
+//! Not here: sockets and timeouts. Invariant: an entry is in the list exactly as long as its [`Idle`]
+//! lives.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Entry {
+    previous: u32,
+    next: u32,
+    is_told: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct List {
+    /// Slots; those that are free are chained through `next`.
+    entries: Vec<Entry>,
+    free: u32,
+    oldest: u32,
+    newest: u32,
+    length: usize,
+    is_closed: bool,
+}
+
+/// The list of a loop.
+#[derive(Debug, Clone)]
+pub struct IdleList(Rc<RefCell<List>>);
+
+/// A connection's place in the list; dropping it leaves the list.
+#[derive(Debug)]
+pub struct Idle {
+    list: IdleList,
+    slot: u32,
+}
+
+impl Default for IdleList {
+    fn default() -> Self {
+        Self(Rc::new(RefCell::new(List {
+            entries: Vec::new(),
+            free: NONE,
+            oldest: NONE,
+            newest: NONE,
+            length: 0,
+            is_closed: false,
+        })))
+    }
+}
+
+impl IdleList {
+    /// Enters the list as its newest.
+    #[must_use]
+    pub fn enter(&self) -> Idle {
+        let slot = self.0.borrow_mut().push();
+        Idle { list: self.clone(), slot }
+    }
+
+    /// How many connections are idle.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.borrow().length
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tells up to `count` of those that wait longest to close; returns how many were told.
+    pub fn close_oldest(&self, count: usize) -> usize {
+        let mut told = 0;
+        let mut slot = self.0.borrow().oldest;
+        while told < count && slot != NONE {
+            let (waker, next, is_new) = {
+                let entry = &mut self.0.borrow_mut().entries[slot as usize];
+                let is_new = !std::mem::replace(&mut entry.is_told, true);
+                (entry.waker.take(), entry.next, is_new)
+            };
+            told += usize::from(is_new);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+            slot = next;
+        }
+        told
+    }
+
+    /// Tells all to close, and everyone who enters from now on.
+    pub fn close_all(&self) {
+        self.0.borrow_mut().is_closed = true;
+        self.close_oldest(usize::MAX);
+    }
+}
+
+impl Idle {
+    /// Ready when the connection is to close.
+    pub fn poll_close(&self, context: &mut Context<'_>) -> Poll<()> {
+        let list = &mut *self.list.0.borrow_mut();
+        let entry = &mut list.entries[self.slot as usize];
+        if entry.is_told || list.is_closed {
+            return Poll::Ready(());
+        }
+        match &entry.waker {
+            Some(waker) if waker.will_wake(context.waker()) => {}
+            _ => entry.waker = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.list.0.borrow_mut().remove(self.slot);
+    }
+}
+
+impl List {
+    fn push(&mut self) -> u32 {
+        let entry = Entry { previous: self.newest, next: NONE, is_told: false, waker: None };
+        let slot = if self.free == NONE {
+            self.entries.push(entry);
+            u32::try_from(self.entries.len() - 1).expect("fewer connections than 2^32")
+        } else {
+            let slot = self.free;
+            self.free = self.entries[slot as usize].next;
+            self.entries[slot as usize] = entry;
+            slot
+        };
+        match self.newest {
+            NONE => self.oldest = slot,
+            newest => self.entries[newest as usize].next = slot,
+        }
+        self.newest = slot;
+        self.length += 1;
+        slot
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let (previous, next) = {
+            let entry = &mut self.entries[slot as usize];
+            entry.waker = None;
+            (entry.previous, entry.next)
+        };
+        match previous {
+            NONE => self.oldest = next,
+            previous => self.entries[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.newest = previous,
+            next => self.entries[next as usize].previous = previous,
+        }
+        self.entries[slot as usize].next = self.free;
+        self.free = slot;
+        self.length -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_told(idle: &Idle) -> bool {
+        idle.poll_close(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn the_longest_waiting_are_told_first() {
+        let list = IdleList::default();
+        let (a, b, c) = (list.enter(), list.enter(), list.enter());
+        drop(a);
+        let d = list.enter();
+        assert_eq!(list.close_oldest(2), 2);
+        assert_eq!([&b, &c, &d].map(is_told), [true, true, false]);
+        assert_eq!(list.len(), 3);
+    }
+
+    #[test]
+    fn one_who_was_told_is_not_counted_again() {
+        let list = IdleList::default();
+        let _a = list.enter();
+        assert_eq!((list.close_oldest(1), list.close_oldest(1)), (1, 0));
+    }
+
+    #[test]
+    fn after_close_all_newcomers_are_told_at_once() {
+        let list = IdleList::default();
+        let a = list.enter();
+        list.close_all();
+        let b = list.enter();
+        assert!(is_told(&a) && is_told(&b));
+    }
+}

@@ -1,0 +1,178 @@
+//! The loops: threads that serve connections and never wait for anything but events.
+//!
+//! * [`Loop`]: what everything that runs on one loop can reach; it never leaves its thread.
+//! * [`spawn`]: the one way to start a task on it ([`timing`]).
+//! * [`accept`]: takes connections and spreads them over the loops.
+//! * [`idle`]: connections between two requests, which can be told to close.
+//! * [`crew`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
+//!
+//! Not here: what a connection does ([`crate::connection`]) and who decides ([`crate::process`]).
+//! Invariant: everything in a [`Loop`] belongs to its thread; only its [`Berth`] is shared.
+
+pub mod accept;
+pub mod crew;
+pub mod idle;
+pub mod timing;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::listen::Address;
+use crate::process::settings_to_come::Settings;
+pub use crew::Crew;
+pub use idle::{Idle, IdleList};
+pub use timing::{Figures, Kind, spawn};
+
+/// Loops that `worker_processes` may ask for.
+pub const LOOPS_MAX: usize = 1024;
+
+/// A connection that was accepted, on its way to the task that serves it.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The socket: non-blocking, close-on-exec.
+    pub socket: OwnedFd,
+    /// The client; `None` at unix sockets.
+    pub peer: Option<SocketAddr>,
+    /// Where it came in.
+    pub listener: Arc<Listener>,
+    /// nginx's connection number: counts all connections of the worker, from 1.
+    pub number: u64,
+}
+
+/// A socket's address, shared by the sockets of all loops.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The address that was bound; may be a wildcard.
+    pub address: Address,
+}
+
+/// One configuration as the loops see it. A loop swaps its `Rc` of it on reload; a request keeps the
+/// one that it began with.
+#[derive(Debug)]
+pub struct Generation {
+    /// Counts the configurations of this master, from 1.
+    pub number: u64,
+    /// The configuration.
+    pub settings: Arc<Settings>,
+    /// `worker_connections`: connections that one loop may hold.
+    pub connections_max: u32,
+}
+
+/// What the loops run for each connection.
+pub type Serve = fn(Rc<Loop>, Accepted) -> Pin<Box<dyn Future<Output = ()>>>;
+
+/// How a loop treats its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It accepts.
+    Serving,
+    /// There are to be fewer loops: it accepts no more, its next answers say `Connection: close`,
+    /// idle connections stay until they ask or time out, so that no request is lost.
+    Retiring,
+    /// The worker leaves: idle connections are closed, requests in flight are finished.
+    ShuttingDown,
+}
+
+/// What the other threads see of a loop.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Berth {
+    /// Connections now, those that are on their way in [`Berth::inbox`] counted.
+    connections: AtomicU32,
+    /// Connections accepted by this loop's sockets so far.
+    accepted: AtomicU64,
+    inbox: UnboundedSender<crew::Order>,
+}
+
+impl Berth {
+    /// Connections now.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that this loop's sockets accepted so far.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+}
+
+/// One loop, as seen by what runs on it.
+#[derive(Debug)]
+pub struct Loop {
+    /// Its number: `loop 0`, `loop 1`, …
+    pub index: usize,
+    /// Connections between two requests.
+    pub idle: IdleList,
+    /// The times of its polls.
+    pub figures: Rc<Figures>,
+    generation: RefCell<Rc<Generation>>,
+    stage: Cell<Stage>,
+    berth: Arc<Berth>,
+    /// All loops that accept, for spreading; empty while the only one.
+    berths: RefCell<Rc<[Arc<Berth>]>>,
+    serve: Serve,
+}
+
+impl Loop {
+    /// The configuration for what begins now. Cheap; keep it for the length of a request.
+    #[must_use]
+    pub fn generation(&self) -> Rc<Generation> {
+        Rc::clone(&self.generation.borrow())
+    }
+
+    /// How the loop treats its connections.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    /// Whether the next answer of a connection is its last.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.stage.get() != Stage::Serving
+    }
+
+    /// Whether the worker leaves.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.stage.get() == Stage::ShuttingDown
+    }
+
+    /// Connections of this loop now.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.berth.connections()
+    }
+
+    /// Starts serving a connection that this loop is to keep; it is counted already.
+    fn admit(self: &Rc<Self>, accepted: Accepted) {
+        let seat = Seat(Arc::clone(&self.berth));
+        let served = (self.serve)(Rc::clone(self), accepted);
+        drop(spawn(Kind::Connection, async move {
+            let _seat = seat;
+            served.await;
+        }));
+    }
+}
+
+/// A connection's place in the count of its loop.
+#[derive(Debug)]
+struct Seat(Arc<Berth>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,168 @@
+//! The crew from outside: a service that echoes bytes, clients over loopback.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::accept::Source;
+use super::crew::{Crew, Plan};
+use super::{Accepted, Listener, Loop};
+use crate::listen::{Address, SocketOptions, bind};
+use crate::process::settings_to_come::Settings;
+
+/// Answers every byte with the loop's index, and ends the connection when the loop leaves.
+fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(async move {
+        let stream = std::net::TcpStream::from(accepted.socket);
+        let stream = tokio::net::TcpStream::from_std(stream).unwrap();
+        loop {
+            let idle = loop_.idle.enter();
+            let is_closed = std::future::poll_fn(|context| {
+                if idle.poll_close(context).is_ready() {
+                    return std::task::Poll::Ready(true);
+                }
+                stream.poll_read_ready(context).map(|ready| ready.is_err())
+            });
+            if is_closed.await {
+                return;
+            }
+            drop(idle);
+            let mut byte = [0];
+            match stream.try_read(&mut byte) {
+                Ok(0) => return,
+                Ok(_) => {
+                    let _ = stream.try_write(&[u8::try_from(loop_.index).unwrap()]);
+                    if loop_.is_leaving() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    })
+}
+
+struct Site {
+    crew: Crew,
+    plan: Plan,
+    address: SocketAddr,
+}
+
+fn open(loops: usize, sockets: usize) -> Site {
+    let options = SocketOptions::default();
+    let any = Address::Inet("127.0.0.1:0".parse().unwrap());
+    let first = bind::open(&any, &options).unwrap();
+    let address = socket2::SockRef::from(&first).local_addr().unwrap().as_socket().unwrap();
+    let listener = Arc::new(Listener { address: Address::Inet(address) });
+    let more = (1..sockets).map(|_| bind::open_another(&listener.address, &options).unwrap());
+    let source = |socket: OwnedFd| Source { listener: Arc::clone(&listener), socket: Arc::new(socket) };
+    let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
+    let settings = Arc::new(Settings);
+    let plan = Plan { number: 1, settings, loops, connections_max: 10_000, sources, cpus: Vec::new() };
+    let mut crew = Crew::new(tell_index);
+    crew.apply(&plan).unwrap();
+    Site { crew, plan, address }
+}
+
+fn ask(stream: &mut TcpStream) -> Option<u8> {
+    let mut byte = [0];
+    stream.write_all(b"?").ok()?;
+    stream.read_exact(&mut byte).ok().map(|()| byte[0])
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn assert_even(loops: usize, sockets: usize) {
+    let site = open(loops, sockets);
+    let mut clients: Vec<_> = (0..1000).map(|_| TcpStream::connect(site.address).unwrap()).collect();
+    let mut counts = vec![0; loops];
+    for client in &mut clients {
+        counts[usize::from(ask(client).unwrap())] += 1;
+    }
+    let busiest = counts.iter().max().unwrap();
+    assert!(busiest * 4 * loops <= 1000 * 5, "{counts:?}");
+}
+
+#[test]
+fn a_thousand_connections_are_spread_evenly() {
+    assert_even(2, 2);
+    assert_even(16, 16);
+}
+
+#[test]
+fn one_socket_is_spread_over_all_loops() {
+    assert_even(16, 1);
+}
+
+#[test]
+fn loops_shrink_and_grow_and_no_request_is_lost() {
+    let mut site = open(8, 8);
+    let mut kept: Vec<_> = (0..64).map(|_| TcpStream::connect(site.address).unwrap()).collect();
+    for client in &mut kept {
+        ask(client).unwrap();
+    }
+    for loops in [2, 8, 1, 8] {
+        let plan = Plan { number: site.plan.number + 1, loops, ..site.plan.clone() };
+        site.crew.apply(&plan).unwrap();
+        site.plan = plan;
+        let asked: Vec<_> = (0..64)
+            .map(|_| {
+                let mut client = TcpStream::connect(site.address).unwrap();
+                usize::from(ask(&mut client).expect("an answer"))
+            })
+            .collect();
+        assert!(asked.iter().all(|&index| index < loops), "{asked:?}");
+    }
+    assert!(kept.iter_mut().all(|client| ask(client).is_some()), "a kept connection answers once more");
+}
+
+#[test]
+fn shutdown_closes_idle_connections_and_ends_all_loops() {
+    let mut site = open(2, 2);
+    let mut client = TcpStream::connect(site.address).unwrap();
+    ask(&mut client).unwrap();
+    site.crew.shut_down();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    wait_until("all loops end", || !site.crew.is_running());
+}
+
+#[test]
+fn when_places_run_out_the_longest_idle_connection_is_closed() {
+    let mut site = open(1, 1);
+    let plan = Plan { number: 2, connections_max: 2, ..site.plan.clone() };
+    site.crew.apply(&plan).unwrap();
+    let mut clients: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = TcpStream::connect(site.address).unwrap();
+            ask(&mut client).expect("an answer");
+            client
+        })
+        .collect();
+    assert_eq!(clients[0].read(&mut [0]).unwrap(), 0);
+    assert!(ask(&mut clients[2]).is_some());
+}
+
+#[test]
+fn figures_count_connections_and_polls() {
+    let site = open(1, 1);
+    let mut client = TcpStream::connect(site.address).unwrap();
+    for _ in 0..100 {
+        ask(&mut client).unwrap();
+    }
+    let report = &site.crew.report()[0];
+    assert_eq!((report.connections, report.accepted), (1, 1));
+    assert!(report.figures.polls > 2);
+    assert!(report.figures.blocked_ns(0.5) <= report.figures.blocked_ns(0.99));
+    assert!(report.figures.worst.is_some());
+}

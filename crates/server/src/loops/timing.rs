@@ -1,0 +1,270 @@
+//! The one way to spawn a task on a loop: every poll is timed, every wake is stamped.
+//!
+//! `event_loop_blocked` is the time from the moment the loop learned of an event (the driver wakes
+//! the task right after `epoll_wait`, or another thread does) to the moment the task's poll starts.
+//!
+//! Not here: what is done with the figures. Invariant: between two polls of one turn the clock is
+//! read once, not twice: the end of a poll is the start of the next one. Only the first wake of a
+//! turn and a wake from another thread cost a reading more.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+
+use histogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::task::JoinHandle;
+
+/// Relative error of the histograms: 2^-5, 3 %.
+const GROUPING_POWER: u8 = 5;
+/// Longest time that the histograms hold: 2^40 ns, 18 minutes.
+const MAX_VALUE_POWER: u8 = 40;
+/// Set in a stamp that another thread made: the loop may have slept since its last reading.
+const FROM_ANOTHER_THREAD: u64 = 1 << 63;
+
+/// What a task is for; names the culprit of a long poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Takes connections from one listening socket.
+    Accept,
+    /// Serves one connection.
+    Connection,
+    /// Obeys the worker: new settings, shutdown, figures.
+    Control,
+    /// The timeout wheel.
+    Timers,
+    /// Watches directories for the descriptor cache.
+    Watch,
+    /// Of a module built outside of this crate.
+    Module(&'static str),
+}
+
+impl Kind {
+    /// The word in log lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Connection => "connection",
+            Self::Control => "control",
+            Self::Timers => "timers",
+            Self::Watch => "watch",
+            Self::Module(name) => name,
+        }
+    }
+}
+
+/// Where the loop thread's last reading of the clock comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// This thread is no loop.
+    None,
+    /// The end of a poll. The loop may have slept since.
+    PollEnd,
+    /// The first wake after `epoll_wait`.
+    Turn,
+    /// The start of the poll that is running.
+    PollStart,
+}
+
+thread_local! {
+    static READING: Cell<Reading> = const { Cell::new(Reading::None) };
+    static AT: Cell<u64> = const { Cell::new(0) };
+    static FIGURES: RefCell<Option<Rc<Figures>>> = const { RefCell::new(None) };
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+#[must_use]
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// The figures of one loop; they belong to its thread.
+#[derive(Debug)]
+pub struct Figures {
+    blocked: RefCell<Histogram>,
+    polls: Cell<u64>,
+    busy_ns: Cell<u64>,
+    worst: Cell<Option<WorstPoll>>,
+}
+
+/// The longest poll so far, and whose it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorstPoll {
+    /// How long it took, in nanoseconds.
+    pub ns: u64,
+    /// The kind of task.
+    pub kind: Kind,
+}
+
+/// A copy of a loop's figures for other threads.
+#[derive(Debug, Clone)]
+pub struct FiguresSnapshot {
+    /// `event_loop_blocked`, in nanoseconds.
+    pub blocked: Histogram,
+    /// Polls so far.
+    pub polls: u64,
+    /// Time spent in polls, in nanoseconds.
+    pub busy_ns: u64,
+    /// The longest poll.
+    pub worst: Option<WorstPoll>,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        let blocked = Histogram::new(GROUPING_POWER, MAX_VALUE_POWER);
+        Self {
+            blocked: RefCell::new(blocked.expect("the powers are valid constants")),
+            polls: Cell::new(0),
+            busy_ns: Cell::new(0),
+            worst: Cell::new(None),
+        }
+    }
+}
+
+impl Figures {
+    /// A copy.
+    #[must_use]
+    pub fn snapshot(&self) -> FiguresSnapshot {
+        FiguresSnapshot {
+            blocked: self.blocked.borrow().clone(),
+            polls: self.polls.get(),
+            busy_ns: self.busy_ns.get(),
+            worst: self.worst.get(),
+        }
+    }
+
+    fn record(&self, kind: Kind, blocked_ns: Option<u64>, poll_ns: u64) {
+        if let Some(ns) = blocked_ns {
+            let longest = (1 << MAX_VALUE_POWER) - 1;
+            let _ = self.blocked.borrow_mut().increment(ns.min(longest));
+        }
+        self.polls.set(self.polls.get() + 1);
+        self.busy_ns.set(self.busy_ns.get() + poll_ns);
+        if self.worst.get().is_none_or(|worst| poll_ns > worst.ns) {
+            self.worst.set(Some(WorstPoll { ns: poll_ns, kind }));
+        }
+    }
+}
+
+impl FiguresSnapshot {
+    /// The `share` quantile (0.5, 0.99) of `event_loop_blocked` in nanoseconds; 0 before any event.
+    #[must_use]
+    pub fn blocked_ns(&self, share: f64) -> u64 {
+        let found = self.blocked.quantile(share).ok().flatten();
+        found.and_then(|result| result.entries().values().next().map(|bucket| bucket.end())).unwrap_or(0)
+    }
+}
+
+/// Makes this thread a loop thread: tasks spawned on it count in `figures`.
+pub fn enter(figures: Rc<Figures>) {
+    AT.set(now_ns());
+    READING.set(Reading::PollEnd);
+    FIGURES.with_borrow_mut(|slot| *slot = Some(figures));
+}
+
+/// Spawns a task on the loop of this thread; the only way to do it.
+///
+/// # Panics
+/// Outside of a loop thread.
+pub fn spawn<F>(kind: Kind, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    tokio::task::spawn_local(timed(kind, future))
+}
+
+/// Times a future that the loop itself drives.
+///
+/// # Panics
+/// Outside of a loop thread.
+pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output> {
+    let figures = FIGURES.with_borrow(Option::clone).expect("tasks are spawned on loop threads");
+    let stamp = Arc::new(Stamp { woken_at: AtomicU64::new(stamp_of_wake()), task: OnceLock::new() });
+    let waker = Waker::from(Arc::clone(&stamp));
+    Timed { kind, figures, stamp, waker, future: Box::pin(future) }
+}
+
+/// A task's own waker: notes when, then wakes the task.
+#[derive(Debug)]
+struct Stamp {
+    /// When the task was woken; 0 when it has been polled since.
+    woken_at: AtomicU64,
+    task: OnceLock<Waker>,
+}
+
+impl Stamp {
+    fn mark(&self) {
+        // A wake by another thread may get lost against a poll that starts now: that is one sample.
+        if self.woken_at.load(Ordering::Relaxed) == 0 {
+            self.woken_at.store(stamp_of_wake(), Ordering::Relaxed);
+        }
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl Wake for Stamp {
+    fn wake(self: Arc<Self>) {
+        self.mark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.mark();
+    }
+}
+
+fn stamp_of_wake() -> u64 {
+    match READING.get() {
+        Reading::None => now_ns() | FROM_ANOTHER_THREAD,
+        Reading::Turn | Reading::PollStart => AT.get(),
+        Reading::PollEnd => {
+            let now = now_ns();
+            AT.set(now);
+            READING.set(Reading::Turn);
+            now
+        }
+    }
+}
+
+struct Timed<F> {
+    kind: Kind,
+    figures: Rc<Figures>,
+    stamp: Arc<Stamp>,
+    waker: Waker,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.get_mut();
+        let task = this.stamp.task.get_or_init(|| context.waker().clone());
+        // The runtime keeps one waker per task: were it not so, a wake could go astray.
+        debug_assert!(task.will_wake(context.waker()));
+        let woken_at = this.stamp.woken_at.load(Ordering::Relaxed);
+        this.stamp.woken_at.store(0, Ordering::Relaxed);
+        let is_foreign = woken_at & FROM_ANOTHER_THREAD != 0;
+        let start = match READING.get() {
+            Reading::Turn | Reading::PollEnd if !is_foreign => AT.get(),
+            _ => now_ns(),
+        };
+        AT.set(start);
+        READING.set(Reading::PollStart);
+        let outcome = this.future.as_mut().poll(&mut Context::from_waker(&this.waker));
+        let end = now_ns();
+        AT.set(end);
+        READING.set(Reading::PollEnd);
+        let blocked = (woken_at != 0).then(|| start.saturating_sub(woken_at & !FROM_ANOTHER_THREAD));
+        this.figures.record(this.kind, blocked, end.saturating_sub(start));
+        outcome
+    }
+}
