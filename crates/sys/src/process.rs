@@ -21,10 +21,16 @@ pub enum Forked {
 /// That of fork(2); `InvalidInput` when the process has more than one thread (locks held by the
 /// others would stay locked in the child for ever).
 pub fn fork_single_threaded() -> io::Result<Forked> {
-    #[expect(clippy::disallowed_methods, reason = "/proc, and no loop runs in a process that forks")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "/proc, and no loop runs in a process that forks"
+    )]
     let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
     if threads.is_ok_and(|count| count != 1) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "fork with several threads"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "fork with several threads",
+        ));
     }
     // SAFETY: one thread only, so no lock of the allocator or the library is held by another thread.
     match unsafe { libc::fork() } {
@@ -63,5 +69,9 @@ fn set_tcp_option(socket: impl AsFd, option: i32, value: i32) -> io::Result<()> 
             length,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -33,7 +33,9 @@ impl Address {
     pub fn shares_port_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inet(a), Self::Inet(b)) => a.port() == b.port() && a.is_ipv4() == b.is_ipv4(),
-            (Self::Unix(_), Self::Unix(_)) | (Self::Inet(_), Self::Unix(_)) | (Self::Unix(_), Self::Inet(_)) => false,
+            (Self::Unix(_), Self::Unix(_))
+            | (Self::Inet(_), Self::Unix(_))
+            | (Self::Unix(_), Self::Inet(_)) => false,
         }
     }
 
@@ -101,7 +103,10 @@ impl Target {
     ///
     /// # Errors
     /// `host not found` when `resolve` gives nothing.
-    pub fn addresses(&self, resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>) -> Result<Vec<Address>, &'static str> {
+    pub fn addresses(
+        &self,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<Vec<Address>, &'static str> {
         let (host, first, last) = match self {
             Self::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),
             Self::Inet { host, first, last } => (host, *first, *last),
@@ -149,7 +154,11 @@ fn inet6(rest: &str) -> Result<Target, &'static str> {
         return Err("no host");
     }
     let ip: Ipv6Addr = host.parse().map_err(|_| "invalid IPv6 address")?;
-    Ok(Target::Inet { host: Host::Ip(IpAddr::V6(ip)), first, last })
+    Ok(Target::Inet {
+        host: Host::Ip(IpAddr::V6(ip)),
+        first,
+        last,
+    })
 }
 
 fn inet(text: &str) -> Result<Target, &'static str> {
@@ -158,7 +167,11 @@ fn inet(text: &str) -> Result<Target, &'static str> {
     }
     if let Some((host, tail)) = text.split_once(':') {
         let (first, last) = ports(tail)?;
-        return Ok(Target::Inet { host: host_of(host)?, first, last });
+        return Ok(Target::Inet {
+            host: host_of(host)?,
+            first,
+            last,
+        });
     }
     let looks_like_ports = match text.split_once('-') {
         Some((first, last)) => is_number(first) && is_number(last),
@@ -166,9 +179,17 @@ fn inet(text: &str) -> Result<Target, &'static str> {
     };
     if looks_like_ports {
         let (first, last) = ports(text)?;
-        return Ok(Target::Inet { host: Host::Ip(Ipv4Addr::UNSPECIFIED.into()), first, last });
+        return Ok(Target::Inet {
+            host: Host::Ip(Ipv4Addr::UNSPECIFIED.into()),
+            first,
+            last,
+        });
     }
-    Ok(Target::Inet { host: host_of(text)?, first: DEFAULT_PORT, last: DEFAULT_PORT })
+    Ok(Target::Inet {
+        host: host_of(text)?,
+        first: DEFAULT_PORT,
+        last: DEFAULT_PORT,
+    })
 }
 
 fn host_of(text: &str) -> Result<Host, &'static str> {
@@ -232,7 +253,10 @@ mod tests {
         assert_eq!(named("[::]"), ["[::]:80"]);
         assert_eq!(named("[::1]:8080"), ["[::1]:8080"]);
         assert_eq!(named("8182-8183"), ["0.0.0.0:8182", "0.0.0.0:8183"]);
-        assert_eq!(named("127.0.0.1:8182-8183"), ["127.0.0.1:8182", "127.0.0.1:8183"]);
+        assert_eq!(
+            named("127.0.0.1:8182-8183"),
+            ["127.0.0.1:8182", "127.0.0.1:8183"]
+        );
         assert_eq!(named("[::1]:8182-8183"), ["[::1]:8182", "[::1]:8183"]);
         assert_eq!(named("localhost:8000"), ["127.0.0.1:8000", "[::1]:8000"]);
         assert_eq!(named("unix:/tmp/a.sock"), ["unix:/tmp/a.sock"]);
@@ -253,7 +277,10 @@ mod tests {
         assert_eq!(named("a/b"), ["invalid host"]);
         assert_eq!(named("nosuchname"), ["host not found"]);
         assert_eq!(named("unix:"), ["no path in the unix domain socket"]);
-        assert_eq!(named(&format!("unix:/{}", "a".repeat(200))), ["too long path in the unix domain socket"]);
+        assert_eq!(
+            named(&format!("unix:/{}", "a".repeat(200))),
+            ["too long path in the unix domain socket"]
+        );
     }
 
     #[test]

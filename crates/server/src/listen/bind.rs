@@ -3,7 +3,10 @@
 //! Not here: when to bind, and who accepts. Invariant: the first socket of an address is bound
 //! *without* SO_REUSEPORT, so that a second instance gets EADDRINUSE as with nginx and does not
 //! silently take half of the connections; only then is the option set and are the others bound.
-#![expect(clippy::disallowed_methods, reason = "the master binds, before or beside any loop")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the master binds, before or beside any loop"
+)]
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -64,7 +67,11 @@ impl BindError {
 pub fn errno(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
-        Some(code) => format!("{code}: {}", text.rsplit_once(" (os error").map_or(text.as_str(), |(name, _)| name)),
+        Some(code) => format!(
+            "{code}: {}",
+            text.rsplit_once(" (os error")
+                .map_or(text.as_str(), |(name, _)| name)
+        ),
         None => text,
     }
 }
@@ -77,7 +84,10 @@ pub fn open(address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindE
     let socket = bound(address, options, false)?;
     if matches!(address, Address::Inet(_)) {
         let reuse = socket.set_reuse_port(true);
-        reuse.map_err(|error| BindError::Socket { address: address.clone(), error })?;
+        reuse.map_err(|error| BindError::Socket {
+            address: address.clone(),
+            error,
+        })?;
     }
     listening(socket, address, options)
 }
@@ -95,7 +105,11 @@ pub fn open_another(address: &Address, options: &SocketOptions) -> Result<OwnedF
 ///
 /// # Errors
 /// The step that failed.
-pub fn set_options(socket: impl AsFd, address: &Address, options: &SocketOptions) -> Result<(), BindError> {
+pub fn set_options(
+    socket: impl AsFd,
+    address: &Address,
+    options: &SocketOptions,
+) -> Result<(), BindError> {
     let socket = SockRef::from(&socket);
     tune(&socket, address, options);
     listen(&socket, address, options.backlog)
@@ -119,12 +133,20 @@ pub fn test(address: &Address, options: &SocketOptions) -> Result<(), BindError>
 }
 
 fn bound(address: &Address, options: &SocketOptions, shared: bool) -> Result<Socket, BindError> {
-    let failed = |error| BindError::Socket { address: address.clone(), error };
+    let failed = |error| BindError::Socket {
+        address: address.clone(),
+        error,
+    };
     let (domain, protocol, name) = match address {
-        Address::Inet(inet) => (Domain::for_address(*inet), Some(Protocol::TCP), SockAddr::from(*inet)),
+        Address::Inet(inet) => (
+            Domain::for_address(*inet),
+            Some(Protocol::TCP),
+            SockAddr::from(*inet),
+        ),
         Address::Unix(path) => (Domain::UNIX, None, SockAddr::unix(path).map_err(failed)?),
     };
-    let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), protocol).map_err(failed)?;
+    let socket =
+        Socket::new(domain, Type::STREAM.nonblocking().cloexec(), protocol).map_err(failed)?;
     socket.set_reuse_address(true).map_err(failed)?;
     if shared {
         socket.set_reuse_port(true).map_err(failed)?;
@@ -134,22 +156,34 @@ fn bound(address: &Address, options: &SocketOptions, shared: bool) -> Result<Soc
     }
     tune(&socket, address, options);
     let bound = socket.bind(&name);
-    bound.map_err(|error| BindError::Bind { address: address.clone(), error })?;
+    bound.map_err(|error| BindError::Bind {
+        address: address.clone(),
+        error,
+    })?;
     if let Some(path) = address.unix_path() {
         // Every user may connect, as with nginx; who may reach the path is up to its directory.
-        rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o666)).map_err(|e| failed(e.into()))?;
+        rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o666))
+            .map_err(|e| failed(e.into()))?;
     }
     Ok(socket)
 }
 
-fn listening(socket: Socket, address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindError> {
+fn listening(
+    socket: Socket,
+    address: &Address,
+    options: &SocketOptions,
+) -> Result<OwnedFd, BindError> {
     listen(&socket, address, options.backlog)?;
     Ok(socket.into())
 }
 
 fn listen(socket: &Socket, address: &Address, backlog: i32) -> Result<(), BindError> {
     let done = socket.listen(backlog);
-    done.map_err(|error| BindError::Listen { address: address.clone(), backlog, error })
+    done.map_err(|error| BindError::Listen {
+        address: address.clone(),
+        backlog,
+        error,
+    })
 }
 
 /// Options that nginx sets "or ignores": a refusal by the kernel changes speed, not meaning.
@@ -166,7 +200,11 @@ fn tune(socket: &Socket, address: &Address, options: &SocketOptions) {
     match options.so_keepalive {
         KeepaliveProbes::Unset => {}
         KeepaliveProbes::Off => drop(socket.set_keepalive(false)),
-        KeepaliveProbes::On { idle, interval, count } => {
+        KeepaliveProbes::On {
+            idle,
+            interval,
+            count,
+        } => {
             let mut probes = TcpKeepalive::new();
             if let Some(idle) = idle {
                 probes = probes.with_time(idle);
@@ -184,7 +222,11 @@ fn tune(socket: &Socket, address: &Address, options: &SocketOptions) {
     if let Some(queue) = options.fastopen {
         let _ = sys::process::set_fastopen(socket, queue);
     }
-    let seconds = if options.deferred { DEFER_ACCEPT_SECONDS } else { 0 };
+    let seconds = if options.deferred {
+        DEFER_ACCEPT_SECONDS
+    } else {
+        0
+    };
     let _ = sys::process::set_defer_accept(socket, seconds);
 }
 
@@ -208,7 +250,10 @@ mod tests {
         let address = local(&first);
         let refused = open(&address, &SocketOptions::default()).unwrap_err();
         assert!(refused.is_in_use());
-        assert_eq!(refused.to_string(), format!("bind() to {address} failed (98: Address already in use)"));
+        assert_eq!(
+            refused.to_string(),
+            format!("bind() to {address} failed (98: Address already in use)")
+        );
         assert!(test(&address, &SocketOptions::default()).is_ok());
     }
 
@@ -217,8 +262,12 @@ mod tests {
         let options = SocketOptions::default();
         let first = open(&any_port(), &options).unwrap();
         let address = local(&first);
-        let more: Vec<_> = (0..3).map(|_| open_another(&address, &options).unwrap()).collect();
-        let Address::Inet(inet) = address else { panic!("TCP was asked for") };
+        let more: Vec<_> = (0..3)
+            .map(|_| open_another(&address, &options).unwrap())
+            .collect();
+        let Address::Inet(inet) = address else {
+            panic!("TCP was asked for")
+        };
         let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(inet).unwrap()).collect();
         let mut accepted = 0;
         for socket in more.iter().chain([&first]) {
@@ -238,7 +287,11 @@ mod tests {
         let _socket = open(&address, &SocketOptions::default()).unwrap();
         let mode = rustix::fs::stat(directory.join("s")).unwrap().st_mode & 0o777;
         assert_eq!(mode, 0o666);
-        assert!(open(&address, &SocketOptions::default()).unwrap_err().is_in_use());
+        assert!(
+            open(&address, &SocketOptions::default())
+                .unwrap_err()
+                .is_in_use()
+        );
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -122,7 +122,10 @@ impl Listen {
         };
         for (index, word) in args.iter().enumerate().skip(1) {
             let word = String::from_utf8_lossy(word);
-            listen.set(&word).map_err(|sentence| Refusal { sentence, argument: index })?;
+            listen.set(&word).map_err(|sentence| Refusal {
+                sentence,
+                argument: index,
+            })?;
         }
         Ok(listen)
     }
@@ -149,15 +152,18 @@ impl Listen {
                 self.is_set = true;
             }
             ("fastopen", Some(value)) => {
-                options.fastopen = Some(number(value).ok_or_else(|| format!("invalid fastopen \"{word}\""))?);
+                options.fastopen =
+                    Some(number(value).ok_or_else(|| format!("invalid fastopen \"{word}\""))?);
                 self.is_set = true;
             }
             ("rcvbuf", Some(value)) => {
-                options.rcvbuf = Some(bytes(value).ok_or_else(|| format!("invalid rcvbuf \"{word}\""))?);
+                options.rcvbuf =
+                    Some(bytes(value).ok_or_else(|| format!("invalid rcvbuf \"{word}\""))?);
                 self.is_set = true;
             }
             ("sndbuf", Some(value)) => {
-                options.sndbuf = Some(bytes(value).ok_or_else(|| format!("invalid sndbuf \"{word}\""))?);
+                options.sndbuf =
+                    Some(bytes(value).ok_or_else(|| format!("invalid sndbuf \"{word}\""))?);
                 self.is_set = true;
             }
             ("ipv6only", Some(value)) => {
@@ -170,11 +176,14 @@ impl Listen {
             }
             ("so_keepalive", Some(value)) => {
                 let probes = keepalive_probes(value);
-                options.so_keepalive = probes.ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
+                options.so_keepalive =
+                    probes.ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
                 self.is_set = true;
             }
             ("setfib" | "accept_filter", Some(_)) => {
-                return Err(format!("the \"{name}\" parameter of \"listen\" exists on FreeBSD only"));
+                return Err(format!(
+                    "the \"{name}\" parameter of \"listen\" exists on FreeBSD only"
+                ));
             }
             _ => return Err(format!("invalid parameter \"{word}\"")),
         }
@@ -233,7 +242,13 @@ fn seconds(text: &str) -> Option<u64> {
 
 fn keepalive_probes(value: &str) -> Option<KeepaliveProbes> {
     match value {
-        "on" => return Some(KeepaliveProbes::On { idle: None, interval: None, count: None }),
+        "on" => {
+            return Some(KeepaliveProbes::On {
+                idle: None,
+                interval: None,
+                count: None,
+            });
+        }
         "off" => return Some(KeepaliveProbes::Off),
         _ => {}
     }
@@ -251,7 +266,11 @@ fn keepalive_probes(value: &str) -> Option<KeepaliveProbes> {
     if idle.is_none() && interval.is_none() && count.is_none() {
         return None;
     }
-    Some(KeepaliveProbes::On { idle, interval, count })
+    Some(KeepaliveProbes::On {
+        idle,
+        interval,
+        count,
+    })
 }
 
 #[cfg(test)]
@@ -269,12 +288,17 @@ mod tests {
 
     #[test]
     fn parameters_are_read() {
-        let listen = parse("80 default_server reuseport backlog=7 rcvbuf=8k sndbuf=1m fastopen=3 deferred").unwrap();
+        let listen =
+            parse("80 default_server reuseport backlog=7 rcvbuf=8k sndbuf=1m fastopen=3 deferred")
+                .unwrap();
         assert!(listen.is_default && listen.is_set);
         let options = listen.options;
         assert!(options.reuseport && options.deferred && options.ipv6only);
         assert_eq!((options.backlog, options.fastopen), (7, Some(3)));
-        assert_eq!((options.rcvbuf, options.sndbuf), (Some(8192), Some(1 << 20)));
+        assert_eq!(
+            (options.rcvbuf, options.sndbuf),
+            (Some(8192), Some(1 << 20))
+        );
         assert!(!parse("[::]:80 ipv6only=off").unwrap().options.ipv6only);
         assert!(!parse("80 default_server proxy_protocol").unwrap().is_set);
     }
@@ -286,22 +310,44 @@ mod tests {
         assert_eq!(probes("80 so_keepalive=off"), KeepaliveProbes::Off);
         assert_eq!(
             probes("80 so_keepalive=30m::10"),
-            KeepaliveProbes::On { idle: Some(secs(1800)), interval: None, count: Some(10) }
+            KeepaliveProbes::On {
+                idle: Some(secs(1800)),
+                interval: None,
+                count: Some(10)
+            }
         );
         assert_eq!(
             probes("80 so_keepalive=:5"),
-            KeepaliveProbes::On { idle: None, interval: Some(secs(5)), count: None }
+            KeepaliveProbes::On {
+                idle: None,
+                interval: Some(secs(5)),
+                count: None
+            }
         );
-        assert_eq!(refused("80 so_keepalive="), "invalid so_keepalive value: \"\"");
-        assert_eq!(refused("80 so_keepalive=::"), "invalid so_keepalive value: \"::\"");
+        assert_eq!(
+            refused("80 so_keepalive="),
+            "invalid so_keepalive value: \"\""
+        );
+        assert_eq!(
+            refused("80 so_keepalive=::"),
+            "invalid so_keepalive value: \"::\""
+        );
     }
 
     #[test]
     fn refusals_are_nginx_s_sentences() {
-        assert_eq!(refused("127.0.0.1:x"), "invalid port in \"127.0.0.1:x\" of the \"listen\" directive");
+        assert_eq!(
+            refused("127.0.0.1:x"),
+            "invalid port in \"127.0.0.1:x\" of the \"listen\" directive"
+        );
         assert_eq!(refused("80 nosuch"), "invalid parameter \"nosuch\"");
         assert_eq!(refused("80 backlog=0"), "invalid backlog \"backlog=0\"");
-        assert_eq!(refused("80 ipv6only=maybe"), "invalid ipv6only flags \"maybe\"");
-        assert!(refused("443 ssl").starts_with("the \"ssl\" parameter requires ngx_http_ssl_module"));
+        assert_eq!(
+            refused("80 ipv6only=maybe"),
+            "invalid ipv6only flags \"maybe\""
+        );
+        assert!(
+            refused("443 ssl").starts_with("the \"ssl\" parameter requires ngx_http_ssl_module")
+        );
     }
 }

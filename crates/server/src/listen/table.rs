@@ -50,13 +50,19 @@ impl Table {
         server: u32,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
     ) -> Result<Vec<Warning>, String> {
-        let addresses = listen
-            .target
-            .addresses(resolve)
-            .map_err(|reason| format!("{reason} in \"{}\" of the \"listen\" directive", listen.text))?;
+        let addresses = listen.target.addresses(resolve).map_err(|reason| {
+            format!(
+                "{reason} in \"{}\" of the \"listen\" directive",
+                listen.text
+            )
+        })?;
         let mut warnings = Vec::new();
         for address in addresses {
-            match self.entries.iter_mut().find(|entry| entry.address == address) {
+            match self
+                .entries
+                .iter_mut()
+                .find(|entry| entry.address == address)
+            {
                 Some(entry) => warnings.extend(entry.join(listen, server)?),
                 None => self.open(address, listen, server)?,
             }
@@ -90,17 +96,26 @@ impl Table {
     /// that ask for nothing of their own (nginx binds only the wildcard then).
     pub fn sockets(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| {
-            let covers = |other: &&Entry| other.address.is_wildcard() && other.address.shares_port_with(&entry.address);
-            entry.is_set || entry.address.is_wildcard() || !self.entries.iter().any(|other| covers(&other))
+            let covers = |other: &&Entry| {
+                other.address.is_wildcard() && other.address.shares_port_with(&entry.address)
+            };
+            entry.is_set
+                || entry.address.is_wildcard()
+                || !self.entries.iter().any(|other| covers(&other))
         })
     }
 
     /// The entry for a connection that came in at `local`: the address itself, else the wildcard.
     #[must_use]
     pub fn find(&self, local: &Address) -> Option<usize> {
-        let exact = self.entries.iter().position(|entry| entry.address == *local);
+        let exact = self
+            .entries
+            .iter()
+            .position(|entry| entry.address == *local);
         exact.or_else(|| {
-            let covers = |entry: &Entry| entry.address.is_wildcard() && entry.address.shares_port_with(local);
+            let covers = |entry: &Entry| {
+                entry.address.is_wildcard() && entry.address.shares_port_with(local)
+            };
             self.entries.iter().position(covers)
         })
     }
@@ -147,7 +162,11 @@ mod tests {
     }
 
     fn sockets(lines: &[(&str, u32)]) -> Vec<String> {
-        table(lines).unwrap().sockets().map(|entry| entry.address.to_string()).collect()
+        table(lines)
+            .unwrap()
+            .sockets()
+            .map(|entry| entry.address.to_string())
+            .collect()
     }
 
     #[test]
@@ -161,14 +180,26 @@ mod tests {
     #[test]
     fn a_wildcard_covers_addresses_that_ask_for_nothing() {
         assert_eq!(sockets(&[("127.0.0.1:80", 0), ("80", 1)]), ["0.0.0.0:80"]);
-        assert_eq!(sockets(&[("127.0.0.1:80 bind", 0), ("80", 1)]), ["127.0.0.1:80", "0.0.0.0:80"]);
-        assert_eq!(sockets(&[("[::]:80", 0), ("80", 0)]), ["[::]:80", "0.0.0.0:80"]);
-        assert_eq!(sockets(&[("127.0.0.1:80", 0), ("127.0.0.1:81", 0)]), ["127.0.0.1:80", "127.0.0.1:81"]);
+        assert_eq!(
+            sockets(&[("127.0.0.1:80 bind", 0), ("80", 1)]),
+            ["127.0.0.1:80", "0.0.0.0:80"]
+        );
+        assert_eq!(
+            sockets(&[("[::]:80", 0), ("80", 0)]),
+            ["[::]:80", "0.0.0.0:80"]
+        );
+        assert_eq!(
+            sockets(&[("127.0.0.1:80", 0), ("127.0.0.1:81", 0)]),
+            ["127.0.0.1:80", "127.0.0.1:81"]
+        );
     }
 
     #[test]
     fn what_stands_twice_is_refused() {
-        assert_eq!(table(&[("80", 0), ("80", 0)]), Err("a duplicate listen 0.0.0.0:80".to_owned()));
+        assert_eq!(
+            table(&[("80", 0), ("80", 0)]),
+            Err("a duplicate listen 0.0.0.0:80".to_owned())
+        );
         assert_eq!(
             table(&[("80 backlog=1", 0), ("80 backlog=2", 1)]),
             Err("duplicate listen options for 0.0.0.0:80".to_owned())

@@ -47,12 +47,17 @@ pub struct Source {
 /// Watches one socket until the task is aborted. Aborting loses nothing: a connection is never held
 /// across an `await`.
 pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task::JoinHandle<()>> {
-    #[expect(deprecated, reason = "deprecated for types whose descriptor may change; an Arc<OwnedFd> keeps it open")]
+    #[expect(
+        deprecated,
+        reason = "deprecated for types whose descriptor may change; an Arc<OwnedFd> keeps it open"
+    )]
     let watched = AsyncFd::with_interest(Arc::clone(&source.socket), Interest::READABLE)?;
     let loop_ = Rc::clone(loop_);
     Ok(spawn(Kind::Accept, async move {
         loop {
-            let Ok(mut ready) = watched.readable().await else { return };
+            let Ok(mut ready) = watched.readable().await else {
+                return;
+            };
             match take_batch(&loop_, &source) {
                 Batch::Full => tokio::task::yield_now().await,
                 Batch::Empty => ready.clear_ready(),
@@ -108,7 +113,12 @@ fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<Socket
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
     loop_.berth.accepted.fetch_add(1, Ordering::Relaxed);
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-    let accepted = Accepted { socket, peer, listener: Arc::clone(&source.listener), number };
+    let accepted = Accepted {
+        socket,
+        peer,
+        listener: Arc::clone(&source.listener),
+        number,
+    };
     match less_loaded(loop_) {
         None => keep(loop_, accepted),
         Some(other) => {
@@ -144,13 +154,18 @@ pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted, before: u32) {
     let free = max.saturating_sub(before);
     if free <= max / 16 {
         let idle = loop_.idle.len();
-        let told = loop_.idle.close_oldest((idle / 8).clamp(1, REUSED_AT_ONCE_MAX));
+        let told = loop_
+            .idle
+            .close_oldest((idle / 8).clamp(1, REUSED_AT_ONCE_MAX));
         if told > 0 {
             let text = "worker_connections are not enough, reusing connections";
             error_log(Level::Warn, format_args!("{max} {text}"));
         } else if free == 0 {
             loop_.berth.connections.fetch_sub(1, Ordering::Relaxed);
-            error_log(Level::Alert, format_args!("{max} worker_connections are not enough"));
+            error_log(
+                Level::Alert,
+                format_args!("{max} worker_connections are not enough"),
+            );
             return;
         }
     }

@@ -126,7 +126,12 @@ impl Crew {
     /// No loop yet; `serve` is what loops run for each connection.
     #[must_use]
     pub fn new(serve: Serve) -> Self {
-        Self { serve, members: Vec::new(), retired: Vec::new(), ended: mpsc::channel() }
+        Self {
+            serve,
+            members: Vec::new(),
+            retired: Vec::new(),
+            ended: mpsc::channel(),
+        }
     }
 
     /// Makes a configuration the current one: more or fewer loops, their sockets, their settings.
@@ -165,16 +170,29 @@ impl Crew {
     }
 
     fn hand_out(&self, plan: &Plan) -> io::Result<()> {
-        let berths: Vec<_> = self.members.iter().map(|member| Arc::clone(&member.berth)).collect();
+        let berths: Vec<_> = self
+            .members
+            .iter()
+            .map(|member| Arc::clone(&member.berth))
+            .collect();
         let (done, taken) = mpsc::channel();
         for (index, member) in self.members.iter().enumerate() {
-            let cpus = plan.cpus.get(index).or(plan.cpus.last()).cloned().unwrap_or_default();
+            let cpus = plan
+                .cpus
+                .get(index)
+                .or(plan.cpus.last())
+                .cloned()
+                .unwrap_or_default();
             let take = Take {
                 number: plan.number,
                 settings: Arc::clone(&plan.settings),
                 connections_max: plan.connections_max,
                 sources: share(&plan.sources, index, self.members.len()),
-                berths: if berths.len() > 1 { berths.clone() } else { Vec::new() },
+                berths: if berths.len() > 1 {
+                    berths.clone()
+                } else {
+                    Vec::new()
+                },
                 cpus,
             };
             member.order(Order::Take(Box::new(take), done.clone()));
@@ -189,18 +207,28 @@ impl Crew {
 
     fn hire(&self, index: usize, plan: &Plan) -> io::Result<Member> {
         let (inbox, orders) = unbounded_channel();
-        let berth = Arc::new(Berth { connections: AtomicU32::new(0), accepted: AtomicU64::new(0), inbox });
-        let generation = (plan.number, Arc::clone(&plan.settings), plan.connections_max);
+        let berth = Arc::new(Berth {
+            connections: AtomicU32::new(0),
+            accepted: AtomicU64::new(0),
+            inbox,
+        });
+        let generation = (
+            plan.number,
+            Arc::clone(&plan.settings),
+            plan.connections_max,
+        );
         let serve = self.serve;
         let ended = self.ended.0.clone();
         let (started, is_started) = mpsc::channel();
-        let thread = thread::Builder::new().name(format!("loop {index}")).spawn({
-            let berth = Arc::clone(&berth);
-            move || {
-                run(index, berth, generation, serve, orders, &started);
-                let _ = ended.send(index);
-            }
-        })?;
+        let thread = thread::Builder::new()
+            .name(format!("loop {index}"))
+            .spawn({
+                let berth = Arc::clone(&berth);
+                move || {
+                    run(index, berth, generation, serve, orders, &started);
+                    let _ = ended.send(index);
+                }
+            })?;
         let answer = is_started.recv_timeout(ORDER_TIMEOUT);
         answer.map_err(|_| io::Error::other("a loop does not start"))??;
         Ok(Member { berth, thread })
@@ -229,7 +257,8 @@ impl Crew {
             member.order(Order::Report(told.clone()));
         }
         drop(told);
-        let mut all: Vec<Report> = std::iter::from_fn(|| reports.recv_timeout(ORDER_TIMEOUT).ok()).collect();
+        let mut all: Vec<Report> =
+            std::iter::from_fn(|| reports.recv_timeout(ORDER_TIMEOUT).ok()).collect();
         all.sort_by_key(|report| report.index);
         all
     }
@@ -242,7 +271,11 @@ fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
     let mut mine = Vec::new();
     for source in sources {
         let address = &source.listener.address;
-        let offset = if address.unix_path().is_some() { seen.len() } else { 0 };
+        let offset = if address.unix_path().is_some() {
+            seen.len()
+        } else {
+            0
+        };
         let count = seen.entry(address).or_insert(offset);
         if *count % loops == index {
             mine.push(source.clone());
@@ -261,7 +294,10 @@ fn run(
     orders: UnboundedReceiver<Order>,
     started: &mpsc::Sender<io::Result<()>>,
 ) {
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build_local(Default::default());
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(Default::default());
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -275,7 +311,12 @@ fn run(
         index,
         idle: IdleList::default(),
         figures,
-        generation: Rc::new(Generation { number, settings, connections_max }).into(),
+        generation: Rc::new(Generation {
+            number,
+            settings,
+            connections_max,
+        })
+        .into(),
         stage: Stage::Serving.into(),
         berth,
         berths: std::cell::RefCell::new(Vec::new().into()),
@@ -289,7 +330,9 @@ fn run(
 async fn obey(loop_: Rc<Loop>, mut orders: UnboundedReceiver<Order>) {
     let mut watches = Watches::default();
     while loop_.stage.get() == Stage::Serving {
-        let Some(order) = orders.recv().await else { return };
+        let Some(order) = orders.recv().await else {
+            return;
+        };
         follow(&loop_, &mut watches, order);
     }
     while loop_.berth.connections() > 0 {
@@ -335,8 +378,11 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
 fn take_over(loop_: &Rc<Loop>, watches: &mut Watches, take: Take) -> io::Result<()> {
     watches.add(loop_, &take.sources)?;
     set_cpus(&take.cpus);
-    let generation =
-        Generation { number: take.number, settings: take.settings, connections_max: take.connections_max };
+    let generation = Generation {
+        number: take.number,
+        settings: take.settings,
+        connections_max: take.connections_max,
+    };
     *loop_.generation.borrow_mut() = Rc::new(generation);
     *loop_.berths.borrow_mut() = take.berths.into();
     watches.keep_only(loop_, &take.sources);
@@ -351,7 +397,14 @@ fn set_cpus(cpus: &[usize]) {
     let known = cpus.iter().filter(|&&cpu| set.set(cpu).is_ok()).count();
     let applied = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
     if let (Err(error), true) = (applied, known > 0) {
-        error_log(Level::Alert, format_args!("sched_setaffinity() failed ({}: {})", error as i32, error.desc()));
+        error_log(
+            Level::Alert,
+            format_args!(
+                "sched_setaffinity() failed ({}: {})",
+                error as i32,
+                error.desc()
+            ),
+        );
     }
 }
 
@@ -373,8 +426,12 @@ impl Watches {
     /// Lets go of the others. Where nobody else holds the socket (its address is gone from the
     /// configuration), what is queued at it is served first.
     fn keep_only(&mut self, loop_: &Rc<Loop>, sources: &[Source]) {
-        let is_kept = |descriptor: &i32| sources.iter().any(|s| s.socket.as_raw_fd() == *descriptor);
-        let gone: Vec<_> = self.0.extract_if(|descriptor, _| !is_kept(descriptor)).collect();
+        let is_kept =
+            |descriptor: &i32| sources.iter().any(|s| s.socket.as_raw_fd() == *descriptor);
+        let gone: Vec<_> = self
+            .0
+            .extract_if(|descriptor, _| !is_kept(descriptor))
+            .collect();
         for (_, (source, task)) in gone {
             task.abort();
             if Arc::strong_count(&source.socket) <= 2 {
@@ -398,4 +455,3 @@ impl Watches {
         }
     }
 }
-

@@ -58,7 +58,10 @@ impl IdleList {
     #[must_use]
     pub fn enter(&self) -> Idle {
         let slot = self.0.borrow_mut().push();
-        Idle { list: self.clone(), slot }
+        Idle {
+            list: self.clone(),
+            slot,
+        }
     }
 
     /// How many connections are idle.
@@ -123,7 +126,12 @@ impl Drop for Idle {
 
 impl List {
     fn push(&mut self) -> u32 {
-        let entry = Entry { previous: self.newest, next: NONE, is_told: false, waker: None };
+        let entry = Entry {
+            previous: self.newest,
+            next: NONE,
+            is_told: false,
+            waker: None,
+        };
         let slot = if self.free == NONE {
             self.entries.push(entry);
             u32::try_from(self.entries.len() - 1).expect("fewer connections than 2^32")
@@ -167,7 +175,8 @@ mod tests {
     use super::*;
 
     fn is_told(idle: &Idle) -> bool {
-        idle.poll_close(&mut Context::from_waker(Waker::noop())).is_ready()
+        idle.poll_close(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
     }
 
     #[test]

@@ -12,9 +12,9 @@
 pub mod accept;
 pub mod crew;
 pub mod idle;
-pub mod timing;
 #[cfg(test)]
 mod tests;
+pub mod timing;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -57,16 +57,36 @@ fn open(loops: usize, sockets: usize) -> Site {
     let options = SocketOptions::default();
     let any = Address::Inet("127.0.0.1:0".parse().unwrap());
     let first = bind::open(&any, &options).unwrap();
-    let address = socket2::SockRef::from(&first).local_addr().unwrap().as_socket().unwrap();
-    let listener = Arc::new(Listener { address: Address::Inet(address) });
+    let address = socket2::SockRef::from(&first)
+        .local_addr()
+        .unwrap()
+        .as_socket()
+        .unwrap();
+    let listener = Arc::new(Listener {
+        address: Address::Inet(address),
+    });
     let more = (1..sockets).map(|_| bind::open_another(&listener.address, &options).unwrap());
-    let source = |socket: OwnedFd| Source { listener: Arc::clone(&listener), socket: Arc::new(socket) };
+    let source = |socket: OwnedFd| Source {
+        listener: Arc::clone(&listener),
+        socket: Arc::new(socket),
+    };
     let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
     let settings = Arc::new(Settings);
-    let plan = Plan { number: 1, settings, loops, connections_max: 10_000, sources, cpus: Vec::new() };
+    let plan = Plan {
+        number: 1,
+        settings,
+        loops,
+        connections_max: 10_000,
+        sources,
+        cpus: Vec::new(),
+    };
     let mut crew = Crew::new(tell_index);
     crew.apply(&plan).unwrap();
-    Site { crew, plan, address }
+    Site {
+        crew,
+        plan,
+        address,
+    }
 }
 
 fn ask(stream: &mut TcpStream) -> Option<u8> {
@@ -85,7 +105,9 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 fn assert_even(loops: usize, sockets: usize) {
     let site = open(loops, sockets);
-    let mut clients: Vec<_> = (0..1000).map(|_| TcpStream::connect(site.address).unwrap()).collect();
+    let mut clients: Vec<_> = (0..1000)
+        .map(|_| TcpStream::connect(site.address).unwrap())
+        .collect();
     let mut counts = vec![0; loops];
     for client in &mut clients {
         counts[usize::from(ask(client).unwrap())] += 1;
@@ -108,12 +130,18 @@ fn one_socket_is_spread_over_all_loops() {
 #[test]
 fn loops_shrink_and_grow_and_no_request_is_lost() {
     let mut site = open(8, 8);
-    let mut kept: Vec<_> = (0..64).map(|_| TcpStream::connect(site.address).unwrap()).collect();
+    let mut kept: Vec<_> = (0..64)
+        .map(|_| TcpStream::connect(site.address).unwrap())
+        .collect();
     for client in &mut kept {
         ask(client).unwrap();
     }
     for loops in [2, 8, 1, 8] {
-        let plan = Plan { number: site.plan.number + 1, loops, ..site.plan.clone() };
+        let plan = Plan {
+            number: site.plan.number + 1,
+            loops,
+            ..site.plan.clone()
+        };
         site.crew.apply(&plan).unwrap();
         site.plan = plan;
         let asked: Vec<_> = (0..64)
@@ -124,7 +152,10 @@ fn loops_shrink_and_grow_and_no_request_is_lost() {
             .collect();
         assert!(asked.iter().all(|&index| index < loops), "{asked:?}");
     }
-    assert!(kept.iter_mut().all(|client| ask(client).is_some()), "a kept connection answers once more");
+    assert!(
+        kept.iter_mut().all(|client| ask(client).is_some()),
+        "a kept connection answers once more"
+    );
 }
 
 #[test]
@@ -140,7 +171,11 @@ fn shutdown_closes_idle_connections_and_ends_all_loops() {
 #[test]
 fn when_places_run_out_the_longest_idle_connection_is_closed() {
     let mut site = open(1, 1);
-    let plan = Plan { number: 2, connections_max: 2, ..site.plan.clone() };
+    let plan = Plan {
+        number: 2,
+        connections_max: 2,
+        ..site.plan.clone()
+    };
     site.crew.apply(&plan).unwrap();
     let mut clients: Vec<_> = (0..3)
         .map(|_| {

@@ -81,7 +81,9 @@ thread_local! {
 #[must_use]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+    (now.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(now.tv_nsec as u64)
 }
 
 /// The figures of one loop; they belong to its thread.
@@ -157,7 +159,9 @@ impl FiguresSnapshot {
     #[must_use]
     pub fn blocked_ns(&self, share: f64) -> u64 {
         let found = self.blocked.quantile(share).ok().flatten();
-        found.and_then(|result| result.entries().values().next().map(|bucket| bucket.end())).unwrap_or(0)
+        found
+            .and_then(|result| result.entries().values().next().map(|bucket| bucket.end()))
+            .unwrap_or(0)
     }
 }
 
@@ -185,10 +189,21 @@ where
 /// # Panics
 /// Outside of a loop thread.
 pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output> {
-    let figures = FIGURES.with_borrow(Option::clone).expect("tasks are spawned on loop threads");
-    let stamp = Arc::new(Stamp { woken_at: AtomicU64::new(stamp_of_wake()), task: OnceLock::new() });
+    let figures = FIGURES
+        .with_borrow(Option::clone)
+        .expect("tasks are spawned on loop threads");
+    let stamp = Arc::new(Stamp {
+        woken_at: AtomicU64::new(stamp_of_wake()),
+        task: OnceLock::new(),
+    });
     let waker = Waker::from(Arc::clone(&stamp));
-    Timed { kind, figures, stamp, waker, future: Box::pin(future) }
+    Timed {
+        kind,
+        figures,
+        stamp,
+        waker,
+        future: Box::pin(future),
+    }
 }
 
 /// A task's own waker: notes when, then wakes the task.
@@ -259,12 +274,17 @@ impl<F: Future> Future for Timed<F> {
         };
         AT.set(start);
         READING.set(Reading::PollStart);
-        let outcome = this.future.as_mut().poll(&mut Context::from_waker(&this.waker));
+        let outcome = this
+            .future
+            .as_mut()
+            .poll(&mut Context::from_waker(&this.waker));
         let end = now_ns();
         AT.set(end);
         READING.set(Reading::PollEnd);
-        let blocked = (woken_at != 0).then(|| start.saturating_sub(woken_at & !FROM_ANOTHER_THREAD));
-        this.figures.record(this.kind, blocked, end.saturating_sub(start));
+        let blocked =
+            (woken_at != 0).then(|| start.saturating_sub(woken_at & !FROM_ANOTHER_THREAD));
+        this.figures
+            .record(this.kind, blocked, end.saturating_sub(start));
         outcome
     }
 }

@@ -41,5 +41,10 @@ impl Level {
 
 /// Writes one line.
 pub fn error_log(level: Level, text: Arguments<'_>) {
-    eprintln!("[{}] {}#{}: {text}", level.name(), std::process::id(), rustix::thread::gettid());
+    eprintln!(
+        "[{}] {}#{}: {text}",
+        level.name(),
+        std::process::id(),
+        rustix::thread::gettid()
+    );
 }
