@@ -1,7 +1,7 @@
 //! Where a directive may stand: a set of contexts.
 //!
 //! A directive's table entry names a set; the place where it is read is a set of one. Not an inheritance chain: which
-//! level inherits from which is `Level`.
+//! level inherits from which is [`Level`](crate::Level).
 
 use std::fmt;
 use std::ops::BitOr;

@@ -1,10 +1,142 @@
-//! nginx's configuration language.
+//! nginx's configuration language: words, blocks, directive tables, inheritance, errors, the manual.
 //!
-//! Pure: it opens, resolves and binds nothing.
+//! Pure: it opens, resolves and binds nothing. Texts come from a [`Source`]; what they mean for sockets, files and names
+//! is the server's. The way of a configuration:
+//!
+//! 1. [`load_checked`] reads the texts into a [`Tree`] and checks it against the [`Grammar`] of all tables.
+//! 2. The server walks the tree. For each level it has a `Raw` of its sections, and hands it the directives
+//!    ([`Section::set`]); values are parsed here, into the types of [`Value`].
+//! 3. Levels are merged from the outside in ([`Section::merge`]) and finished ([`Section::finish`]).
+//! 4. [`Scope::check`] asks for every variable that was named.
+//!
+//! # A table of directives
+//!
+//! ```
+//! use config::{Flag, List, Msec, Scope, Section, Size, Template};
+//!
+//! config::choices! {
+//!     /// How dates are compared.
+//!     pub enum Compare {
+//!         /// Not at all.
+//!         Off = "off",
+//!         /// To the second.
+//!         Exact = "exact",
+//!     }
+//! }
+//!
+//! config::directives! {
+//!     /// Static files.
+//!     ///
+//!     /// How a request's path becomes a file's.
+//!     pub struct Files in Location {
+//!         /// Sets the directory that requests are answered from.
+//!         root: Template = "html", [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "path";
+//!         /// Sets how `If-Modified-Since` is compared.
+//!         if_modified_since: Compare = "exact", [HTTP | SERVER | LOCATION] 1;
+//!         /// Says whether a file's tag is sent.
+//!         etag: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+//!         /// A directive whose name is a keyword, without a default, and not inherited.
+//!         return_ as "return": Option<Template> = none, [SERVER | LOCATION] 1, inherit never;
+//!     }
+//! }
+//!
+//! config::directives! {
+//!     /// Sending.
+//!     pub struct Sending in Location {
+//!         /// Sets how long a client may take nothing.
+//!         send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
+//!         /// Sets the size of a read.
+//!         read_size: Size = "64k", [HTTP | SERVER | LOCATION] 1;
+//!         /// A line that may be repeated; an inner level adds to the outer one's.
+//!         note: List<Template> = none, [HTTP | SERVER | LOCATION] 1, inherit append;
+//!     }
+//! }
+//!
+//! config::sections! {
+//!     /// Everything that a location says.
+//!     pub struct LocationSettings {
+//!         /// Static files.
+//!         files: Files,
+//!         /// Sending.
+//!         sending: Sending,
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), config::Error> {
+//! type Raw = <LocationSettings as Section>::Raw;
+//!
+//! let tree = config::parse_bytes(b"root /srv; note one; location { note two; send_timeout 1m; etag off; }")?;
+//! let mut scope = Scope::new();
+//! let (mut outer, mut inner) = (Raw::default(), Raw::default());
+//! for directive in &tree.directives {
+//!     if directive.name == "location" {
+//!         for directive in directive.children() {
+//!             assert!(LocationSettings::set(&mut inner, directive, &mut scope)?);
+//!         }
+//!     } else {
+//!         assert!(LocationSettings::set(&mut outer, directive, &mut scope)?);
+//!     }
+//! }
+//! LocationSettings::fill(&mut outer, &mut scope)?;
+//! let merged = LocationSettings::merge(&outer, inner);
+//! let settings = LocationSettings::finish(merged, &mut scope)?;
+//!
+//! assert_eq!(settings.files.root.literal().unwrap(), "/srv");
+//! assert_eq!(settings.sending.send_timeout, Msec(60_000));
+//! assert_eq!(settings.sending.note.len(), 2);
+//! assert!(!settings.files.etag && settings.files.return_.is_none());
+//! # Ok(())
+//! # }
+//! ```
 
 mod args;
 mod context;
+mod error;
+mod excerpt;
+mod grammar;
 pub mod known;
+mod lexer;
+mod load;
+mod scope;
+mod section;
+pub mod suggest;
+mod table;
+mod template;
+mod text;
+mod tree;
+mod value;
 
 pub use args::{ANY, Args, FLAG};
 pub use context::Context;
+pub use error::{Error, Problem, Severity};
+pub use grammar::Grammar;
+pub use lexer::{WORD_BYTES_MAX, WORDS_MAX};
+pub use load::{
+    BLOCKS_DEEP_MAX, DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded,
+    Source, load, load_checked, parse_bytes,
+};
+pub use scope::{Scope, VARIABLES_MAX, Variable, VariableIndex};
+pub use section::Section;
+pub use table::{Entry, Inherit, Level, Table};
+pub use template::{Part, Template};
+pub use text::{Origin, Place, Span, Text};
+pub use tree::{Directive, Tree, Word};
+pub use value::{
+    Append, Bufs, Flag, LIST_MAX, List, Msec, Number, Offset, OrOff, PathText, Placed, Sec, Size,
+    Slot, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,
+};
+
+/// The problem of a word that is none of a closed set: for [`choices!`] and [`choice_set!`].
+#[doc(hidden)]
+#[must_use]
+pub fn not_one_of(word: &[u8], known: &[&'static str]) -> Problem {
+    let problem = Problem::new(format!(
+        "invalid value \"{}\"",
+        String::from_utf8_lossy(word)
+    ))
+    .at(0);
+    match suggest::nearest(word, known.iter().copied()) {
+        Some(near) => problem.hint_that(format!("did you mean \"{near}\"?")),
+        None => problem.hint_that(format!("it must be one of: {}", known.join(", "))),
+    }
+}

@@ -1,0 +1,195 @@
+//! The check of names, contexts, block or `;`, and argument counts, in nginx's order.
+//!
+//! A directive is looked for in the tables of this program, and then among nginx's own ([`known`]), so that one which is
+//! not built is refused or ignored as such. Values are not looked at.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{Error, Problem};
+use crate::known::{self, Fate};
+use crate::suggest;
+use crate::table::{Entry, Table};
+use crate::tree::{Directive, Tree};
+
+crate::blocks! {
+    /// Files.
+    ///
+    /// A configuration may stand in several files.
+    pub(crate) fn include_table in Main {
+        /// Puts the content of another file, or of all files that match a pattern with `*`, `?` or `[…]`, in its place.
+        ///
+        /// A relative path starts at the directory of the configuration's first file. A pattern that matches nothing is
+        /// no error; a file that is not there is.
+        "include": [MAIN | EVENTS | HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF | LIMIT_EXCEPT | UPSTREAM
+            | STREAM | STREAM_SERVER | STREAM_UPSTREAM | MAIL | MAIL_SERVER | LINES | MGMT] 1, syntax "file | pattern";
+    }
+}
+
+/// Every directive of the program, by name.
+pub struct Grammar {
+    by_name: HashMap<&'static [u8], Vec<&'static Entry>>,
+}
+
+/// The warnings of one check.
+#[derive(Default)]
+struct Warnings {
+    list: Vec<Error>,
+    /// The names that were warned of: each gets one warning, however often it stands.
+    names: HashSet<&'static str>,
+}
+
+impl Grammar {
+    /// The grammar of these tables. `include` belongs to it always.
+    #[must_use]
+    pub fn new(tables: impl IntoIterator<Item = &'static Table>) -> Self {
+        let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
+        for entry in [include_table()]
+            .into_iter()
+            .chain(tables)
+            .flat_map(|table| &table.entries)
+        {
+            by_name
+                .entry(entry.name.as_bytes())
+                .or_default()
+                .push(entry);
+        }
+        Self { by_name }
+    }
+
+    /// Checks every directive of the tree, in the order in which they stand. Returns the warnings: one for each name
+    /// that is ignored.
+    ///
+    /// # Errors
+    /// The first that is unknown, stands in the wrong place, has a block or lacks one, or has too many or too few
+    /// arguments, in nginx's words; or that nginx has and this program has not.
+    pub fn check(&self, tree: &Tree) -> Result<Vec<Error>, Error> {
+        let mut warnings = Warnings::default();
+        self.check_all(&tree.directives, Context::MAIN, &mut warnings)?;
+        Ok(warnings.list)
+    }
+
+    /// The table entry of a directive that stands in `context`: none if it may not stand there, or is not built.
+    #[must_use]
+    pub fn entry(&self, name: &[u8], context: Context) -> Option<&'static Entry> {
+        self.by_name
+            .get(name)?
+            .iter()
+            .copied()
+            .find(|entry| entry.contexts.contains(context))
+    }
+
+    fn check_all(
+        &self,
+        directives: &[Directive],
+        context: Context,
+        warnings: &mut Warnings,
+    ) -> Result<(), Error> {
+        for directive in directives {
+            match self.entry(directive.name.bytes(), context) {
+                Some(entry) => self.check_built(directive, entry, warnings)?,
+                None => self.check_not_built(directive, context, warnings)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_built(
+        &self,
+        directive: &Directive,
+        entry: &Entry,
+        warnings: &mut Warnings,
+    ) -> Result<(), Error> {
+        check_shape(directive, entry.args)?;
+        match entry.inner {
+            Some(Context::LINES) => check_lines(directive.children()),
+            Some(inner) => self.check_all(directive.children(), inner, warnings),
+            None => Ok(()),
+        }
+    }
+
+    fn check_not_built(
+        &self,
+        directive: &Directive,
+        context: Context,
+        warnings: &mut Warnings,
+    ) -> Result<(), Error> {
+        let name = directive.name.bytes();
+        let Some(known) = known::find_in(name, context) else {
+            return Err(self.misplaced(directive));
+        };
+        check_shape(directive, known.args)?;
+        match known.fate {
+            Fate::NotYet => Err(directive.error(&Problem::directive("of nginx is not built yet"))),
+            Fate::Refused(why) => {
+                Err(directive
+                    .error(&Problem::directive("of nginx is not supported").hint_that(why)))
+            }
+            Fate::Ignored(why) => {
+                if warnings.names.insert(known.name) {
+                    let problem = Problem::directive(format!("is ignored: {why}"));
+                    warnings.list.push(directive.warning(&problem));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Not allowed here, or unknown.
+    fn misplaced(&self, directive: &Directive) -> Error {
+        let name = &directive.name.bytes()[..];
+        let here = self
+            .by_name
+            .get(name)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.contexts);
+        let in_nginx = known::find(name).iter().map(|known| known.contexts);
+        let contexts = here.chain(in_nginx).fold(Context::NONE, Context::or);
+        if contexts != Context::NONE {
+            let problem = Problem::directive("is not allowed here");
+            return directive.error(&problem.hint_that(format!("allowed in: {contexts}")));
+        }
+        let problem = Problem::new(format!(
+            "unknown directive \"{}\"",
+            directive.name.display()
+        ));
+        let names = self.by_name.values().map(|entries| entries[0].name);
+        match suggest::nearest(
+            name,
+            names.chain(known::all().iter().map(|known| known.name)),
+        ) {
+            Some(near) => directive.error(&problem.hint_that(format!("did you mean \"{near}\"?"))),
+            None => directive.error(&problem),
+        }
+    }
+}
+
+/// Checks the `;` or block, then the number of arguments.
+fn check_shape(directive: &Directive, args: Args) -> Result<(), Error> {
+    let name = directive.name.display();
+    match (args.has_block(), &directive.block) {
+        (true, None) => {
+            let sentence = format!("directive \"{name}\" has no opening \"{{\"");
+            return Err(directive.error(&Problem::new(sentence)));
+        }
+        (false, Some(_)) => {
+            let sentence = format!("directive \"{name}\" is not terminated by \";\"");
+            return Err(directive.error(&Problem::new(sentence)));
+        }
+        _ => {}
+    }
+    if args.accepts(directive.args.len()) {
+        return Ok(());
+    }
+    let hint = format!("it takes {args}, not {}", directive.args.len());
+    Err(directive.error(&Problem::argument_count(&name).hint_that(hint)))
+}
+
+fn check_lines(lines: &[Directive]) -> Result<(), Error> {
+    match lines.iter().find(|line| line.block.is_some()) {
+        Some(line) => Err(line.error(&Problem::new("unexpected \"{\""))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,280 @@
+//! Bytes to statements: the words up to a `;`, a `{`, a `}` or the end.
+//!
+//! Follows nginx's tokenizer byte by byte (`ngx_conf_read_token`), oddities included: a backslash keeps the next byte
+//! from ending a word but only `\" \' \\ \t \r \n` are replaced; `${` does not open a block; `"` and `#` inside a word
+//! are ordinary bytes; after a closing quote only white space, `;`, `{` or `)` may follow. One difference: a comment may
+//! be longer than nginx's buffer. Invariant: every byte is looked at once, so that the work is linear.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::error::Error;
+use crate::text::{Origin, Place, Span, Text};
+use crate::tree::Word;
+
+/// The bytes that a word of a file may have before its end must have come (nginx's `NGX_CONF_BUFFER`).
+pub const WORD_BYTES_MAX: usize = 4096;
+/// The words that one statement may have.
+pub const WORDS_MAX: usize = 65_536;
+
+/// The bytes of a too long word that its message shows, as many as nginx shows.
+const SHOWN_BYTES: usize = 10;
+
+/// What the lexer came upon.
+#[derive(Debug)]
+pub(crate) enum Statement {
+    /// Words ended by a `;` at this offset.
+    Line(Vec<Word>, u32),
+    /// Words ended by a `{` at this offset.
+    Opening(Vec<Word>, u32),
+    /// A `}` at this offset.
+    Closing(u32),
+    /// Nothing but white space and comments up to the end.
+    End,
+}
+
+/// Reads one text, statement by statement.
+pub(crate) struct Lexer<'a> {
+    text: &'a Arc<Text>,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(text: &'a Arc<Text>) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The text that is read.
+    pub(crate) fn text(&self) -> &'a Arc<Text> {
+        self.text
+    }
+
+    /// The next statement.
+    pub(crate) fn statement(&mut self) -> Result<Statement, Error> {
+        let mut words = Vec::new();
+        loop {
+            let start = self.at;
+            let Some(byte) = self.next() else {
+                return if words.is_empty() {
+                    Ok(Statement::End)
+                } else {
+                    Err(self.unexpected_end(&words))
+                };
+            };
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' => {}
+                b';' if !words.is_empty() => {
+                    return Ok(Statement::Line(words, Span::new(start, start).start));
+                }
+                b'{' if !words.is_empty() => {
+                    return Ok(Statement::Opening(words, Span::new(start, start).start));
+                }
+                b'}' if words.is_empty() => {
+                    return Ok(Statement::Closing(Span::new(start, start).start));
+                }
+                b';' | b'{' => return Err(self.unexpected(start)),
+                b'}' => return Err(self.unclosed(start, &words)),
+                b'#' => self.skip_comment(),
+                b'"' | b'\'' => words.push(self.quoted_word(byte, &words)?),
+                _ => {
+                    self.at = start;
+                    words.push(self.plain_word(&words)?);
+                }
+            }
+            if words.len() > WORDS_MAX {
+                let sentence = format!("too many words in one directive, there may be {WORDS_MAX}");
+                return Err(self.error(sentence, start, self.at));
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.text.bytes().get(self.at).copied();
+        self.at += usize::from(byte.is_some());
+        byte
+    }
+
+    fn skip_comment(&mut self) {
+        while self.next().is_some_and(|byte| byte != b'\n') {}
+    }
+
+    /// Reads a word that starts here and ends before white space, `;` or `{`.
+    fn plain_word(&mut self, before: &[Word]) -> Result<Word, Error> {
+        let start = self.at;
+        let end = self.word_end(start, None, before)?;
+        self.at = end;
+        Ok(self.word(start, end, false))
+    }
+
+    /// Reads a word whose opening quote was just read, and looks at the byte behind the closing one.
+    fn quoted_word(&mut self, quote: u8, before: &[Word]) -> Result<Word, Error> {
+        let start = self.at;
+        let end = self.word_end(start, Some(quote), before)?;
+        let behind = self.text.bytes().get(self.at).copied();
+        match behind {
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{' | b')') => {
+                Ok(self.word(start, end, true))
+            }
+            Some(_) => Err(self
+                .unexpected(self.at)
+                .with_hint(Some("a space or \";\" must follow a closing quote"))),
+        }
+    }
+
+    /// Reads on to the byte that ends the word, and returns that byte's offset.
+    fn word_end(
+        &mut self,
+        start: usize,
+        quote: Option<u8>,
+        before: &[Word],
+    ) -> Result<usize, Error> {
+        let mut after_dollar = false;
+        loop {
+            let at = self.at;
+            let Some(byte) = self.next() else {
+                return Err(self.word_without_end(start, quote, before));
+            };
+            if at - start == WORD_BYTES_MAX && self.text.origin() == Origin::File {
+                return Err(self.too_long(start, quote));
+            }
+            if byte == b'{' && after_dollar {
+                continue;
+            }
+            after_dollar = byte == b'$';
+            let ends = match quote {
+                Some(quote) => byte == quote,
+                None => matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{'),
+            };
+            if byte == b'\\' {
+                self.next();
+            } else if ends {
+                return Ok(at);
+            }
+        }
+    }
+
+    fn word(&self, start: usize, end: usize, is_quoted: bool) -> Word {
+        let raw = self.text.bytes().slice(start..end);
+        let bytes = if raw.contains(&b'\\') {
+            unescape(&raw)
+        } else {
+            raw
+        };
+        let quote = usize::from(is_quoted);
+        Word::new(
+            bytes,
+            Arc::clone(self.text),
+            Span::new(start - quote, end + quote),
+            is_quoted,
+        )
+    }
+
+    fn error(&self, sentence: String, start: usize, end: usize) -> Error {
+        Error::at(
+            sentence,
+            &Place {
+                text: Arc::clone(self.text),
+                span: Span::new(start, end),
+            },
+        )
+    }
+
+    fn unexpected(&self, at: usize) -> Error {
+        let byte = &self.text.bytes()[at..=at];
+        self.error(
+            format!("unexpected \"{}\"", String::from_utf8_lossy(byte)),
+            at,
+            at + 1,
+        )
+    }
+
+    fn unclosed(&self, at: usize, words: &[Word]) -> Error {
+        self.unexpected(at)
+            .with_hint(Some(&missing_semicolon(words)))
+    }
+
+    fn unexpected_end(&self, words: &[Word]) -> Error {
+        let end = self.text.bytes().len();
+        let last = words
+            .last()
+            .map_or(end, |word| word.place().span.start as usize);
+        let sentence = match self.text.origin() {
+            Origin::CommandLine => "unexpected end of parameter, expecting \";\"",
+            Origin::File | Origin::Default => "unexpected end of file, expecting \";\" or \"}\"",
+        };
+        let error = self
+            .error(sentence.to_owned(), last, end)
+            .on_line_of(Span::new(end, end).end);
+        if words.is_empty() {
+            error
+        } else {
+            error.with_hint(Some(&missing_semicolon(words)))
+        }
+    }
+
+    fn word_without_end(&self, start: usize, quote: Option<u8>, before: &[Word]) -> Error {
+        let Some(quote) = quote else {
+            let hint = before.first().map(|_| missing_semicolon(before));
+            return self
+                .unexpected_end(&[])
+                .marking(Span::new(start, self.at))
+                .with_hint(hint.as_deref());
+        };
+        let hint = format!(
+            "the quote {} that opens here is never closed",
+            quote as char
+        );
+        self.unexpected_end(&[])
+            .marking(Span::new(start - 1, start))
+            .with_hint(Some(&hint))
+    }
+
+    fn too_long(&self, start: usize, quote: Option<u8>) -> Error {
+        let first = &self.text.bytes()[start..start + SHOWN_BYTES];
+        let sentence = match quote {
+            None => format!(
+                "too long parameter \"{}...\" started",
+                String::from_utf8_lossy(first)
+            ),
+            Some(quote) => {
+                format!(
+                    "too long parameter, probably missing terminating \"{}\" character",
+                    quote as char
+                )
+            }
+        };
+        let from = start - usize::from(quote.is_some());
+        let hint = format!("a word may have {} bytes", WORD_BYTES_MAX - 1);
+        self.error(sentence, from, start + SHOWN_BYTES)
+            .with_hint(Some(&hint))
+    }
+}
+
+fn missing_semicolon(words: &[Word]) -> String {
+    let name = words.first().map(Word::display).unwrap_or_default();
+    format!("is a \";\" missing behind the directive \"{name}\"?")
+}
+
+/// Undoes the escapes that nginx knows; every other backslash stays, with the byte behind it.
+fn unescape(raw: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(raw.len());
+    let mut rest = raw.iter().copied().peekable();
+    while let Some(byte) = rest.next() {
+        let replaced = match (byte, rest.peek()) {
+            (b'\\', Some(b'"')) => b'"',
+            (b'\\', Some(b'\'')) => b'\'',
+            (b'\\', Some(b'\\')) => b'\\',
+            (b'\\', Some(b't')) => b'\t',
+            (b'\\', Some(b'r')) => b'\r',
+            (b'\\', Some(b'n')) => b'\n',
+            _ => {
+                out.put_u8(byte);
+                continue;
+            }
+        };
+        rest.next();
+        out.put_u8(replaced);
+    }
+    out.freeze()
+}

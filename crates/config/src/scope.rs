@@ -1,0 +1,119 @@
+//! What the values of a configuration share while they are parsed: the names of variables, and the warnings.
+//!
+//! Not the variables themselves: which names exist, and what they stand for, is the server's knowledge. It asks for
+//! every name once all is parsed, so that a name may be used before the line that defines it.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Problem};
+use crate::text::Place;
+
+/// The names of variables that a configuration may use.
+pub const VARIABLES_MAX: usize = 65_536;
+
+/// A variable's number: its name's place in [`Scope::variables`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct VariableIndex(pub u32);
+
+/// A variable's name as a configuration uses it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// The name without `$`, lower-cased: nginx's variables have no case.
+    pub name: String,
+    /// Where it was used first; `None` for one that the server asked for itself.
+    pub first_use: Option<Place>,
+}
+
+/// Names of variables and warnings, gathered while values are parsed.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    variables: Vec<Variable>,
+    by_name: HashMap<String, VariableIndex>,
+    warnings: Vec<Error>,
+}
+
+impl Scope {
+    /// A scope that knows no name yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of the variable of this name (without `$`, in any case), which is new or known.
+    ///
+    /// # Errors
+    /// More than [`VARIABLES_MAX`] names.
+    pub fn intern(
+        &mut self,
+        name: &str,
+        used_at: Option<&Place>,
+    ) -> Result<VariableIndex, Problem> {
+        let name = name.to_ascii_lowercase();
+        if let Some(known) = self.by_name.get(&name) {
+            return Ok(*known);
+        }
+        let number = self.variables.len();
+        if number == VARIABLES_MAX {
+            return Err(Problem::new(format!(
+                "too many variables, there may be {VARIABLES_MAX}"
+            )));
+        }
+        let index =
+            VariableIndex(u32::try_from(number).expect("the number is below VARIABLES_MAX"));
+        self.variables.push(Variable {
+            name: name.clone(),
+            first_use: used_at.cloned(),
+        });
+        self.by_name.insert(name, index);
+        Ok(index)
+    }
+
+    /// The number of a name that is known already.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<VariableIndex> {
+        self.by_name.get(&name.to_ascii_lowercase()).copied()
+    }
+
+    /// Every name, in the order of their numbers.
+    #[must_use]
+    pub fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    /// The name of a variable of this scope.
+    #[must_use]
+    pub fn name_of(&self, index: VariableIndex) -> &str {
+        self.variables
+            .get(index.0 as usize)
+            .map_or("", |variable| &variable.name)
+    }
+
+    /// Checks that every name is one that `is_known`.
+    ///
+    /// # Errors
+    /// `unknown "x" variable`, at its first use; the one that was used first, as nginx.
+    pub fn check(&self, mut is_known: impl FnMut(&str) -> bool) -> Result<(), Error> {
+        let Some(unknown) = self
+            .variables
+            .iter()
+            .find(|variable| !is_known(&variable.name))
+        else {
+            return Ok(());
+        };
+        let sentence = format!("unknown \"{}\" variable", unknown.name);
+        Err(match &unknown.first_use {
+            Some(place) => Error::at(sentence, place),
+            None => Error::without_place(sentence),
+        })
+    }
+
+    /// Notes a warning.
+    pub fn warn(&mut self, warning: Error) {
+        self.warnings.push(warning.as_warning());
+    }
+
+    /// The warnings so far, which are forgotten here.
+    pub fn take_warnings(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.warnings)
+    }
+}

@@ -1,0 +1,61 @@
+//! "Did you mean …?": the known name nearest to a mistyped one.
+
+/// The bytes of a word that are compared; a longer one gets no suggestion.
+const WORD_BYTES_MAX: usize = 64;
+
+/// The candidate nearest to `word`, if it is near enough to be meant: at most one edit for each three letters.
+pub fn nearest<'a>(word: &[u8], candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
+    let most = (word.len() / 3).clamp(1, 4);
+    let near = candidates
+        .filter(|name| name.len().abs_diff(word.len()) <= most && name.len() <= WORD_BYTES_MAX);
+    let rated = near.map(|name| (distance(word, name.as_bytes()), name));
+    rated
+        .filter(|(edits, _)| *edits <= most)
+        .min_by_key(|(edits, name)| (*edits, *name))
+        .map(|(_, name)| name)
+}
+
+/// Edits from one word to the other: a letter put in, left out, replaced, or two neighbours exchanged (optimal string
+/// alignment).
+fn distance(one: &[u8], two: &[u8]) -> usize {
+    let mut before = vec![0; two.len() + 1];
+    let mut above: Vec<usize> = (0..=two.len()).collect();
+    for row in 1..=one.len() {
+        let mut here = vec![row; two.len() + 1];
+        for column in 1..=two.len() {
+            let is_same = one[row - 1].eq_ignore_ascii_case(&two[column - 1]);
+            let replaced = above[column - 1] + usize::from(!is_same);
+            here[column] = replaced.min(above[column] + 1).min(here[column - 1] + 1);
+            let is_swapped = row > 1
+                && column > 1
+                && one[row - 1] == two[column - 2]
+                && one[row - 2] == two[column - 1];
+            if is_swapped {
+                here[column] = here[column].min(before[column - 2] + 1);
+            }
+        }
+        before = above;
+        above = here;
+    }
+    above[two.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_suggested_and_a_far_one_is_not() {
+        let names = ["root", "return", "sendfile", "server_name", "gzip"];
+        let nearest = |word: &str| nearest(word.as_bytes(), names.into_iter());
+        assert_eq!(nearest("rooot"), Some("root"));
+        assert_eq!(nearest("sendfiel"), Some("sendfile"));
+        assert_eq!(nearest("servername"), Some("server_name"));
+        assert_eq!(nearest("gizp"), Some("gzip"));
+        assert_eq!(nearest("banana"), None);
+        assert_eq!(nearest(""), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! Text with variables: `$uri`, `${uri}`, and captures `$1` to `$9`.
+//!
+//! Parsed once; evaluating it is a walk over [`Template::parts`], and a text without variables is had at once from
+//! [`Template::literal`]. What a variable's value is, the server knows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::Problem;
+use crate::scope::{Scope, VariableIndex};
+use crate::text::Place;
+use crate::tree::Word;
+use crate::value::Value;
+
+/// A piece of a template.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Text as it stands; never empty.
+    Literal(Bytes),
+    /// A variable's value.
+    Variable(VariableIndex),
+    /// What the last regular expression captured: 1 to 9.
+    Capture(u8),
+}
+
+/// Text with variables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Template {
+    source: Bytes,
+    parts: Arc<[Part]>,
+    is_literal: bool,
+}
+
+impl Template {
+    /// A text in which `$` means nothing.
+    #[must_use]
+    pub fn from_literal(text: Bytes) -> Self {
+        let parts = if text.is_empty() {
+            Vec::new()
+        } else {
+            vec![Part::Literal(text.clone())]
+        };
+        Self {
+            source: text,
+            parts: parts.into(),
+            is_literal: true,
+        }
+    }
+
+    /// Parses a word.
+    ///
+    /// # Errors
+    /// nginx's: `invalid variable name`, `the closing bracket in "x" variable is missing`.
+    pub fn of_word(word: &Word, scope: &mut Scope) -> Result<Self, Problem> {
+        Self::parse(word.bytes(), &word.place(), scope)
+    }
+
+    /// Parses a text that stands at `place`, such as what follows `pool=` in a word.
+    ///
+    /// # Errors
+    /// As [`Template::of_word`].
+    pub fn parse(text: &Bytes, place: &Place, scope: &mut Scope) -> Result<Self, Problem> {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        while at < text.len() {
+            let (part, next) = if text[at] == b'$' {
+                reference(text, at + 1, place, scope)?
+            } else {
+                let length = text[at..]
+                    .iter()
+                    .position(|byte| *byte == b'$')
+                    .unwrap_or(text.len() - at);
+                (Part::Literal(text.slice(at..at + length)), at + length)
+            };
+            parts.push(part);
+            at = next;
+        }
+        let is_literal = parts.iter().all(|part| matches!(part, Part::Literal(_)));
+        Ok(Self {
+            source: text.clone(),
+            parts: parts.into(),
+            is_literal,
+        })
+    }
+
+    /// The whole text, when it has no variable and no capture.
+    #[must_use]
+    pub fn literal(&self) -> Option<&Bytes> {
+        self.is_literal.then_some(&self.source)
+    }
+
+    /// The pieces, in order; none when the text is empty.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The text as it was written.
+    #[must_use]
+    pub fn source(&self) -> &Bytes {
+        &self.source
+    }
+
+    /// Whether it uses `$1` to `$9`.
+    #[must_use]
+    pub fn has_captures(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Capture(_)))
+    }
+}
+
+impl Value for Template {
+    const SYNTAX: &'static str = "text";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match args {
+            [word] => Self::of_word(word, scope).map_err(|problem| problem.at(0)),
+            [] => Ok(Self::from_literal(Bytes::new())),
+            _ => Err(Problem::directive("takes one text")),
+        }
+    }
+}
+
+/// Reads what follows a `$` before `at`; returns it with the offset behind it.
+fn reference(
+    text: &Bytes,
+    at: usize,
+    place: &Place,
+    scope: &mut Scope,
+) -> Result<(Part, usize), Problem> {
+    let invalid = || {
+        Problem::new("invalid variable name")
+            .hint_that("a name follows \"$\": letters, digits, \"_\"")
+    };
+    let first = *text.get(at).ok_or_else(invalid)?;
+    if (b'1'..=b'9').contains(&first) {
+        return Ok((Part::Capture(first - b'0'), at + 1));
+    }
+    let is_braced = first == b'{';
+    let start = at + usize::from(is_braced);
+    if start == text.len() {
+        return Err(invalid());
+    }
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let end = text[start..]
+        .iter()
+        .position(|byte| !is_name(byte))
+        .map_or(text.len(), |length| start + length);
+    let name = String::from_utf8_lossy(&text[start..end]);
+    if is_braced && text.get(end) != Some(&b'}') {
+        return Err(Problem::new(format!(
+            "the closing bracket in \"{name}\" variable is missing"
+        )));
+    }
+    if name.is_empty() {
+        return Err(invalid());
+    }
+    let index = scope.intern(&name, Some(place))?;
+    Ok((Part::Variable(index), end + usize::from(is_braced)))
+}

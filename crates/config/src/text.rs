@@ -1,0 +1,152 @@
+//! The texts of a configuration, and places in them.
+//!
+//! A text is a file's bytes as they were read, the command line's globals, or a default out of a directive table. It is
+//! shared: every [`Word`](crate::Word) knows its text, so that an error found long after parsing still names file and
+//! line. Invariant: a text's bytes never change, and are fewer than 4 GiB.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Where a text came from, which decides how a message names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A file: named by its path and a line.
+    File,
+    /// The argument of `-g`: named "command line", as nginx does.
+    CommandLine,
+    /// The default of a directive, out of its table: named "the default".
+    Default,
+}
+
+/// One text of the configuration.
+#[derive(PartialEq, Eq)]
+pub struct Text {
+    path: PathBuf,
+    bytes: Bytes,
+    origin: Origin,
+}
+
+impl Text {
+    /// A file's text.
+    #[must_use]
+    pub fn file(path: PathBuf, bytes: Bytes) -> Self {
+        Self {
+            path,
+            bytes,
+            origin: Origin::File,
+        }
+    }
+
+    /// The globals of the command line (`-g`).
+    #[must_use]
+    pub fn command_line(globals: Bytes) -> Self {
+        Self {
+            path: PathBuf::new(),
+            bytes: globals,
+            origin: Origin::CommandLine,
+        }
+    }
+
+    /// The default of a directive.
+    #[must_use]
+    pub fn default_of(directive: &str, text: &str) -> Self {
+        let bytes = Bytes::copy_from_slice(text.as_bytes());
+        Self {
+            path: PathBuf::from(directive),
+            bytes,
+            origin: Origin::Default,
+        }
+    }
+
+    /// The file's path as it was opened; empty for the command line.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text itself, unchanged.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Where the text came from.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The line on which the byte at `offset` stands, counted from 1.
+    #[must_use]
+    pub fn line_of(&self, offset: u32) -> usize {
+        let before = &self.bytes[..self.bytes.len().min(offset as usize)];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    /// `FILE:LINE`, or `command line`.
+    pub(crate) fn locate(&self, offset: u32) -> String {
+        match self.origin {
+            Origin::File => format!("{}:{}", self.path.display(), self.line_of(offset)),
+            Origin::CommandLine => "command line".to_owned(),
+            Origin::Default => format!("the default of \"{}\"", self.path.display()),
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "Text({}, {} bytes)",
+            self.path.display(),
+            self.bytes.len()
+        )
+    }
+}
+
+/// A stretch of a text: byte offsets, `end` excluded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// The first byte.
+    pub start: u32,
+    /// One after the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The stretch from `start` to before `end`.
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        let offset = |at| {
+            u32::try_from(at).expect("a text is shorter than 4 GiB: the loader refuses longer ones")
+        };
+        Self {
+            start: offset(start),
+            end: offset(end),
+        }
+    }
+}
+
+/// A stretch of a known text: what an error points at.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The text.
+    pub text: Arc<Text>,
+    /// The stretch of it.
+    pub span: Span,
+}
+
+/// `FILE:LINE` of its first byte.
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text.locate(self.span.start))
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Place({self})")
+    }
+}
