@@ -2,10 +2,12 @@
 //! A worker that is root hides what the kernel refuses to others (cachestat, signals, the modes of files).
 
 use crate::option;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 const PAGE: &str = "<!doctype html>\n<title>freewheel</title>\n<p>It turns.\n";
 
@@ -53,14 +55,25 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
         ])
         .args(&extra);
     println!("{} -p {prefix} -c conf/nginx.conf", binary.display());
-    let status = command
-        .status()
-        .map_err(|error| format!("{}: {error}", binary.display()))?;
+    let status =
+        run_until_signal(&mut command).map_err(|error| format!("{}: {error}", binary.display()))?;
     if status.success() {
         Ok(())
     } else {
         Err(format!("ended with {status}"))
     }
+}
+
+/// Runs to the end; INT and TERM go to the program, so that the directory is taken away behind it.
+fn run_until_signal(command: &mut Command) -> std::io::Result<ExitStatus> {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    signals.thread_block()?;
+    let mut child = command.spawn()?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid fits"));
+    std::thread::spawn(
+        move || while signals.wait().is_ok_and(|signal| kill(pid, signal).is_ok()) {},
+    );
+    child.wait()
 }
 
 fn prepare(
@@ -85,10 +98,21 @@ fn prepare(
 
 fn configuration(root: &Path, port: &str) -> String {
     format!(
-        "user nobody;\nworker_processes auto;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\nevents {{ }}\nhttp {{\n    \
+        "user nobody {};\nworker_processes auto;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\nevents {{ }}\nhttp {{\n    \
          access_log logs/access.log;\n    server {{\n        listen 127.0.0.1:{port};\n        root {};\n    }}\n}}\n",
+        group(),
         root.display()
     )
+}
+
+/// The group of `nobody`: Debian calls it `nogroup`, most others by the user's name.
+fn group() -> &'static str {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    if groups.lines().any(|line| line.starts_with("nobody:")) {
+        "nobody"
+    } else {
+        "nogroup"
+    }
 }
 
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
@@ -126,7 +150,7 @@ mod tests {
         assert!(
             std::fs::read_to_string(directory.path().join("conf/nginx.conf"))
                 .unwrap()
-                .contains("user nobody;")
+                .contains("user nobody no")
         );
     }
 }
