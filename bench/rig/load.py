@@ -1,0 +1,68 @@
+"""The load: wrk for plain closed loops of small answers, our own program (bench/src) for the rest. Pinned to its core."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+
+NOFILE = min(100_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+
+
+def _before():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (NOFILE, NOFILE))
+
+
+def run(args, address, seconds, groups):
+    """Groups of clients at once (see `load`); the figures of each by name."""
+    return finish(start(args, address, seconds, groups))
+
+
+def start(args, address, seconds, groups):
+    """The same, running beside what the caller does."""
+    command = ["taskset", "-c", str(args.load_core), args.load, "run", address, str(seconds), *groups]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_before)
+
+
+def finish(process):
+    """The figures of a load that was started."""
+    out, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError("the load failed")
+    return json.loads(out)
+
+
+def group(name, connections, targets, fresh=False, order="random", rate=None):
+    """Text of a group."""
+    text = "name=%s,connections=%d,targets=%s,order=%s" % (name, connections, targets, order)
+    return text + (",fresh" if fresh else "") + (",rate=%g" % rate if rate else "")
+
+
+class Held:
+    """Connections that are only held: kind is `idle` or `slow`. Inside the `with` block all of them stand."""
+
+    def __init__(self, args, kind, address, connections, target):
+        self.command = ["taskset", "-c", str(args.load_core), args.load, kind, address, str(connections), target]
+        self.report = None
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_before)
+        if self.process.stdout.readline() != b"ready\n":
+            self.process.wait()
+            raise RuntimeError("the load failed")
+        return self
+
+    def __exit__(self, *_):
+        out, _ = self.process.communicate()
+        if self.process.returncode == 0:
+            self.report = json.loads(out)
+
+
+def wrk(args, url, connections, seconds):
+    """Requests answered, and failures of all kinds."""
+    command = ["taskset", "-c", str(args.load_core), "wrk", "-t1", "-c%d" % connections, "-d%gs" % seconds, url]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}).stdout
+    requests = int(re.search(r"(\d+) requests in", out).group(1))
+    failures = sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", out))
+    other = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+    return {"requests": requests, "failures": failures + (int(other.group(1)) if other else 0)}

@@ -1,0 +1,57 @@
+"""Command line and tools of a measurement. Says at start what is missing and which package has it."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGES = {"wrk": "wrk", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs"}
+
+
+def parser(description):
+    """Options that every measurement has."""
+    ap = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--freewheel", default=os.path.join(PROJECT, "target/release/freewheel"), help="the program (default: %(default)s)")
+    ap.add_argument("--nginx", default=shutil.which("nginx"), help="the peer, by path (default: the one in PATH)")
+    ap.add_argument("--only", choices=["freewheel", "nginx"], help="measure one of the two; ratios are then not given")
+    ap.add_argument("--rounds", type=int, default=3, help="interleaved rounds; figures are medians (default: %(default)s)")
+    ap.add_argument("--seconds", type=float, default=5, help="of one measurement (default: %(default)s)")
+    ap.add_argument("--server-core", type=int, default=0, help="core of the server (default: %(default)s)")
+    ap.add_argument("--load-core", type=int, default=1, help="core of the load (default: %(default)s)")
+    ap.add_argument("--dir", default="/var/tmp", help="where files are made: a directory on the file system to be measured (default: %(default)s)")
+    ap.add_argument("--json", help="write the figures here")
+    return ap
+
+
+def check(args, tools=(), root=False, freewheel_only=False):
+    """Ends the program with a message when something needed is not there; builds the load."""
+    missing = []
+    for tool in ("taskset", "cargo", *tools):
+        if not shutil.which(tool):
+            missing.append("%s is missing: install the package %s" % (tool, PACKAGES.get(tool, tool)))
+    if root and os.geteuid() != 0:
+        missing.append("needs root (%s)" % root)
+    if args.only != "freewheel" and not freewheel_only and not (args.nginx and os.access(args.nginx, os.X_OK)):
+        missing.append("no nginx: name one with --nginx PATH (Debian: the package nginx), or say --only freewheel")
+    if args.only != "nginx" and not os.access(args.freewheel, os.X_OK):
+        missing.append("no freewheel at %s: cargo build --release, or name it with --freewheel PATH" % args.freewheel)
+    if os.cpu_count() < 2:
+        missing.append("one core only: server and load need one each")
+    if missing:
+        sys.exit("\n".join(missing))
+    args.load = build_load()
+
+
+def build_load():
+    """Path of the load program, up to date."""
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--package", "bench"], cwd=PROJECT, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(PROJECT, "target"))
+    return os.path.join(target, "release/load")
+
+
+def contenders(args):
+    """(name, binary) of those to be measured."""
+    both = [("nginx", args.nginx), ("freewheel", args.freewheel)]
+    return [(name, path) for name, path in both if args.only in (None, name)]

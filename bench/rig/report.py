@@ -1,0 +1,60 @@
+"""Tables, targets and the end of a measurement."""
+
+import json
+import platform
+import statistics
+import subprocess
+import sys
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def table(head, rows):
+    """Prints rows under a head, columns aligned."""
+    cells = [[str(cell) for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    for row in cells:
+        print("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
+
+
+class Verdict:
+    """Targets, each met or missed. What was not measured is said, and is not met."""
+
+    def __init__(self):
+        self.missed = 0
+        self.lines = []
+
+    def judge(self, what, is_met, figure):
+        self.missed += not is_met
+        self.lines.append("%s  %s: %s" % ("met   " if is_met else "MISSED", what, figure))
+
+    def unmeasured(self, what):
+        self.lines.append("not measured  %s" % what)
+
+    def end(self, args, figures):
+        """Prints the verdict, writes --json, ends the program: 0 when every target is met."""
+        print()
+        print("\n".join(self.lines) or "no target applies")
+        if args.json:
+            with open(args.json, "w") as f:
+                json.dump({"machine": machine(), "figures": figures, "verdict": self.lines}, f, indent=1)
+                f.write("\n")
+        sys.exit(1 if self.missed else 0)
+
+
+def machine():
+    """One line about where this ran."""
+    model = ""
+    with open("/proc/cpuinfo") as f:
+        for line in f:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    cores = subprocess.run(["nproc"], capture_output=True, text=True).stdout.strip()
+    return "%s, %s cores, Linux %s" % (model, cores, platform.release())
+
+
+def ratio(a, b):
+    return "-" if not a or not b else "%.2f" % (a / b)

@@ -1,0 +1,185 @@
+"""A server as installed: master as root, worker as nobody, its own directory, pinned to cores. Ends with the `with` block, also when
+the measurement is interrupted."""
+
+import grp
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+NOFILE = min(100_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+PATIENCE = 20
+
+
+class Site:
+    """A directory 0755 with html/ and logs/, and the files of a measurement, root:root 0644."""
+
+    def __init__(self, parent):
+        # A measurement that is told to end takes away what it made.
+        signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        self.path = tempfile.mkdtemp(prefix="freewheel-bench.", dir=parent)
+        os.chmod(self.path, 0o755)
+        self.html = os.path.join(self.path, "html")
+        os.mkdir(self.html, 0o755)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def file(self, name, size, seed=0):
+        """Makes html/NAME of that many bytes, which differ by seed and are not all equal (no holes, nothing to compress away)."""
+        path = os.path.join(self.html, name)
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        block = bytes((i * 131 + seed * 29 + (i >> 8)) & 255 for i in range(65536))
+        with open(path, "wb") as f:
+            left = size
+            while left > 0:
+                f.write(block[:left])
+                left -= 65536
+        os.chmod(path, 0o644)
+        return path
+
+    def targets(self, name, lines):
+        """A list of request targets for the load."""
+        path = os.path.join(self.path, name)
+        with open(path, "w") as f:
+            f.write("\n".join(lines) + "\n")
+        return path
+
+
+def free_port():
+    """A port below the range that clients get."""
+    for port in range(18000, 30000):
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise RuntimeError("no free port")
+
+
+class Server:
+    """A running master with its workers. `http` is the content of the http block, `main` stands outside of it."""
+
+    def __init__(self, name, binary, site, http, main="", workers=1, core=None, environment=None, before=None, as_root=True):
+        self.name, self.binary, self.site, self.port = name, binary, site, free_port()
+        self.workers, self.core, self.environment, self.before, self.as_root = workers, core, environment or {}, before, as_root
+        self.dir = tempfile.mkdtemp(prefix=name.replace(" ", "-") + ".", dir=site.path)
+        os.chmod(self.dir, 0o755)
+        os.mkdir(os.path.join(self.dir, "logs"), 0o755)
+        self.process = None
+        self.configure(http, main)
+
+    def configure(self, http, main="", workers=None):
+        """Writes nginx.conf. %PORT% is the port."""
+        workers = workers or self.workers
+        group = "nobody" if any(g.gr_name == "nobody" for g in grp.getgrall()) else "nogroup"
+        user = "user nobody %s;\n" % group if os.geteuid() == 0 else ""
+        temp = "".join("    %s_temp_path %s/%s_temp;\n" % (n, self.dir, n) for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        text = (
+            "daemon off;\n%sworker_processes %d;\nworker_rlimit_nofile %d;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n%s\n"
+            "events { worker_connections %d; }\nhttp {\n    root %s;\n%s    keepalive_timeout 300s; keepalive_requests 100000000;\n%s\n}\n"
+            % (user, workers, NOFILE, main, NOFILE, self.site.html, temp, http.replace("%PORT%", str(self.port)))
+        )
+        with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
+            f.write(text)
+
+    def __enter__(self):
+        def before():
+            os.setpgrp()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (NOFILE, NOFILE))
+            if self.core is not None:
+                os.sched_setaffinity(0, self.core if isinstance(self.core, (set, list)) else {self.core})
+            if self.before:
+                self.before()
+
+        command = [self.binary, "-p", self.dir + "/", "-c", "nginx.conf", "-e", "logs/error.log"]
+        self.process = subprocess.Popen(
+            command, preexec_fn=before, env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=open(os.path.join(self.dir, "stderr"), "w"))
+        until = time.monotonic() + PATIENCE
+        while not os.path.exists(os.path.join(self.dir, "logs/nginx.pid")):
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.__exit__()
+                raise RuntimeError("%s did not start: %s" % (self.name, self.said()))
+            time.sleep(0.02)
+        time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+
+    def said(self):
+        """Standard error and the end of the error log."""
+        text = ""
+        for name in ("stderr", "logs/error.log"):
+            try:
+                with open(os.path.join(self.dir, name), errors="replace") as f:
+                    text += f.read()[-4000:]
+            except OSError:
+                pass
+        return text
+
+    @property
+    def address(self):
+        return "127.0.0.1:%d" % self.port
+
+    def signal(self, number):
+        """To the master."""
+        self.process.send_signal(number)
+
+    def worker_pids(self):
+        """All processes below the master."""
+        found, ahead = [], [self.process.pid]
+        while ahead:
+            pid = ahead.pop()
+            try:
+                with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+                    children = [int(p) for p in f.read().split()]
+            except OSError:
+                children = []
+            found += children
+            ahead += children
+        return found
+
+    def cpu_seconds(self):
+        """User and system time of all workers so far."""
+        ticks = 0
+        for pid in self.worker_pids():
+            with open("/proc/%d/stat" % pid) as f:
+                fields = f.read().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self):
+        """Anonymous memory of all workers: RSS without the pages of files, which are the page cache's."""
+        total = 0
+        for pid in self.worker_pids():
+            with open("/proc/%d/status" % pid) as f:
+                for line in f:
+                    if line.startswith(("RssAnon:", "RssShmem:")):
+                        total += int(line.split()[1]) * 1024
+        return total
+
+    def resident_all_bytes(self):
+        """VmRSS of all workers, mapped files included."""
+        total = 0
+        for pid in self.worker_pids():
+            with open("/proc/%d/status" % pid) as f:
+                for line in f:
+                    if line.startswith("VmRSS:"):
+                        total += int(line.split()[1]) * 1024
+        return total

@@ -1,0 +1,221 @@
+//! One connection that asks and takes answers with a length, and throws bodies away inside the kernel.
+
+use socket2::SockRef;
+use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::{TcpSocket, TcpStream};
+
+const HEAD_MAX: usize = 16_384;
+/// Bytes thrown away per call.
+const DISCARD: usize = 1 << 20;
+/// MSG_TRUNC of recv(2): on TCP the bytes are dropped without being copied (tcp(7)); the same number on every Linux.
+const MSG_TRUNC: i32 = 0x20;
+
+/// Why there is no complete answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection.
+    Connect,
+    /// The connection ended before the first byte of the answer.
+    Closed,
+    /// It ended within the answer.
+    Cut,
+    /// Not an answer that this client understands: no status or no length.
+    Unclear,
+}
+
+impl Failure {
+    /// For the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Connect => "connect",
+            Failure::Closed => "closed",
+            Failure::Cut => "cut",
+            Failure::Unclear => "unclear",
+        }
+    }
+}
+
+/// A complete answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// 200 …
+    pub status: u16,
+    /// Of the body.
+    pub bytes: u64,
+    /// The server closes behind it.
+    pub is_last: bool,
+}
+
+/// A connection between two requests.
+pub struct Client {
+    stream: TcpStream,
+    head: Vec<u8>,
+}
+
+impl Client {
+    /// Connects. `window`: size of the receive buffer in bytes, for readers that are to be slow.
+    pub async fn connect(address: SocketAddr, window: Option<u32>) -> Result<Client, Failure> {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }
+        .map_err(|_| Failure::Connect)?;
+        if let Some(window) = window {
+            socket
+                .set_recv_buffer_size(window)
+                .map_err(|_| Failure::Connect)?;
+        }
+        let stream = socket
+            .connect(address)
+            .await
+            .map_err(|_| Failure::Connect)?;
+        stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+        Ok(Client {
+            stream,
+            head: Vec::new(),
+        })
+    }
+
+    /// Sends one request; `close` asks for the end of the connection behind it.
+    pub async fn send(&mut self, target: &str, close: bool) -> Result<(), Failure> {
+        let connection = if close { "Connection: close\r\n" } else { "" };
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{connection}\r\n");
+        self.stream
+            .write_all(request.as_bytes())
+            .await
+            .map_err(|_| Failure::Closed)
+    }
+
+    /// Sends a request and takes its answer.
+    pub async fn exchange(
+        &mut self,
+        target: &str,
+        close: bool,
+        drain: &mut Drain,
+    ) -> Result<Answer, Failure> {
+        self.send(target, close).await?;
+        let (status, length, is_last) = self.take_head(drain).await?;
+        let ahead = self.head.len() as u64;
+        self.head.clear();
+        self.discard(length.checked_sub(ahead).ok_or(Failure::Unclear)?, drain)
+            .await?;
+        Ok(Answer {
+            status,
+            bytes: length,
+            is_last,
+        })
+    }
+
+    /// Reads the head; what came behind it stays in `self.head`.
+    pub async fn take_head(&mut self, drain: &mut Drain) -> Result<(u16, u64, bool), Failure> {
+        self.head.clear();
+        loop {
+            if let Some(end) = self
+                .head
+                .windows(4)
+                .position(|window| window == b"\r\n\r\n")
+            {
+                let parsed = parse_head(&self.head[..end]).ok_or(Failure::Unclear);
+                self.head.drain(..end + 4);
+                return parsed;
+            }
+            if self.head.len() > HEAD_MAX {
+                return Err(Failure::Unclear);
+            }
+            let closed = if self.head.is_empty() {
+                Failure::Closed
+            } else {
+                Failure::Cut
+            };
+            match self.read(drain).await {
+                Ok(0) | Err(_) => return Err(closed),
+                Ok(count) => self.head.extend_from_slice(&drain.scratch[..count]),
+            }
+        }
+    }
+
+    async fn read(&self, drain: &mut Drain) -> io::Result<usize> {
+        loop {
+            match self.stream.try_read(&mut drain.scratch) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.stream.readable().await?
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Throws `left` bytes of a body away.
+    pub async fn discard(&self, mut left: u64, drain: &mut Drain) -> Result<(), Failure> {
+        while left > 0 {
+            let want = usize::try_from(left).unwrap_or(DISCARD).min(DISCARD);
+            let socket = SockRef::from(&self.stream);
+            let taken = self.stream.try_io(Interest::READABLE, || {
+                socket.recv_with_flags(&mut drain.nowhere[..want], MSG_TRUNC)
+            });
+            match taken {
+                Ok(0) => return Err(Failure::Cut),
+                Ok(count) => left -= count as u64,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.stream.readable().await.map_err(|_| Failure::Cut)?
+                }
+                Err(_) => return Err(Failure::Cut),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the server still holds the connection and has said nothing.
+    pub fn is_open(&self) -> bool {
+        matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+}
+
+/// Buffers that all connections of a thread share: no answer is looked at across an await.
+pub struct Drain {
+    scratch: Vec<u8>,
+    nowhere: Vec<MaybeUninit<u8>>,
+}
+
+impl Drain {
+    /// 1 MiB that is never written, and room for a head.
+    pub fn new() -> Drain {
+        Drain {
+            scratch: vec![0; HEAD_MAX],
+            nowhere: vec![MaybeUninit::uninit(); DISCARD],
+        }
+    }
+}
+
+/// Status, Content-Length, and whether the connection ends behind it.
+fn parse_head(head: &[u8]) -> Option<(u16, u64, bool)> {
+    let text = std::str::from_utf8(head).ok()?;
+    let status = text.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
+    let mut length = None;
+    let mut is_last = false;
+    for line in text.split("\r\n").skip(1) {
+        let (name, value) = line.split_once(':')?;
+        if name.eq_ignore_ascii_case("content-length") {
+            length = Some(value.trim().parse().ok()?);
+        } else if name.eq_ignore_ascii_case("connection") {
+            is_last = value.trim().eq_ignore_ascii_case("close");
+        }
+    }
+    Some((status, length?, is_last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_gives_status_length_and_end() {
+        let head = b"HTTP/1.1 404 Not Found\r\ncontent-length: 12\r\nConnection: close";
+        assert_eq!(parse_head(head), Some((404, 12, true)));
+        assert_eq!(parse_head(b"HTTP/1.1 200 OK\r\nServer: x"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! What one kind of clients does, from its text on the command line.
+
+/// In what order a group asks for its targets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Any, each time.
+    Random,
+    /// One after the other, all connections together.
+    Turn,
+}
+
+/// Clients that do the same.
+#[derive(Debug)]
+pub struct Group {
+    /// For the report.
+    pub name: String,
+    /// How many at once.
+    pub connections: usize,
+    /// A new connection for every request.
+    pub is_fresh: bool,
+    /// How targets are chosen.
+    pub order: Order,
+    /// Requests per second of the whole group; none: as fast as answers come.
+    pub rate: Option<f64>,
+    /// Request targets (`/a.bin`).
+    pub targets: Vec<String>,
+}
+
+impl Group {
+    /// Reads `name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R]`.
+    pub fn parse(text: &str) -> Result<Group, String> {
+        let mut group = Group {
+            name: String::new(),
+            connections: 1,
+            is_fresh: false,
+            order: Order::Random,
+            rate: None,
+            targets: Vec::new(),
+        };
+        for part in text.split(',') {
+            match part.split_once('=') {
+                Some(("name", name)) => group.name = name.to_owned(),
+                Some(("connections", count)) => group.connections = crate::number(count)?,
+                Some(("targets", file)) => group.targets = read_targets(file)?,
+                Some(("rate", rate)) => group.rate = Some(crate::number(rate)?),
+                Some(("order", "random")) => group.order = Order::Random,
+                Some(("order", "turn")) => group.order = Order::Turn,
+                None if part == "fresh" => group.is_fresh = true,
+                _ => return Err(format!("{part}: not part of a group")),
+            }
+        }
+        if group.targets.is_empty()
+            || group.connections == 0
+            || group.rate.is_some_and(|rate| rate <= 0.0)
+        {
+            return Err(format!(
+                "{text}: needs targets, a connection and a rate above 0 if any"
+            ));
+        }
+        Ok(group)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "before any request is sent")]
+fn read_targets(file: &str) -> Result<Vec<String>, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    Ok(text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_needs_targets_and_known_words() {
+        assert!(
+            Group::parse("name=a,connections=1")
+                .unwrap_err()
+                .contains("needs targets")
+        );
+        assert!(Group::parse("nmae=a").unwrap_err().contains("not part"));
+        let file = std::env::temp_dir().join(format!("load-targets-{}", std::process::id()));
+        #[expect(clippy::disallowed_methods, reason = "a test")]
+        std::fs::write(&file, "/a\n\n/b\n").unwrap();
+        let group = Group::parse(&format!(
+            "name=a,connections=3,fresh,order=turn,rate=5,targets={}",
+            file.display()
+        ))
+        .unwrap();
+        assert_eq!(
+            (group.targets.len(), group.is_fresh, group.order, group.rate),
+            (2, true, Order::Turn, Some(5.0))
+        );
+    }
+}

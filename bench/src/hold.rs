@@ -1,0 +1,85 @@
+//! Thousands of connections that are only held, idle or slow, while the scripts weigh the server.
+
+use crate::client::{Client, Drain};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Receive buffer of a slow reader, in bytes, before the kernel doubles it (socket(7)).
+const SLOW_WINDOW: u32 = 4096;
+const SLOW_BYTES: u64 = 1024;
+
+/// Opens `count` connections, has one answer over each, holds them until standard input ends.
+pub async fn idle(address: SocketAddr, count: usize, target: &str) -> Result<Value, String> {
+    let mut drain = Drain::new();
+    let mut clients = Vec::with_capacity(count);
+    for at in 0..count {
+        let mut client = Client::connect(address, None)
+            .await
+            .map_err(|failure| format!("connection {at}: {}", failure.name()))?;
+        let answer = client
+            .exchange(target, false, &mut drain)
+            .await
+            .map_err(|failure| format!("request {at}: {}", failure.name()))?;
+        if answer.status != 200 || answer.is_last {
+            return Err(format!(
+                "request {at}: status {}, closing: {}",
+                answer.status, answer.is_last
+            ));
+        }
+        clients.push(client);
+    }
+    hold(async {}).await?;
+    let open = clients.iter().filter(|client| client.is_open()).count();
+    Ok(json!({"connections": count, "still_open": open}))
+}
+
+/// Opens `count` connections that take a large answer 1 KiB per second each.
+pub async fn slow(address: SocketAddr, count: usize, target: &str) -> Result<Value, String> {
+    let mut drain = Drain::new();
+    let mut clients = Vec::with_capacity(count);
+    for at in 0..count {
+        let mut client = Client::connect(address, Some(SLOW_WINDOW))
+            .await
+            .map_err(|failure| format!("connection {at}: {}", failure.name()))?;
+        client
+            .send(target, false)
+            .await
+            .map_err(|failure| format!("request {at}: {}", failure.name()))?;
+        let (status, _, _) = client
+            .take_head(&mut drain)
+            .await
+            .map_err(|failure| format!("answer {at}: {}", failure.name()))?;
+        if status != 200 {
+            return Err(format!("request {at}: status {status}"));
+        }
+        clients.push(client);
+    }
+    let mut cut = 0_usize;
+    let reading = async {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            for client in &clients {
+                cut += usize::from(client.discard(SLOW_BYTES, &mut drain).await.is_err());
+            }
+        }
+    };
+    hold(reading).await?;
+    Ok(json!({"connections": count, "cut": cut}))
+}
+
+/// Says that all stand, and goes on with `meanwhile` until standard input ends.
+async fn hold(meanwhile: impl Future<Output = ()>) -> Result<(), String> {
+    println!("ready");
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = ended.send(());
+    });
+    tokio::select! {
+        () = async { meanwhile.await; std::future::pending().await } => Ok(()),
+        done = end => done.map_err(|_| "the thread that reads standard input died".to_owned()),
+    }
+}

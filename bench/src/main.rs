@@ -1,0 +1,77 @@
+//! `load`: the load of the benchmarks, where what a general tool measures is not the question: latency from the *intended* start,
+//! several kinds of clients at once, kept and fresh connections, thousands of idle or slow ones.
+//!
+//! Not a benchmark by itself: the scripts beside it start servers, call it and judge. One thread, so that it is pinned to one core.
+//! Invariant: every request that was sent is accounted for, as an answer or as one kind of failure. Prints one JSON object.
+
+mod client;
+mod figures;
+mod group;
+mod hold;
+mod run;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const USAGE: &str = "\
+usage: load run ADDRESS SECONDS GROUP…
+         GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R]
+         closed loop, or R requests per second in all whatever the answers take; targets: one request target per line
+       load idle ADDRESS CONNECTIONS TARGET
+         one kept connection each, after one answer; prints `ready`; holds them until standard input ends
+       load slow ADDRESS CONNECTIONS TARGET
+         readers that take 1 KiB per second from a small window; else as idle";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the system gives an epoll descriptor");
+    match runtime.block_on(dispatch(&arguments)) {
+        Ok(json) => {
+            println!("{json}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("load: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn dispatch(arguments: &[String]) -> Result<serde_json::Value, String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["run", address, seconds, groups @ ..] if !groups.is_empty() => {
+            let seconds: f64 = number(seconds)?;
+            let groups = groups
+                .iter()
+                .map(|text| group::Group::parse(text))
+                .collect::<Result<Vec<_>, _>>()?;
+            run::run(
+                parse_address(address)?,
+                Duration::from_secs_f64(seconds),
+                groups,
+            )
+            .await
+        }
+        ["idle", address, connections, target] => {
+            hold::idle(parse_address(address)?, number(connections)?, target).await
+        }
+        ["slow", address, connections, target] => {
+            hold::slow(parse_address(address)?, number(connections)?, target).await
+        }
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text}: not ADDRESS:PORT"))
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text}: not a number"))
+}

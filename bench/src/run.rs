@@ -1,0 +1,165 @@
+//! Groups of clients against one address for some seconds: closed loop, or at a rate, where the latency counts from the moment at
+//! which the request *should* have started (so that a server that stalls cannot hide it by being asked less).
+
+use crate::client::{Answer, Client, Drain, Failure};
+use crate::figures::Figures;
+use crate::group::{Group, Order};
+use serde_json::{Map, Value};
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// How long after the end an open request may still be answered.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A group as its clients see it.
+struct Shared {
+    group: Group,
+    address: SocketAddr,
+    start: Instant,
+    end: Instant,
+    /// Requests begun: gives each its turn and its intended start.
+    begun: Cell<u64>,
+    random: Cell<u64>,
+    figures: RefCell<Figures>,
+}
+
+/// Runs all groups at once; the report of each by name.
+pub async fn run(
+    address: SocketAddr,
+    duration: Duration,
+    groups: Vec<Group>,
+) -> Result<Value, String> {
+    let start = Instant::now();
+    let local = LocalSet::new();
+    let mut running = Vec::new();
+    for (index, group) in groups.into_iter().enumerate() {
+        let random = Cell::new(0x9E37_79B9_7F4A_7C15 ^ (index as u64 + 1));
+        let shared = Shared {
+            address,
+            start,
+            end: start + duration,
+            begun: Cell::new(0),
+            random,
+            figures: RefCell::default(),
+            group,
+        };
+        let shared = Rc::new(shared);
+        let clients: Vec<_> = (0..shared.group.connections)
+            .map(|_| local.spawn_local(client(Rc::clone(&shared))))
+            .collect();
+        running.push((shared, clients));
+    }
+    let mut report = Map::new();
+    local
+        .run_until(async {
+            for (shared, clients) in running {
+                for client in clients {
+                    client.await.map_err(|error| error.to_string())?;
+                }
+                let figures = shared.figures.take();
+                report.insert(shared.group.name.clone(), figures.report(duration));
+            }
+            Ok(Value::Object(report))
+        })
+        .await
+}
+
+async fn client(shared: Rc<Shared>) {
+    let mut drain = Drain::new();
+    let mut kept: Option<Client> = None;
+    while let Some((target, intended)) = shared.next() {
+        sleep_until(intended).await;
+        if Instant::now() >= shared.end && shared.group.rate.is_none() {
+            break;
+        }
+        let intended = if shared.group.rate.is_some() {
+            intended
+        } else {
+            Instant::now()
+        };
+        let Ok(outcome) = timeout_at(
+            shared.end + GRACE,
+            ask(&shared, &mut kept, &target, &mut drain),
+        )
+        .await
+        else {
+            shared.figures.borrow_mut().left_open(intended.elapsed());
+            break;
+        };
+        match outcome {
+            Ok(answer) => {
+                shared
+                    .figures
+                    .borrow_mut()
+                    .answer(answer.status, answer.bytes, intended.elapsed())
+            }
+            Err(failure) => {
+                shared.figures.borrow_mut().failure(failure.name());
+                // A server that refuses is asked again soon, not in a loop that starves everyone else.
+                sleep_until(Instant::now() + Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+/// One request, over the kept connection if there is one; once more over a new one when the kept one turned out to be closed.
+async fn ask(
+    shared: &Shared,
+    kept: &mut Option<Client>,
+    target: &str,
+    drain: &mut Drain,
+) -> Result<Answer, Failure> {
+    let is_fresh = shared.group.is_fresh;
+    if let Some(mut client) = kept.take() {
+        match client.exchange(target, is_fresh, drain).await {
+            Err(Failure::Closed) => shared.figures.borrow_mut().reopened(),
+            Err(failure) => return Err(failure),
+            Ok(answer) => {
+                *kept = (!answer.is_last).then_some(client);
+                return Ok(answer);
+            }
+        }
+    }
+    let mut client = Client::connect(shared.address, None).await?;
+    let answer = client.exchange(target, is_fresh, drain).await?;
+    *kept = (!is_fresh && !answer.is_last).then_some(client);
+    Ok(answer)
+}
+
+impl Shared {
+    /// The next target and when it should be asked for; none when the run is over.
+    fn next(&self) -> Option<(String, Instant)> {
+        let turn = self.begun.get();
+        let intended = match self.group.rate {
+            Some(rate) => self.start + Duration::from_secs_f64(turn as f64 / rate),
+            None => Instant::now(),
+        };
+        if intended >= self.end {
+            return None;
+        }
+        self.begun.set(turn + 1);
+        let count = self.group.targets.len() as u64;
+        let index = match self.group.order {
+            Order::Turn => turn % count,
+            Order::Random => self.draw() % count,
+        };
+        Some((
+            self.group.targets[usize::try_from(index).expect("an index fits")].clone(),
+            intended,
+        ))
+    }
+
+    /// xorshift64*: repeatable runs, and no dependency.
+    fn draw(&self) -> u64 {
+        let mut x = self.random.get();
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.set(x);
+        x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    }
+}
