@@ -1,1 +1,45 @@
-//! Crate `disk`: see ARCHITECTURE.md.
+//! Files for event loops that never wait for a disk.
+//!
+//! One rule, one shape: `try_x(..) -> Result<_, WouldBlock>` touches only what the kernel has in memory, and
+//! `async fn x(..)` is `try_x`, else a job in a named, bounded [`Pool`], and comes back to the same `await`. Useful to any
+//! tokio program; it knows nothing of HTTP.
+//!
+//! * [`Disk`]: one per process: mounts, pools, what the kernel permits.
+//! * [`Local`]: one per loop (`Rc` inside): open, stat, read, send, readdir.
+//! * [`OpenFile`]: an open file with what is known of it.
+//!
+//! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for
+//! [`Mode::Inline`].
+
+mod access;
+mod count;
+mod disk;
+mod error;
+mod file;
+mod local;
+mod mount;
+mod open;
+pub mod pool;
+mod read;
+mod readdir;
+mod send;
+mod sink;
+mod write;
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tests;
+
+pub use access::{Access, Mode, Symlinks};
+pub use count::{Count, OPERATIONS, Operation};
+pub use disk::{Disk, POOLS_MAX, Prepared};
+pub use error::{Error, WouldBlock};
+pub use file::{INLINE_CLOSE_MAX, Kind, Meta, OpenFile};
+pub use local::Local;
+pub use mount::{Filesystem, MOUNTS_MAX, Mount};
+pub use open::BODY_MAX;
+pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
+pub use read::READ_MAX;
+pub use readdir::{Entry, READDIR_MAX};
+pub use sink::Sink;
+pub use write::{Create, Output};

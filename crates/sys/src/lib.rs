@@ -1,5 +1,17 @@
-//! Crate `sys`: see ARCHITECTURE.md.
+//! System calls that `rustix` lacks, each behind a safe function.
+//!
+//! This is the only crate with `unsafe`. It holds no logic: every function is one system call (or one raw
+//! descriptor adopted), with its arguments typed and its result as `io::Result`. Decisions belong to `disk`
+//! and `server`.
+//!
+//! Invariant: no function here can break memory safety, whatever its arguments.
+#![allow(unsafe_code, reason = "the one crate where raw system calls stand; see each SAFETY comment")]
 
-#![allow(unsafe_code, reason = "the one crate for it")]
-
+mod descriptor;
+mod mapping;
+mod page_cache;
 pub mod process;
+
+pub use descriptor::{adopt_descriptor, inherited_descriptor};
+pub use mapping::{Mapping, page_size};
+pub use page_cache::{CacheStat, all_present, cachestat, pread_into, pread_nowait};

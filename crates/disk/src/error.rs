@@ -1,0 +1,66 @@
+//! What can go wrong in this crate.
+
+use crate::pool::Overflow;
+use std::io;
+
+/// The answer is not in memory: ask again with the `async` twin, which goes through a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not in memory")]
+pub struct WouldBlock;
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel refused. `call` is the word that nginx's log lines use ("open()", "read()", …).
+    #[error("{call} failed ({}: {})", .errno.raw_os_error(), message(*.errno))]
+    System {
+        /// The call, with its parentheses.
+        call: &'static str,
+        /// Why.
+        errno: rustix::io::Errno,
+    },
+    /// The pool's queue is full; the caller decides what that means.
+    #[error(transparent)]
+    Overflow(#[from] Overflow),
+    /// The file ended before the range that was to be sent: it was truncated meanwhile.
+    #[error("file was truncated to {len} bytes while being sent")]
+    Truncated {
+        /// Bytes of the file that there still are.
+        len: u64,
+    },
+    /// The socket failed, not the disk.
+    #[error("socket: {0}")]
+    Socket(io::Error),
+    /// A directory has more entries than [`crate::READDIR_MAX`].
+    #[error("directory has more than {0} entries")]
+    TooManyEntries(usize),
+}
+
+impl Error {
+    pub(crate) fn system(call: &'static str, errno: rustix::io::Errno) -> Error {
+        Error::System { call, errno }
+    }
+
+    pub(crate) fn io(call: &'static str, error: &io::Error) -> Error {
+        let errno = rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO);
+        Error::System { call, errno }
+    }
+
+    /// The kernel's reason, if it was the kernel.
+    #[must_use]
+    pub fn errno(&self) -> Option<rustix::io::Errno> {
+        match self {
+            Error::System { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+}
+
+/// strerror's text, without the number that std adds.
+fn message(errno: rustix::io::Errno) -> String {
+    let text = io::Error::from(errno).to_string();
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}

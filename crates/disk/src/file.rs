@@ -1,0 +1,204 @@
+//! An open file (or directory) and what is known of it.
+
+use crate::mount::{Filesystem, Mount};
+use crate::pool::Pool;
+use bytes::Bytes;
+use rustix::fs::{FileType, Stat};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Larger files, and deleted ones, are closed in the pool: their last `close` may free blocks, so wait for a disk.
+pub const INLINE_CLOSE_MAX: u64 = 1 << 20;
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A device, pipe, socket or (with O_PATH) symlink.
+    Other,
+}
+
+/// What fstat(2) said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub len: u64,
+    /// Last modification, seconds since 1970.
+    pub mtime: i64,
+    /// Nanoseconds of `mtime`.
+    pub mtime_nsec: u32,
+    /// Last change of the inode (link, mode, owner, contents), seconds since 1970.
+    pub ctime: i64,
+    /// Nanoseconds of `ctime`.
+    pub ctime_nsec: u32,
+    /// Inode.
+    pub ino: u64,
+    /// Device.
+    pub dev: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Type and permissions, `st_mode`.
+    pub mode: u32,
+    /// Names that it has.
+    pub links: u32,
+}
+
+impl Meta {
+    #[expect(
+        clippy::unnecessary_cast,
+        reason = "the fields' types differ between architectures"
+    )]
+    pub(crate) fn from_stat(stat: &Stat) -> Meta {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            _ => Kind::Other,
+        };
+        Meta {
+            kind,
+            len: stat.st_size as u64,
+            mtime: stat.st_mtime as i64,
+            mtime_nsec: stat.st_mtime_nsec as u32,
+            ctime: stat.st_ctime as i64,
+            ctime_nsec: stat.st_ctime_nsec as u32,
+            ino: stat.st_ino as u64,
+            dev: stat.st_dev as u64,
+            uid: stat.st_uid,
+            mode: stat.st_mode,
+            links: stat.st_nlink as u32,
+        }
+    }
+}
+
+/// A descriptor, shared by the loop and the jobs that work on it.
+///
+/// Invariant: the last `close` happens inline only where it cannot wait: on a thread of a pool, or for a small file
+/// that still has a name on a mount that answers inline.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    /// None only while it is dropped.
+    fd: Option<OwnedFd>,
+    pub mount: Option<Arc<Mount>>,
+    pool: Pool,
+    large: bool,
+}
+
+impl Handle {
+    fn may_close_here(&self, fd: &OwnedFd) -> bool {
+        let inline = self
+            .mount
+            .as_ref()
+            .is_some_and(|mount| mount.answers_inline());
+        // fstat: 0.3 µs; never waits on a mount that answers inline.
+        inline && !self.large && rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
+            .as_ref()
+            .expect("it is None only inside drop")
+            .as_fd()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let Some(fd) = self.fd.take() else { return };
+        if !crate::pool::on_pool_thread() && !self.may_close_here(&fd) {
+            self.pool.release(fd);
+        }
+    }
+}
+
+/// An open file and what was found when it was opened. It does not change under a response: a file that changed is
+/// opened anew.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub(crate) handle: Arc<Handle>,
+    meta: Meta,
+    /// Was it opened with O_DIRECT?
+    pub(crate) direct: bool,
+    /// Has FADV_RANDOM been set?
+    pub(crate) random: Cell<bool>,
+    /// Does cachestat(2) refuse to speak of it (EPERM)?
+    pub(crate) no_cachestat: Cell<bool>,
+    body: RefCell<Option<Bytes>>,
+    slot: OnceCell<Rc<dyn Any>>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(found: Found, pool: &Pool) -> OpenFile {
+        let large = found.meta.kind == Kind::File && found.meta.len > INLINE_CLOSE_MAX;
+        let handle = Handle {
+            fd: Some(found.fd),
+            mount: found.mount,
+            pool: pool.clone(),
+            large,
+        };
+        OpenFile {
+            handle: Arc::new(handle),
+            meta: found.meta,
+            direct: found.direct,
+            random: Cell::new(false),
+            no_cachestat: Cell::new(false),
+            body: RefCell::new(found.body),
+            slot: OnceCell::new(),
+        }
+    }
+
+    /// What fstat(2) said when it was opened.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The whole contents, if they are small and have been read.
+    #[must_use]
+    pub fn body(&self) -> Option<Bytes> {
+        self.body.borrow().clone()
+    }
+
+    pub(crate) fn set_body(&self, body: Option<Bytes>) {
+        *self.body.borrow_mut() = body;
+    }
+
+    /// A place for something that belongs to this state of the file (say, its finished header block); gone with the
+    /// first change of the file.
+    #[must_use]
+    pub fn slot(&self) -> &OnceCell<Rc<dyn Any>> {
+        &self.slot
+    }
+
+    pub(crate) fn filesystem(&self) -> Filesystem {
+        let mount = self.handle.mount.as_ref();
+        mount
+            .and_then(|mount| mount.filesystem())
+            .unwrap_or(Filesystem::Foreign)
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// What an open found, on its way from the pool (or the kernel's memory) to an [`OpenFile`].
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub fd: OwnedFd,
+    pub meta: Meta,
+    pub mount: Option<Arc<Mount>>,
+    pub body: Option<Bytes>,
+    pub direct: bool,
+}

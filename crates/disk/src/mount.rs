@@ -1,0 +1,297 @@
+//! The mounts of this process: which file systems answer from memory without waiting, and where they begin.
+//!
+//! Decided by an allowlist of `statfs` magics. Not here: what is asked of them. Invariant: a mount that is not known, or
+//! not on the list, is only ever touched in a pool.
+
+use parking_lot::RwLock;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Lines of /proc/self/mountinfo that are read; a mount behind them is not known, so served from the pool.
+pub const MOUNTS_MAX: usize = 4096;
+
+/// How a file system behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filesystem {
+    /// ext2/3/4, xfs, btrfs: opens, reads and proofs answer from memory or say that they cannot.
+    Native,
+    /// tmpfs, ramfs: everything is in memory.
+    Memory,
+    /// overlayfs: opens answer from memory; RWF_NOWAIT is EOPNOTSUPP and cachestat always says 0.
+    Overlay,
+    /// FUSE, NFS and all others: every call may wait.
+    Foreign,
+}
+
+impl Filesystem {
+    /// By the magic of statfs(2).
+    #[must_use]
+    pub fn from_magic(magic: u64) -> Filesystem {
+        match magic {
+            0xEF53 | 0x5846_5342 | 0x9123_683E => Filesystem::Native,
+            0x0102_1994 | 0x8584_58F6 => Filesystem::Memory,
+            0x794C_7630 => Filesystem::Overlay,
+            _ => Filesystem::Foreign,
+        }
+    }
+
+    /// By the open file itself. **May wait** on foreign file systems.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Filesystem {
+        #[expect(clippy::cast_sign_loss, reason = "the magics are 32-bit patterns")]
+        rustix::fs::fstatfs(fd).map_or(Filesystem::Foreign, |stat| {
+            Filesystem::from_magic(stat.f_type as u64 & 0xFFFF_FFFF)
+        })
+    }
+}
+
+/// One mount.
+#[derive(Debug)]
+pub struct Mount {
+    id: u64,
+    point: Box<[u8]>,
+    opened: OnceLock<Option<Opened>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    dir: OwnedFd,
+    filesystem: Filesystem,
+}
+
+impl Mount {
+    /// Where it is mounted.
+    #[must_use]
+    pub fn point(&self) -> &[u8] {
+        &self.point
+    }
+
+    /// Its kind; None until something on it was opened by a pool.
+    #[must_use]
+    pub fn filesystem(&self) -> Option<Filesystem> {
+        Some(
+            self.opened
+                .get()?
+                .as_ref()
+                .map_or(Filesystem::Foreign, |opened| opened.filesystem),
+        )
+    }
+
+    /// Do open, fstat and close of small files on it never wait?
+    #[must_use]
+    pub fn answers_inline(&self) -> bool {
+        self.filesystem()
+            .is_some_and(|filesystem| filesystem != Filesystem::Foreign)
+    }
+
+    /// The directory at its top, if it answers inline.
+    pub(crate) fn dir(&self) -> Option<BorrowedFd<'_>> {
+        match self.opened.get() {
+            Some(Some(opened)) if opened.filesystem != Filesystem::Foreign => {
+                Some(opened.dir.as_fd())
+            }
+            _ => None,
+        }
+    }
+
+    /// Opens the directory at its top. **Waits.**
+    fn open(&self) {
+        self.opened.get_or_init(|| {
+            let path = std::ffi::OsStr::from_bytes(&self.point);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
+            let dir = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+            // Another mount may hide this one.
+            (mount_id(dir.as_fd()) == Some(self.id)).then_some(())?;
+            let filesystem = Filesystem::of(dir.as_fd());
+            Some(Opened { dir, filesystem })
+        });
+    }
+}
+
+/// The mount that an open file is on. **May wait** on foreign file systems.
+pub(crate) fn mount_id(fd: BorrowedFd<'_>) -> Option<u64> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "runs in a pool, and by descriptor"
+    )]
+    let statx = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    (statx.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(statx.stx_mnt_id)
+}
+
+/// All mounts of the process, found again when they change.
+#[derive(Debug, Default)]
+pub(crate) struct Mounts {
+    /// Longest mount point first.
+    table: RwLock<Vec<Arc<Mount>>>,
+    generation: AtomicU64,
+}
+
+impl Mounts {
+    /// Changes whenever the table does.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    /// The known mount with the longest point above an absolute path, and the path below it (never empty: `.`).
+    pub fn find<'p>(&self, path: &'p [u8]) -> Option<(Arc<Mount>, &'p [u8])> {
+        let table = self.table.read();
+        table
+            .iter()
+            .find_map(|mount| Some((mount.clone(), below(&mount.point, path)?)))
+    }
+
+    /// The mount with this id.
+    pub fn by_id(&self, id: u64) -> Option<Arc<Mount>> {
+        self.table
+            .read()
+            .iter()
+            .find(|mount| mount.id == id)
+            .cloned()
+    }
+
+    /// Reads /proc/self/mountinfo again, keeping what is known of mounts that are still there. (procfs: no disk, but a
+    /// lock that mount(2) holds; so in a pool or before the loops.)
+    pub fn refresh(&self) {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "procfs, in a pool or before the loops run"
+        )]
+        let Ok(text) = std::fs::read("/proc/self/mountinfo") else {
+            return;
+        };
+        let mut found: Vec<Arc<Mount>> = Vec::new();
+        let old = self.table.read().clone();
+        for line in text.split(|byte| *byte == b'\n').take(MOUNTS_MAX) {
+            let Some((id, point)) = parse_line(line) else {
+                continue;
+            };
+            // The last one mounted on a point is the one seen.
+            found.retain(|mount| *mount.point != *point);
+            let known = old.iter().find(|mount| {
+                mount.id == id
+                    && *mount.point == *point
+                    && mount.opened.get().is_some_and(Option::is_some)
+            });
+            found.push(known.cloned().unwrap_or_else(|| {
+                Arc::new(Mount {
+                    id,
+                    point: point.into(),
+                    opened: OnceLock::new(),
+                })
+            }));
+        }
+        found.sort_by_key(|mount| std::cmp::Reverse(mount.point.len()));
+        let same = found.len() == old.len()
+            && found
+                .iter()
+                .zip(&old)
+                .all(|(new, old)| Arc::ptr_eq(new, old));
+        if !same {
+            *self.table.write() = found;
+            self.generation.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The mount of an open file, opened and known; reads the table again if it is new. **Waits.**
+    pub fn learn(&self, fd: BorrowedFd<'_>) -> Option<Arc<Mount>> {
+        let id = mount_id(fd)?;
+        let mount = self.by_id(id).or_else(|| {
+            self.refresh();
+            self.by_id(id)
+        })?;
+        mount.open();
+        Some(mount)
+    }
+}
+
+/// `path` relative to the mount point, if it lies below.
+fn below<'p>(point: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    let rest = if point == b"/" {
+        path
+    } else {
+        path.strip_prefix(point)?
+    };
+    let rest = match rest.strip_prefix(b"/") {
+        Some(rest) => rest,
+        None if rest.is_empty() => rest,
+        None => return None,
+    };
+    let start = rest
+        .iter()
+        .position(|byte| *byte != b'/')
+        .unwrap_or(rest.len());
+    Some(if start == rest.len() {
+        b"."
+    } else {
+        &rest[start..]
+    })
+}
+
+/// Mount id and mount point of a line of mountinfo (proc_pid_mountinfo(5)).
+fn parse_line(line: &[u8]) -> Option<(u64, Vec<u8>)> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    Some((id, unescape(fields.nth(3)?)))
+}
+
+/// Space, tab, newline and backslash stand as `\040` and the like.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] if byte == b'\\' => {
+                out.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                rest = tail;
+            }
+            _ => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// Are `openat2(RESOLVE_CACHED)` (Linux 5.12) and its kin there and permitted?
+pub(crate) fn openat2_works() -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+    let result = rustix::fs::openat2(rustix::fs::CWD, "/", flags, Mode::empty(), resolve);
+    matches!(result, Ok(_) | Err(rustix::io::Errno::AGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mountinfo_line_gives_id_and_unescaped_point() {
+        let line = br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw";
+        assert_eq!(parse_line(line), Some((36, b"/mnt 2".to_vec())));
+        assert_eq!(parse_line(b""), None);
+    }
+
+    #[test]
+    fn a_path_is_below_a_mount_point_only_at_a_slash() {
+        assert_eq!(below(b"/", b"/a/b"), Some(&b"a/b"[..]));
+        assert_eq!(below(b"/srv", b"/srv//a"), Some(&b"a"[..]));
+        assert_eq!(below(b"/srv", b"/srv"), Some(&b"."[..]));
+        assert_eq!(below(b"/srv", b"/srv2/a"), None);
+        assert_eq!(below(b"/", b"/"), Some(&b"."[..]));
+    }
+
+    #[test]
+    fn the_root_directory_is_on_a_known_mount() {
+        let mounts = Mounts::default();
+        mounts.refresh();
+        let (mount, rest) = mounts.find(b"/proc/self/stat").unwrap();
+        assert_eq!((mount.point(), rest), (&b"/proc"[..], &b"self/stat"[..]));
+        mount.open();
+        assert_eq!(mount.filesystem(), Some(Filesystem::Foreign));
+    }
+}

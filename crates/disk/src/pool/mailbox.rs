@@ -1,0 +1,99 @@
+//! A loop's mailbox: what pool threads have finished reaches the loop as one wake-up per batch.
+//!
+//! Waking a task of another thread costs tokio a lock and a write to its eventfd, each time. Here a pool thread puts
+//! the task's waker into the mailbox, and only the first of a batch wakes the loop; the loop's own task then wakes the
+//! others locally, which costs no system call.
+//!
+//! Invariant: a waker posted is woken, also when the loop has gone (then directly).
+
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+thread_local! {
+    /// The mailbox of the loop that runs on this thread.
+    static CURRENT: RefCell<Option<Arc<Mailbox>>> = const { RefCell::new(None) };
+}
+
+pub struct Mailbox {
+    state: Mutex<State>,
+}
+
+struct State {
+    /// At most one per job of this loop that a pool has accepted, so bounded by the pools' bounds.
+    ready: Vec<Waker>,
+    owner: Option<Waker>,
+    open: bool,
+}
+
+impl Mailbox {
+    /// The mailbox of this thread's loop, if it has one.
+    pub fn current() -> Option<Arc<Mailbox>> {
+        CURRENT.with_borrow(Option::clone)
+    }
+
+    /// Called by pool threads.
+    pub fn post(&self, waker: Waker) {
+        let mut state = self.state.lock();
+        if !state.open {
+            drop(state);
+            return waker.wake();
+        }
+        let first = state.ready.is_empty();
+        state.ready.push(waker);
+        let owner = if first { state.owner.take() } else { None };
+        drop(state);
+        if let Some(owner) = owner {
+            owner.wake();
+        }
+    }
+}
+
+/// Opens this thread's mailbox and returns the task that empties it; dropping the task closes the mailbox.
+pub fn deliver() -> impl Future<Output = ()> + 'static {
+    let mailbox = Arc::new(Mailbox {
+        state: Mutex::new(State {
+            ready: Vec::new(),
+            owner: None,
+            open: true,
+        }),
+    });
+    CURRENT.set(Some(mailbox.clone()));
+    let open = Open(mailbox);
+    let mut batch = Vec::new();
+    poll_fn(move |context| {
+        let mut state = open.0.state.lock();
+        std::mem::swap(&mut batch, &mut state.ready);
+        match &mut state.owner {
+            Some(owner) => owner.clone_from(context.waker()),
+            owner => *owner = Some(context.waker().clone()),
+        }
+        drop(state);
+        batch.drain(..).for_each(Waker::wake);
+        Poll::Pending
+    })
+}
+
+/// An open mailbox; closed when the loop's task is dropped.
+struct Open(Arc<Mailbox>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = CURRENT.try_with(|current| {
+            let mut current = current.borrow_mut();
+            if current
+                .as_ref()
+                .is_some_and(|mailbox| Arc::ptr_eq(mailbox, &self.0))
+            {
+                *current = None;
+            }
+        });
+        let mut state = self.0.state.lock();
+        state.open = false;
+        let left = std::mem::take(&mut state.ready);
+        drop(state);
+        left.into_iter().for_each(Waker::wake);
+    }
+}

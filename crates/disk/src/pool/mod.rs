@@ -1,0 +1,331 @@
+//! Named, bounded pools of threads: the only place where anything waits for a disk.
+//!
+//! A pool takes jobs in two lanes (see [`Lane`]), refuses them when its queue is full ([`Overflow`]: the caller decides
+//! what that means), and counts what it does. CPU work above a threshold uses the same pools.
+//!
+//! Not here: what the jobs do. Invariant: a job accepted is run or, if it is a read and nobody waits any more, dropped
+//! on a thread of the pool; threads are never joined (one may hang on a dead disk).
+
+mod job;
+mod mailbox;
+mod queue;
+mod sync;
+
+#[cfg(test)]
+mod tests;
+
+pub use job::Pending;
+pub(crate) use mailbox::deliver;
+pub use queue::Lane;
+
+use histogram::{AtomicHistogram, Histogram};
+use job::{Job, Run};
+use queue::{Bounds, Pushed, Queue};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Threads of a pool whose `threads=` says nothing.
+pub const DEFAULT_THREADS: usize = 32;
+/// Tasks that may wait in a pool whose `max_queue=` says nothing.
+pub const DEFAULT_MAX_QUEUE: usize = 65536;
+/// More threads than this no pool has.
+pub const THREADS_MAX: usize = 4096;
+
+/// The histograms count microseconds up to 2^36 (19 hours), each bucket 1/16 wide.
+const HISTOGRAM_GROUPING: u8 = 4;
+const HISTOGRAM_MAX_POWER: u8 = 36;
+
+thread_local! {
+    static ON_POOL_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Is this a thread of a pool, where waiting is allowed?
+pub(crate) fn on_pool_thread() -> bool {
+    ON_POOL_THREAD.try_with(Cell::get).unwrap_or(false)
+}
+
+/// The queue of a pool is full. Its text is nginx's log line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("thread pool \"{pool}\" queue overflow: {waiting} tasks waiting")]
+pub struct Overflow {
+    /// The pool's name.
+    pub pool: Arc<str>,
+    /// Tasks that wait in the lane.
+    pub waiting: usize,
+}
+
+/// A pool of threads. Cheap to clone; the threads end when the last clone and the last job are gone.
+#[derive(Clone)]
+pub struct Pool(Arc<Handle>);
+
+/// Closes the queue when the last [`Pool`] goes (workers and jobs hold only [`Shared`]).
+struct Handle(Arc<Shared>);
+
+pub(crate) struct Shared {
+    name: Arc<str>,
+    bounds: Bounds,
+    queue: Queue<Arc<dyn Run>>,
+    started: AtomicUsize,
+    rejected: AtomicU64,
+    completed: AtomicU64,
+    waiting_us: AtomicHistogram,
+    running_us: AtomicHistogram,
+}
+
+/// What a pool has done, for metrics.
+#[derive(Clone, Debug)]
+pub struct PoolCounters {
+    /// The pool's name.
+    pub name: Arc<str>,
+    /// Threads it may have.
+    pub threads: usize,
+    /// Threads it has started so far.
+    pub started: usize,
+    /// Jobs being run now.
+    pub running: usize,
+    /// Reads waiting now.
+    pub reads_waiting: usize,
+    /// Writes waiting now.
+    pub writes_waiting: usize,
+    /// Jobs finished since start.
+    pub completed: u64,
+    /// Jobs refused since start.
+    pub rejected: u64,
+    /// Microseconds that jobs waited in the queue.
+    pub waiting_us: Histogram,
+    /// Microseconds that jobs ran.
+    pub running_us: Histogram,
+}
+
+/// While it lives, the pool hands out no job (for stall tests). Jobs that run already go on.
+#[must_use = "the pool thaws when this is dropped"]
+pub struct Hold(Arc<Shared>);
+
+impl Pool {
+    /// A pool with its bounds: `threads` from 1 to [`THREADS_MAX`] (else clamped), `max_queue` jobs waiting in each
+    /// lane (0: a job is taken only if a thread is free for it). No thread is started before the first job.
+    #[must_use]
+    pub fn new(name: &str, threads: usize, max_queue: usize) -> Pool {
+        let bounds = Bounds {
+            threads: threads.clamp(1, THREADS_MAX),
+            max_queue,
+        };
+        let histogram = || {
+            AtomicHistogram::new(HISTOGRAM_GROUPING, HISTOGRAM_MAX_POWER)
+                .expect("the powers are a valid pair")
+        };
+        Pool(Arc::new(Handle(Arc::new(Shared {
+            name: name.into(),
+            bounds,
+            queue: Queue::new(bounds),
+            started: AtomicUsize::new(0),
+            rejected: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            waiting_us: histogram(),
+            running_us: histogram(),
+        }))))
+    }
+
+    /// The name in `thread_pool NAME`.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.shared().name
+    }
+
+    /// Threads at most.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.shared().bounds.threads
+    }
+
+    /// Waiting jobs at most, in each lane.
+    #[must_use]
+    pub fn max_queue(&self) -> usize {
+        self.shared().bounds.max_queue
+    }
+
+    /// Hands a job to the pool; the result is awaited (or abandoned) through what is returned.
+    ///
+    /// # Errors
+    /// [`Overflow`] if the lane is full; the job is then dropped here.
+    pub fn submit<F, T>(&self, lane: Lane, work: F) -> Result<Pending<F, T>, Overflow>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let job = Arc::new(Job::new(lane, work));
+        self.shared().push(lane, job.clone())?;
+        Ok(Pending {
+            job,
+            pool: self.shared().clone(),
+        })
+    }
+
+    /// Runs a job in the pool and waits for its result.
+    ///
+    /// # Errors
+    /// [`Overflow`] if the lane is full.
+    pub async fn run<F, T>(&self, lane: Lane, work: F) -> Result<T, Overflow>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Ok(self.submit(lane, work)?.await)
+    }
+
+    /// Hands over a job for whose end nobody waits; it is run whoever leaves.
+    ///
+    /// # Errors
+    /// [`Overflow`] if the lane is full; the job is then dropped here.
+    pub fn spawn<F>(&self, lane: Lane, work: F) -> Result<(), Overflow>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.shared()
+            .push(lane, Arc::new(Job::detached(lane, work)))
+    }
+
+    /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused.
+    pub fn release<T: Send + 'static>(&self, value: T) {
+        self.shared().release(value);
+    }
+
+    /// Freezes the pool until the result is dropped.
+    pub fn hold(&self) -> Hold {
+        self.shared().queue.hold(true);
+        Hold(self.shared().clone())
+    }
+
+    /// Writes that wait: where this is long, fills are better shed.
+    #[must_use]
+    pub fn writes_waiting(&self) -> usize {
+        self.shared().queue.waiting().1
+    }
+
+    /// What the pool has done.
+    #[must_use]
+    pub fn counters(&self) -> PoolCounters {
+        let shared = self.shared();
+        let (reads_waiting, writes_waiting) = shared.queue.waiting();
+        PoolCounters {
+            name: shared.name.clone(),
+            threads: shared.bounds.threads,
+            started: shared.started.load(Relaxed),
+            running: shared.queue.running(),
+            reads_waiting,
+            writes_waiting,
+            completed: shared.completed.load(Relaxed),
+            rejected: shared.rejected.load(Relaxed),
+            waiting_us: shared.waiting_us.load(),
+            running_us: shared.running_us.load(),
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0.0
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Pool")
+            .field("name", self.name())
+            .field("threads", &self.threads())
+            .finish()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.queue.close();
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.queue.hold(false);
+    }
+}
+
+impl Shared {
+    fn push(self: &Arc<Self>, lane: Lane, job: Arc<dyn Run>) -> Result<(), Overflow> {
+        let first = self.started.load(Relaxed) == 0;
+        if first {
+            self.start_if_needed(&Pushed::NoneIdle);
+        }
+        if self.started.load(Relaxed) == 0 {
+            self.rejected.fetch_add(1, Relaxed);
+            return Err(Overflow {
+                pool: self.name.clone(),
+                waiting: 0,
+            });
+        }
+        match self.queue.push(lane, job) {
+            Ok(pushed) => {
+                if !first {
+                    self.start_if_needed(&pushed);
+                }
+                Ok(())
+            }
+            Err((_, waiting)) => {
+                self.rejected.fetch_add(1, Relaxed);
+                Err(Overflow {
+                    pool: self.name.clone(),
+                    waiting,
+                })
+            }
+        }
+    }
+
+    pub(crate) fn release<T: Send + 'static>(self: &Arc<Self>, value: T) {
+        let pushed = self
+            .queue
+            .push_always(Arc::new(Job::detached(Lane::Write, move || drop(value))));
+        self.start_if_needed(&pushed);
+    }
+
+    /// Threads are started one by one: the first by the first job, each further one by a worker that finds work left
+    /// and nobody asleep. One that cannot be had now (EAGAIN) is tried for again with the next job; a pool without any
+    /// thread refuses jobs.
+    fn start_if_needed(self: &Arc<Self>, pushed: &Pushed) {
+        if *pushed == Pushed::Fine {
+            return;
+        }
+        let more = |started| (started < self.bounds.threads).then_some(started + 1);
+        let Ok(number) = self.started.fetch_update(Relaxed, Relaxed, more) else {
+            return;
+        };
+        let shared = self.clone();
+        let thread = std::thread::Builder::new().name(format!("{} {number}", self.name));
+        if thread.spawn(move || shared.work()).is_err() {
+            self.started.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// A worker's life.
+    fn work(self: Arc<Self>) {
+        ON_POOL_THREAD.set(true);
+        let mut finished = None;
+        while let Some((lane, job, more)) = self.queue.next(finished) {
+            self.start_if_needed(&more);
+            let begun = Instant::now();
+            let _ = self.waiting_us.increment(micros(begun - job.queued()));
+            job.run();
+            drop(job);
+            let _ = self.running_us.increment(micros(begun.elapsed()));
+            self.completed.fetch_add(1, Relaxed);
+            finished = Some(lane);
+        }
+        self.started.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Saturates at the histogram's end, so that incrementing cannot fail.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros())
+        .unwrap_or(u64::MAX)
+        .min((1 << HISTOGRAM_MAX_POWER) - 1)
+}

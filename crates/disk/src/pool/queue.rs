@@ -1,0 +1,232 @@
+//! The queue of a pool: two lanes, a bound for each, and workers that wake each other in a chain.
+//!
+//! It knows neither threads nor what a job is (its tests run it under loom with jobs that are numbers).
+//!
+//! Invariants: a job accepted is handed out once; while a takeable job waits, a worker is awake or being woken; at
+//! most one wake-up is under way at any moment, and the woken worker wakes the next only if work is left. (Waking one
+//! worker per job costs twelve times the CPU: DESIGN section 3.)
+
+use super::sync::{Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+
+/// Which of the two queues of a pool a job stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Somebody waits for the answer: opens, reads, CPU work.
+    Read,
+    /// Creates, writes, renames, closes. All of these together never hold the last thread of a pool.
+    Write,
+}
+
+/// While reads wait, one job in this many is a write nevertheless, so that a busy disk's writes come to an end.
+const WRITE_TURN: u32 = 8;
+
+/// How much a queue takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Workers that call [`Queue::next`].
+    pub threads: usize,
+    /// Jobs that may wait in each lane; 0: only as many as threads are free.
+    pub max_queue: usize,
+}
+
+pub struct Queue<J> {
+    state: Mutex<State<J>>,
+    work: Condvar,
+}
+
+struct State<J> {
+    bounds: Bounds,
+    reads: VecDeque<J>,
+    writes: VecDeque<J>,
+    /// Workers inside [`Queue::next`] that sleep.
+    idle: usize,
+    /// Is a wake-up on its way to one of them?
+    waking: bool,
+    running: usize,
+    writing: usize,
+    turn: u32,
+    holds: usize,
+    closed: bool,
+}
+
+/// What the caller of [`Queue::push`] should do next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// Nothing: a worker will come.
+    Fine,
+    /// No worker sleeps: start another, if fewer than `threads` exist.
+    NoneIdle,
+}
+
+impl<J> Queue<J> {
+    pub fn new(bounds: Bounds) -> Queue<J> {
+        let state = State {
+            bounds,
+            reads: VecDeque::new(),
+            writes: VecDeque::new(),
+            idle: 0,
+            waking: false,
+            running: 0,
+            writing: 0,
+            turn: 0,
+            holds: 0,
+            closed: false,
+        };
+        Queue {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+        }
+    }
+
+    /// Accepts a job, or gives it back with the number that wait.
+    pub fn push(&self, lane: Lane, job: J) -> Result<Pushed, (J, usize)> {
+        let mut state = self.state.lock();
+        if !state.has_room(lane) {
+            let waiting = state.lane(lane).len();
+            drop(state);
+            return Err((job, waiting));
+        }
+        Ok(self.accept(state, lane, job))
+    }
+
+    /// Accepts a job that must not be refused (a close): it waits with the writes, whatever their number.
+    pub fn push_always(&self, job: J) -> Pushed {
+        let state = self.state.lock();
+        self.accept(state, Lane::Write, job)
+    }
+
+    fn accept(&self, mut state: MutexGuard<'_, State<J>>, lane: Lane, job: J) -> Pushed {
+        state.lane(lane).push_back(job);
+        let none_idle = state.idle == 0;
+        let wake = state.must_wake();
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+        if none_idle {
+            Pushed::NoneIdle
+        } else {
+            Pushed::Fine
+        }
+    }
+
+    /// The next job for a worker, once it says which lane its last one was of. Sleeps; None: the pool is closed.
+    pub fn next(&self, finished: Option<Lane>) -> Option<(Lane, J, Pushed)> {
+        let mut state = self.state.lock();
+        if let Some(lane) = finished {
+            state.running -= 1;
+            state.writing -= usize::from(lane == Lane::Write);
+        }
+        loop {
+            if let Some((lane, job)) = state.take() {
+                let more = if state.idle == 0 && state.can_take() {
+                    Pushed::NoneIdle
+                } else {
+                    Pushed::Fine
+                };
+                let wake = state.must_wake();
+                drop(state);
+                if wake {
+                    self.work.notify_one();
+                }
+                return Some((lane, job, more));
+            }
+            if state.closed && state.reads.is_empty() && state.writes.is_empty() {
+                return None;
+            }
+            state.idle += 1;
+            state = self.work.wait(state);
+            state.idle -= 1;
+            state.waking = false;
+        }
+    }
+
+    /// Jobs that wait, in each lane.
+    pub fn waiting(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.reads.len(), state.writes.len())
+    }
+
+    /// Jobs being run.
+    pub fn running(&self) -> usize {
+        self.state.lock().running
+    }
+
+    /// Freezes the queue (`true`: no job is handed out) or undoes one such freeze.
+    pub fn hold(&self, held: bool) {
+        let mut state = self.state.lock();
+        state.holds = if held {
+            state.holds + 1
+        } else {
+            state.holds.saturating_sub(1)
+        };
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// Workers end once all that was accepted is done.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.holds = 0;
+        drop(state);
+        self.work.notify_all();
+    }
+}
+
+impl<J> State<J> {
+    fn lane(&mut self, lane: Lane) -> &mut VecDeque<J> {
+        match lane {
+            Lane::Read => &mut self.reads,
+            Lane::Write => &mut self.writes,
+        }
+    }
+
+    /// Threads that writes may hold: all but one; the only one of a pool of one.
+    fn write_threads(&self) -> usize {
+        (self.bounds.threads - 1).max(1)
+    }
+
+    fn has_room(&self, lane: Lane) -> bool {
+        if self.bounds.max_queue > 0 {
+            let waiting = if lane == Lane::Read {
+                self.reads.len()
+            } else {
+                self.writes.len()
+            };
+            return waiting < self.bounds.max_queue;
+        }
+        let busy = self.running + self.reads.len() + self.writes.len();
+        busy < self.bounds.threads
+            && (lane == Lane::Read || self.writing + self.writes.len() < self.write_threads())
+    }
+
+    fn can_write(&self) -> bool {
+        !self.writes.is_empty() && self.writing < self.write_threads()
+    }
+
+    fn can_take(&self) -> bool {
+        self.holds == 0 && (!self.reads.is_empty() || self.can_write())
+    }
+
+    fn must_wake(&mut self) -> bool {
+        let wake = self.idle > 0 && !self.waking && self.can_take();
+        self.waking |= wake;
+        wake
+    }
+
+    fn take(&mut self) -> Option<(Lane, J)> {
+        if !self.can_take() {
+            return None;
+        }
+        self.turn = (self.turn + 1) % WRITE_TURN;
+        let write = self.can_write()
+            && (self.reads.is_empty() || (self.turn == 0 && self.bounds.threads > 1));
+        let lane = if write { Lane::Write } else { Lane::Read };
+        let job = self.lane(lane).pop_front()?;
+        self.running += 1;
+        self.writing += usize::from(write);
+        Some((lane, job))
+    }
+}

@@ -1,0 +1,187 @@
+use super::*;
+use std::sync::mpsc;
+use tokio::runtime::{Builder, LocalRuntime};
+
+fn runtime() -> LocalRuntime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .unwrap()
+}
+
+#[test]
+fn a_job_runs_on_a_thread_of_the_pool_and_its_result_comes_back() {
+    runtime().block_on(async {
+        tokio::task::spawn_local(deliver());
+        let pool = Pool::new("p", 2, 10);
+        let name = pool
+            .run(Lane::Read, || {
+                std::thread::current().name().map(str::to_owned)
+            })
+            .await
+            .unwrap();
+        assert!(name.unwrap().starts_with("p "));
+        assert!(!on_pool_thread());
+        let sum: u64 = {
+            let jobs: Vec<_> = (0..1000u64)
+                .map(|n| pool.submit(Lane::Read, move || n))
+                .collect();
+            let mut sum = 0;
+            for job in jobs {
+                match job {
+                    Ok(job) => sum += job.await,
+                    Err(overflow) => assert_eq!(&*overflow.pool, "p"),
+                }
+            }
+            sum
+        };
+        assert!(sum > 0);
+    });
+}
+
+#[test]
+fn a_full_queue_says_how_many_wait_in_nginxs_words() {
+    let pool = Pool::new("small", 1, 2);
+    let hold = pool.hold();
+    let first = pool.submit(Lane::Read, || 1).unwrap();
+    let _second = pool.submit(Lane::Read, || 2).unwrap();
+    let overflow = pool.submit(Lane::Read, || 3).map(|_| ()).unwrap_err();
+    assert_eq!(
+        overflow.to_string(),
+        "thread pool \"small\" queue overflow: 2 tasks waiting"
+    );
+    // The other lane has its own bound.
+    let write = pool.submit(Lane::Write, || 4).unwrap();
+    assert_eq!(pool.counters().rejected, 1);
+    drop(hold);
+    runtime().block_on(async {
+        assert_eq!(first.await, 1);
+        assert_eq!(write.await, 4);
+    });
+}
+
+#[test]
+fn max_queue_0_takes_as_many_jobs_as_threads_are_free() {
+    let pool = Pool::new("none", 2, 0);
+    let (send, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(parking_lot::Mutex::new(wait));
+    let block = || {
+        let wait = wait.clone();
+        move || {
+            let _ = wait.lock().recv();
+        }
+    };
+    let one = pool.submit(Lane::Read, block()).unwrap();
+    let two = pool.submit(Lane::Read, block()).unwrap();
+    assert!(pool.submit(Lane::Read, || ()).is_err());
+    drop(send);
+    runtime().block_on(async {
+        one.await;
+        two.await;
+        // The thread counts as busy until it asks for its next job.
+        while pool.submit(Lane::Read, || ()).is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn writes_leave_one_thread_to_reads() {
+    let pool = Pool::new("lanes", 3, 100);
+    let (send, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(parking_lot::Mutex::new(wait));
+    for _ in 0..10 {
+        let wait = wait.clone();
+        pool.spawn(Lane::Write, move || {
+            let _ = wait.lock().recv();
+        })
+        .unwrap();
+    }
+    runtime().block_on(async {
+        assert_eq!(pool.run(Lane::Read, || 7).await, Ok(7));
+        assert!(pool.writes_waiting() >= 8);
+        drop(send);
+    });
+}
+
+#[test]
+fn with_one_thread_reads_go_first() {
+    let pool = Pool::new("one", 1, 100);
+    let (send, order) = mpsc::channel();
+    let hold = pool.hold();
+    for number in 0..20 {
+        let (write, read) = (send.clone(), send.clone());
+        pool.spawn(Lane::Write, move || write.send(('w', number)).unwrap())
+            .unwrap();
+        pool.spawn(Lane::Read, move || read.send(('r', number)).unwrap())
+            .unwrap();
+    }
+    drop((hold, send));
+    let order: Vec<_> = order.iter().map(|(lane, _)| lane).collect();
+    assert_eq!(order, [['r'; 20], ['w'; 20]].concat());
+}
+
+/// Says, when dropped, whether that happened on a thread of a pool.
+struct Tell(mpsc::Sender<bool>);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        let _ = self.0.send(on_pool_thread());
+    }
+}
+
+#[test]
+fn what_an_abandoned_job_owns_is_dropped_in_the_pool() {
+    let pool = Pool::new("drops", 1, 100);
+    let (send, dropped) = mpsc::channel();
+    // Not begun: the work itself is dropped, unrun.
+    let hold = pool.hold();
+    let tell = Tell(send.clone());
+    let (ran, was_run) = mpsc::channel();
+    drop(pool.submit(Lane::Read, move || {
+        let _tell = tell;
+        ran.send(()).unwrap();
+    }));
+    drop(hold);
+    assert!(dropped.recv().unwrap());
+    assert!(was_run.recv().is_err());
+    // Done, but nobody took the result.
+    let tell = Tell(send.clone());
+    let done = pool.submit(Lane::Read, move || tell).unwrap();
+    while pool.counters().completed < 3 {
+        std::thread::yield_now();
+    }
+    drop(done);
+    assert!(dropped.recv().unwrap());
+    // A write is run nevertheless.
+    let hold = pool.hold();
+    let tell = Tell(send);
+    drop(pool.submit(Lane::Write, move || tell));
+    drop(hold);
+    assert!(dropped.recv().unwrap());
+}
+
+#[test]
+fn a_panic_goes_on_in_who_waits_and_the_thread_lives() {
+    let pool = Pool::new("panics", 1, 100);
+    runtime().block_on(async {
+        let job = pool.submit(Lane::Read, || panic!("boom")).unwrap();
+        let outcome: Result<(), _> = tokio::task::spawn_local(job).await;
+        assert!(outcome.unwrap_err().is_panic());
+        assert_eq!(pool.run(Lane::Read, || 1).await, Ok(1));
+    });
+}
+
+#[test]
+fn jobs_of_a_runtime_that_ended_do_not_stop_the_pool() {
+    let pool = Pool::new("ends", 1, 100);
+    let hold = pool.hold();
+    runtime().block_on(async {
+        tokio::task::spawn_local(deliver());
+        let pending = pool.submit(Lane::Read, || 1).unwrap();
+        tokio::task::spawn_local(pending);
+        tokio::task::yield_now().await;
+    });
+    drop(hold);
+    runtime().block_on(async { assert_eq!(pool.run(Lane::Read, || 2).await, Ok(2)) });
+}

@@ -1,0 +1,83 @@
+//! Listing a directory (autoindex): always in a pool.
+
+use crate::access::{Access, Mode};
+use crate::count::Operation;
+use crate::error::Error;
+use crate::file::{Kind, Meta};
+use crate::local::Local;
+use crate::pool::Lane;
+use rustix::fs::{AtFlags, Dir, Mode as FileMode, OFlags};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Instant;
+
+/// Entries of a directory that are listed at most; a longer one is an error.
+pub const READDIR_MAX: usize = 100_000;
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name, without a slash; neither `.` nor `..`.
+    pub name: Box<[u8]>,
+    /// What it is, symlinks followed; for a dangling one the link itself.
+    pub meta: Meta,
+}
+
+impl Entry {
+    /// Is it a directory?
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.meta.kind == Kind::Directory
+    }
+}
+
+impl Local {
+    /// The entries of the directory at an absolute path, in the order that the file system gives.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `opendir()` or `readdir()`, [`Error::TooManyEntries`], [`Error::Overflow`].
+    pub async fn readdir(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<Entry>, Error> {
+        if access.mode == Mode::Inline {
+            return list(path);
+        }
+        let path: Box<[u8]> = path.into();
+        let begun = Instant::now();
+        let entries = access.pool.run(Lane::Read, move || list(&path)).await;
+        match &entries {
+            Ok(_) => self.0.counters.offloaded(Operation::Other, begun.elapsed()),
+            Err(_) => self.0.counters.overflowed(Operation::Other),
+        }
+        entries?
+    }
+}
+
+/// **Waits.**
+fn list(path: &[u8]) -> Result<Vec<Entry>, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "runs in a pool, or inline for `aio off`"
+    )]
+    let fd = rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
+        .map_err(|errno| Error::system("opendir()", errno))?;
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(&fd).map_err(|errno| Error::system("opendir()", errno))? {
+        let entry = entry.map_err(|errno| Error::system("readdir()", errno))?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if entries.len() == READDIR_MAX {
+            return Err(Error::TooManyEntries(READDIR_MAX));
+        }
+        let stat = rustix::fs::statat(&fd, name, AtFlags::empty())
+            .or_else(|_| rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW));
+        // Removed since readdir(3) named it: not there.
+        let Ok(stat) = stat else { continue };
+        entries.push(Entry {
+            name: name.to_bytes().into(),
+            meta: Meta::from_stat(&stat),
+        });
+    }
+    Ok(entries)
+}

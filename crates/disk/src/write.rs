@@ -1,0 +1,193 @@
+//! Changing the disk: always in a pool's write lane, whatever memory holds.
+
+use crate::count::Operation;
+use crate::error::Error;
+use crate::local::Local;
+use crate::pool::{Lane, Pool};
+use bytes::Bytes;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How [`Local::create`] opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Create {
+    /// O_EXCL: it must not exist yet.
+    New,
+    /// Emptied if it exists.
+    Truncate,
+    /// Writes go to its end (O_APPEND); made if it does not exist.
+    Append,
+}
+
+/// A file being written. Its last `close` happens in the pool.
+#[derive(Clone, Debug)]
+pub struct Output {
+    file: Arc<OutputFile>,
+}
+
+#[derive(Debug)]
+struct OutputFile {
+    fd: Option<OwnedFd>,
+    pool: Pool,
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take()
+            && !crate::pool::on_pool_thread()
+        {
+            self.pool.release(fd);
+        }
+    }
+}
+
+impl OutputFile {
+    fn fd(&self) -> &OwnedFd {
+        self.fd.as_ref().expect("it is None only inside drop")
+    }
+}
+
+impl Local {
+    /// Opens a file to write to, with these permissions if it is made.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `open()`, [`Error::Overflow`].
+    pub async fn create(
+        &self,
+        path: &[u8],
+        how: Create,
+        mode: u32,
+        pool: &Pool,
+    ) -> Result<Output, Error> {
+        let path: Box<[u8]> = path.into();
+        let fd = self
+            .write_job(pool, move || create(&path, how, mode))
+            .await?;
+        Ok(Output {
+            file: Arc::new(OutputFile {
+                fd: Some(fd),
+                pool: pool.clone(),
+            }),
+        })
+    }
+
+    /// Writes all of `chunks` at the file's position (its end, with [`Create::Append`]).
+    ///
+    /// # Errors
+    /// [`Error::System`] with `write()` (ENOSPC, EIO, …; a part may have been written), [`Error::Overflow`].
+    pub async fn append(
+        &self,
+        output: &Output,
+        chunks: Vec<Bytes>,
+        pool: &Pool,
+    ) -> Result<(), Error> {
+        let file = output.file.clone();
+        self.write_job(pool, move || {
+            chunks
+                .iter()
+                .try_for_each(|chunk| write_all(file.fd(), chunk))
+        })
+        .await
+    }
+
+    /// Waits until the file's contents are on the disk (fdatasync).
+    ///
+    /// # Errors
+    /// [`Error::System`] with `fdatasync()`, [`Error::Overflow`].
+    pub async fn sync(&self, output: &Output, pool: &Pool) -> Result<(), Error> {
+        let file = output.file.clone();
+        self.write_job(pool, move || {
+            rustix::fs::fdatasync(file.fd()).map_err(|errno| Error::system("fdatasync()", errno))
+        })
+        .await
+    }
+
+    /// Renames a file over another.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `rename()` (EXDEV across mounts), [`Error::Overflow`].
+    pub async fn rename(&self, from: &[u8], to: &[u8], pool: &Pool) -> Result<(), Error> {
+        let (from, to): (Box<[u8]>, Box<[u8]>) = (from.into(), to.into());
+        self.write_job(pool, move || {
+            rustix::fs::renameat(CWD, OsStr::from_bytes(&from), CWD, OsStr::from_bytes(&to))
+                .map_err(|errno| Error::system("rename()", errno))
+        })
+        .await
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `unlink()`, [`Error::Overflow`].
+    pub async fn unlink(&self, path: &[u8], pool: &Pool) -> Result<(), Error> {
+        let path: Box<[u8]> = path.into();
+        self.write_job(pool, move || {
+            rustix::fs::unlink(OsStr::from_bytes(&path))
+                .map_err(|errno| Error::system("unlink()", errno))
+        })
+        .await
+    }
+
+    /// Makes a directory; one that exists is fine.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `mkdir()`, [`Error::Overflow`].
+    pub async fn mkdir(&self, path: &[u8], mode: u32, pool: &Pool) -> Result<(), Error> {
+        let path: Box<[u8]> = path.into();
+        self.write_job(pool, move || {
+            match rustix::fs::mkdir(OsStr::from_bytes(&path), Mode::from_raw_mode(mode)) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(errno) => Err(Error::system("mkdir()", errno)),
+            }
+        })
+        .await
+    }
+
+    async fn write_job<T, F>(&self, pool: &Pool, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Result<T, Error> + Send + 'static,
+    {
+        let begun = Instant::now();
+        match pool.run(Lane::Write, work).await {
+            Ok(result) => {
+                self.0.counters.offloaded(Operation::Other, begun.elapsed());
+                result
+            }
+            Err(overflow) => {
+                self.0.counters.overflowed(Operation::Other);
+                Err(overflow.into())
+            }
+        }
+    }
+}
+
+fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Error> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let flags = flags
+        | match how {
+            Create::New => OFlags::EXCL,
+            Create::Truncate => OFlags::TRUNC,
+            Create::Append => OFlags::APPEND,
+        };
+    #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
+    rustix::fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(mode))
+        .map_err(|errno| Error::system("open()", errno))
+}
+
+fn write_all(fd: &OwnedFd, chunk: &[u8]) -> Result<(), Error> {
+    let mut left = chunk;
+    while !left.is_empty() {
+        match rustix::io::write(fd.as_fd(), left) {
+            Ok(written) => left = &left[written..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("write()", errno)),
+        }
+    }
+    Ok(())
+}
