@@ -5,7 +5,10 @@
 //! and `server`.
 //!
 //! Invariant: no function here can break memory safety, whatever its arguments.
-#![allow(unsafe_code, reason = "the one crate where raw system calls stand; see each SAFETY comment")]
+#![allow(
+    unsafe_code,
+    reason = "the one crate where raw system calls stand; see each SAFETY comment"
+)]
 
 mod descriptor;
 mod mapping;
