@@ -23,8 +23,14 @@ fuzz_target!(|input: &[u8]| {
             ranges
         }
     };
-    assert!(ranges.len() as u64 <= u64::from(most), "more parts than allowed");
+    assert!(
+        ranges.len() as u64 <= u64::from(most),
+        "more parts than allowed"
+    );
     for range in ranges {
-        assert!(range.start < range.end && range.end <= length, "{range:?} of {length}");
+        assert!(
+            range.start < range.end && range.end <= length,
+            "{range:?} of {length}"
+        );
     }
 });
