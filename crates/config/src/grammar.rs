@@ -17,7 +17,7 @@ crate::blocks! {
     /// Files.
     ///
     /// A configuration may stand in several files.
-    pub(crate) fn include_table in Main {
+    pub(crate) fn include in Main {
         /// Puts the content of another file, or of all files that match a pattern with `*`, `?` or `[…]`, in its place.
         ///
         /// A relative path starts at the directory of the configuration's first file. A pattern that matches nothing is
@@ -45,7 +45,7 @@ impl Grammar {
     #[must_use]
     pub fn new(tables: impl IntoIterator<Item = &'static Table>) -> Self {
         let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
-        for entry in [include_table()]
+        for entry in [include()]
             .into_iter()
             .chain(tables)
             .flat_map(|table| &table.entries)

@@ -97,6 +97,7 @@ mod grammar;
 pub mod known;
 mod lexer;
 mod load;
+pub mod manual;
 mod scope;
 mod section;
 pub mod suggest;

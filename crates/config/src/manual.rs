@@ -1,0 +1,255 @@
+//! The manual, made from the tables: pages in Markdown, and the text of `--explain`.
+//!
+//! Nothing here is written by hand but the frame: what a directive does stands in its table, next to the code that obeys
+//! it. A page's text depends on the tables alone, so that a test can tell a stale one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::context::Context;
+use crate::known::{self, Fate, Known};
+use crate::suggest;
+use crate::table::{Entry, Inherit, Table};
+
+const GENERATED: &str =
+    "<!-- Generated from the directive tables. Do not edit: change the table. -->\n";
+
+/// Every page of the reference, as file name and text: `README.md` (the index), one for each table, and
+/// `compatibility.md`. `include` is added.
+#[must_use]
+pub fn pages(tables: &[&Table]) -> Vec<(String, String)> {
+    let tables = with_include(tables);
+    let mut by_file: BTreeMap<String, String> = BTreeMap::new();
+    for table in &tables {
+        let page = by_file
+            .entry(file_name(table))
+            .or_insert_with(|| GENERATED.to_owned());
+        page.push_str(&page_of(table));
+    }
+    by_file.insert("README.md".to_owned(), index(&tables));
+    by_file.insert("compatibility.md".to_owned(), compatibility(&tables));
+    by_file.into_iter().collect()
+}
+
+/// What `--explain NAME` prints: syntax, default, contexts and the text, for each meaning that the name has; for a
+/// directive of nginx that is not built, what becomes of it.
+///
+/// # Errors
+/// The sentence for a name that nobody knows, with a suggestion where one is near.
+pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
+    let tables = with_include(tables);
+    let mut out = String::new();
+    for entry in tables.iter().flat_map(|table| table.named(name.as_bytes())) {
+        let head = facts(entry).map(|(title, text)| format!("{:9} {text}\n", format!("{title}:")));
+        out.extend(head);
+        let _ = writeln!(out, "\n{}\n", paragraphs(entry.doc).trim_end());
+    }
+    for row in known::find(name.as_bytes())
+        .iter()
+        .filter(|row| !is_built(&tables, row))
+    {
+        let _ = writeln!(
+            out,
+            "{name} (nginx: {}; in {}): {}.\n",
+            row.module,
+            row.contexts,
+            fate(row.fate)
+        );
+    }
+    if !out.is_empty() {
+        return Ok(format!("{}\n", out.trim_end()));
+    }
+    let names = tables
+        .iter()
+        .flat_map(|table| &table.entries)
+        .map(|entry| entry.name);
+    Err(
+        match suggest::nearest(
+            name.as_bytes(),
+            names.chain(known::all().iter().map(|row| row.name)),
+        ) {
+            Some(near) => format!("unknown directive \"{name}\", did you mean \"{near}\"?"),
+            None => format!("unknown directive \"{name}\""),
+        },
+    )
+}
+
+fn with_include<'a>(tables: &[&'a Table]) -> Vec<&'a Table> {
+    let mut all = vec![crate::grammar::include()];
+    all.extend_from_slice(tables);
+    all
+}
+
+/// `StaticFiles` and `static_files` both have the page `static-files.md`.
+fn file_name(table: &Table) -> String {
+    let mut name = String::new();
+    for (number, letter) in table.name.chars().enumerate() {
+        if letter.is_ascii_uppercase() && number > 0 {
+            name.push('-');
+        }
+        name.push(if letter == '_' {
+            '-'
+        } else {
+            letter.to_ascii_lowercase()
+        });
+    }
+    name + ".md"
+}
+
+/// The doc comment's first sentence without its full stop, and the rest.
+fn heading(table: &Table) -> (String, String) {
+    let text = paragraphs(table.doc);
+    let (first, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+    (
+        first.trim().trim_end_matches('.').to_owned(),
+        rest.trim().to_owned(),
+    )
+}
+
+/// A doc comment's text without the space before each line.
+fn paragraphs(doc: &str) -> String {
+    let lines = doc
+        .lines()
+        .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+fn page_of(table: &Table) -> String {
+    let (title, text) = heading(table);
+    let mut out = format!("\n# {title}\n");
+    if !text.is_empty() {
+        let _ = writeln!(out, "\n{text}");
+    }
+    for entry in &table.entries {
+        let _ = writeln!(out, "\n## {}\n\n| | |\n|---|---|", entry.name);
+        for (title, text) in facts(entry) {
+            let _ = writeln!(out, "| {title} | {} |", cell(&text));
+        }
+        let _ = writeln!(out, "\n{}", paragraphs(entry.doc));
+    }
+    out
+}
+
+/// The lines above a directive's text, as title and value.
+fn facts(entry: &Entry) -> impl Iterator<Item = (&'static str, String)> {
+    let space = if entry.syntax.is_empty() { "" } else { " " };
+    let end = if entry.args.has_block() {
+        " { … }"
+    } else {
+        ";"
+    };
+    let default = match entry.default {
+        None => "none".to_owned(),
+        Some(text) => format!("{} {text};", entry.name),
+    };
+    let inherited = match entry.inherit {
+        Inherit::Never if entry.inner.is_none() && entry.contexts.names().count() > 1 => {
+            Some("not inherited")
+        }
+        Inherit::Append => Some("an inner level's lines are added to the outer level's"),
+        Inherit::Normal | Inherit::Never => None,
+    };
+    let facts = [
+        (
+            "Syntax",
+            Some(format!("{}{space}{}{end}", entry.name, entry.syntax)),
+        ),
+        ("Default", entry.inner.is_none().then_some(default)),
+        ("Context", Some(entry.contexts.to_string())),
+        ("Levels", inherited.map(str::to_owned)),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(title, text)| text.map(|text| (title, text)))
+}
+
+/// A text in a cell of a Markdown table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
+}
+
+fn index(tables: &[&Table]) -> String {
+    let mut out = format!(
+        "{GENERATED}\n# Reference\n\nWhat differs from nginx: [compatibility](compatibility.md).\n"
+    );
+    let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for table in tables {
+        let file = file_name(table);
+        let _ = writeln!(out, "* [{}]({file})", heading(table).0);
+        for entry in &table.entries {
+            let links = names.entry(entry.name).or_default();
+            let link = format!("[{}]({file}#{})", entry.name, entry.name);
+            if !links.contains(&link) {
+                links.push(link);
+            }
+        }
+    }
+    out = out.replacen("md).\n* ", "md).\n\n* ", 1);
+    out.push_str("\n## Directives\n\n");
+    for links in names.values() {
+        let _ = writeln!(out, "* {}", links.join(", "));
+    }
+    out
+}
+
+/// Whether a table has the directive in every context in which nginx's module has it.
+fn is_built(tables: &[&Table], row: &Known) -> bool {
+    let entries = tables
+        .iter()
+        .flat_map(|table| table.named(row.name.as_bytes()));
+    entries
+        .fold(Context::NONE, |all, entry| all | entry.contexts)
+        .contains(row.contexts)
+}
+
+fn fate(fate: Fate) -> String {
+    match fate {
+        Fate::NotYet => "not built yet; a configuration with it is refused".to_owned(),
+        Fate::Ignored(why) => format!("accepted and ignored, with a warning: {why}"),
+        Fate::Refused(why) => format!("refused: {why}"),
+    }
+}
+
+fn compatibility(tables: &[&Table]) -> String {
+    let (built, others): (Vec<&Known>, Vec<&Known>) =
+        known::all().iter().partition(|row| is_built(tables, row));
+    let of = |wanted: fn(Fate) -> bool| others.iter().copied().filter(move |row| wanted(row.fate));
+    let mut out = format!(
+        "{GENERATED}\n# Compatibility with nginx\n\nEvery directive of nginx's public modules.\n"
+    );
+    out.push_str("\n## Built\n\n");
+    let names: Vec<_> = built.iter().map(|row| format!("`{}`", row.name)).collect();
+    let _ = writeln!(out, "{}", distinct(names).join(", "));
+    out.push_str("\n## Accepted and ignored, with one warning\n\n| directive | context | why |\n|---|---|---|\n");
+    for row in of(|fate| matches!(fate, Fate::Ignored(_))) {
+        let Fate::Ignored(why) = row.fate else {
+            continue;
+        };
+        let _ = writeln!(out, "| `{}` | {} | {} |", row.name, row.contexts, cell(why));
+    }
+    out.push_str("\n## Refused for good\n\n| directive | context | why |\n|---|---|---|\n");
+    for row in of(|fate| matches!(fate, Fate::Refused(_))) {
+        let Fate::Refused(why) = row.fate else {
+            continue;
+        };
+        let _ = writeln!(out, "| `{}` | {} | {} |", row.name, row.contexts, cell(why));
+    }
+    out.push_str("\n## Not built yet: refused as such\n\n");
+    let mut by_module: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for row in of(|fate| fate == Fate::NotYet) {
+        by_module
+            .entry(row.module)
+            .or_default()
+            .push(format!("`{}`", row.name));
+    }
+    for (module, names) in by_module {
+        let _ = writeln!(out, "* {module}: {}", names.join(", "));
+    }
+    out
+}
+
+/// The same list without neighbours that are equal.
+fn distinct(mut names: Vec<String>) -> Vec<String> {
+    names.dedup();
+    names
+}
