@@ -12,15 +12,14 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// How long after the end an open request may still be answered.
-const GRACE: Duration = Duration::from_secs(1);
-
 /// A group as its clients see it.
 struct Shared {
     group: Group,
     address: SocketAddr,
     start: Instant,
     end: Instant,
+    /// How long after the end an open request may still be answered.
+    grace: Duration,
     /// Requests begun: gives each its turn and its intended start.
     begun: Cell<u64>,
     random: Cell<u64>,
@@ -31,6 +30,7 @@ struct Shared {
 pub async fn run(
     address: SocketAddr,
     duration: Duration,
+    grace: Duration,
     groups: Vec<Group>,
 ) -> Result<Value, String> {
     let start = Instant::now();
@@ -42,6 +42,7 @@ pub async fn run(
             address,
             start,
             end: start + duration,
+            grace,
             begun: Cell::new(0),
             random,
             figures: RefCell::default(),
@@ -82,7 +83,7 @@ async fn client(shared: Rc<Shared>) {
             Instant::now()
         };
         let Ok(outcome) = timeout_at(
-            shared.end + GRACE,
+            shared.end + shared.grace,
             ask(&shared, &mut kept, &target, &mut drain),
         )
         .await
