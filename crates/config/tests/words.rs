@@ -1,4 +1,5 @@
 //! How bytes become words and blocks: nginx's tokenizer, oddities included.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use config::{Directive, Error, parse_bytes};
 use proptest::prelude::*;
