@@ -272,3 +272,27 @@ fn an_excerpt_of_bytes_that_are_not_utf8_is_still_drawn() {
     assert!(error.render(false).contains("unexpected \"x\""));
     assert!(error.render(true).contains("unexpected \"x\""));
 }
+
+config::blocks! {
+    /// As nginx has them, but for two.
+    fn nearly_nginx in Main {
+        /// As nginx.
+        "daemon": [MAIN] FLAG;
+        /// As nginx, in one of its two modules.
+        "map": [HTTP] 2 => LINES;
+        /// Too many places.
+        "pid": [MAIN | HTTP] 1;
+        /// Too few arguments.
+        "user": [MAIN] 1;
+        /// Not of nginx.
+        "loop_watch": [MAIN] 1;
+    }
+}
+
+#[test]
+fn a_table_that_is_not_nginx_s_shows() {
+    let found = config::differences(&[nearly_nginx()]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found[0], "pid: nginx has it in main, we in main, http");
+    assert!(found[1].starts_with("user: nginx takes "), "{found:?}");
+}

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use config::{
-    Error, Part, Scope, Template, VariableIndex, parse_bytes, parse_msec, parse_offset, parse_sec,
-    parse_size,
+    Error, NumberWithin, Part, Scope, Template, Value, VariableIndex, parse_bytes, parse_msec,
+    parse_offset, parse_sec, parse_size,
 };
 use proptest::prelude::*;
 
@@ -72,6 +72,31 @@ fn times() {
             "{text:?} in milliseconds"
         );
     }
+}
+
+fn number_within<const LOW: u64, const HIGH: u64>(text: &str) -> Result<u64, String> {
+    let line = &parse_bytes(text.as_bytes()).unwrap().directives[0];
+    let number = NumberWithin::<LOW, HIGH>::parse(&line.args, &mut Scope::new());
+    number
+        .map(|number| number.0)
+        .map_err(|problem| line.error(&problem).to_string())
+}
+
+#[test]
+fn numbers_within_bounds() {
+    assert_eq!(number_within::<1, 9>("level 9;"), Ok(9));
+    assert_eq!(
+        number_within::<1, 9>("level 0;").unwrap_err(),
+        "value must be between 1 and 9 in nginx.conf:1"
+    );
+    assert_eq!(
+        number_within::<1, { u64::MAX }>("level 0;").unwrap_err(),
+        "value must be equal to or greater than 1 in nginx.conf:1"
+    );
+    assert_eq!(
+        number_within::<1, 9>("level x;").unwrap_err(),
+        "\"level\" directive invalid number in nginx.conf:1"
+    );
 }
 
 fn template(text: &str, scope: &mut Scope) -> Result<Template, Error> {
