@@ -90,7 +90,9 @@ impl Files {
     pub fn keep(&mut self, path: &[u8], file: Rc<OpenFile>) -> Kept {
         if let Some(slot) = self.slot(path) {
             match &self.slots[slot as usize] {
-                Some(entry) if entry.file.meta() == file.meta() && entry.file.direct == file.direct => {
+                Some(entry)
+                    if entry.file.meta() == file.meta() && entry.file.direct == file.direct =>
+                {
                     return Kept::Known(entry.file.clone());
                 }
                 _ => self.remove(slot),
@@ -103,14 +105,22 @@ impl Files {
             self.evict();
         }
         let hash = self.hasher.hash_one(path);
-        let entry = Entry { path: path.into(), hash, file: file.clone(), guard: None, used: false };
+        let entry = Entry {
+            path: path.into(),
+            hash,
+            file: file.clone(),
+            guard: None,
+            used: false,
+        };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("there are fewer than FILES_MAX slots")
         });
         self.slots[slot as usize] = Some(entry);
         let slots = &self.slots;
-        self.index.insert_unique(hash, slot, |slot| slots[*slot as usize].as_ref().map_or(0, |entry| entry.hash));
+        self.index.insert_unique(hash, slot, |slot| {
+            slots[*slot as usize].as_ref().map_or(0, |entry| entry.hash)
+        });
         file.kept.set(true);
         if let Some(body) = file.body() {
             self.keep_body(&file, &body);
@@ -153,12 +163,18 @@ impl Files {
 
     fn slot(&self, path: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(path);
-        let same = |slot: &u32| self.slots[*slot as usize].as_ref().is_some_and(|entry| *entry.path == *path);
+        let same = |slot: &u32| {
+            self.slots[*slot as usize]
+                .as_ref()
+                .is_some_and(|entry| *entry.path == *path)
+        };
         self.index.find(hash, same).copied()
     }
 
     fn remove(&mut self, slot: u32) {
-        let Some(entry) = self.slots[slot as usize].take() else { return };
+        let Some(entry) = self.slots[slot as usize].take() else {
+            return;
+        };
         if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == slot) {
             found.remove();
         }
@@ -173,7 +189,10 @@ impl Files {
             self.hand = (self.hand + 1) % self.slots.len();
             match &mut self.slots[self.hand] {
                 Some(entry) if entry.used => entry.used = false,
-                Some(_) => return self.remove(u32::try_from(self.hand).expect("fewer than FILES_MAX slots")),
+                Some(_) => {
+                    return self
+                        .remove(u32::try_from(self.hand).expect("fewer than FILES_MAX slots"));
+                }
                 None => {}
             }
         }
@@ -183,6 +202,8 @@ impl Files {
 /// Will the next change of this file show in its time stamp? A change within the same tick of the kernel's clock as the
 /// last would not (before Linux 6.13's finer stamps).
 fn is_settled(meta: &Meta) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_nanos() as i128);
     now - (i128::from(meta.ctime) * 1_000_000_000 + i128::from(meta.ctime_nsec)) > SETTLED_NS
 }

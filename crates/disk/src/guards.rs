@@ -38,7 +38,11 @@ enum Slot {
 
 impl Guards {
     pub fn new() -> Guards {
-        Guards { watcher: Watcher::new(), by_path: HashMap::new(), walks: 0 }
+        Guards {
+            watcher: Watcher::new(),
+            by_path: HashMap::new(),
+            walks: 0,
+        }
     }
 
     pub fn take_events(&mut self) {
@@ -83,7 +87,11 @@ impl Guards {
         self.by_path.retain(|_, slot| match slot {
             Slot::Walking => true,
             // The map, and one for each watch of the watcher, hold it; entries of the table of files beyond that.
-            Slot::Ready(guard) if guard.is_valid() && Rc::strong_count(guard) > 1 + guard.watches_len() => true,
+            Slot::Ready(guard)
+                if guard.is_valid() && Rc::strong_count(guard) > 1 + guard.watches_len() =>
+            {
+                true
+            }
             Slot::Ready(guard) => {
                 dropped.push(guard.clone());
                 false
@@ -95,7 +103,9 @@ impl Guards {
     }
 
     fn forget(&mut self, guard: &Rc<Guard>, pool: &Pool) {
-        let Some(watcher) = &mut self.watcher else { return };
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
         let unused = watcher.drop_guard(guard);
         if !unused.is_empty() {
             let inotify = watcher.inotify().clone();
@@ -118,7 +128,9 @@ impl Local {
     pub(crate) fn guard(&self, path: &[u8], pool: &Pool) {
         let parent = parent_of(path);
         let guard = self.0.guards.borrow().get(parent);
-        let Some(guard) = guard else { return self.walk(parent, pool) };
+        let Some(guard) = guard else {
+            return self.walk(parent, pool);
+        };
         match self.holds(&guard, &path[parent.len()..], path) {
             Holds::This => self.set_guard(path, guard),
             Holds::Symlink => self.guard_symlink(path, pool),
@@ -129,7 +141,9 @@ impl Local {
     /// A file reached through a symlink has a guard of its own.
     fn guard_symlink(&self, path: &[u8], pool: &Pool) {
         let guard = self.0.guards.borrow().get(path);
-        let Some(guard) = guard else { return self.walk(path, pool) };
+        let Some(guard) = guard else {
+            return self.walk(path, pool);
+        };
         if let Holds::This = self.holds(&guard, &guard.name, path) {
             self.set_guard(path, guard);
         }
@@ -145,8 +159,14 @@ impl Local {
     fn holds(&self, guard: &Guard, name: &[u8], path: &[u8]) -> Holds {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        let found = rustix::fs::openat2(guard.dir.as_fd(), OsStr::from_bytes(name), flags, Mode::empty(), resolve)
-            .and_then(|fd| rustix::fs::fstat(&fd));
+        let found = rustix::fs::openat2(
+            guard.dir.as_fd(),
+            OsStr::from_bytes(name),
+            flags,
+            Mode::empty(),
+            resolve,
+        )
+        .and_then(|fd| rustix::fs::fstat(&fd));
         let Ok(stat) = found else { return Holds::Other };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             return Holds::Symlink;
@@ -154,7 +174,11 @@ impl Local {
         let mut files = self.0.files.borrow_mut();
         let meta = crate::file::Meta::from_stat(&stat);
         match files.entry(path) {
-            Some(entry) if (entry.file.meta().dev, entry.file.meta().ino) == (meta.dev, meta.ino) => Holds::This,
+            Some(entry)
+                if (entry.file.meta().dev, entry.file.meta().ino) == (meta.dev, meta.ino) =>
+            {
+                Holds::This
+            }
             _ => Holds::Other,
         }
     }
@@ -171,15 +195,24 @@ impl Local {
         if !guards.make_room(pool) {
             return;
         }
-        let Some(watcher) = &mut guards.watcher else { return };
+        let Some(watcher) = &mut guards.watcher else {
+            return;
+        };
         let inotify = watcher.begin_walk();
         let (disk, asked): (_, Box<[u8]>) = (self.0.disk.clone(), path.into());
         let path = asked.clone();
-        let job = pool.submit(Lane::Read, move || -> Result<(Walked, Arc<Mount>), Errno> {
-            let walked = walk::watch_path(&asked, inotify.as_fd())?;
-            let mount = disk.mounts.learn(walked.dir.as_fd()).ok_or(Errno::XDEV)?;
-            if mount.answers_inline() { Ok((walked, mount)) } else { Err(Errno::XDEV) }
-        });
+        let job = pool.submit(
+            Lane::Read,
+            move || -> Result<(Walked, Arc<Mount>), Errno> {
+                let walked = walk::watch_path(&asked, inotify.as_fd())?;
+                let mount = disk.mounts.learn(walked.dir.as_fd()).ok_or(Errno::XDEV)?;
+                if mount.answers_inline() {
+                    Ok((walked, mount))
+                } else {
+                    Err(Errno::XDEV)
+                }
+            },
+        );
         let Ok(job) = job else {
             watcher.end_walk(None);
             return;
@@ -196,10 +229,15 @@ impl Inner {
     fn walked(&self, path: Box<[u8]>, walked: Option<(Walked, Arc<Mount>)>) {
         let mut guards = self.guards.borrow_mut();
         guards.walks -= 1;
-        let guard = guards.watcher.as_mut().and_then(|watcher| watcher.end_walk(walked));
+        let guard = guards
+            .watcher
+            .as_mut()
+            .and_then(|watcher| watcher.end_walk(walked));
         let slot = match guard {
             Some(guard) => Slot::Ready(guard),
-            None => Slot::None { until: Instant::now() + RETRY },
+            None => Slot::None {
+                until: Instant::now() + RETRY,
+            },
         };
         guards.by_path.insert(path, slot);
     }
@@ -213,6 +251,9 @@ enum Holds {
 
 /// The path up to and with its last slash.
 pub(crate) fn parent_of(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let end = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |at| at + 1);
     &path[..end]
 }

@@ -1,8 +1,8 @@
 //! The disk layer of one loop: everything that needs no lock.
 
+use crate::cache::Files;
 use crate::count::{Count, Counters, OPERATIONS};
 use crate::disk::Disk;
-use crate::cache::Files;
 use crate::file::OpenFile;
 use crate::guards::Guards;
 use crate::pool;

@@ -81,7 +81,11 @@ impl Local {
     ///
     /// # Errors
     /// [`WouldBlock`]: ask [`Local::open`].
-    pub fn try_open(&self, path: &[u8], access: &Access<'_>) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
+    pub fn try_open(
+        &self,
+        path: &[u8],
+        access: &Access<'_>,
+    ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
         if keeps(access)
             && let Some(file) = self.0.look_up(path)
             && file.direct == is_direct(file.meta(), access.directio)
@@ -107,9 +111,15 @@ impl Local {
         {
             return answer;
         }
-        let found = match self.find(path, Purpose::Read, access, Operation::Open).await {
-            Err(error) if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() => {
-                self.find(path, Purpose::Read, access, Operation::Open).await?
+        let found = match self
+            .find(path, Purpose::Read, access, Operation::Open)
+            .await
+        {
+            Err(error)
+                if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() =>
+            {
+                self.find(path, Purpose::Read, access, Operation::Open)
+                    .await?
             }
             result => result?,
         };
@@ -147,7 +157,9 @@ impl Local {
         {
             return answer;
         }
-        let found = self.find(path, Purpose::Stat, access, Operation::Stat).await?;
+        let found = self
+            .find(path, Purpose::Stat, access, Operation::Stat)
+            .await?;
         self.guard_detour(path, &found, access);
         Ok(found.meta)
     }
@@ -155,7 +167,10 @@ impl Local {
     /// Puts what was opened into the loop's table of open files, where that is exact; what is there already gets its
     /// guard.
     fn keep(&self, path: &[u8], found: Found, access: &Access<'_>) -> Rc<OpenFile> {
-        let inline = found.mount.as_ref().is_some_and(|mount| mount.answers_inline());
+        let inline = found
+            .mount
+            .as_ref()
+            .is_some_and(|mount| mount.answers_inline());
         let file = Rc::new(OpenFile::new(found, access.pool));
         if !inline || !keeps(access) || file.meta().kind != Kind::File {
             return file;
@@ -181,13 +196,22 @@ impl Local {
     /// A path that leads through a symlink to another mount, or through an absolute one (Linux up to 6.18 at least), cannot
     /// be opened from its own mount on a loop (EXDEV); the next one is opened from its directory, guarded.
     fn guard_detour(&self, path: &[u8], found: &Found, access: &Access<'_>) {
-        if !keeps(access) || !found.mount.as_ref().is_some_and(|mount| mount.answers_inline()) {
+        if !keeps(access)
+            || !found
+                .mount
+                .as_ref()
+                .is_some_and(|mount| mount.answers_inline())
+        {
             return;
         }
-        let Some((mount, rest)) = self.0.disk.mounts.find(path) else { return };
+        let Some((mount, rest)) = self.0.disk.mounts.find(path) else {
+            return;
+        };
         let Some(dir) = mount.dir() else { return };
         let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        if openat2(dir, rest, OFlags::PATH | OFlags::CLOEXEC, resolve).is_err_and(|errno| errno == Errno::XDEV) {
+        if openat2(dir, rest, OFlags::PATH | OFlags::CLOEXEC, resolve)
+            .is_err_and(|errno| errno == Errno::XDEV)
+        {
             self.walk(parent_of(path), access.pool);
         }
     }
@@ -218,7 +242,12 @@ impl Local {
 
     /// Opens below a directory whose way is guarded: fewer steps for the kernel, and no EXDEV where a symlink above leads
     /// to another mount. None: there is no such guard, or it does not answer.
-    fn try_find_guarded(&self, path: &[u8], purpose: Purpose, options: &OpenOptions) -> Option<Result<Result<Found, Error>, WouldBlock>> {
+    fn try_find_guarded(
+        &self,
+        path: &[u8],
+        purpose: Purpose,
+        options: &OpenOptions,
+    ) -> Option<Result<Result<Found, Error>, WouldBlock>> {
         let parent = parent_of(path);
         let name = &path[parent.len()..];
         if name.is_empty() || name == b".." {
@@ -370,7 +399,8 @@ fn is_direct(meta: &Meta, directio: Option<u64>) -> bool {
 
 /// `directio SIZE`: O_DIRECT for files from that size on, where the file system has it.
 fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool {
-    is_direct(meta, options.directio) && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
+    is_direct(meta, options.directio)
+        && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
 }
 
 /// Opens in a pool (or inline, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
@@ -413,10 +443,17 @@ fn open_path(path: &[u8], purpose: Purpose, options: &OpenOptions) -> Result<Own
             )]
             rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
         }
-        Symlinks::Refuse { from } => open_behind(CWD, path, from.max(1), flags, ResolveFlags::empty()),
+        Symlinks::Refuse { from } => {
+            open_behind(CWD, path, from.max(1), flags, ResolveFlags::empty())
+        }
         Symlinks::RefuseOthers { .. } => {
             let walked = walk::judge_links(path, options.symlinks)?;
-            openat2(walked.dir.as_fd(), &walked.name, flags | OFlags::NOFOLLOW, ResolveFlags::empty())
+            openat2(
+                walked.dir.as_fd(),
+                &walked.name,
+                flags | OFlags::NOFOLLOW,
+                ResolveFlags::empty(),
+            )
         }
     };
     match open(flags) {

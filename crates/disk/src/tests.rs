@@ -129,7 +129,10 @@ fn the_very_next_request_sees_a_write_a_truncation_a_rename_over_and_an_unlink()
     let path = dir.join("a");
     let new = dir.join("new");
     put(&path, b"old");
-    assert_eq!(after_change(dir, &path, || put(&path, b"wri")).unwrap(), b"wri");
+    assert_eq!(
+        after_change(dir, &path, || put(&path, b"wri")).unwrap(),
+        b"wri"
+    );
     assert_eq!(after_change(dir, &path, || put(&path, b"")).unwrap(), b"");
     put(&path, b"old");
     let replace = || {
@@ -152,7 +155,10 @@ fn the_very_next_request_sees_a_hard_link_replaced() {
     put(&path, b"old");
     std::fs::hard_link(&path, &other).unwrap();
     put(&new, b"new");
-    assert_eq!(after_change(dir, &path, || std::fs::rename(&new, &path).unwrap()).unwrap(), b"new");
+    assert_eq!(
+        after_change(dir, &path, || std::fs::rename(&new, &path).unwrap()).unwrap(),
+        b"new"
+    );
 }
 
 #[test]
@@ -191,9 +197,18 @@ fn the_very_next_request_sees_a_switched_symlink() {
     };
     // A directory on the way, by a relative and then by an absolute link.
     let path = current.join("a");
-    assert_eq!(after_change(dir, &path, || switch(Path::new("two"))).unwrap(), b"2");
-    assert_eq!(after_change(dir, &path, || switch(&dir.join("one"))).unwrap(), b"1");
-    assert_eq!(after_change(dir, &path, || switch(&dir.join("two"))).unwrap(), b"2");
+    assert_eq!(
+        after_change(dir, &path, || switch(Path::new("two"))).unwrap(),
+        b"2"
+    );
+    assert_eq!(
+        after_change(dir, &path, || switch(&dir.join("one"))).unwrap(),
+        b"1"
+    );
+    assert_eq!(
+        after_change(dir, &path, || switch(&dir.join("two"))).unwrap(),
+        b"2"
+    );
     let remake = || {
         std::fs::remove_file(&current).unwrap();
         symlink("one", &current).unwrap();
@@ -245,7 +260,10 @@ fn with_all_pool_threads_frozen_what_is_in_memory_is_answered() {
         for path in &paths {
             let deadline = std::time::Duration::from_secs(5);
             let answer = tokio::time::timeout(deadline, get(&local, path, &pool)).await;
-            assert_eq!(answer.expect("it waited for a frozen pool").unwrap(), b"hello");
+            assert_eq!(
+                answer.expect("it waited for a frozen pool").unwrap(),
+                b"hello"
+            );
         }
         drop(hold);
     });
@@ -264,11 +282,20 @@ fn disable_symlinks_refuses_links_behind_its_prefix() {
         symlink("a", dir.join("real/b")).unwrap();
         let from = bytes(&dir.join("link/")).len();
         let ask = async |path: &str, symlinks| {
-            let access = Access { symlinks, ..Access::new(&pool) };
+            let access = Access {
+                symlinks,
+                ..Access::new(&pool)
+            };
             let mut answers = Vec::new();
             // Cold (in the pool), then from memory: the answers agree.
             for _ in 0..2 {
-                answers.push(local.open(bytes(&dir.join(path)), &access).await.map(|_| ()).map_err(|e| e.errno()));
+                answers.push(
+                    local
+                        .open(bytes(&dir.join(path)), &access)
+                        .await
+                        .map(|_| ())
+                        .map_err(|e| e.errno()),
+                );
             }
             assert_eq!(answers[0], answers[1]);
             answers.remove(0)
@@ -281,8 +308,14 @@ fn disable_symlinks_refuses_links_behind_its_prefix() {
         assert_eq!(ask("link/a", Symlinks::Refuse { from }).await, Ok(()));
         assert_eq!(ask("link/b", Symlinks::Refuse { from }).await, refused);
         // Same owner everywhere here.
-        assert_eq!(ask("link/b", Symlinks::RefuseOthers { from: 0 }).await, Ok(()));
-        assert_eq!(ask("link/none", Symlinks::RefuseOthers { from: 0 }).await, Err(Some(rustix::io::Errno::NOENT)));
+        assert_eq!(
+            ask("link/b", Symlinks::RefuseOthers { from: 0 }).await,
+            Ok(())
+        );
+        assert_eq!(
+            ask("link/none", Symlinks::RefuseOthers { from: 0 }).await,
+            Err(Some(rustix::io::Errno::NOENT))
+        );
     });
 }
 
@@ -298,9 +331,21 @@ fn readdir_names_what_is_there() {
         let mut entries = local.readdir(bytes(dir.path()), &access).await.unwrap();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let seen: Vec<_> = entries.iter().map(|e| (&*e.name, e.meta.kind)).collect();
-        assert_eq!(seen, [(&b"a"[..], Kind::File), (b"d", Kind::Directory), (b"dangling", Kind::Other)]);
+        assert_eq!(
+            seen,
+            [
+                (&b"a"[..], Kind::File),
+                (b"d", Kind::Directory),
+                (b"dangling", Kind::Other)
+            ]
+        );
         assert_eq!(entries[0].meta.len, 3);
-        assert!(local.readdir(bytes(&dir.path().join("a")), &access).await.is_err());
+        assert!(
+            local
+                .readdir(bytes(&dir.path().join("a")), &access)
+                .await
+                .is_err()
+        );
     });
 }
 
@@ -313,13 +358,30 @@ fn files_are_made_appended_to_renamed_and_removed_in_the_write_lane() {
         let (path, other) = (sub.join("a"), sub.join("b"));
         local.mkdir(bytes(&sub), 0o755, &pool).await.unwrap();
         local.mkdir(bytes(&sub), 0o755, &pool).await.unwrap();
-        let output = local.create(bytes(&path), Create::New, 0o644, &pool).await.unwrap();
-        local.append(&output, vec!["hel".into(), "lo".into()], &pool).await.unwrap();
+        let output = local
+            .create(bytes(&path), Create::New, 0o644, &pool)
+            .await
+            .unwrap();
+        local
+            .append(&output, vec!["hel".into(), "lo".into()], &pool)
+            .await
+            .unwrap();
         local.sync(&output, &pool).await.unwrap();
-        assert!(local.create(bytes(&path), Create::New, 0o644, &pool).await.is_err());
-        let log = local.create(bytes(&path), Create::Append, 0o644, &pool).await.unwrap();
+        assert!(
+            local
+                .create(bytes(&path), Create::New, 0o644, &pool)
+                .await
+                .is_err()
+        );
+        let log = local
+            .create(bytes(&path), Create::Append, 0o644, &pool)
+            .await
+            .unwrap();
         local.append(&log, vec!["!".into()], &pool).await.unwrap();
-        local.rename(bytes(&path), bytes(&other), &pool).await.unwrap();
+        local
+            .rename(bytes(&path), bytes(&other), &pool)
+            .await
+            .unwrap();
         assert_eq!(get(&local, &other, &pool).await.unwrap(), b"hello!");
         local.unlink(bytes(&other), &pool).await.unwrap();
         assert!(get(&local, &other, &pool).await.is_err());

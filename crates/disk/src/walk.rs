@@ -25,8 +25,10 @@ const SELF: WatchFlags = WatchFlags::MOVE_SELF
     .union(WatchFlags::ONLYDIR)
     .union(WatchFlags::MASK_ADD);
 /// Changes of names in a directory that holds a symlink.
-const NAMES: WatchFlags =
-    WatchFlags::CREATE.union(WatchFlags::MOVED_FROM).union(WatchFlags::MOVED_TO).union(WatchFlags::DELETE);
+const NAMES: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::DELETE);
 
 /// One watch that a path depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,17 +84,30 @@ pub(crate) fn judge_links(path: &[u8], symlinks: Symlinks) -> Result<Walked, Err
 
 impl<'a> Walk<'a> {
     fn new(path: &[u8], inotify: Option<BorrowedFd<'a>>, symlinks: Symlinks) -> Walk<'a> {
-        let mut walk = Walk { inotify, symlinks, todo: VecDeque::new(), watches: Vec::new(), links: 0, steps: 0 };
+        let mut walk = Walk {
+            inotify,
+            symlinks,
+            todo: VecDeque::new(),
+            watches: Vec::new(),
+            links: 0,
+            steps: 0,
+        };
         let mut end = 0;
         for name in path.split(|byte| *byte == b'/') {
             end += name.len();
             if !name.is_empty() && name != b"." {
-                walk.todo.push_back(Component { name: name.into(), end: Some(end) });
+                walk.todo.push_back(Component {
+                    name: name.into(),
+                    end: Some(end),
+                });
             }
             end += 1;
         }
         if path.ends_with(b"/") {
-            walk.todo.push_back(Component { name: (*b".").into(), end: None });
+            walk.todo.push_back(Component {
+                name: (*b".").into(),
+                end: None,
+            });
         }
         walk
     }
@@ -108,7 +123,11 @@ impl<'a> Walk<'a> {
             let last = self.todo.is_empty();
             if &*component.name == b".." || &*component.name == b"." {
                 if last {
-                    return Ok(Walked { dir, name: component.name, watches: self.watches });
+                    return Ok(Walked {
+                        dir,
+                        name: component.name,
+                        watches: self.watches,
+                    });
                 }
                 dir = open_dir(Some(dir.as_fd()), &component.name)?;
                 self.watch(dir.as_fd(), None)?;
@@ -125,7 +144,13 @@ impl<'a> Walk<'a> {
                         dir = open_dir(None, b"/")?;
                     }
                 }
-                _ if last => return Ok(Walked { dir, name: component.name, watches: self.watches }),
+                _ if last => {
+                    return Ok(Walked {
+                        dir,
+                        name: component.name,
+                        watches: self.watches,
+                    });
+                }
                 FileType::Directory => {
                     dir = next;
                     self.watch(dir.as_fd(), None)?;
@@ -133,34 +158,56 @@ impl<'a> Walk<'a> {
                 _ => return Err(Errno::NOTDIR),
             }
         }
-        Ok(Walked { dir, name: (*b".").into(), watches: self.watches })
+        Ok(Walked {
+            dir,
+            name: (*b".").into(),
+            watches: self.watches,
+        })
     }
 
     /// Puts what a symlink holds before the rest of the way; an absolute one begins with the component `/`.
-    fn follow(&mut self, dir: BorrowedFd<'_>, component: &Component, link: BorrowedFd<'_>, owner: u32) -> Result<(), Errno> {
+    fn follow(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        component: &Component,
+        link: BorrowedFd<'_>,
+        owner: u32,
+    ) -> Result<(), Errno> {
         self.links += 1;
         if self.links > LINKS_MAX || self.refuses(dir, component, owner)? {
             return Err(Errno::LOOP);
         }
         self.watch(dir, Some(&component.name))?;
         let target = rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes();
-        let mut names: Vec<&[u8]> = target.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+        let mut names: Vec<&[u8]> = target
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .collect();
         if target.starts_with(b"/") {
             names.insert(0, b"/");
         }
         for name in names.iter().rev() {
-            self.todo.push_front(Component { name: (*name).into(), end: component.end.map(|_| usize::MAX) });
+            self.todo.push_front(Component {
+                name: (*name).into(),
+                end: component.end.map(|_| usize::MAX),
+            });
         }
         Ok(())
     }
 
-    fn refuses(&self, dir: BorrowedFd<'_>, component: &Component, owner: u32) -> Result<bool, Errno> {
+    fn refuses(
+        &self,
+        dir: BorrowedFd<'_>,
+        component: &Component,
+        owner: u32,
+    ) -> Result<bool, Errno> {
         let behind = |from: usize| component.end.is_some_and(|end| end > from);
         match self.symlinks {
             Symlinks::Follow => Ok(false),
             Symlinks::Refuse { from } => Ok(behind(from)),
             Symlinks::RefuseOthers { from } if behind(from) => {
-                let target = rustix::fs::statat(dir, OsStr::from_bytes(&component.name), AtFlags::empty())?;
+                let target =
+                    rustix::fs::statat(dir, OsStr::from_bytes(&component.name), AtFlags::empty())?;
                 Ok(target.st_uid != owner)
             }
             Symlinks::RefuseOthers { .. } => Ok(false),
@@ -168,13 +215,18 @@ impl<'a> Walk<'a> {
     }
 
     fn watch(&mut self, dir: BorrowedFd<'_>, link: Option<&[u8]>) -> Result<(), Errno> {
-        let Some(inotify) = self.inotify else { return Ok(()) };
+        let Some(inotify) = self.inotify else {
+            return Ok(());
+        };
         if Filesystem::of(dir) == Filesystem::Foreign {
             return Err(Errno::XDEV);
         }
         let flags = if link.is_some() { SELF | NAMES } else { SELF };
         let wd = inotify::add_watch(inotify, format!("/proc/self/fd/{}", dir.as_raw_fd()), flags)?;
-        let watch = Watch { wd, link: link.map(Into::into) };
+        let watch = Watch {
+            wd,
+            link: link.map(Into::into),
+        };
         if !self.watches.contains(&watch) {
             self.watches.push(watch);
         }

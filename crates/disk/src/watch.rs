@@ -96,15 +96,26 @@ impl Watcher {
 
     fn register(&mut self, walked: Walked, mount: Arc<Mount>) -> Option<Rc<Guard>> {
         let changed = walked.watches.iter().any(|watch| {
-            self.recent.iter().any(|(wd, name)| *wd == watch.wd && (name.is_none() || *name == watch.link))
+            self.recent
+                .iter()
+                .any(|(wd, name)| *wd == watch.wd && (name.is_none() || *name == watch.link))
         });
         if self.lost || changed {
             return None;
         }
         let Walked { dir, name, watches } = walked;
-        let guard = Rc::new(Guard { valid: Cell::new(true), watches, dir, name, mount });
+        let guard = Rc::new(Guard {
+            valid: Cell::new(true),
+            watches,
+            dir,
+            name,
+            mount,
+        });
         for watch in &guard.watches {
-            self.dependants.entry(watch.wd).or_default().push((watch.link.clone(), guard.clone()));
+            self.dependants
+                .entry(watch.wd)
+                .or_default()
+                .push((watch.link.clone(), guard.clone()));
         }
         Some(guard)
     }
