@@ -357,11 +357,10 @@ pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine,
 
 /// Checks the beginning of a header line.
 pub fn check_header(line: &[u8]) -> Result<(), Fault> {
-    if matches!(line, [] | [b'\r']) {
-        return Ok(());
+    match without_returns(line) {
+        [] => Ok(()),
+        line => scan_name(line, true).map(|_| ()),
     }
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    scan_name(line, true).map(|_| ())
 }
 
 /// Where the name ends, and whether it is invalid.

@@ -365,6 +365,9 @@ impl Parser {
         choose: Choose<'_>,
     ) -> Result<(), Stop> {
         let text = line::without_returns(&bytes[start..end]);
+        if text.is_empty() {
+            return Err(describe(Fault::Header(0), &bytes[start..end]));
+        }
         let found = line::parse_header(text, self.limits.underscores_in_headers)
             .map_err(|fault| describe(fault, text))?;
         if found.is_invalid && self.limits.ignore_invalid_headers {
