@@ -166,40 +166,6 @@ impl Grammar {
     }
 }
 
-/// Where the tables' contexts or arguments are not nginx's, a line each: so that a test can hold them to it.
-///
-/// A directive that nginx does not know is no difference, and neither is a module of nginx of which no context is built.
-#[must_use]
-pub fn differences(tables: &[&Table]) -> Vec<String> {
-    let mut found = Vec::new();
-    for row in known::all() {
-        let entries = tables
-            .iter()
-            .flat_map(|table| table.named(row.name.as_bytes()));
-        let built: Vec<&Entry> = entries
-            .filter(|entry| entry.contexts.meets(row.contexts))
-            .collect();
-        let contexts = built
-            .iter()
-            .fold(Context::NONE, |all, entry| all | entry.contexts);
-        if !built.is_empty() && contexts != row.contexts {
-            found.push(format!(
-                "{}: nginx has it in {}, we in {contexts}",
-                row.name, row.contexts
-            ));
-        }
-        for entry in built {
-            if entry.args != row.args {
-                found.push(format!(
-                    "{}: nginx takes {:?}, we {:?}",
-                    row.name, row.args, entry.args
-                ));
-            }
-        }
-    }
-    found
-}
-
 /// Checks the `;` or block, then the number of arguments.
 fn check_shape(directive: &Directive, args: Args) -> Result<(), Error> {
     let name = directive.name.display();

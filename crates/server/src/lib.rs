@@ -1,4 +1,10 @@
 //! Crate `server`: see ARCHITECTURE.md.
+pub mod clock;
+pub mod hash;
 pub mod listen;
+pub mod log;
 pub mod loops;
+pub mod map;
 pub mod process;
+pub mod split_clients;
+pub mod template;

@@ -1,0 +1,78 @@
+//! The two hashes that nginx's directives promise bit by bit: MurmurHash2 (`split_clients`, sticky) and CRC32 (`hash`).
+//!
+//! Not for tables of our own (hashbrown's hasher is), nor for anything an attacker must not choose.
+
+/// MurmurHash2 (Austin Appleby, 32 bits, seed 0) as `split_clients` uses it.
+#[must_use]
+pub fn murmur2(bytes: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    // The C original folds the length into 32 bits.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the algorithm takes the length modulo 2^32"
+    )]
+    let mut hash = bytes.len() as u32;
+    let (words, rest) = bytes.as_chunks::<4>();
+    for word in words {
+        let mut k = u32::from_le_bytes(*word).wrapping_mul(M);
+        k ^= k >> 24;
+        hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        for (at, byte) in rest.iter().enumerate() {
+            hash ^= u32::from(*byte) << (8 * at);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+/// CRC32 (IEEE 802.3, reflected) as upstream's `hash` and `hash … consistent` use it.
+#[must_use]
+pub fn crc32(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// CRC32 over several pieces, as if they stood in one.
+#[must_use]
+pub fn crc32_of(pieces: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc32_has_the_check_value_of_the_standard() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32_of(&[b"1234", b"", b"56789"]), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+
+    // Computed with SMHasher's MurmurHash2 (seed 0) compiled from its C source.
+    #[test]
+    fn murmur2_has_the_values_of_the_original() {
+        for (text, hash) in MURMUR {
+            assert_eq!(murmur2(text.as_bytes()), hash, "{text:?}");
+        }
+    }
+
+    const MURMUR: [(&str, u32); 9] = [
+        ("", 0x00000000),
+        ("a", 0x92685f5e),
+        ("ab", 0x1aa14063),
+        ("abc", 0x13577c9b),
+        ("abcd", 0x26873021),
+        ("1", 0x49342faf),
+        ("20", 0xe67d1aa8),
+        ("127.0.0.1", 0xb6131d91),
+        ("The quick brown fox jumps over the lazy dog", 0x212729d0),
+    ];
+}

@@ -1,0 +1,522 @@
+//! The directives of logs, and what their lines mean. Pure: opens nothing.
+//!
+//! Invariant: everything that nginx refuses about a log line by itself is refused here, with nginx's words; what needs the whole
+//! configuration (unknown formats, conflicting buffers) is checked by `access` and `files`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use config::{
+    List, Place, Problem, Scope, Template, Value, Word, parse_msec, parse_sec, parse_size,
+};
+
+use super::format::{COMBINED, Format, Formats};
+use super::level::Level;
+use super::named::OpenLogFileCache;
+use super::sink::Buffer;
+use super::syslog::Peer;
+
+config::directives! {
+    /// The error log of the process.
+    ///
+    /// Lines about starting, stopping and reloading, and of all places that name no log of their own.
+    pub struct ProcessErrorLog in Main {
+        /// Sets where errors are logged, and from which level on. May be repeated: a line goes to every log whose level takes it.
+        ///
+        /// The first argument is a file, `stderr`, or `syslog:server=…` (see `access_log`). The levels are, gravest first, `emerg`,
+        /// `alert`, `crit`, `error`, `warn`, `notice`, `info`, `debug`; a log takes its own level and all graver ones. There are no
+        /// lines of the level `debug`. `memory:` is refused, as by an nginx built without `--with-debug`.
+        error_log: List<ErrorLine> = none, [MAIN] 1.., syntax "file | stderr | syslog:server=address[,parameter=value] [level]";
+    }
+}
+
+config::directives! {
+    /// Error logs of servers and locations.
+    pub struct ErrorLog in Location {
+        /// Sets where errors are logged, and from which level on, instead of the logs of the level around.
+        error_log: List<ErrorLine> = none, [HTTP | SERVER | LOCATION] 1..,
+            syntax "file | stderr | syslog:server=address[,parameter=value] [level]";
+    }
+}
+
+config::directives! {
+    /// Formats of access logs.
+    pub struct LogFormats in Http {
+        /// Names a format for `access_log`.
+        ///
+        /// The texts stand side by side. Values of variables are escaped: with `escape=default` the characters `"`, `\`, those below
+        /// 32 and those above 126 as `\xXX`, and a value that is not there is `-`; with `escape=json` as strings of JSON need it;
+        /// with `escape=none` not at all. `combined` is always there.
+        log_format: Formats = none, [HTTP] 2.., syntax "name [escape=default|json|none] text …";
+    }
+}
+
+config::directives! {
+    /// Access logs.
+    ///
+    /// One line for each request, written by a thread of its own: an event loop never waits for a log. Lines wait in 16 MiB of
+    /// memory; when these are full, the end of a request waits up to a second, then its line is dropped and counted.
+    pub struct AccessLog in Location {
+        /// Sets a log of requests, its format (`combined` if none is named) and how it is written. May be repeated: each line of the
+        /// same level is a log. `off` switches all of them off.
+        ///
+        /// `buffer=` lets lines gather, `flush=` says how long, `gzip` compresses what has gathered (64k if no size is named), each
+        /// time as a whole gzip member. `if=` logs only when its value is neither empty nor `0`. A path with variables is opened by
+        /// the worker for each line (see `open_log_file_cache`), if the request's root directory exists.
+        /// `syslog:server=ADDRESS[:PORT]|unix:PATH` takes `facility=`, `severity=`, `tag=`, `nohostname`, with commas between them.
+        access_log: List<AccessLine> = "logs/access.log combined",
+            [HTTP | SERVER | LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1..,
+            syntax "off | path | syslog:… [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]";
+        /// Keeps files of logs with variables in their paths open: at most `max` of them; those not used for the time of `inactive`
+        /// are closed, only those used `min_uses` times are kept, and after `valid` it is looked whether the path still names the
+        /// same file.
+        open_log_file_cache: OpenFiles = "off", [HTTP | SERVER | LOCATION] 1..=4,
+            syntax "off | max=N [inactive=time] [min_uses=N] [valid=time]";
+    }
+}
+
+/// How much gathers when `gzip` is said without `buffer=`.
+const GZIP_BUFFER: usize = 64 << 10;
+/// The most that may be asked to gather.
+const BUFFER_BYTES_MAX: u64 = 1 << 30;
+
+/// Where a log is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// Standard error (error logs only).
+    Stderr,
+    /// A file, relative to the prefix.
+    File(Bytes),
+    /// A file whose path depends on the request, relative to the prefix.
+    Named(Template),
+    /// A syslog server.
+    Syslog(Peer),
+}
+
+/// A line of `error_log`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorLine {
+    /// Where lines go.
+    pub destination: Destination,
+    /// The least grave level that it takes.
+    pub level: Level,
+}
+
+/// A line of `access_log`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessLine {
+    /// No log.
+    Off,
+    /// A log.
+    On(AccessTo),
+}
+
+/// A line of `access_log` that is not `off`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessTo {
+    /// Where lines go.
+    pub destination: Destination,
+    /// The destination as written.
+    pub name: Bytes,
+    /// What a line says.
+    pub format: FormatName,
+    /// How lines gather.
+    pub buffer: Option<Buffer>,
+    /// `if=`.
+    pub condition: Option<Template>,
+    /// Where it was written.
+    pub place: Place,
+}
+
+/// Which format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FormatName {
+    /// The one that is always there.
+    Combined(Arc<Format>),
+    /// One that the configuration names.
+    Named(Bytes),
+}
+
+/// `open_log_file_cache`; `None` is `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFiles(pub Option<OpenLogFileCache>);
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn invalid(what: &str, value: &[u8], argument: usize) -> Problem {
+    Problem::new(format!("invalid {what} \"{}\"", lossy(value))).at(argument)
+}
+
+fn syslog(text: &[u8]) -> Result<Peer, Problem> {
+    Peer::parse(text).map_err(|problem| Problem::new(problem.to_string()).at(0))
+}
+
+impl Value for ErrorLine {
+    const SYNTAX: &'static str = "file | stderr | syslog:server=address[,parameter=value] [level]";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let Some((first, levels)) = args.split_first() else {
+            return Err(Problem::argument_count("error_log"));
+        };
+        let destination = match first.bytes().as_ref() {
+            b"stderr" => Destination::Stderr,
+            text if text.starts_with(b"memory:") => {
+                return Err(Problem::new("nginx was built without debug support")
+                    .at(0)
+                    .hint_that("a log in memory is for debugging nginx itself; name a file"));
+            }
+            [b's', b'y', b's', b'l', b'o', b'g', b':', rest @ ..] => {
+                Destination::Syslog(syslog(rest)?)
+            }
+            _ => Destination::File(first.bytes().clone()),
+        };
+        Ok(Self {
+            destination,
+            level: parse_levels(levels)?,
+        })
+    }
+}
+
+/// One level, or several words about debugging, which all come to `debug`.
+fn parse_levels(words: &[Word]) -> Result<Level, Problem> {
+    const DEBUG: [&str; 7] = [
+        "debug_core",
+        "debug_alloc",
+        "debug_mutex",
+        "debug_event",
+        "debug_http",
+        "debug_mail",
+        "debug_stream",
+    ];
+    let mut level = None;
+    for (at, word) in words.iter().enumerate() {
+        let is_debug = DEBUG.iter().any(|name| *word == **name);
+        let found = if is_debug {
+            Some(Level::Debug)
+        } else {
+            Level::from_name(word.bytes())
+        };
+        let found = found.ok_or_else(|| invalid("log level", word.bytes(), at + 1))?;
+        match level {
+            Some(_) if !is_debug => {
+                return Err(
+                    Problem::new(format!("duplicate log level \"{}\"", word.display())).at(at + 1),
+                );
+            }
+            Some(known) if known != Level::Debug => {
+                return Err(invalid("log level", word.bytes(), at + 1));
+            }
+            _ => level = Some(found),
+        }
+    }
+    Ok(level.unwrap_or(Level::Error))
+}
+
+impl Value for AccessLine {
+    const SYNTAX: &'static str =
+        "off | path | syslog:… [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let Some((first, rest)) = args.split_first() else {
+            return Err(Problem::argument_count("access_log"));
+        };
+        if *first == "off" {
+            return match rest.first() {
+                None => Ok(Self::Off),
+                Some(extra) => Err(invalid("parameter", extra.bytes(), 1)),
+            };
+        }
+        let destination = match first.bytes().strip_prefix(b"syslog:") {
+            Some(rest) => Destination::Syslog(syslog(rest)?),
+            None => {
+                let path = Template::of_word(first, scope).map_err(|problem| problem.at(0))?;
+                match path.literal() {
+                    Some(path) => Destination::File(path.clone()),
+                    None => Destination::Named(path),
+                }
+            }
+        };
+        let format = match rest.first() {
+            Some(name) if name.bytes() != COMBINED => FormatName::Named(name.bytes().clone()),
+            _ => FormatName::Combined(Arc::new(Format::combined(scope)?)),
+        };
+        let parameters = Parameters::parse(rest.get(1..).unwrap_or_default(), scope)?;
+        let name = first.bytes().clone();
+        Ok(Self::On(AccessTo {
+            buffer: parameters.buffer(&destination, &name)?,
+            destination,
+            name,
+            format,
+            condition: parameters.condition,
+            place: first.place(),
+        }))
+    }
+}
+
+/// What stands behind the format.
+#[derive(Default)]
+struct Parameters {
+    size: Option<usize>,
+    flush: Option<Duration>,
+    gzip: Option<u8>,
+    condition: Option<Template>,
+}
+
+impl Parameters {
+    fn parse(words: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut found = Self::default();
+        for (at, word) in words.iter().enumerate() {
+            let (at, text) = (at + 2, word.bytes());
+            if let Some(value) = text.strip_prefix(b"buffer=") {
+                let size = parse_size(value).filter(|size| (1..=BUFFER_BYTES_MAX).contains(size));
+                let size = size.ok_or_else(|| invalid("buffer size", value, at))?;
+                found.size = Some(usize::try_from(size).expect("a gigabyte fits"));
+            } else if let Some(value) = text.strip_prefix(b"flush=") {
+                let flush = parse_msec(value).filter(|flush| *flush > 0);
+                found.flush = Some(Duration::from_millis(
+                    flush.ok_or_else(|| invalid("flush time", value, at))?,
+                ));
+            } else if text.as_ref() == b"gzip" {
+                found.gzip = Some(1);
+            } else if let Some(value) = text.strip_prefix(b"gzip=") {
+                match value {
+                    [digit @ b'1'..=b'9'] => found.gzip = Some(digit - b'0'),
+                    _ => return Err(invalid("compression level", value, at)),
+                }
+            } else if text.starts_with(b"if=") {
+                found.condition = Some(
+                    Template::parse(&text.slice(3..), &word.place(), scope)
+                        .map_err(|problem| problem.at(at))?,
+                );
+            } else {
+                return Err(invalid("parameter", text, at));
+            }
+        }
+        Ok(found)
+    }
+
+    fn buffer(&self, destination: &Destination, name: &[u8]) -> Result<Option<Buffer>, Problem> {
+        let size = self.size.or(self.gzip.map(|_| GZIP_BUFFER));
+        let Some(size) = size else {
+            return match self.flush {
+                None => Ok(None),
+                Some(_) => Err(Problem::new(format!(
+                    "no buffer is defined for access_log \"{}\"",
+                    lossy(name)
+                ))
+                .at(0)),
+            };
+        };
+        match destination {
+            Destination::Named(_) => {
+                Err(Problem::new("buffered logs cannot have variables in name").at(0))
+            }
+            Destination::Syslog(_) => Err(Problem::new("logs to syslog cannot be buffered").at(0)),
+            _ => Ok(Some(Buffer {
+                size,
+                flush: self.flush,
+                gzip: self.gzip,
+            })),
+        }
+    }
+}
+
+impl Value for OpenFiles {
+    const SYNTAX: &'static str = "off | max=N [inactive=time] [min_uses=N] [valid=time]";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let (mut max, mut inactive, mut min_uses, mut valid, mut off) = (0, 10, 1, 60, false);
+        for (at, word) in args.iter().enumerate() {
+            let refuse = || {
+                Problem::new(format!(
+                    "invalid \"open_log_file_cache\" parameter \"{}\"",
+                    word.display()
+                ))
+                .at(at)
+            };
+            let number = |value: &[u8]| {
+                std::str::from_utf8(value)
+                    .ok()
+                    .and_then(|value| value.parse::<u64>().ok())
+                    .ok_or_else(refuse)
+            };
+            let text = word.bytes();
+            if let Some(value) = text.strip_prefix(b"max=") {
+                max = number(value)?;
+            } else if let Some(value) = text.strip_prefix(b"inactive=") {
+                inactive = parse_sec(value).ok_or_else(refuse)?;
+            } else if let Some(value) = text.strip_prefix(b"min_uses=") {
+                min_uses = number(value)?;
+            } else if let Some(value) = text.strip_prefix(b"valid=") {
+                valid = parse_sec(value).ok_or_else(refuse)?;
+            } else if *word == "off" {
+                off = true;
+            } else {
+                return Err(refuse());
+            }
+        }
+        if off {
+            return Ok(Self(None));
+        }
+        if max == 0 {
+            return Err(Problem::new(
+                "\"open_log_file_cache\" must have \"max\" parameter",
+            ));
+        }
+        Ok(Self(Some(OpenLogFileCache {
+            max: usize::try_from(max).unwrap_or(usize::MAX),
+            inactive: Duration::from_secs(inactive),
+            min_uses,
+            valid: Duration::from_secs(valid),
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::Section as _;
+
+    fn access(text: &str) -> Result<Vec<AccessLine>, String> {
+        let (mut raw, mut scope) = (<AccessLog as config::Section>::Raw::default(), Scope::new());
+        for directive in &config::parse_bytes(text.as_bytes())
+            .map_err(|error| error.to_string())?
+            .directives
+        {
+            let known = AccessLog::set(&mut raw, directive, &mut scope)
+                .map_err(|error| error.sentence().to_owned())?;
+            assert!(known, "{text}");
+        }
+        Ok(AccessLog::finish(raw, &mut scope).unwrap().access_log.0)
+    }
+
+    fn error(text: &str) -> Result<Vec<ErrorLine>, String> {
+        let (mut raw, mut scope) = (<ErrorLog as config::Section>::Raw::default(), Scope::new());
+        for directive in &config::parse_bytes(text.as_bytes())
+            .map_err(|error| error.to_string())?
+            .directives
+        {
+            ErrorLog::set(&mut raw, directive, &mut scope)
+                .map_err(|error| error.sentence().to_owned())?;
+        }
+        Ok(ErrorLog::finish(raw, &mut scope).unwrap().error_log.0)
+    }
+
+    fn one(text: &str) -> AccessTo {
+        match access(text).unwrap().remove(0) {
+            AccessLine::On(to) => to,
+            AccessLine::Off => panic!("{text} is off"),
+        }
+    }
+
+    #[test]
+    fn access_log_lines_are_read() {
+        let log = one("");
+        assert_eq!(
+            log.destination,
+            Destination::File(Bytes::from_static(b"logs/access.log"))
+        );
+        assert!(matches!(log.format, FormatName::Combined(_)));
+        let log = one("access_log a.log main gzip flush=5m buffer=32k if=$x;");
+        assert_eq!(log.format, FormatName::Named(Bytes::from_static(b"main")));
+        let buffer = Buffer {
+            size: 32 << 10,
+            flush: Some(Duration::from_secs(300)),
+            gzip: Some(1),
+        };
+        assert_eq!(log.buffer, Some(buffer));
+        assert!(log.condition.is_some());
+        assert_eq!(
+            one("access_log a.log combined gzip=9;")
+                .buffer
+                .unwrap()
+                .size,
+            64 << 10
+        );
+        assert!(matches!(
+            one("access_log /logs/$host.log;").destination,
+            Destination::Named(_)
+        ));
+        assert!(matches!(
+            one("access_log syslog:server=[::1]:5,tag=x;").destination,
+            Destination::Syslog(_)
+        ));
+        assert_eq!(access("access_log off;").unwrap(), [AccessLine::Off]);
+        assert_eq!(access("access_log a; access_log a;").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn wrong_access_log_lines_are_refused_with_nginx_s_words() {
+        for (line, words) in [
+            ("off x", "invalid parameter \"x\""),
+            ("a combined x", "invalid parameter \"x\""),
+            ("a combined buffer=0", "invalid buffer size \"0\""),
+            ("a combined buffer=32k flush=0", "invalid flush time \"0\""),
+            ("a combined gzip=0", "invalid compression level \"0\""),
+            ("a combined gzip=10", "invalid compression level \"10\""),
+            (
+                "a combined flush=1s",
+                "no buffer is defined for access_log \"a\"",
+            ),
+            (
+                "a$b combined buffer=1k",
+                "buffered logs cannot have variables in name",
+            ),
+            (
+                "syslog:server=1.1.1.1 combined gzip",
+                "logs to syslog cannot be buffered",
+            ),
+            ("syslog:tag=a", "no syslog server specified"),
+        ] {
+            assert_eq!(access(&format!("access_log {line};")).unwrap_err(), words);
+        }
+    }
+
+    #[test]
+    fn error_log_levels_are_read() {
+        assert_eq!(error("error_log e;").unwrap()[0].level, Level::Error);
+        assert_eq!(
+            error("error_log stderr info;").unwrap()[0].destination,
+            Destination::Stderr
+        );
+        assert_eq!(
+            error("error_log e debug_http debug_core;").unwrap()[0].level,
+            Level::Debug
+        );
+        assert_eq!(error("error_log e warn; error_log e;").unwrap().len(), 2);
+        for (line, words) in [
+            ("e loud", "invalid log level \"loud\""),
+            ("e warn info", "duplicate log level \"info\""),
+            ("e warn debug_http", "invalid log level \"debug_http\""),
+            ("memory:1m", "nginx was built without debug support"),
+        ] {
+            assert_eq!(error(&format!("error_log {line};")).unwrap_err(), words);
+        }
+    }
+
+    #[test]
+    fn open_log_file_cache_is_read() {
+        let cache = |text: &str| {
+            let tree = config::parse_bytes(text.as_bytes()).unwrap();
+            OpenFiles::parse(&tree.directives[0].args, &mut Scope::new())
+                .map_err(|problem| problem.sentence_for("open_log_file_cache"))
+        };
+        assert_eq!(cache("open_log_file_cache off;").unwrap(), OpenFiles(None));
+        let read = cache("open_log_file_cache max=3 inactive=20s valid=1m min_uses=2;")
+            .unwrap()
+            .0
+            .unwrap();
+        assert_eq!((read.max, read.min_uses), (3, 2));
+        assert_eq!(
+            (read.inactive, read.valid),
+            (Duration::from_secs(20), Duration::from_secs(60))
+        );
+        let words = "\"open_log_file_cache\" must have \"max\" parameter";
+        assert_eq!(cache("open_log_file_cache valid=1m;").unwrap_err(), words);
+        let words = "invalid \"open_log_file_cache\" parameter \"max=x\"";
+        assert_eq!(cache("open_log_file_cache max=x;").unwrap_err(), words);
+    }
+}

@@ -1,0 +1,490 @@
+//! The way from the loops to the log thread: lines gather in a buffer of their loop (`Feed`) and are handed over once per turn.
+//!
+//! Not the writing (`thread` does it) and not the formatting. Invariant: at most [`RING_BYTES`] wait for the thread or are being
+//! written by it, and beside them [`LOCAL_BYTES`] and the lines of one request per loop; a loop never waits for a disk here: the
+//! lock is held for a few moves of pointers only.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::error::ErrorLogs;
+use super::figures::Figures;
+use super::level::Level;
+use super::line;
+use super::sink::{Order, Target};
+use crate::clock::Clock;
+
+/// Bytes of lines that wait for the log thread, of all loops together.
+pub const RING_BYTES: usize = 16 << 20;
+/// A loop hands its lines over at the end of a turn, or when it has this many bytes.
+pub const LOCAL_BYTES: usize = 64 << 10;
+/// How long the end of a request waits for room.
+pub const ROOM_WAIT: Duration = Duration::from_secs(1);
+/// How long the end of a connection waits for its lines to be written, so that who has seen it close finds them in the file.
+pub const SETTLE_WAIT: Duration = Duration::from_millis(20);
+/// A line that is longer is cut.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+/// Emptied buffers kept for the next lines.
+const SPARE_MAX: usize = 64;
+
+/// Lines in the order in which one thread fed them.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub bytes: Vec<u8>,
+    pub runs: Vec<Run>,
+}
+
+/// Neighbouring lines for the same target.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub target: Target,
+    pub len: usize,
+    pub lines: u32,
+    /// For a log with variables in its path: how many of the bytes in front are the path of the root, and the path of the log.
+    pub names: (u16, u16),
+}
+
+impl Batch {
+    /// Appends a line that stands in `line`.
+    pub fn push(&mut self, target: &Target, line: &[u8], names: (u16, u16)) {
+        self.bytes.extend_from_slice(line);
+        if !target.keeps_lines_apart()
+            && let Some(run) = self.runs.last_mut()
+            && Arc::ptr_eq(&run.target, target)
+        {
+            run.len += line.len();
+            run.lines += 1;
+            return;
+        }
+        self.runs.push(Run {
+            target: Arc::clone(target),
+            len: line.len(),
+            lines: 1,
+            names,
+        });
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Wants to be woken for new lines.
+    Asleep,
+    /// Writes; looks again by itself.
+    Awake,
+    /// Lets lines gather for a moment; looks again by itself.
+    Napping,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub batches: Vec<Batch>,
+    pub orders: Vec<Order>,
+    pub figures: Figures,
+    /// Lines dropped that no log has said yet.
+    pub unsaid: u64,
+    /// Of the batches that wait and of those that the thread is writing.
+    bytes: usize,
+    spare: Vec<Batch>,
+    /// Number of the last batch handed over, and of the last one written.
+    fed: u64,
+    written: u64,
+    waiters: Vec<(u64, Waker)>,
+    state: State,
+    /// Someone waits for everything to be written, buffered logs too.
+    pub draining: bool,
+    pub ending: bool,
+}
+
+/// What the loops and the log thread share.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub queue: Mutex<Queue>,
+    work: Condvar,
+    idle: Condvar,
+}
+
+/// What the thread found to do.
+pub(super) struct Work {
+    pub batches: Vec<Batch>,
+    pub orders: Vec<Order>,
+    pub draining: bool,
+    pub ending: bool,
+    upto: u64,
+}
+
+/// Why a batch was not taken.
+struct Full {
+    written: u64,
+}
+
+impl Ring {
+    pub fn new() -> Self {
+        Self {
+            queue: Mutex::new(Queue {
+                batches: Vec::new(),
+                orders: Vec::new(),
+                figures: Figures::default(),
+                unsaid: 0,
+                bytes: 0,
+                spare: Vec::new(),
+                fed: 0,
+                written: 0,
+                waiters: Vec::new(),
+                state: State::Awake,
+                draining: false,
+                ending: false,
+            }),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        }
+    }
+
+    /// Takes the lines out of `batch` and puts an empty buffer there, if there is room. Gives the number of the batch.
+    fn take(&self, batch: &mut Batch, must: bool) -> Result<u64, Full> {
+        let mut queue = self.queue.lock();
+        if queue.bytes + batch.bytes.len() > RING_BYTES && !must {
+            return Err(Full {
+                written: queue.written,
+            });
+        }
+        queue.bytes += batch.bytes.len();
+        queue.fed += 1;
+        let number = queue.fed;
+        let empty = queue.spare.pop().unwrap_or_default();
+        queue.batches.push(std::mem::replace(batch, empty));
+        self.wake(queue);
+        Ok(number)
+    }
+
+    /// Gives the thread something to do beside lines; wakes it from a nap too.
+    pub fn order(&self, order: Order) {
+        self.queue.lock().orders.push(order);
+        self.work.notify_one();
+    }
+
+    fn wake(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
+        let asleep = queue.state == State::Asleep;
+        if asleep {
+            queue.state = State::Awake;
+        }
+        drop(queue);
+        if asleep {
+            self.work.notify_one();
+        }
+    }
+
+    /// The thread waits for something to do, at most until `deadline`.
+    pub fn wait(&self, deadline: Option<Instant>) -> Work {
+        let mut queue = self.queue.lock();
+        while queue.batches.is_empty()
+            && queue.orders.is_empty()
+            && !queue.draining
+            && !queue.ending
+        {
+            queue.state = State::Asleep;
+            let timed_out = match deadline {
+                Some(at) => self.work.wait_until(&mut queue, at).timed_out(),
+                None => {
+                    self.work.wait(&mut queue);
+                    false
+                }
+            };
+            if timed_out {
+                break;
+            }
+        }
+        queue.state = State::Awake;
+        Work {
+            batches: std::mem::take(&mut queue.batches),
+            orders: std::mem::take(&mut queue.orders),
+            draining: queue.draining,
+            ending: queue.ending,
+            upto: queue.fed,
+        }
+    }
+
+    /// The thread lets lines gather; cut short when something must be done at once.
+    pub fn nap(&self, span: Duration) {
+        let mut queue = self.queue.lock();
+        if queue.orders.is_empty() && !queue.draining && !queue.ending {
+            queue.state = State::Napping;
+            // What is still unwritten belongs to others' next turn: who waits for his lines to settle would wait for the nap.
+            let upto = queue.fed;
+            queue.release(upto);
+            self.work.wait_for(&mut queue, span);
+            queue.state = State::Awake;
+        }
+    }
+
+    /// The thread has written what it took: there is room again.
+    pub fn done(&self, mut work: Work) {
+        let bytes: usize = work.batches.iter().map(|batch| batch.bytes.len()).sum();
+        for batch in &mut work.batches {
+            batch.bytes.clear();
+            batch.runs.clear();
+        }
+        let mut queue = self.queue.lock();
+        queue.bytes -= bytes;
+        queue.written = work.upto;
+        while let Some(batch) = work.batches.pop() {
+            // A buffer that a long line has blown up is not kept.
+            if queue.spare.len() < SPARE_MAX && batch.bytes.capacity() <= 2 * LOCAL_BYTES {
+                queue.spare.push(batch);
+            }
+        }
+        if work.draining && queue.batches.is_empty() && queue.orders.is_empty() {
+            queue.draining = false;
+            self.idle.notify_all();
+        }
+        queue.release(work.upto);
+    }
+
+    /// Waits until all that was fed is written, buffered logs too. Blocks, so never called on a loop. Tells whether it was done in time.
+    pub fn drain(&self, longest: Duration) -> bool {
+        let deadline = Instant::now() + longest;
+        let mut queue = self.queue.lock();
+        queue.draining = true;
+        self.work.notify_one();
+        while queue.draining {
+            if self.idle.wait_until(&mut queue, deadline).timed_out() {
+                return !queue.draining;
+            }
+        }
+        true
+    }
+
+    /// Lets the thread end after it has written all.
+    pub fn end(&self) {
+        self.queue.lock().ending = true;
+        self.work.notify_one();
+    }
+
+    /// Lines from a thread that is no loop: handed over at once, dropped when there is no room.
+    pub fn push_now(&self, mut batch: Batch) {
+        if batch.bytes.is_empty() {
+            return;
+        }
+        if self.take(&mut batch, false).is_err() {
+            for run in &batch.runs {
+                run.target.count_dropped(run.lines.into());
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn release(&mut self, upto: u64) {
+        let mut at = 0;
+        while at < self.waiters.len() {
+            if self.waiters[at].0 <= upto {
+                self.waiters.swap_remove(at).1.wake();
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+/// One loop's end of the ring. Lives on its loop; requests and connections reach it through their `Rc` handles.
+#[derive(Debug)]
+pub struct Feed {
+    ring: Arc<Ring>,
+    clock: Rc<Clock>,
+    process: line::Process,
+    local: RefCell<Batch>,
+    /// Lines are built here; taken out meanwhile, so that a variable's evaluation may itself log.
+    scratch: RefCell<Vec<u8>>,
+    /// The ring refused the last batch; holds how many batches were written then.
+    refused: Cell<Option<u64>>,
+    /// Number of the last batch of this loop.
+    last: Cell<u64>,
+    gathered: tokio::sync::Notify,
+}
+
+impl Feed {
+    pub(super) fn new(ring: Arc<Ring>, clock: Rc<Clock>) -> Self {
+        Self {
+            ring,
+            clock,
+            process: line::Process::current(),
+            local: RefCell::default(),
+            scratch: RefCell::default(),
+            refused: Cell::new(None),
+            last: Cell::new(0),
+            gathered: tokio::sync::Notify::new(),
+        }
+    }
+
+    /// The loop's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Hands this loop's lines over, once per turn in which there were any. The loop spawns it as a task of its own: woken by the
+    /// first line of a turn, it runs behind the tasks that are ready already, and so takes their lines along. Never ends.
+    pub async fn run(self: Rc<Self>) {
+        loop {
+            self.gathered.notified().await;
+            while !self.hand_over() {
+                self.progress(self.refused.get().unwrap_or_default() + 1)
+                    .await;
+            }
+        }
+    }
+
+    /// Whether a request's lines may be written now; never waits.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.refused.get().is_none()
+            || self.local.borrow().bytes.len() < LOCAL_BYTES
+            || self.hand_over()
+    }
+
+    /// Waits for room, at most [`ROOM_WAIT`]. `false`: there is none, and the caller drops its `lines`, which are counted here.
+    pub async fn room(&self, lines: u64) -> bool {
+        if self.has_room() {
+            return true;
+        }
+        let start = Instant::now();
+        let found = tokio::time::timeout(ROOM_WAIT, async {
+            while !self.has_room() {
+                self.progress(self.refused.get().unwrap_or_default() + 1)
+                    .await;
+            }
+        });
+        let found = found.await.is_ok();
+        let mut queue = self.ring.queue.lock();
+        queue.figures.waited(start.elapsed());
+        if !found {
+            queue.figures.dropped += lines;
+            queue.unsaid += lines;
+        }
+        found
+    }
+
+    /// Appends one line, newline included or not as the target wants it. Ask [`Feed::has_room`] first.
+    pub fn line(&self, target: &Target, write: impl FnOnce(&mut Vec<u8>)) {
+        self.named_line(target, |out| {
+            write(out);
+            (0, 0)
+        });
+    }
+
+    /// As [`Feed::line`], for a log with variables in its path: `write` puts the root's and the log's path in front of the line and
+    /// gives their lengths.
+    pub fn named_line(&self, target: &Target, write: impl FnOnce(&mut Vec<u8>) -> (u16, u16)) {
+        let mut line = self.scratch.take();
+        let names = write(&mut line);
+        if line.len() > LINE_BYTES_MAX {
+            line.truncate(LINE_BYTES_MAX - 1);
+            line.push(b'\n');
+        }
+        self.append(target, &line, names);
+        line.clear();
+        self.scratch.replace(line);
+    }
+
+    /// Writes a line of the error log to all of `logs` that want its level. Never waits: dropped and counted when there is no room.
+    /// `connection` is the number behind the `*`; `write` appends text and context (`ErrorContext`).
+    pub fn error(
+        &self,
+        logs: &ErrorLogs,
+        level: Level,
+        connection: Option<u64>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if !logs.wants(level) {
+            return;
+        }
+        self.clock.tick();
+        let mut line = self.scratch.take();
+        self.process
+            .error_line(&self.clock, level, connection, &mut line, write);
+        if self.has_room() {
+            logs.each(level, &line, &self.clock, |target, line| {
+                self.append(target, line, (0, 0))
+            });
+        } else {
+            logs.each(level, &line, &self.clock, |target, _| {
+                target.count_dropped(1)
+            });
+        }
+        line.clear();
+        self.scratch.replace(line);
+    }
+
+    /// Waits until the lines fed so far stand in their files (buffered logs aside), so that who sees the connection close finds them
+    /// there, as with nginx. Returns at once when the log thread is busy gathering (a loaded server), and after [`SETTLE_WAIT`].
+    pub async fn settle(&self) {
+        if self.hand_over() {
+            let last = self.last.get();
+            // A timeout is no failure: the line comes later.
+            let _ = tokio::time::timeout(SETTLE_WAIT, self.progress(last)).await;
+        }
+    }
+
+    /// Hands the lines over now. `false`: the ring has no room for them.
+    pub fn hand_over(&self) -> bool {
+        let mut local = self.local.borrow_mut();
+        if local.bytes.is_empty() {
+            return true;
+        }
+        match self.ring.take(&mut local, false) {
+            Ok(number) => {
+                self.last.set(number);
+                self.refused.set(None);
+                true
+            }
+            Err(full) => {
+                self.refused.set(Some(full.written));
+                false
+            }
+        }
+    }
+
+    fn append(&self, target: &Target, line: &[u8], names: (u16, u16)) {
+        let mut local = self.local.borrow_mut();
+        let first = local.bytes.is_empty();
+        local.push(target, line, names);
+        let many = local.bytes.len() >= LOCAL_BYTES;
+        drop(local);
+        if first {
+            self.gathered.notify_one();
+        }
+        if many {
+            self.hand_over();
+        }
+    }
+
+    /// Ready when the thread has written the batch with this number, or naps.
+    async fn progress(&self, number: u64) {
+        poll_fn(|context| {
+            let mut queue = self.ring.queue.lock();
+            let settled = queue.state == State::Napping && queue.bytes <= RING_BYTES / 2;
+            if queue.written >= number || settled {
+                return Poll::Ready(());
+            }
+            queue.waiters.push((number, context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Feed {
+    // A loop that ends leaves nothing behind: its last lines are taken even by a full ring (at most LOCAL_BYTES and a request's).
+    fn drop(&mut self) {
+        let local = self.local.get_mut();
+        if !local.bytes.is_empty() {
+            // `must`: cannot be refused.
+            let _ = self.ring.take(local, true);
+        }
+    }
+}

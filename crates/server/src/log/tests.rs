@@ -1,0 +1,1 @@
+//! Logs from the feed to the file.

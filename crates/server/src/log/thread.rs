@@ -1,0 +1,274 @@
+//! The log thread: takes lines from the ring, writes them, keeps buffered logs' times, reads the time zone.
+//!
+//! The only thread of a worker that writes logs; it may wait for a disk as long as it likes. Invariant: without load a line is
+//! written as soon as it is handed over; under load lines gather for [`NAP`], so that one write takes many.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::error::ErrorLogs;
+use super::level::Level;
+use super::line::Process;
+use super::ring::{RING_BYTES, Ring, Work};
+use super::sink::{Complaint, Order, Target};
+use crate::clock::{Clock, refresh_zone};
+
+/// How long lines gather under load.
+const NAP: Duration = Duration::from_millis(2);
+/// So many wake-ups in a row are answered at once before lines gather …
+const CREDITS_MAX: u32 = 16;
+/// … and one more for each of these spans.
+const CREDIT_EVERY: Duration = Duration::from_millis(4);
+/// How often the time zone is looked at.
+const ZONE_EVERY: Duration = Duration::from_secs(60);
+/// How often it is said that lines of access logs were dropped.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// All targets of the process, so that the last handle to one is let go on the log thread (closing may wait for a disk).
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    pub all: Mutex<Vec<Target>>,
+    /// Where the thread itself complains.
+    pub main: Mutex<ErrorLogs>,
+}
+
+pub(super) struct Writer {
+    ring: Arc<Ring>,
+    targets: Arc<Targets>,
+    clock: Clock,
+    process: Process,
+    /// Written to since the last flush.
+    dirty: Vec<Target>,
+    complaints: Vec<Complaint>,
+    written: u64,
+    bytes: u64,
+    failed: u64,
+    said: Option<Instant>,
+    zone: Instant,
+}
+
+impl Writer {
+    pub fn new(ring: Arc<Ring>, targets: Arc<Targets>) -> Self {
+        Self {
+            ring,
+            targets,
+            clock: Clock::new(),
+            process: Process::current(),
+            dirty: Vec::new(),
+            complaints: Vec::new(),
+            written: 0,
+            bytes: 0,
+            failed: 0,
+            said: None,
+            zone: Instant::now(),
+        }
+    }
+
+    /// Runs until the ring ends.
+    pub fn run(mut self) {
+        self.process = Process::current();
+        let mut pace = Pace {
+            credits: CREDITS_MAX,
+            since: Instant::now(),
+        };
+        loop {
+            let work = self.ring.wait(Some(self.next_deadline()));
+            if self.zone.elapsed() >= ZONE_EVERY {
+                refresh_zone();
+                self.zone = Instant::now();
+            }
+            self.clock.tick();
+            let found = !work.batches.is_empty();
+            let ending = work.ending && work.batches.is_empty() && work.orders.is_empty();
+            self.write(work);
+            if ending {
+                return;
+            }
+            if found && !pace.spend() {
+                self.ring.nap(NAP);
+            }
+        }
+    }
+
+    fn write(&mut self, mut work: Work) {
+        for batch in &work.batches {
+            let mut rest = batch.bytes.as_slice();
+            for run in &batch.runs {
+                let (lines, after) = rest.split_at(run.len);
+                rest = after;
+                self.written += u64::from(run.lines);
+                self.bytes += run.len as u64;
+                self.append(&run.target, lines, run.lines, run.names);
+            }
+        }
+        self.flush(work.draining || work.ending);
+        for order in std::mem::take(&mut work.orders) {
+            self.obey(order);
+        }
+        self.complain();
+        self.count();
+        self.ring.done(work);
+        self.forget_unused();
+    }
+
+    fn append(&mut self, target: &Target, lines: &[u8], count: u32, names: (u16, u16)) {
+        let result = target.append(lines, count, names);
+        self.note(result);
+        if !self.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, target)) {
+            self.dirty.push(Arc::clone(target));
+        }
+    }
+
+    /// Writes what has gathered; of buffered logs only what is due, unless `all`.
+    fn flush(&mut self, all: bool) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.retain(|target| {
+            let result = target.flush(all);
+            self.note(result);
+            target.due().is_some() || target.holds_lines()
+        });
+        self.dirty = dirty;
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Reopen {
+                target,
+                descriptor,
+                buffer,
+            } => {
+                let result = target.reopen(descriptor, buffer);
+                self.note(result);
+            }
+            Order::ForgetNamed => {
+                for target in self.targets.all.lock().iter() {
+                    target.forget_named();
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, result: Result<(), Complaint>) {
+        if let Err(complaint) = result {
+            self.failed += complaint.lost;
+            if !complaint.text.is_empty() {
+                self.complaints.push(complaint);
+            }
+        }
+    }
+
+    /// Says in the main error log what went wrong; and in each log how many of its lines were dropped.
+    fn complain(&mut self) {
+        let main = self.targets.main.lock().clone();
+        for complaint in std::mem::take(&mut self.complaints) {
+            self.say(&main, complaint.level, &complaint.text);
+        }
+        let lossy: Vec<(Target, u64)> = {
+            let all = self.targets.all.lock();
+            let counted = all
+                .iter()
+                .map(|target| (target, target.take_dropped()))
+                .filter(|(_, lost)| *lost > 0);
+            counted
+                .map(|(target, lost)| (Arc::clone(target), lost))
+                .collect()
+        };
+        self.ring.queue.lock().figures.dropped += lossy.iter().map(|(_, lost)| *lost).sum::<u64>();
+        for (target, lost) in lossy {
+            let own = ErrorLogs::new(vec![(Level::Warn, target)]);
+            self.say(
+                &own,
+                Level::Warn,
+                format!("{lost} lines dropped: no room for {RING_BYTES} bytes of logs").as_bytes(),
+            );
+        }
+    }
+
+    fn say(&mut self, logs: &ErrorLogs, level: Level, text: &[u8]) {
+        if !logs.wants(level) {
+            return;
+        }
+        let mut line = Vec::new();
+        self.process
+            .error_line(&self.clock, level, None, &mut line, |out| {
+                out.extend_from_slice(text)
+            });
+        logs.each(level, &line, &self.clock, |target, line| {
+            // A complaint about a complaint would have no end.
+            let _ = target
+                .append(line, 1, (0, 0))
+                .and_then(|()| target.flush(true));
+        });
+    }
+
+    fn count(&mut self) {
+        let mut queue = self.ring.queue.lock();
+        queue.figures.written += std::mem::take(&mut self.written);
+        queue.figures.bytes += std::mem::take(&mut self.bytes);
+        queue.figures.failed += std::mem::take(&mut self.failed);
+        if queue.unsaid == 0 || self.said.is_some_and(|at| at.elapsed() < SAY_EVERY) {
+            return;
+        }
+        let dropped = std::mem::take(&mut queue.unsaid);
+        drop(queue);
+        self.said = Some(Instant::now());
+        let main = self.targets.main.lock().clone();
+        let text =
+            format!("{dropped} access log lines dropped: no room for {RING_BYTES} bytes of logs");
+        self.say(&main, Level::Warn, text.as_bytes());
+    }
+
+    /// Lets go of targets that no configuration names any more.
+    fn forget_unused(&mut self) {
+        let dirty = &self.dirty;
+        let unused: Vec<Target> = {
+            let mut all = self.targets.all.lock();
+            let is_unused = |target: &Target| {
+                let here = dirty
+                    .iter()
+                    .filter(|dirty| Arc::ptr_eq(dirty, target))
+                    .count();
+                Arc::strong_count(target) == 1 + here
+            };
+            all.extract_if(.., |target| is_unused(target)).collect()
+        };
+        for target in unused {
+            self.dirty.retain(|dirty| !Arc::ptr_eq(dirty, &target));
+            let result = target.flush(true);
+            self.note(result);
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let flushes = self.dirty.iter().filter_map(|target| target.due());
+        flushes
+            .min()
+            .unwrap_or(self.zone + ZONE_EVERY)
+            .min(self.zone + ZONE_EVERY)
+    }
+}
+
+/// How many wake-ups may be answered at once.
+struct Pace {
+    credits: u32,
+    since: Instant,
+}
+
+impl Pace {
+    /// Takes one credit; `false` when there is none.
+    fn spend(&mut self) -> bool {
+        let earned = self.since.elapsed().as_millis() / CREDIT_EVERY.as_millis();
+        if earned > 0 {
+            self.since = Instant::now();
+            self.credits = self
+                .credits
+                .saturating_add(u32::try_from(earned).unwrap_or(CREDITS_MAX))
+                .min(CREDITS_MAX);
+        }
+        let left = self.credits.checked_sub(1);
+        self.credits = left.unwrap_or(0);
+        left.is_some()
+    }
+}

@@ -1,0 +1,34 @@
+//! Evaluates text with variables (`config::Template`) for a request.
+//!
+//! Not the variables themselves: whoever has them implements [`Variables`].
+
+use config::{Part, Template, VariableIndex};
+
+/// Who knows the values of variables: a request.
+pub trait Variables {
+    /// Appends the value of a variable. `false`: it has none (nginx's "not found"; an empty value is a value), and nothing
+    /// was appended.
+    fn variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool;
+
+    /// Appends what the last regular expression captured as `$1` to `$9`; nothing when it captured nothing.
+    fn capture(&self, number: u8, out: &mut Vec<u8>);
+}
+
+/// Appends the template's value; variables without a value count as empty.
+pub fn evaluate(template: &Template, variables: &impl Variables, out: &mut Vec<u8>) {
+    for part in template.parts() {
+        match part {
+            Part::Literal(text) => out.extend_from_slice(text),
+            Part::Variable(index) => {
+                variables.variable(*index, out);
+            }
+            Part::Capture(number) => variables.capture(*number, out),
+        }
+    }
+}
+
+/// Whether a value counts as true where nginx asks for a condition (`if=`, `proxy_cache_bypass`): it is neither empty nor `0`.
+#[must_use]
+pub fn is_true(value: &[u8]) -> bool {
+    !value.is_empty() && value != b"0"
+}
