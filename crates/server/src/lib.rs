@@ -1,5 +1,6 @@
 //! Crate `server`: see ARCHITECTURE.md.
 pub mod clock;
+pub mod command_line;
 pub mod hash;
 pub mod listen;
 pub mod log;

@@ -1,2 +1,7 @@
-//! The program `freewheel`.
-fn main() {}
+//! The program `freewheel`: see the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    server::command_line::main(server::process::settings_to_come::serve)
+}

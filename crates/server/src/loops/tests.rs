@@ -71,7 +71,7 @@ fn open(loops: usize, sockets: usize) -> Site {
         socket: Arc::new(socket),
     };
     let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
-    let settings = Arc::new(Settings);
+    let settings = Arc::new(Settings::default());
     let plan = Plan {
         number: 1,
         settings,

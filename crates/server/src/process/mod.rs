@@ -1,12 +1,45 @@
 //! The processes: a master that holds the configuration and the sockets, a worker that serves.
 //!
+//! * [`master`]: reads, binds, starts, supervises, obeys signals. [`single`] is both in one process.
+//! * [`worker`]: takes [`bundle`]s from it over a socket pair ([`frame`]) and runs the loops.
+//! * [`load`], [`source`], [`directives`]: from texts to what the processes need.
+//! * [`sockets`], [`logs`], [`pid`], [`privileges`], [`signals`]: one thing each.
+//!
 //! Not here: the loops ([`crate::loops`]) and the request's way. Invariant: the master runs no loop and
 //! no thread; the worker learns everything from the master's bundle and opens no configuration itself.
 
+pub mod bundle;
+pub mod directives;
+pub mod directories;
+pub mod frame;
+pub mod load;
+pub mod logs;
+pub mod master;
+pub mod pid;
+pub mod privileges;
 pub mod report;
-/// What stands for the settings until they exist.
-pub mod settings_to_come {
-    /// The configuration, built.
-    #[derive(Debug, Default)]
-    pub struct Settings;
+pub mod resolve;
+pub mod settings_to_come;
+pub mod signals;
+pub mod single;
+pub mod sockets;
+pub mod source;
+pub mod spawn;
+pub mod start;
+mod supervise;
+pub mod worker;
+
+/// The tables of everything that is built.
+#[must_use]
+pub fn tables() -> Vec<&'static config::Table> {
+    directives::Main::tables()
+        .into_iter()
+        .chain([settings_to_come::blocks()])
+        .collect()
+}
+
+/// The grammar of everything that is built.
+#[must_use]
+pub fn grammar() -> config::Grammar {
+    config::Grammar::new(tables())
 }

@@ -1,8 +1,10 @@
 //! Lines for the error log from the master, the worker and the loops.
 //!
-//! Not here: where they go ([`crate::log`] opens the files). Invariant: nothing here waits.
+//! Not here: where they go: a [`Sink`] is set as soon as the logs are open; until then it is stderr.
+//! Invariant: nothing here waits, unless the sink does.
 
 use std::fmt::Arguments;
+use std::sync::RwLock;
 
 /// nginx's levels, most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +26,17 @@ pub enum Level {
 }
 
 impl Level {
+    /// All, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Emerg,
+        Self::Alert,
+        Self::Crit,
+        Self::Error,
+        Self::Warn,
+        Self::Notice,
+        Self::Info,
+    ];
+
     /// The word between the brackets.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -39,12 +52,24 @@ impl Level {
     }
 }
 
+/// Takes a line: its level and its text, without time and process.
+pub type Sink = Box<dyn Fn(Level, Arguments<'_>) + Send + Sync>;
+
+static SINK: RwLock<Option<Sink>> = RwLock::new(None);
+
+/// Says where lines go from now on.
+pub fn set_sink(sink: Sink) {
+    if let Ok(mut slot) = SINK.write() {
+        *slot = Some(sink);
+    }
+}
+
 /// Writes one line.
 pub fn error_log(level: Level, text: Arguments<'_>) {
-    eprintln!(
-        "[{}] {}#{}: {text}",
-        level.name(),
-        std::process::id(),
-        rustix::thread::gettid()
-    );
+    let sink = SINK.read().ok();
+    match sink.as_ref().and_then(|slot| slot.as_ref()) {
+        Some(sink) => sink(level, text),
+        None if level <= Level::Warn => eprintln!("nginx: [{}] {text}", level.name()),
+        None => {}
+    }
 }

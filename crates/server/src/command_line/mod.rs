@@ -1,0 +1,132 @@
+//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve` and
+//! `--explain`.
+//!
+//! Not here: what they do ([`crate::process::start`]). Invariant: every argument list is understood as
+//! nginx would, or refused with its sentence; our own words are none that nginx takes.
+
+mod flags;
+mod serve;
+mod version;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub use flags::{Flags, parse};
+
+use crate::loops::Serve;
+use crate::process::load::Origin;
+use crate::process::start::{self, Options};
+use crate::process::{spawn, worker};
+
+/// The prefix unless `-p` gives one.
+pub const PREFIX: &str = "/usr/local/freewheel/";
+/// The configuration unless `-c` names one, below the prefix.
+pub const CONFIGURATION: &str = "conf/nginx.conf";
+/// The error log until the configuration names one, below the prefix.
+pub const ERROR_LOG: &str = "logs/error.log";
+
+/// The program: does what its arguments say. `serve` is what loops run for each connection.
+#[must_use]
+pub fn main(serve: Serve) -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let args: Vec<OsString> = args.by_ref().collect();
+    let first = args.first().map(|word| word.to_string_lossy().into_owned());
+    match first.as_deref() {
+        Some(spawn::WORKER) => worker::run(serve),
+        Some("serve") => serve::run(&args, serve),
+        Some("--explain") => explain(args.get(1)),
+        Some("--help") => tell(version::help()),
+        Some("--version") => tell(version::version()),
+        _ => as_nginx(args, serve),
+    }
+}
+
+fn as_nginx(args: Vec<OsString>, serve: Serve) -> ExitCode {
+    let flags = match flags::parse(args.into_iter().map(OsString::into_vec)) {
+        Ok(flags) => flags,
+        Err(sentence) => {
+            eprintln!("nginx: {sentence}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if flags.shows_version {
+        eprint!("{}", version::version());
+        if flags.shows_help {
+            eprint!("{}", version::help());
+        }
+        if flags.shows_configure {
+            eprint!("{}", version::configure());
+        }
+        if !flags.tests {
+            return ExitCode::SUCCESS;
+        }
+    }
+    let options = options(&flags, serve);
+    if flags.tests {
+        return start::test(&options, flags.dumps);
+    }
+    match &flags.signal {
+        Some(signal) => start::send_signal(&options, signal),
+        None => start::serve(options),
+    }
+}
+
+fn options(flags: &Flags, serve: Serve) -> Options {
+    let prefix = match &flags.prefix {
+        Some(prefix) if prefix.ends_with(b"/") => path(prefix),
+        Some(prefix) => path(&[prefix, &b"/"[..]].concat()),
+        None => PathBuf::from(PREFIX),
+    };
+    let root = flags
+        .configuration
+        .as_deref()
+        .map_or_else(|| PathBuf::from(CONFIGURATION), path);
+    let error_log = match flags.error_log.as_deref() {
+        Some(b"stderr") => None,
+        Some(name) => Some(prefix.join(path(name))),
+        None => Some(prefix.join(ERROR_LOG)),
+    };
+    let origin = Origin {
+        root: prefix.join(root),
+        prefix,
+        globals: flags.globals.clone(),
+    };
+    Options {
+        origin,
+        text: None,
+        error_log,
+        is_quiet: flags.is_quiet,
+        serve,
+    }
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    Path::new(std::ffi::OsStr::new("")).join(OsString::from_vec(bytes.to_vec()))
+}
+
+fn tell(text: impl AsRef<str>) -> ExitCode {
+    let told = std::io::stdout().write_all(text.as_ref().as_bytes());
+    if told.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn explain(name: Option<&OsString>) -> ExitCode {
+    let Some(name) = name else {
+        eprintln!("freewheel: --explain takes the name of a directive");
+        return ExitCode::FAILURE;
+    };
+    let name = name.to_string_lossy();
+    match config::manual::explain(&crate::process::tables(), &name) {
+        Ok(text) => tell(text),
+        Err(sentence) => {
+            eprintln!("freewheel: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}

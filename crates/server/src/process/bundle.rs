@@ -1,0 +1,278 @@
+//! The bundle: everything that a worker needs to serve a configuration, as one message.
+//!
+//! The worker opens no configuration file and binds no socket: texts, sockets, log descriptors and the
+//! rights that it is to have all come from here.
+//!
+//! Not here: how messages travel ([`super::frame`]). Invariant: what is packed is unpacked equal, and the
+//! number of descriptors is the sum of what the body names.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::Recorded;
+
+use super::frame::{Reader, Writer};
+use super::logs::Wanted;
+use super::privileges::Account;
+use super::report::Level;
+use crate::listen::Address;
+
+/// What the master sends to a worker.
+#[derive(Debug)]
+pub struct Bundle {
+    /// Counts the configurations of this master, from 1.
+    pub generation: u64,
+    /// The prefix (`-p`), ending in a slash.
+    pub prefix: PathBuf,
+    /// The first configuration file.
+    pub root: PathBuf,
+    /// The argument of `-g`.
+    pub globals: Option<Vec<u8>>,
+    /// The texts of all files, and what the patterns of `include` matched.
+    pub texts: Recorded,
+    /// Who the worker is to be; `None` when it stays who the master is.
+    pub account: Option<Account>,
+    /// Whether the master went into the background.
+    pub is_daemon: bool,
+    /// The listening sockets of each address.
+    pub sockets: Vec<(Address, Vec<Arc<OwnedFd>>)>,
+    /// Where lines of the error log go.
+    pub wanted_logs: Vec<Wanted>,
+    /// Logs that the master opened, by path.
+    pub logs: Vec<(PathBuf, Arc<OwnedFd>)>,
+}
+
+impl Bundle {
+    /// The message.
+    #[must_use]
+    pub fn pack(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+        let mut out = Writer::default();
+        let mut descriptors = Vec::new();
+        out.number(self.generation);
+        put_path(&mut out, &self.prefix);
+        put_path(&mut out, &self.root);
+        out.number(u64::from(self.globals.is_some()));
+        out.bytes(self.globals.as_deref().unwrap_or_default());
+        put_texts(&mut out, &self.texts);
+        out.number(u64::from(self.account.is_some()));
+        if let Some(account) = &self.account {
+            out.bytes(account.name.as_bytes());
+            out.number(account.uid.into());
+            out.number(account.gid.into());
+        }
+        out.number(u64::from(self.is_daemon));
+        out.number(self.sockets.len() as u64);
+        for (address, sockets) in &self.sockets {
+            out.number(u64::from(address.unix_path().is_some()));
+            match address {
+                Address::Inet(inet) => out.bytes(inet.to_string().as_bytes()),
+                Address::Unix(path) => put_path(&mut out, path),
+            }
+            out.number(sockets.len() as u64);
+            descriptors.extend(sockets.iter().map(|socket| socket.as_fd()));
+        }
+        out.number(self.wanted_logs.len() as u64);
+        for wanted in &self.wanted_logs {
+            out.number(wanted.level as u64);
+            out.number(u64::from(wanted.path.is_some()));
+            put_path(&mut out, wanted.path.as_deref().unwrap_or(Path::new("")));
+        }
+        out.number(self.logs.len() as u64);
+        for (path, log) in &self.logs {
+            put_path(&mut out, path);
+            descriptors.push(log.as_fd());
+        }
+        (out.0, descriptors)
+    }
+
+    /// The message, read back; `None` when it is not one.
+    #[must_use]
+    pub fn unpack(body: &[u8], descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let mut from = Reader(body);
+        let mut descriptors = descriptors.into_iter();
+        let generation = from.number()?;
+        let prefix = path(&mut from)?;
+        let root = path(&mut from)?;
+        let has_globals = from.number()? != 0;
+        let globals = Some(from.bytes()?.to_vec()).filter(|_| has_globals);
+        let texts = texts(&mut from)?;
+        let account = match from.number()? {
+            0 => None,
+            _ => Some(Account {
+                name: String::from_utf8(from.bytes()?.to_vec()).ok()?,
+                uid: u32::try_from(from.number()?).ok()?,
+                gid: u32::try_from(from.number()?).ok()?,
+            }),
+        };
+        let is_daemon = from.number()? != 0;
+        let mut sockets = Vec::new();
+        for _ in 0..from.count()? {
+            let is_unix = from.number()? != 0;
+            let name = from.bytes()?;
+            let address = if is_unix {
+                Address::Unix(PathBuf::from(OsStr::from_bytes(name)))
+            } else {
+                Address::Inet(std::str::from_utf8(name).ok()?.parse().ok()?)
+            };
+            let count = from.count()?;
+            let taken: Vec<_> = descriptors.by_ref().take(count).map(Arc::new).collect();
+            if taken.len() != count {
+                return None;
+            }
+            sockets.push((address, taken));
+        }
+        let mut wanted_logs = Vec::new();
+        for _ in 0..from.count()? {
+            let level = *Level::ALL.get(from.count()?)?;
+            let has_path = from.number()? != 0;
+            let path = Some(path(&mut from)?).filter(|_| has_path);
+            wanted_logs.push(Wanted { level, path });
+        }
+        let mut logs = Vec::new();
+        for _ in 0..from.count()? {
+            logs.push((path(&mut from)?, Arc::new(descriptors.next()?)));
+        }
+        Some(Self {
+            generation,
+            prefix,
+            root,
+            globals,
+            texts,
+            account,
+            is_daemon,
+            sockets,
+            wanted_logs,
+            logs,
+        })
+    }
+}
+
+fn put_path(out: &mut Writer, path: &Path) {
+    out.bytes(path.as_os_str().as_bytes());
+}
+
+fn path(from: &mut Reader<'_>) -> Option<PathBuf> {
+    from.bytes()
+        .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+fn put_texts(out: &mut Writer, texts: &Recorded) {
+    out.number(texts.files.len() as u64);
+    for (path, bytes) in &texts.files {
+        put_path(out, path);
+        out.bytes(bytes);
+    }
+    out.number(texts.globs.len() as u64);
+    for (pattern, paths) in &texts.globs {
+        put_path(out, pattern);
+        out.number(paths.len() as u64);
+        for path in paths {
+            put_path(out, path);
+        }
+    }
+}
+
+fn texts(from: &mut Reader<'_>) -> Option<Recorded> {
+    let mut texts = Recorded {
+        files: HashMap::new(),
+        globs: HashMap::new(),
+    };
+    for _ in 0..from.count()? {
+        let path = path(from)?;
+        texts
+            .files
+            .insert(path, Bytes::copy_from_slice(from.bytes()?));
+    }
+    for _ in 0..from.count()? {
+        let pattern = path(from)?;
+        let count = from.count()?;
+        let paths = (0..count).map(|_| path(from)).collect::<Option<Vec<_>>>()?;
+        texts.globs.insert(pattern, paths);
+    }
+    Some(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_comes_back_equal() {
+        let (read, _write) = std::io::pipe().unwrap();
+        let socket: Arc<OwnedFd> = Arc::new(read.into());
+        let bundle = Bundle {
+            generation: 3,
+            prefix: "/srv/".into(),
+            root: "/srv/nginx.conf".into(),
+            globals: Some(b"pid x;".to_vec()),
+            texts: Recorded {
+                files: [(
+                    PathBuf::from("/srv/nginx.conf"),
+                    Bytes::from_static(b"events {}\xff"),
+                )]
+                .into(),
+                globs: [(PathBuf::from("/srv/*.c"), vec![PathBuf::from("/srv/a.c")])].into(),
+            },
+            account: Some(Account {
+                name: "nobody".to_owned(),
+                uid: 65534,
+                gid: 65534,
+            }),
+            is_daemon: true,
+            sockets: vec![
+                (
+                    Address::Inet("[::1]:80".parse().unwrap()),
+                    vec![Arc::clone(&socket), Arc::clone(&socket)],
+                ),
+                (Address::Unix("/tmp/s".into()), vec![Arc::clone(&socket)]),
+            ],
+            wanted_logs: vec![
+                Wanted {
+                    level: Level::Info,
+                    path: Some("/srv/error.log".into()),
+                },
+                Wanted {
+                    level: Level::Emerg,
+                    path: None,
+                },
+            ],
+            logs: vec![("/srv/error.log".into(), socket)],
+        };
+        let (body, descriptors) = bundle.pack();
+        assert_eq!(descriptors.len(), 4);
+        let owned: Vec<OwnedFd> = descriptors
+            .iter()
+            .map(|fd| fd.try_clone_to_owned().unwrap())
+            .collect();
+        let back = Bundle::unpack(&body, owned).unwrap();
+        assert_eq!(
+            (back.generation, &back.prefix, &back.root),
+            (3, &bundle.prefix, &bundle.root)
+        );
+        assert_eq!(
+            (&back.globals, &back.account, back.is_daemon),
+            (&bundle.globals, &bundle.account, true)
+        );
+        assert_eq!(
+            (&back.texts.files, &back.texts.globs),
+            (&bundle.texts.files, &bundle.texts.globs)
+        );
+        let shape = |bundle: &Bundle| -> Vec<_> {
+            bundle
+                .sockets
+                .iter()
+                .map(|(address, sockets)| (address.clone(), sockets.len()))
+                .collect()
+        };
+        assert_eq!(shape(&back), shape(&bundle));
+        assert_eq!(back.wanted_logs, bundle.wanted_logs);
+        assert_eq!(back.logs[0].0, bundle.logs[0].0);
+        assert!(Bundle::unpack(&body[..body.len() - 1], Vec::new()).is_none());
+        assert!(Bundle::unpack(&body, Vec::new()).is_none());
+    }
+}

@@ -1,0 +1,536 @@
+//! The directives outside of every block and in `events`: processes, loops, limits.
+//!
+//! Not here: `error_log` ([`crate::log`]). Invariant: what is accepted has the meaning that its text
+//! says; what means nothing here says so in one warning.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use config::{
+    Directive, Error, Flag, List, Msec, Number, Offset, PathText, Problem, Scope, Section as _,
+    Tree, Value, Word,
+};
+
+config::directives! {
+    /// Processes.
+    ///
+    /// The master process reads the configuration, binds the sockets and supervises; one worker process serves, with a
+    /// number of event loops, each a thread.
+    pub struct Processes in Main {
+        /// Says whether the program goes into the background.
+        ///
+        /// The command returns when everything is listening and the pid file is written, or with exit code 1.
+        daemon: Flag = "on", [MAIN] FLAG;
+        /// Says whether there is a worker process. With `off` one process does everything, with the rights that it was
+        /// started with: for development.
+        master_process: Flag = "on", [MAIN] FLAG;
+        /// Sets the file that holds the process id of the master. It is written when everything is listening.
+        pid: PathText = "logs/nginx.pid", [MAIN] 1;
+        /// Sets the user and the group (by default of the same name) that the worker process runs as.
+        ///
+        /// Without the directive, and as root: `nobody` and its group. Started by another user, the directive is ignored
+        /// with a warning.
+        user: Option<User> = none, [MAIN] 1..=2;
+        /// Sets the number of event loops: threads of the one worker process, not processes. `auto` is one per CPU.
+        ///
+        /// Can be changed by a reload; loops that end finish their connections first.
+        worker_processes: Loops = "1", [MAIN] 1;
+        /// Binds loops to CPUs: one mask of bits per loop, the last one for all further loops; or `auto`, one CPU per
+        /// loop in turns, which may be followed by a mask of the CPUs to use.
+        worker_cpu_affinity: Option<Affinity> = none, [MAIN] 1..;
+        /// Sets the priority (nice value, −20 to 19) of the worker process.
+        worker_priority: Priority = "0", [MAIN] 1;
+        /// Sets the limit of open files (RLIMIT_NOFILE) of the worker process.
+        worker_rlimit_nofile: Option<Number> = none, [MAIN] 1;
+        /// Sets the limit of the size of a core file (RLIMIT_CORE) of the worker process.
+        worker_rlimit_core: Option<Offset> = none, [MAIN] 1;
+        /// Sets how long a worker that was told to finish (QUIT, or a reload that needs a new worker) may take; then the
+        /// connections that are left are closed.
+        worker_shutdown_timeout: Option<Msec> = none, [MAIN] 1;
+        /// Sets the directory in which the worker process works (and leaves core files).
+        working_directory: Option<PathText> = none, [MAIN] 1;
+        /// Keeps or sets a variable of the environment for the worker process, which else has only `TZ`.
+        env: List<Bytes> = none, [MAIN] 1, syntax "variable[=value]";
+        /// Names a module of nginx. One that is built in here is accepted with a warning, any other is refused: modules of
+        /// nginx are machine code for nginx.
+        load_module: List<Module> = none, [MAIN] 1;
+        /// Ignored: loops read the time when they need it.
+        timer_resolution: Option<Msec> = none, [MAIN] 1;
+        /// Ignored: nothing here needs a lock file.
+        lock_file: Option<PathText> = none, [MAIN] 1;
+        /// Ignored: a failed internal check ends the connection or the worker, and is logged.
+        debug_points: Option<DebugPoints> = none, [MAIN] 1;
+        /// Ignored: regular expressions always use the just-in-time compiler.
+        pcre_jit: Option<Flag> = none, [MAIN] FLAG;
+        /// Declares a pool of threads for operations that may wait for a disk.
+        ///
+        /// The pool `default` exists without being declared. With `max_queue=0` a pool takes only as many tasks as it has
+        /// free threads.
+        thread_pool: List<ThreadPool> = none, [MAIN] 2..=3;
+    }
+}
+
+config::directives! {
+    /// Events.
+    ///
+    /// How the event loops take connections.
+    pub struct Events in Events {
+        /// Sets how many connections one event loop may hold. When they run out, those that wait longest for their next
+        /// request are closed; when there is none, new ones are refused.
+        worker_connections: Number = "512", [EVENTS] 1;
+        /// Names the method of waiting for events. It is always epoll.
+        use_ as "use": Option<Method> = none, [EVENTS] 1;
+        /// Means nothing here: loops always take all connections that wait, in batches.
+        multi_accept: Flag = "off", [EVENTS] FLAG;
+        /// Means nothing here: each loop has sockets of its own, so there is nothing to take turns for.
+        accept_mutex: Flag = "off", [EVENTS] FLAG;
+        /// Ignored, as `accept_mutex`.
+        accept_mutex_delay: Option<Msec> = none, [EVENTS] 1;
+        /// Ignored: disk reads go through thread pools, not through the kernel's asynchronous I/O.
+        worker_aio_requests: Option<Number> = none, [EVENTS] 1;
+        /// Ignored: there is no debug log of single connections.
+        debug_connection: List<Bytes> = none, [EVENTS] 1, syntax "address | CIDR | unix:";
+    }
+}
+
+config::blocks! {
+    /// The block of the event loops.
+    pub fn blocks in Main {
+        /// Holds the directives that say how the event loops take connections.
+        "events": [MAIN] 0 => EVENTS;
+    }
+}
+
+config::choices! {
+    /// `use`.
+    pub enum Method {
+        /// The one there is.
+        Epoll = "epoll",
+        /// Accepted, epoll is used.
+        Poll = "poll",
+        /// Accepted, epoll is used.
+        Select = "select",
+    }
+}
+
+config::choices! {
+    /// `debug_points`.
+    pub enum DebugPoints {
+        /// Stop for a debugger.
+        Stop = "stop",
+        /// Leave a core file.
+        Abort = "abort",
+    }
+}
+
+/// `user`, by names; the master looks them up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// The user.
+    pub name: String,
+    /// The group.
+    pub group: String,
+}
+
+impl Value for User {
+    const SYNTAX: &'static str = "user [group]";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let name = args[0].display().into_owned();
+        let group = args
+            .get(1)
+            .map_or_else(|| name.clone(), |word| word.display().into_owned());
+        Ok(Self { name, group })
+    }
+}
+
+/// `worker_processes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loops {
+    /// One per CPU.
+    Auto,
+    /// So many.
+    Count(usize),
+}
+
+impl Loops {
+    /// How many that is on this machine.
+    #[must_use]
+    pub fn count(self) -> usize {
+        let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        match self {
+            Self::Auto => all,
+            Self::Count(count) => count,
+        }
+        .clamp(1, crate::loops::LOOPS_MAX)
+    }
+}
+
+impl Value for Loops {
+    const SYNTAX: &'static str = "number | auto";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        if args[0] == "auto" {
+            return Ok(Self::Auto);
+        }
+        let count = std::str::from_utf8(args[0].bytes())
+            .ok()
+            .and_then(|text| text.parse::<usize>().ok());
+        match count {
+            Some(count) if count > crate::loops::LOOPS_MAX => {
+                let most = crate::loops::LOOPS_MAX;
+                Err(Problem::directive("invalid value")
+                    .at(0)
+                    .hint_that(format!("there may be {most} loops")))
+            }
+            Some(count) => Ok(Self::Count(count)),
+            None => Err(Problem::directive("invalid value").at(0)),
+        }
+    }
+}
+
+/// CPUs that a mask can name.
+pub const CPUS_MAX: usize = 1024;
+
+/// `worker_cpu_affinity`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Affinity {
+    /// One CPU per loop, of these; empty: of all.
+    Auto(Vec<usize>),
+    /// The CPUs of each loop.
+    Masks(Vec<Vec<usize>>),
+}
+
+impl Affinity {
+    /// The CPUs of each of `loops` loops.
+    #[must_use]
+    pub fn cpus(&self, loops: usize) -> Vec<Vec<usize>> {
+        match self {
+            Self::Masks(masks) => masks.clone(),
+            Self::Auto(of) => {
+                let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+                let of: Vec<usize> = if of.is_empty() {
+                    (0..all).collect()
+                } else {
+                    of.clone()
+                };
+                (0..loops).map(|index| vec![of[index % of.len()]]).collect()
+            }
+        }
+    }
+}
+
+impl Value for Affinity {
+    const SYNTAX: &'static str = "cpumask … | auto [cpumask]";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        if args[0] != "auto" {
+            return args
+                .iter()
+                .enumerate()
+                .map(|(index, word)| mask(word, index))
+                .collect::<Result<_, _>>()
+                .map(Self::Masks);
+        }
+        match args.len() {
+            1 => Ok(Self::Auto(Vec::new())),
+            2 => mask(&args[1], 1).map(Self::Auto),
+            _ => Err(Problem::argument_count("worker_cpu_affinity")),
+        }
+    }
+}
+
+fn mask(word: &Word, index: usize) -> Result<Vec<usize>, Problem> {
+    if word.bytes().len() > CPUS_MAX {
+        let sentence = format!("\"worker_cpu_affinity\" supports up to {CPUS_MAX} CPUs only");
+        return Err(Problem::new(sentence).at(index));
+    }
+    let mut cpus = Vec::new();
+    for (cpu, bit) in word
+        .bytes()
+        .iter()
+        .rev()
+        .filter(|&&byte| byte != b' ')
+        .enumerate()
+    {
+        match bit {
+            b'0' => {}
+            b'1' => cpus.push(cpu),
+            _ => {
+                let bit = char::from(*bit);
+                let sentence = format!("invalid character \"{bit}\" in \"worker_cpu_affinity\"");
+                return Err(Problem::new(sentence).at(index));
+            }
+        }
+    }
+    Ok(cpus)
+}
+
+/// `worker_priority`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Priority(pub i32);
+
+impl Value for Priority {
+    const SYNTAX: &'static str = "number";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let text = args[0].display();
+        match text.parse::<i32>() {
+            Ok(number) if (-20..=19).contains(&number) => Ok(Self(number)),
+            Ok(_) => Err(Problem::directive("invalid number")
+                .at(0)
+                .hint_that("−20 to 19")),
+            Err(_) => Err(Problem::directive("invalid number").at(0)),
+        }
+    }
+}
+
+/// `load_module` of something that is built in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module(pub String);
+
+/// Files of nginx's own dynamic modules of which we have the work built in.
+const BUILT_IN: &[&str] = &[];
+
+impl Value for Module {
+    const SYNTAX: &'static str = "file";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let path = args[0].display().into_owned();
+        let file = Path::new(&path)
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        if BUILT_IN.contains(&file.as_str()) {
+            return Ok(Self(file));
+        }
+        let sentence = format!("module \"{path}\" cannot be loaded: it is machine code for nginx");
+        Err(Problem::new(sentence)
+            .at(0)
+            .hint_that("remove the line; what the module does is not built in"))
+    }
+}
+
+/// Threads that one pool may have.
+pub const POOL_THREADS_MAX: usize = 4096;
+/// Tasks that may wait in a pool unless `max_queue` says otherwise.
+pub const POOL_QUEUE_DEFAULT: usize = 65_536;
+
+/// `thread_pool`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadPool {
+    /// The pool's name.
+    pub name: String,
+    /// How many threads.
+    pub threads: usize,
+    /// How many tasks may wait.
+    pub max_queue: usize,
+}
+
+impl Value for ThreadPool {
+    const SYNTAX: &'static str = "name threads=number [max_queue=number]";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let name = args[0].display().into_owned();
+        let mut threads = if name == "default" { Some(32) } else { None };
+        let mut max_queue = POOL_QUEUE_DEFAULT;
+        for (index, word) in args.iter().enumerate().skip(1) {
+            let text = word.display();
+            let number = |prefix: &str| {
+                text.strip_prefix(prefix)
+                    .map(|digits| digits.parse::<usize>().ok())
+            };
+            if let Some(value) = number("threads=") {
+                let value = value.filter(|count| (1..=POOL_THREADS_MAX).contains(count));
+                let invalid =
+                    || Problem::new(format!("invalid threads value \"{text}\"")).at(index);
+                threads = Some(value.ok_or_else(invalid)?);
+            } else if let Some(value) = number("max_queue=") {
+                let invalid =
+                    || Problem::new(format!("invalid max_queue value \"{text}\"")).at(index);
+                max_queue = value.ok_or_else(invalid)?;
+            } else {
+                return Err(Problem::new(format!("invalid parameter \"{text}\"")).at(index));
+            }
+        }
+        let missing = || {
+            Problem::new(format!(
+                "\"thread_pool\" must have \"threads\" parameter for \"{name}\""
+            ))
+        };
+        let threads = threads.ok_or_else(missing)?;
+        Ok(Self {
+            name,
+            threads,
+            max_queue,
+        })
+    }
+}
+
+/// What the processes need to know of a configuration.
+#[derive(Debug, Clone)]
+pub struct Main {
+    /// Outside of every block.
+    pub processes: Processes,
+    /// In `events`.
+    pub events: Events,
+}
+
+impl Main {
+    /// The tables of these directives.
+    #[must_use]
+    pub fn tables() -> Vec<&'static config::Table> {
+        let mut tables = Processes::tables();
+        tables.extend(Events::tables());
+        tables.push(blocks());
+        tables
+    }
+
+    /// Reads them out of a tree; other directives are passed over.
+    ///
+    /// # Errors
+    /// A wrong value, a second line, no `events` block; at its place. Warnings go to `scope`.
+    pub fn read(tree: &Tree, scope: &mut Scope) -> Result<Self, Error> {
+        let mut processes = <Processes as config::Section>::Raw::default();
+        let mut events = <Events as config::Section>::Raw::default();
+        let mut block: Option<&Directive> = None;
+        for directive in &tree.directives {
+            if directive.name == "events" {
+                if block.replace(directive).is_some() {
+                    return Err(directive.error(&Problem::duplicate()));
+                }
+                for inner in directive.children() {
+                    Events::set(&mut events, inner, scope)?;
+                }
+            } else {
+                Processes::set(&mut processes, directive, scope)?;
+            }
+            if let Some(reason) = why_ignored(directive) {
+                scope.warn(directive.warning(&Problem::directive(format!("is ignored: {reason}"))));
+            }
+        }
+        for inner in block.map(Directive::children).unwrap_or_default() {
+            if let Some(reason) = why_ignored(inner) {
+                scope.warn(inner.warning(&Problem::directive(format!("is ignored: {reason}"))));
+            }
+        }
+        if block.is_none() {
+            return Err(Error::without_place(
+                "no \"events\" section in configuration",
+            ));
+        }
+        Ok(Self {
+            processes: Processes::finish(processes, scope)?,
+            events: Events::finish(events, scope)?,
+        })
+    }
+}
+
+/// The reason why a directive means nothing here, when its value asks for something.
+fn why_ignored(directive: &Directive) -> Option<&'static str> {
+    let is_on = directive
+        .args
+        .first()
+        .is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"on"));
+    match &directive.name.bytes()[..] {
+        b"timer_resolution" => Some("loops read the time when they need it"),
+        b"lock_file" => Some("nothing here needs a lock file"),
+        b"debug_points" => Some("a failed check ends the connection or the worker, and is logged"),
+        b"pcre_jit" if !is_on => Some("regular expressions always use the just-in-time compiler"),
+        b"accept_mutex" if is_on => Some("each loop has sockets of its own"),
+        b"accept_mutex_delay" => Some("each loop has sockets of its own"),
+        b"worker_aio_requests" => Some("disk reads go through thread pools"),
+        b"debug_connection" => Some("there is no debug log of single connections"),
+        b"use" if directive.args.first().is_some_and(|word| *word != "epoll") => {
+            Some("the method is always epoll")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Main, String> {
+        let tree = config::parse_bytes(text.as_bytes()).map_err(|error| error.to_string())?;
+        Main::read(&tree, &mut Scope::new()).map_err(|error| error.sentence().to_owned())
+    }
+
+    #[test]
+    fn defaults_are_nginx_s() {
+        let main = read("events { }").unwrap();
+        assert!(main.processes.daemon && main.processes.master_process);
+        assert_eq!(main.processes.worker_processes, Loops::Count(1));
+        assert_eq!(main.events.worker_connections, Number(512));
+    }
+
+    #[test]
+    fn values_are_read() {
+        let main = read(
+            "user www; worker_processes auto; worker_priority -5; thread_pool a threads=4 max_queue=0;
+             worker_cpu_affinity 0101 1000; events { use epoll; worker_connections 10; }",
+        )
+        .unwrap();
+        let user = User {
+            name: "www".to_owned(),
+            group: "www".to_owned(),
+        };
+        assert_eq!(main.processes.user, Some(user));
+        assert_eq!(main.processes.worker_processes, Loops::Auto);
+        assert_eq!(main.processes.worker_priority, Priority(-5));
+        assert_eq!(
+            main.processes.worker_cpu_affinity.unwrap().cpus(2),
+            [vec![0, 2], vec![3]]
+        );
+        let pool = ThreadPool {
+            name: "a".to_owned(),
+            threads: 4,
+            max_queue: 0,
+        };
+        assert_eq!(main.processes.thread_pool.0, [pool]);
+    }
+
+    #[test]
+    fn wrong_values_have_nginx_s_sentences() {
+        let refused = |text: &str| read(&format!("{text} events {{ }}")).unwrap_err();
+        assert_eq!(
+            refused("worker_processes x;"),
+            "\"worker_processes\" directive invalid value"
+        );
+        assert_eq!(
+            refused("worker_priority 40;"),
+            "\"worker_priority\" directive invalid number"
+        );
+        assert_eq!(
+            refused("worker_cpu_affinity 012;"),
+            "invalid character \"2\" in \"worker_cpu_affinity\""
+        );
+        assert_eq!(
+            refused("thread_pool a max_queue=1;"),
+            "\"thread_pool\" must have \"threads\" parameter for \"a\""
+        );
+        assert_eq!(
+            refused("thread_pool a threads=0;"),
+            "invalid threads value \"threads=0\""
+        );
+        assert_eq!(
+            refused("daemon on; daemon off;"),
+            "\"daemon\" directive is duplicate"
+        );
+        assert_eq!(
+            read("daemon on;").unwrap_err(),
+            "no \"events\" section in configuration"
+        );
+    }
+
+    #[test]
+    fn what_means_nothing_here_is_said_once() {
+        let tree = config::parse_bytes(
+            b"lock_file x; events { accept_mutex on; multi_accept on; use epoll; }",
+        )
+        .unwrap();
+        let mut scope = Scope::new();
+        Main::read(&tree, &mut scope).unwrap();
+        assert_eq!(scope.take_warnings().len(), 2);
+    }
+}

@@ -1,0 +1,89 @@
+//! A configuration from its texts to everything that the processes need of it.
+//!
+//! Not here: sockets, files of logs. Invariant: the master and the worker go the same way, the one with
+//! the file system as source, the other with the bundle's texts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use config::{Error, Scope, Source, Tree};
+
+use super::directives::Main;
+use super::settings_to_come::Settings;
+
+/// Where a configuration is, and what the command line adds to it.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The prefix (`-p`), ending in a slash: logs, caches and temporary files are relative to it.
+    pub prefix: PathBuf,
+    /// The first file (`-c`); includes are relative to its directory.
+    pub root: PathBuf,
+    /// The directives of `-g`.
+    pub globals: Option<Vec<u8>>,
+}
+
+/// A configuration that can be served.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What was read.
+    pub tree: Tree,
+    /// What is for the processes.
+    pub main: Main,
+    /// What is for the loops.
+    pub settings: Arc<Settings>,
+    /// What the user should know.
+    pub warnings: Vec<Error>,
+}
+
+/// Why it cannot be served.
+#[derive(Debug)]
+pub struct Refused {
+    /// The error.
+    pub error: Error,
+    /// The warnings that came before it.
+    pub warnings: Vec<Error>,
+}
+
+/// Reads, checks and builds a configuration.
+///
+/// # Errors
+/// The first error, at its place.
+pub fn load(origin: &Origin, source: &mut dyn Source) -> Result<Loaded, Box<Refused>> {
+    let refused = |error, warnings| Box::new(Refused { error, warnings });
+    let grammar = super::grammar();
+    let (tree, mut warnings) =
+        config::load_checked(&origin.root, origin.globals.as_deref(), source, &grammar)
+            .map_err(|error| refused(error, Vec::new()))?;
+    let mut scope = Scope::new();
+    let built = build(&tree, &mut scope, &origin.prefix);
+    warnings.extend(scope.take_warnings());
+    match built {
+        Ok((main, settings)) => Ok(Loaded {
+            tree,
+            main,
+            settings: Arc::new(settings),
+            warnings,
+        }),
+        Err(error) => Err(refused(error, warnings)),
+    }
+}
+
+fn build(tree: &Tree, scope: &mut Scope, prefix: &Path) -> Result<(Main, Settings), Error> {
+    let main = Main::read(tree, scope)?;
+    let settings = Settings::build(tree, scope, prefix)?;
+    Ok((main, settings))
+}
+
+/// Reads only what is for the processes.
+///
+/// # Errors
+/// The first error, at its place.
+pub fn main(origin: &Origin, source: &mut dyn Source) -> Result<Main, Error> {
+    let (tree, _) = config::load_checked(
+        &origin.root,
+        origin.globals.as_deref(),
+        source,
+        &super::grammar(),
+    )?;
+    Main::read(&tree, &mut Scope::new())
+}

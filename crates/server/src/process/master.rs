@@ -1,0 +1,506 @@
+//! The master: holds the sockets and the last good configuration, starts workers, obeys signals.
+//!
+//! It runs no loop and no thread, and waits in one place, for signals and for words of its workers.
+//!
+//! Not here: what happens before ([`super::start`]). Invariant: the sockets, the pid file and the
+//! configuration that the master holds are those of a bundle that a worker serves; a reload that anyone
+//! refuses changes none of them.
+
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::bundle::Bundle;
+use super::directives::Processes;
+use super::directories;
+use super::frame::{Frame, Reader};
+use super::load::Loaded;
+use super::logs::{self, Opened, Wanted};
+use super::pid::PidFile;
+use super::privileges::Account;
+use super::report::{Level, error_log};
+use super::signals::{Signals, note};
+use super::sockets::Sockets;
+use super::start::Options;
+use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
+use super::worker::word;
+
+/// A configuration that a worker is to serve.
+#[derive(Debug)]
+pub struct Candidate {
+    /// Its number.
+    pub generation: u64,
+    /// What was read.
+    pub loaded: Loaded,
+    /// Who the worker is.
+    pub account: Option<Account>,
+    /// The sockets.
+    pub sockets: Sockets,
+    /// Where the lines of the error log go, and the files.
+    pub logs: (Vec<Wanted>, Opened),
+}
+
+/// Whether the master goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It keeps a worker serving.
+    Serving,
+    /// It serves no more (WINCH), until HUP.
+    Paused,
+    /// QUIT: it ends with its last worker.
+    Quitting,
+    /// TERM: as fast as possible.
+    Terminating { since: Instant, is_killed: bool },
+}
+
+/// The master process.
+#[derive(Debug)]
+pub struct Master {
+    /// What the command line asked for.
+    pub options: Options,
+    /// The configuration that is served.
+    pub current: Candidate,
+    /// The signals that this process takes.
+    pub signals: Signals,
+    /// Told when everything is ready, for the command that waits.
+    pub ready: Option<OwnedFd>,
+    /// There as soon as everything is listening.
+    pub pid_file: Option<PidFile>,
+    /// A reload on its way; the worker that is to serve it.
+    pub(super) pending: Option<Candidate>,
+    pub(super) is_reload_wanted: bool,
+    pub(super) workers: Vec<Worker>,
+    pub(super) purpose: Purpose,
+    pub(super) short_lives: u32,
+    pub(super) start_at: Option<Instant>,
+}
+
+impl Candidate {
+    /// The message for a worker.
+    #[must_use]
+    pub fn bundle(&self, options: &Options) -> Bundle {
+        let processes = &self.loaded.main.processes;
+        Bundle {
+            generation: self.generation,
+            prefix: options.origin.prefix.clone(),
+            root: options.origin.root.clone(),
+            globals: options.origin.globals.clone(),
+            texts: self.loaded.tree.recorded(),
+            account: self.account.clone(),
+            is_daemon: processes.daemon,
+            sockets: self
+                .sockets
+                .0
+                .iter()
+                .map(|bound| (bound.address.clone(), bound.sockets.clone()))
+                .collect(),
+            wanted_logs: self.logs.0.clone(),
+            logs: self.logs.1.clone(),
+        }
+    }
+}
+
+impl Master {
+    /// A master that holds everything and has no worker yet.
+    #[must_use]
+    pub fn new(
+        options: Options,
+        loaded: Loaded,
+        account: Option<Account>,
+        sockets: Sockets,
+        logs: (Vec<Wanted>, Opened),
+        signals: Signals,
+        ready: Option<OwnedFd>,
+    ) -> Self {
+        Self {
+            options,
+            current: Candidate {
+                generation: 1,
+                loaded,
+                account,
+                sockets,
+                logs,
+            },
+            signals,
+            ready,
+            pid_file: None,
+            pending: None,
+            is_reload_wanted: false,
+            workers: Vec::new(),
+            purpose: Purpose::Serving,
+            short_lives: 0,
+            start_at: None,
+        }
+    }
+
+    /// The master's life.
+    #[must_use]
+    pub fn run(mut self) -> ExitCode {
+        error_log(Level::Notice, format_args!("start worker processes"));
+        if !self.start_worker() {
+            return self.end(ExitCode::FAILURE);
+        }
+        loop {
+            self.wait();
+            while let Some(received) = self.signals.take() {
+                self.obey(received);
+            }
+            self.listen_to_workers();
+            self.reap();
+            match self.purpose {
+                Purpose::Serving if self.workers.is_empty() && self.pid_file.is_none() => {
+                    return self.end(ExitCode::FAILURE);
+                }
+                Purpose::Quitting | Purpose::Terminating { .. } if self.workers.is_empty() => {
+                    return self.end(ExitCode::SUCCESS);
+                }
+                _ => {}
+            }
+            self.press();
+            self.restart();
+            if std::mem::take(&mut self.is_reload_wanted) {
+                self.reload();
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let mut events = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        events.extend(
+            self.workers
+                .iter()
+                .map(|worker| PollFd::new(&worker.channel, PollFlags::IN)),
+        );
+        let until = match self.purpose {
+            Purpose::Terminating {
+                since,
+                is_killed: false,
+            } => Some(since + TERM_PATIENCE),
+            _ => self.start_at,
+        };
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let _ = poll(&mut events, timeout.as_ref());
+    }
+
+    fn obey(&mut self, received: super::signals::Received) {
+        match received.signal {
+            Signal::SIGTERM | Signal::SIGINT => {
+                note(received, "exiting");
+                if !matches!(self.purpose, Purpose::Terminating { .. }) {
+                    self.purpose = Purpose::Terminating {
+                        since: Instant::now(),
+                        is_killed: false,
+                    };
+                    self.signal_workers(Signal::SIGTERM);
+                }
+            }
+            Signal::SIGQUIT => {
+                note(received, "shutting down");
+                if !matches!(self.purpose, Purpose::Terminating { .. }) {
+                    self.purpose = Purpose::Quitting;
+                    self.dismiss_workers();
+                    self.current.sockets.remove_files();
+                    self.current.sockets = Sockets::default();
+                }
+            }
+            Signal::SIGHUP => {
+                note(received, "reconfiguring");
+                self.is_reload_wanted = matches!(self.purpose, Purpose::Serving | Purpose::Paused);
+            }
+            Signal::SIGUSR1 => {
+                note(received, "reopening logs");
+                self.reopen_logs();
+            }
+            Signal::SIGUSR2 => {
+                note(received, "ignoring");
+                let text =
+                    "upgrading the program while it runs is not built yet, nothing is changed";
+                error_log(Level::Notice, format_args!("{text}"));
+            }
+            Signal::SIGWINCH if self.current.loaded.main.processes.daemon => {
+                note(received, "stop accepting connections");
+                if self.purpose == Purpose::Serving {
+                    self.purpose = Purpose::Paused;
+                    self.dismiss_workers();
+                }
+            }
+            Signal::SIGCHLD => note(received, ""),
+            _ => {}
+        }
+    }
+
+    pub(super) fn candidate(&self, generation: u64) -> &Candidate {
+        self.pending
+            .as_ref()
+            .filter(|pending| pending.generation == generation)
+            .unwrap_or(&self.current)
+    }
+
+    fn listen_to_workers(&mut self) {
+        let mut heard = Vec::new();
+        for worker in &self.workers {
+            let mut events = [PollFd::new(&worker.channel, PollFlags::IN)];
+            let now = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            if matches!(poll(&mut events, Some(&now)), Ok(1..))
+                && let Ok(Some(frame)) = worker.channel.receive()
+            {
+                heard.push((worker.child.id(), frame));
+            }
+        }
+        for (process, frame) in heard {
+            self.hear(process, &frame);
+        }
+    }
+
+    fn hear(&mut self, process: u32, frame: &Frame) {
+        let mut from = Reader(&frame.body);
+        let generation = from.number().unwrap_or_default();
+        match frame.kind {
+            word::SERVED => self.served(process, generation),
+            word::REFUSED => {
+                let reason = String::from_utf8_lossy(from.bytes().unwrap_or_default()).into_owned();
+                self.refused(process, generation, &reason);
+            }
+            _ => {}
+        }
+    }
+
+    /// A worker serves a bundle: only now anything changes here.
+    fn served(&mut self, process: u32, generation: u64) {
+        let was_starting = self.set_stage(process, Stage::Serving) == Some(Stage::Starting);
+        let is_reload = self
+            .pending
+            .as_ref()
+            .is_some_and(|pending| pending.generation == generation);
+        if is_reload && let Some(next) = self.pending.take() {
+            let previous = std::mem::replace(&mut self.current, next);
+            self.current
+                .sockets
+                .remove_files_of_others(&previous.sockets);
+            logs::use_them(self.current.logs.0.clone(), self.current.logs.1.clone());
+            self.write_pid_file();
+            if was_starting {
+                self.dismiss_others(process);
+            } else {
+                let old = previous.generation;
+                // Scripts wait for "exited with code" to know that the old configuration is gone.
+                error_log(
+                    Level::Notice,
+                    format_args!(
+                        "worker process {process} generation {old} exited with code 0, generation {generation} serves"
+                    ),
+                );
+            }
+            self.purpose = Purpose::Serving;
+        }
+        if self.pid_file.is_none()
+            && self.write_pid_file()
+            && let Some(ready) = self.ready.take()
+        {
+            let _ = rustix::io::write(&ready, b"1");
+        }
+    }
+
+    fn write_pid_file(&mut self) -> bool {
+        let path = self
+            .current
+            .loaded
+            .main
+            .processes
+            .pid
+            .resolve(&self.options.origin.prefix);
+        if self
+            .pid_file
+            .as_ref()
+            .is_some_and(|file| file.path() == path)
+        {
+            return true;
+        }
+        match PidFile::write(&path) {
+            Ok(file) => {
+                self.pid_file = Some(file);
+                true
+            }
+            Err(error) => {
+                let text = crate::listen::bind::errno(&error);
+                error_log(
+                    Level::Emerg,
+                    format_args!("open() \"{}\" failed ({text})", path.display()),
+                );
+                if self.pid_file.is_none() {
+                    eprintln!(
+                        "nginx: [emerg] open() \"{}\" failed ({text})",
+                        path.display()
+                    );
+                    self.purpose = Purpose::Terminating {
+                        since: Instant::now(),
+                        is_killed: false,
+                    };
+                    self.signal_workers(Signal::SIGTERM);
+                }
+                false
+            }
+        }
+    }
+
+    fn refused(&mut self, process: u32, generation: u64, reason: &str) {
+        error_log(Level::Emerg, format_args!("{reason}"));
+        if self
+            .pending
+            .as_ref()
+            .is_some_and(|pending| pending.generation == generation)
+            && let Some(pending) = self.pending.take()
+        {
+            self.current
+                .sockets
+                .remove_files_of_others(&pending.sockets);
+            error_log(
+                Level::Alert,
+                format_args!("the new configuration is not served, the old one goes on"),
+            );
+        }
+        if self.set_stage(process, Stage::Serving) == Some(Stage::Starting) {
+            self.set_stage(process, Stage::Leaving);
+            if let Some(worker) = self
+                .workers
+                .iter()
+                .find(|worker| worker.child.id() == process)
+            {
+                let _ = kill(pid_of(&worker.child), Signal::SIGTERM);
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        if self.pending.is_some() {
+            // One at a time: this one begins when the other is served or refused.
+            self.is_reload_wanted = true;
+            return;
+        }
+        error_log(Level::Notice, format_args!("reconfiguring"));
+        match self.prepare() {
+            Ok(next) => self.send(next),
+            Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
+        }
+    }
+
+    /// Reads the configuration anew and gets everything that it needs, without touching what there is.
+    ///
+    /// # Errors
+    /// The sentence for the log.
+    pub fn prepare(&self) -> Result<Candidate, String> {
+        let options = &self.options;
+        let loaded = options.read_again()?;
+        let processes = &loaded.main.processes;
+        let account = Account::find(processes.user.as_ref())?;
+        let logs = options.open_logs(&loaded)?;
+        directories::make(
+            &directories::named(&loaded.tree, &options.origin.prefix),
+            account.as_ref(),
+        )?;
+        let sockets = self
+            .current
+            .sockets
+            .next(&loaded.settings.listens, processes.worker_processes.count());
+        let sockets = sockets.map_err(|refused| refused.0)?;
+        Ok(Candidate {
+            generation: self.current.generation + 1,
+            loaded,
+            account,
+            sockets,
+            logs,
+        })
+    }
+
+    /// Sends a new configuration to the worker that serves; where it needs a new process, to that.
+    fn send(&mut self, next: Candidate) {
+        let bundle = next.bundle(&self.options);
+        let serving = self
+            .workers
+            .iter()
+            .find(|worker| worker.stage == Stage::Serving);
+        let is_same_process = next.account == self.current.account
+            && !needs_new_process(
+                &self.current.loaded.main.processes,
+                &next.loaded.main.processes,
+            );
+        self.pending = Some(next);
+        let is_sent = match serving {
+            Some(worker) if is_same_process => {
+                let (body, descriptors) = bundle.pack();
+                let sent = worker.channel.send(word::CONFIGURE, &body, &descriptors);
+                sent.map_err(|error| {
+                    error_log(Level::Alert, format_args!("sendmsg() failed ({error})"))
+                })
+                .is_ok()
+            }
+            _ => self.start_with(&bundle),
+        };
+        if !is_sent {
+            self.pending = None;
+        }
+    }
+
+    fn reopen_logs(&mut self) {
+        error_log(Level::Notice, format_args!("reopening logs"));
+        match logs::open(&self.current.logs.0) {
+            Ok(opened) => {
+                logs::use_them(self.current.logs.0.clone(), opened.clone());
+                let body = logs::reopened(&opened);
+                let files: Vec<_> = opened
+                    .iter()
+                    .map(|(_, file)| std::os::fd::AsFd::as_fd(file))
+                    .collect();
+                for worker in &self.workers {
+                    let _ = worker.channel.send(word::REOPEN, &body, &files);
+                }
+                self.current.logs.1 = opened;
+            }
+            Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
+        }
+    }
+
+    fn end(self, code: ExitCode) -> ExitCode {
+        self.current.sockets.remove_files();
+        drop(self.pid_file);
+        error_log(Level::Notice, format_args!("exit"));
+        code
+    }
+}
+
+/// Whether a change touches what a process can have only from its start.
+fn needs_new_process(old: &Processes, new: &Processes) -> bool {
+    old.env.0 != new.env.0
+        || old.working_directory != new.working_directory
+        || old.worker_priority != new.worker_priority
+        || old.worker_rlimit_nofile != new.worker_rlimit_nofile
+        || old.worker_rlimit_core != new.worker_rlimit_core
+}
+
+/// For the command's process, which has no log of its own yet.
+impl Options {
+    fn read_again(&self) -> Result<Loaded, String> {
+        let mut files = super::source::Files {
+            instead: self
+                .text
+                .clone()
+                .map(|text| (self.origin.root.clone(), text)),
+        };
+        match super::load::load(&self.origin, &mut files) {
+            Ok(loaded) => {
+                for warning in &loaded.warnings {
+                    error_log(Level::Warn, format_args!("{warning}"));
+                }
+                Ok(loaded)
+            }
+            Err(refused) => Err(refused.error.to_string()),
+        }
+    }
+}

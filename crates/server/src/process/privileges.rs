@@ -1,0 +1,154 @@
+//! Who the worker is, and what it may use: user, groups, limits, priority, directory.
+//!
+//! Not here: what must be opened before rights are given up (the worker does that first). Invariant:
+//! after [`Account::become_it`] succeeded no way leads back: real, effective and saved ids are set.
+
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
+
+use super::directives;
+use super::report::{Level, error_log};
+
+/// The user of the worker unless `user` says otherwise, as nginx has it.
+const USER_DEFAULT: &str = "nobody";
+/// Its group, on most systems; on others it is `nogroup`.
+const GROUPS_DEFAULT: [&str; 2] = ["nobody", "nogroup"];
+
+/// A user and a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The user's name, for its further groups.
+    pub name: String,
+    /// Its number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
+}
+
+/// Whether this process may become someone else.
+#[must_use]
+pub fn is_root() -> bool {
+    Uid::effective().is_root()
+}
+
+impl Account {
+    /// Looks the names up; `None` when the process is not root and the directive means nothing.
+    ///
+    /// # Errors
+    /// nginx's sentence: `getpwnam("X") failed`.
+    pub fn find(wanted: Option<&directives::User>) -> Result<Option<Self>, String> {
+        if !is_root() {
+            return Ok(None);
+        }
+        let name = wanted.map_or(USER_DEFAULT, |user| &user.name);
+        let user = User::from_name(name).map_err(|error| failed("getpwnam", name, error))?;
+        let user = user.ok_or_else(|| format!("getpwnam(\"{name}\") failed"))?;
+        let gid = match wanted {
+            Some(wanted) => group(&wanted.group)?
+                .ok_or_else(|| format!("getgrnam(\"{}\") failed", wanted.group))?,
+            None => {
+                let known = GROUPS_DEFAULT
+                    .iter()
+                    .find_map(|name| group(name).ok().flatten());
+                known.ok_or_else(|| format!("getgrnam(\"{USER_DEFAULT}\") failed"))?
+            }
+        };
+        Ok(Some(Self {
+            name: name.to_owned(),
+            uid: user.uid.as_raw(),
+            gid: gid.as_raw(),
+        }))
+    }
+
+    /// Gives up root's rights for this user's.
+    ///
+    /// # Errors
+    /// nginx's sentence: the call that failed. The process must not go on then.
+    pub fn become_it(&self) -> Result<(), String> {
+        let gid = Gid::from_raw(self.gid);
+        setgid(gid).map_err(|error| format!("setgid({}) failed ({})", self.gid, text_of(error)))?;
+        let name = CString::new(self.name.as_str())
+            .map_err(|_| "a user's name with a zero byte".to_owned())?;
+        initgroups(&name, gid).map_err(|error| {
+            format!(
+                "initgroups({}, {}) failed ({})",
+                self.name,
+                self.gid,
+                text_of(error)
+            )
+        })?;
+        setuid(Uid::from_raw(self.uid))
+            .map_err(|error| format!("setuid({}) failed ({})", self.uid, text_of(error)))
+    }
+}
+
+fn group(name: &str) -> Result<Option<Gid>, String> {
+    let group = Group::from_name(name).map_err(|error| failed("getgrnam", name, error))?;
+    Ok(group.map(|group| group.gid))
+}
+
+fn failed(call: &str, name: &str, error: nix::Error) -> String {
+    format!("{call}(\"{name}\") failed ({})", text_of(error))
+}
+
+fn text_of(error: nix::Error) -> String {
+    crate::listen::bind::errno(&error.into())
+}
+
+/// Sets limits, priority and core dumps as the configuration asks; what the system refuses is logged.
+pub fn set_limits(wanted: &directives::Processes) {
+    let limit = |resource, name: &str, value: u64| {
+        if let Err(error) = setrlimit(resource, value, value) {
+            let text = text_of(error);
+            error_log(
+                Level::Alert,
+                format_args!("setrlimit({name}, {value}) failed ({text})"),
+            );
+        }
+    };
+    if let Some(files) = wanted.worker_rlimit_nofile {
+        limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", files.0);
+    }
+    if let Some(core) = wanted.worker_rlimit_core {
+        limit(Resource::RLIMIT_CORE, "RLIMIT_CORE", core.0);
+    }
+    let priority = wanted.worker_priority.0;
+    if priority != 0
+        && let Err(error) = rustix::process::setpriority_process(None, priority)
+    {
+        let text = crate::listen::bind::errno(&error.into());
+        error_log(
+            Level::Alert,
+            format_args!("setpriority({priority}) failed ({text})"),
+        );
+    }
+}
+
+/// Lets a process that changed its user leave core files, and read its own `/proc/self` (proof 2 of the
+/// disk layer needs that).
+pub fn set_dumpable() {
+    if let Err(error) =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+    {
+        let text = crate::listen::bind::errno(&error.into());
+        error_log(
+            Level::Alert,
+            format_args!("prctl(PR_SET_DUMPABLE) failed ({text})"),
+        );
+    }
+}
+
+/// `working_directory`.
+///
+/// # Errors
+/// nginx's sentence.
+pub fn change_directory(path: &Path) -> Result<(), String> {
+    rustix::process::chdir(path).map_err(|error| {
+        let text = crate::listen::bind::errno(&io::Error::from(error));
+        format!("chdir(\"{}\") failed ({text})", path.display())
+    })
+}

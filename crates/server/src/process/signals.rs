@@ -1,0 +1,85 @@
+//! Signals as events of a descriptor: no handler runs, nothing is interrupted.
+//!
+//! Not here: what is done about them. Invariant: the signals are blocked in every thread, so that only
+//! the descriptor sees them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The signals that nginx knows.
+const KNOWN: [Signal; 8] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCHLD,
+];
+
+/// A signal that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Which.
+    pub signal: Signal,
+    /// The process that sent it; 0 when the kernel did.
+    pub sender: u32,
+}
+
+/// All signals that this process takes.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// Blocks the signals in this thread, and in those that it starts, and opens the descriptor. SIGPIPE
+    /// is ignored already: Rust's start-up code does it.
+    ///
+    /// # Errors
+    /// That of signalfd(2).
+    pub fn open() -> io::Result<Self> {
+        let set: SigSet = KNOWN.into_iter().collect();
+        set.thread_block()?;
+        Ok(Self(SignalFd::with_flags(
+            &set,
+            SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+        )?))
+    }
+
+    /// The next one, if one came.
+    #[must_use]
+    pub fn take(&self) -> Option<Received> {
+        let info = self.0.read_signal().ok().flatten()?;
+        let number = i32::try_from(info.ssi_signo).ok()?;
+        let signal = Signal::try_from(number).ok()?;
+        Some(Received {
+            signal,
+            sender: info.ssi_pid,
+        })
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// nginx's line: `signal 15 (SIGTERM) received from 1234, exiting`.
+pub fn note(received: Received, action: &str) {
+    let number = received.signal as i32;
+    let name = received.signal.as_str();
+    let action = if action.is_empty() {
+        String::new()
+    } else {
+        format!(", {action}")
+    };
+    let text = match received.sender {
+        0 => format!("signal {number} ({name}) received{action}"),
+        sender => format!("signal {number} ({name}) received from {sender}{action}"),
+    };
+    super::report::error_log(super::report::Level::Notice, format_args!("{text}"));
+}

@@ -1,0 +1,196 @@
+//! The listening sockets that the master holds.
+//!
+//! Not here: how one is bound ([`crate::listen::bind`]). Invariant: a socket stays open as long as a
+//! configuration listens on its address, whatever happens to workers; a unix socket's file goes when the
+//! last configuration that listens on it does.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the master waits for an address, and runs no loop"
+)]
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::report::{Level, error_log};
+use crate::listen::bind::{self, BindError};
+use crate::listen::{Address, SocketOptions, Table};
+
+/// How often an address in use is tried, as nginx does.
+const TRIES: u32 = 5;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The sockets of one address.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// The address.
+    pub address: Address,
+    /// What they were bound with.
+    pub options: SocketOptions,
+    /// One per loop with TCP (more after a reload with fewer loops); one with a unix address.
+    pub sockets: Vec<Arc<OwnedFd>>,
+}
+
+/// The sockets of a configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Sockets(pub Vec<Bound>);
+
+/// The sentence that goes with the end of a start or a reload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CannotBind(pub String);
+
+impl Sockets {
+    /// The sockets for `wanted`: those that are there are kept, others are bound. What fails is logged.
+    ///
+    /// # Errors
+    /// The last sentence; everything that was newly bound is closed again.
+    pub fn next(&self, wanted: &Table, loops: usize) -> Result<Self, CannotBind> {
+        let mut next = Self::default();
+        let outcome = self.fill(&mut next, wanted, loops);
+        if outcome.is_err() {
+            self.remove_files_of_others(&next);
+        }
+        outcome.map(|()| next)
+    }
+
+    fn fill(&self, next: &mut Self, wanted: &Table, loops: usize) -> Result<(), CannotBind> {
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                error_log(
+                    Level::Notice,
+                    format_args!("try again to bind() after 500ms"),
+                );
+                std::thread::sleep(PAUSE);
+            }
+            let mut is_in_use = false;
+            for entry in wanted.sockets() {
+                if next.0.iter().any(|bound| bound.address == entry.address) {
+                    continue;
+                }
+                let known = self
+                    .0
+                    .iter()
+                    .find(|bound| bound.address == entry.address)
+                    .cloned();
+                match bind_all(known, &entry.address, &entry.options, loops) {
+                    Ok(bound) => next.0.push(bound),
+                    Err(error) => {
+                        error_log(Level::Emerg, format_args!("{error}"));
+                        if !error.is_in_use() {
+                            return Err(CannotBind(error.to_string()));
+                        }
+                        is_in_use = true;
+                    }
+                }
+            }
+            if !is_in_use {
+                return Ok(());
+            }
+        }
+        error_log(Level::Emerg, format_args!("still could not bind()"));
+        Err(CannotBind("still could not bind()".to_owned()))
+    }
+
+    /// Removes the files of those unix sockets that `self` does not have.
+    pub fn remove_files_of_others(&self, others: &Self) {
+        for bound in &others.0 {
+            let is_kept = self.0.iter().any(|kept| kept.address == bound.address);
+            if let (Some(path), false) = (bound.address.unix_path(), is_kept) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
+    /// Removes the files of all unix sockets.
+    pub fn remove_files(&self) {
+        Self::default().remove_files_of_others(self);
+    }
+}
+
+fn bind_all(
+    known: Option<Bound>,
+    address: &Address,
+    options: &SocketOptions,
+    loops: usize,
+) -> Result<Bound, BindError> {
+    let mut bound = match known {
+        Some(bound) => bound,
+        None => {
+            let first = Arc::new(bind::open(address, options)?);
+            Bound {
+                address: address.clone(),
+                options: options.clone(),
+                sockets: vec![first],
+            }
+        }
+    };
+    if bound.options != *options {
+        for socket in &bound.sockets {
+            bind::set_options(socket, address, options)?;
+        }
+        bound.options = options.clone();
+    }
+    if address.unix_path().is_none() {
+        while bound.sockets.len() < loops {
+            bound
+                .sockets
+                .push(Arc::new(bind::open_another(address, options)?));
+        }
+    }
+    Ok(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::Listen;
+    use std::os::fd::AsRawFd;
+
+    fn table(lines: &[String]) -> Table {
+        let mut table = Table::default();
+        for (server, line) in (0..).zip(lines) {
+            let listen = Listen::parse(&[line.as_bytes()]).unwrap();
+            table.add(&listen, server, &mut |_| Vec::new()).unwrap();
+        }
+        table
+    }
+
+    fn free_port() -> u16 {
+        std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+    }
+
+    #[test]
+    fn known_sockets_are_kept_and_only_added_to() {
+        let wanted = table(&[format!("127.0.0.1:{}", free_port())]);
+        let two = Sockets::default().next(&wanted, 2).unwrap();
+        let four = two.next(&wanted, 4).unwrap();
+        let one = four.next(&wanted, 1).unwrap();
+        let numbers = |sockets: &Sockets| -> Vec<_> {
+            sockets.0[0].sockets.iter().map(|s| s.as_raw_fd()).collect()
+        };
+        assert_eq!(numbers(&two).len(), 2);
+        assert_eq!(numbers(&four)[..2], numbers(&two));
+        assert_eq!(
+            numbers(&one),
+            numbers(&four),
+            "a socket that may have connections queued is not closed"
+        );
+    }
+
+    #[test]
+    fn a_unix_socket_has_one_socket_and_its_file_goes_with_it() {
+        let path = std::env::temp_dir().join(format!("freewheel-sockets-{}", std::process::id()));
+        let wanted = table(&[format!("unix:{}", path.display())]);
+        let sockets = Sockets::default().next(&wanted, 4).unwrap();
+        assert_eq!(sockets.0[0].sockets.len(), 1);
+        sockets.remove_files_of_others(&sockets);
+        assert!(path.exists());
+        Sockets::default().remove_files_of_others(&sockets);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,278 @@
+//! From the command line to a running master: what nginx does before it serves.
+//!
+//! Not here: the master's life ([`super::master`]). Invariant: until everything is listening nothing is
+//! left behind by a start that fails: no pid file, no process, no file of a unix socket.
+#![expect(clippy::disallowed_methods, reason = "no loop runs in this process")]
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sys::process::{Forked, fork_single_threaded};
+
+use super::load::{self, Loaded, Origin};
+use super::logs::{self, Opened, Wanted};
+use super::master::Master;
+use super::pid;
+use super::privileges::{Account, is_root};
+use super::report::{Level, error_log};
+use super::signals::Signals;
+use super::sockets::Sockets;
+use super::source::Files;
+use super::{directories, single};
+use crate::listen::bind;
+use crate::loops::Serve;
+
+/// What the command line asks for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the configuration is.
+    pub origin: Origin,
+    /// A text that stands for the configuration file.
+    pub text: Option<Vec<u8>>,
+    /// `-e`: the error log until the configuration names one; `None` is stderr.
+    pub error_log: Option<PathBuf>,
+    /// `-q`: in a test, only errors are told.
+    pub is_quiet: bool,
+    /// What the loops run for each connection.
+    pub serve: Serve,
+}
+
+impl Options {
+    /// Reads the configuration, telling warnings and errors.
+    ///
+    /// # Errors
+    /// It was told.
+    pub fn load(&self) -> Result<Loaded, Told> {
+        let mut files = Files {
+            instead: self
+                .text
+                .clone()
+                .map(|text| (self.origin.root.clone(), text)),
+        };
+        match load::load(&self.origin, &mut files) {
+            Ok(loaded) => {
+                self.tell(&loaded.warnings);
+                Ok(loaded)
+            }
+            Err(refused) => {
+                self.tell(&refused.warnings);
+                self.tell(std::slice::from_ref(&refused.error));
+                Err(Told)
+            }
+        }
+    }
+
+    fn tell(&self, errors: &[config::Error]) {
+        for error in errors {
+            let is_warning = error.severity() == config::Severity::Warn;
+            if !(is_warning && self.is_quiet) {
+                eprint!("{}", error.render(io::stderr().is_terminal()));
+            }
+        }
+    }
+
+    /// The logs of a configuration.
+    ///
+    /// # Errors
+    /// A wrong level, a file that cannot be opened; nginx's sentence.
+    pub fn open_logs(&self, loaded: &Loaded) -> Result<(Vec<Wanted>, Opened), String> {
+        let wanted = logs::wanted(&loaded.tree, &self.origin.prefix, self.error_log.as_deref());
+        let wanted = wanted.map_err(|error| error.to_string())?;
+        let opened = logs::open(&wanted)?;
+        Ok((wanted, opened))
+    }
+}
+
+/// An error that the user has seen already.
+#[derive(Debug)]
+pub struct Told;
+
+fn emerg(sentence: impl std::fmt::Display) -> Told {
+    eprintln!("nginx: [emerg] {sentence}");
+    error_log(Level::Emerg, format_args!("{sentence}"));
+    Told
+}
+
+/// `-t` and `-T`: reads, opens and binds as a start would, and leaves.
+#[must_use]
+pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
+    let root = options.origin.root.display();
+    let outcome = options.load().and_then(|loaded| {
+        if !options.is_quiet {
+            eprintln!("nginx: the configuration file {root} syntax is ok");
+        }
+        options.open_logs(&loaded).map_err(emerg)?;
+        let account = Account::find(loaded.main.processes.user.as_ref()).map_err(emerg)?;
+        directories::make(
+            &directories::named(&loaded.tree, &options.origin.prefix),
+            account.as_ref(),
+        )
+        .map_err(emerg)?;
+        for entry in loaded.settings.listens.sockets() {
+            bind::test(&entry.address, &entry.options).map_err(emerg)?;
+        }
+        Ok(loaded)
+    });
+    let Ok(loaded) = outcome else {
+        eprintln!("nginx: configuration file {root} test failed");
+        return ExitCode::FAILURE;
+    };
+    if !options.is_quiet {
+        eprintln!("nginx: configuration file {root} test is successful");
+    }
+    if is_dumped && io::stdout().write_all(&loaded.tree.dump()).is_err() {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// `-s`: sends a signal to the master whose number is in the pid file.
+#[must_use]
+pub fn send_signal(options: &Options, name: &str) -> ExitCode {
+    let Ok(loaded) = options.load() else {
+        return ExitCode::FAILURE;
+    };
+    let signal = match name {
+        "stop" => Signal::SIGTERM,
+        "quit" => Signal::SIGQUIT,
+        "reopen" => Signal::SIGUSR1,
+        _ => Signal::SIGHUP,
+    };
+    if let Ok((wanted, opened)) = options.open_logs(&loaded) {
+        logs::use_them(wanted, opened);
+        error_log(Level::Notice, format_args!("signal process started"));
+    }
+    let path = loaded.main.processes.pid.resolve(&options.origin.prefix);
+    let number = match pid::read(&path) {
+        Ok(number) => number,
+        Err(sentence) => {
+            eprintln!("nginx: [error] {sentence}");
+            error_log(Level::Error, format_args!("{sentence}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    match kill(Pid::from_raw(number), signal) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = format!(
+                "kill({number}, {}) failed ({})",
+                signal as i32,
+                bind::errno(&error.into())
+            );
+            eprintln!("nginx: [alert] {text}");
+            error_log(Level::Alert, format_args!("{text}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts serving; returns when the master ends, or in the command's process when the master has gone into
+/// the background.
+#[must_use]
+pub fn serve(options: Options) -> ExitCode {
+    match start(options) {
+        Ok(code) => code,
+        Err(Told) => ExitCode::FAILURE,
+    }
+}
+
+fn start(options: Options) -> Result<ExitCode, Told> {
+    let mut loaded = options.load()?;
+    if loaded.main.processes.user.is_some() && !is_root() {
+        let sentence = "the \"user\" directive makes sense only if the master process runs with super-user \
+                        privileges, ignored";
+        eprintln!("nginx: [warn] {sentence}");
+    }
+    let account = Account::find(loaded.main.processes.user.as_ref()).map_err(emerg)?;
+    let (wanted, opened) = options.open_logs(&loaded).map_err(emerg)?;
+    let directories = directories::named(&loaded.tree, &options.origin.prefix);
+    directories::make(&directories, account.as_ref()).map_err(emerg)?;
+    // Errors of bind(2) are told on stderr and in the log, as by nginx.
+    let processes = &loaded.main.processes;
+    let sockets =
+        Sockets::default().next(&loaded.settings.listens, processes.worker_processes.count());
+    logs::use_them(wanted.clone(), opened.clone());
+    let sockets = sockets.map_err(|refused| {
+        error_log(Level::Emerg, format_args!("{}", refused.0));
+        Told
+    })?;
+    let is_single = !processes.master_process;
+    let mut ready = None;
+    if processes.daemon {
+        match daemonise().map_err(emerg)? {
+            Daemon::Command(code) => return Ok(code),
+            Daemon::Itself(pipe) => ready = Some(pipe),
+        }
+    } else {
+        // What was given by `serve` or `daemon off` stays in the foreground.
+        loaded.warnings.clear();
+    }
+    let signals = Signals::open().map_err(emerg)?;
+    if ready.is_some() {
+        logs::redirect_stderr(&wanted, &opened).map_err(emerg)?;
+    }
+    error_log(
+        Level::Notice,
+        format_args!("using the \"epoll\" event method"),
+    );
+    error_log(
+        Level::Notice,
+        format_args!("freewheel/{}", env!("CARGO_PKG_VERSION")),
+    );
+    let master = Master::new(
+        options,
+        loaded,
+        account,
+        sockets,
+        (wanted, opened),
+        signals,
+        ready,
+    );
+    Ok(if is_single {
+        single::run(master)
+    } else {
+        master.run()
+    })
+}
+
+/// On which side of the fork a process is.
+enum Daemon {
+    /// The command that the user typed.
+    Command(ExitCode),
+    /// The master in the background; it says through the pipe that it is ready.
+    Itself(OwnedFd),
+}
+
+/// Goes into the background. The command waits until the master is ready, so that the pid file is there
+/// when it returns.
+fn daemonise() -> io::Result<Daemon> {
+    let (mut told, tells) = io::pipe()?;
+    match fork_single_threaded()? {
+        Forked::Parent { .. } => {
+            drop(tells);
+            let mut byte = [0];
+            let is_ready = io::Read::read(&mut told, &mut byte)? == 1;
+            Ok(Daemon::Command(if is_ready {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }))
+        }
+        Forked::Child => {
+            drop(told);
+            nix::unistd::setsid()?;
+            let null: OwnedFd = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/null")?
+                .into();
+            rustix::stdio::dup2_stdin(&null)?;
+            rustix::stdio::dup2_stdout(&null)?;
+            Ok(Daemon::Itself(tells.into()))
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Workers as the master sees them: started, told to finish, ended, and started again when they die.
+//!
+//! Not here: configurations and reloads ([`super::master`]). Invariant: as long as the master is to serve,
+//! a worker serves the last good bundle on the sockets that the master holds, or one is about to be started.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::bundle::Bundle;
+use super::frame::Channel;
+use super::master::{Master, Purpose};
+use super::report::{Level, error_log};
+use super::spawn;
+use super::worker::{self, word};
+
+/// A worker that dies sooner than this is not started again at once.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// The first pause then; it doubles with every further short life.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How long workers may take to obey TERM before they get KILL, as in nginx.
+pub(super) const TERM_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a worker is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It has a bundle and has not served it yet.
+    Starting,
+    /// It serves.
+    Serving,
+    /// It was told to finish.
+    Leaving,
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) child: Child,
+    pub(super) channel: Channel,
+    pub(super) stage: Stage,
+    pub(super) started: Instant,
+}
+
+impl Master {
+    /// Starts a worker for the current configuration; false when that cannot be.
+    pub(super) fn start_worker(&mut self) -> bool {
+        let bundle = self.current.bundle(&self.options);
+        self.start_with(&bundle)
+    }
+
+    pub(super) fn start_with(&mut self, bundle: &Bundle) -> bool {
+        let env = &self.candidate(bundle.generation).loaded.main.processes.env;
+        let started = spawn::worker(env).and_then(|(child, channel)| {
+            let (body, descriptors) = bundle.pack();
+            channel.send(word::CONFIGURE, &body, &descriptors)?;
+            Ok((child, channel))
+        });
+        match started {
+            Ok((child, channel)) => {
+                error_log(
+                    Level::Notice,
+                    format_args!("start worker process {}", child.id()),
+                );
+                self.workers.push(Worker {
+                    child,
+                    channel,
+                    stage: Stage::Starting,
+                    started: Instant::now(),
+                });
+                true
+            }
+            Err(error) => {
+                let text = crate::listen::bind::errno(&error);
+                error_log(
+                    Level::Alert,
+                    format_args!("a worker process cannot be started ({text})"),
+                );
+                false
+            }
+        }
+    }
+
+    pub(super) fn set_stage(&mut self, process: u32, stage: Stage) -> Option<Stage> {
+        let worker = self
+            .workers
+            .iter_mut()
+            .find(|worker| worker.child.id() == process)?;
+        Some(std::mem::replace(&mut worker.stage, stage))
+    }
+
+    pub(super) fn dismiss_workers(&mut self) {
+        self.dismiss_others(0);
+    }
+
+    pub(super) fn dismiss_others(&mut self, kept: u32) {
+        for worker in self
+            .workers
+            .iter_mut()
+            .filter(|worker| worker.child.id() != kept)
+        {
+            if worker.stage != Stage::Leaving {
+                worker.stage = Stage::Leaving;
+                let _ = worker.channel.send(word::QUIT, &[], &[]);
+            }
+        }
+    }
+
+    pub(super) fn signal_workers(&self, signal: Signal) {
+        for worker in &self.workers {
+            let _ = kill(pid_of(&worker.child), signal);
+        }
+    }
+
+    /// Gives those who do not obey TERM what they cannot disobey.
+    pub(super) fn press(&mut self) {
+        if let Purpose::Terminating {
+            since,
+            is_killed: false,
+        } = self.purpose
+            && since.elapsed() >= TERM_PATIENCE
+        {
+            self.signal_workers(Signal::SIGKILL);
+            self.purpose = Purpose::Terminating {
+                since,
+                is_killed: true,
+            };
+        }
+    }
+
+    pub(super) fn reap(&mut self) {
+        let mut gone = Vec::new();
+        for (index, worker) in self.workers.iter_mut().enumerate() {
+            if let Ok(Some(status)) = worker.child.try_wait() {
+                gone.push((index, status));
+            }
+        }
+        for (index, status) in gone.into_iter().rev() {
+            let worker = self.workers.remove(index);
+            note_end(worker.child.id(), status);
+            if worker.stage != Stage::Leaving {
+                self.lost(&worker, status);
+            }
+        }
+    }
+
+    /// A worker died that was to serve.
+    pub(super) fn lost(&mut self, worker: &Worker, status: ExitStatus) {
+        if self.purpose != Purpose::Serving {
+            return;
+        }
+        if worker.stage == Stage::Starting && self.pending.is_some() && !self.workers.is_empty() {
+            // The one that was to take over: the old one goes on.
+            if let Some(pending) = self.pending.take() {
+                self.current
+                    .sockets
+                    .remove_files_of_others(&pending.sockets);
+            }
+            error_log(
+                Level::Alert,
+                format_args!("the new configuration is not served, the old one goes on"),
+            );
+            return;
+        }
+        self.pending = None;
+        if self.pid_file.is_none() {
+            let process = worker.child.id();
+            error_log(
+                Level::Alert,
+                format_args!("worker process {process} could not start ({status})"),
+            );
+            return;
+        }
+        let is_short = worker.started.elapsed() < SHORT_LIFE;
+        self.short_lives = if is_short {
+            self.short_lives.saturating_add(1)
+        } else {
+            0
+        };
+        let pause = match self.short_lives {
+            0 => Duration::ZERO,
+            lives => (PAUSE_FIRST * 2_u32.saturating_pow(lives.min(10) - 1)).min(PAUSE_MAX),
+        };
+        self.start_at = Some(Instant::now() + pause);
+    }
+
+    pub(super) fn restart(&mut self) {
+        if self.purpose == Purpose::Serving && self.start_at.is_some_and(|at| Instant::now() >= at)
+        {
+            self.start_at = None;
+            if !self.start_worker() {
+                self.start_at = Some(Instant::now() + PAUSE_MAX);
+            }
+        }
+    }
+}
+
+pub(super) fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
+
+fn note_end(process: u32, status: ExitStatus) {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => {
+            error_log(
+                Level::Notice,
+                format_args!("worker process {process} exited with code {code}"),
+            );
+            if code == i32::from(worker::FATAL) {
+                error_log(
+                    Level::Alert,
+                    format_args!("worker process {process} exited with fatal code {code}"),
+                );
+            }
+        }
+        (None, signal) => {
+            let signal = signal.unwrap_or_default();
+            let core = if status.core_dumped() {
+                " (core dumped)"
+            } else {
+                ""
+            };
+            error_log(
+                Level::Alert,
+                format_args!("worker process {process} exited on signal {signal}{core}"),
+            );
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The worker process: takes bundles from the master, runs the loops, gives up root's rights.
+//!
+//! Its main thread waits for the master, for signals and for what helper threads have built; it serves
+//! nothing, so it may wait.
+//!
+//! Not here: the loops ([`crate::loops::crew`]). Invariant: a bundle that cannot be served is answered
+//! with the reason, and what was served before goes on.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::bundle::Bundle;
+use super::frame::{Channel, Writer};
+use super::load::{self, Loaded, Origin};
+use super::privileges;
+use super::report::{Level, error_log};
+use super::signals::{Signals, note};
+use crate::loops::accept::Source;
+use crate::loops::crew::Plan;
+use crate::loops::{Crew, Listener, Serve};
+
+/// Exit code of a worker that could not start, as nginx's.
+pub const FATAL: u8 = 2;
+/// How often a worker that leaves looks whether its loops have ended.
+const LEAVING_TICK: Duration = Duration::from_millis(5);
+
+/// What master and worker say to each other.
+pub mod word {
+    /// Master: serve this bundle.
+    pub const CONFIGURE: u8 = 1;
+    /// Master: finish what is in flight and leave.
+    pub const QUIT: u8 = 2;
+    /// Master: these are the logs now; tell your figures.
+    pub const REOPEN: u8 = 3;
+    /// Worker: the bundle of this generation is served.
+    pub const SERVED: u8 = 17;
+    /// Worker: the bundle of this generation cannot be served, and why.
+    pub const REFUSED: u8 = 18;
+}
+
+/// The life of a worker process: its standard input is the channel to the master.
+#[must_use]
+pub fn run(serve: Serve) -> ExitCode {
+    match start(serve) {
+        Ok(code) => code,
+        Err(sentence) => {
+            error_log(Level::Emerg, format_args!("{sentence}"));
+            ExitCode::from(FATAL)
+        }
+    }
+}
+
+fn start(serve: Serve) -> Result<ExitCode, String> {
+    let text = |error: io::Error| error.to_string();
+    let _ = rustix::thread::set_name(c"freewheel");
+    let signals = Signals::open().map_err(text)?;
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(text)?;
+    #[expect(clippy::disallowed_methods, reason = "no loop runs yet")]
+    let null = rustix::fs::openat(
+        rustix::fs::CWD,
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
+    if let Ok(null) = null {
+        let _ = rustix::stdio::dup2_stdin(null);
+    }
+    let channel = Channel::from_socket(socket).map_err(text)?;
+    let (built, results) = mpsc::channel();
+    let bell = Arc::new(rustix::event::eventfd(0, BELL_FLAGS).map_err(|error| error.to_string())?);
+    let worker = Worker {
+        channel,
+        signals,
+        crew: Crew::new(serve),
+        built,
+        bell,
+        shutdown_timeout: None,
+        has_rights: true,
+        is_daemon: false,
+    };
+    worker.run(&results)
+}
+
+const BELL_FLAGS: rustix::event::EventfdFlags =
+    rustix::event::EventfdFlags::NONBLOCK.union(rustix::event::EventfdFlags::CLOEXEC);
+
+/// A bundle whose settings a helper thread has built.
+struct Built {
+    bundle: Bundle,
+    outcome: Result<Loaded, String>,
+}
+
+struct Worker {
+    channel: Channel,
+    signals: Signals,
+    crew: Crew,
+    built: mpsc::Sender<Built>,
+    /// Rung when something was built.
+    bell: Arc<OwnedFd>,
+    shutdown_timeout: Option<Duration>,
+    /// Whether root's rights (if there were any) are still there.
+    has_rights: bool,
+    is_daemon: bool,
+}
+
+/// What made the worker stop waiting.
+enum Next {
+    Goes,
+    Quits,
+    Ends,
+}
+
+impl Worker {
+    fn run(mut self, results: &mpsc::Receiver<Built>) -> Result<ExitCode, String> {
+        loop {
+            self.wait(None)?;
+            let mut next = self.obey_signals();
+            if let Next::Goes = next {
+                next = self.obey_master()?;
+            }
+            while let Ok(built) = results.try_recv() {
+                self.take_over(built)?;
+            }
+            match next {
+                Next::Goes => {}
+                Next::Quits => return Ok(self.leave()),
+                Next::Ends => return Ok(self.end()),
+            }
+        }
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> Result<(), String> {
+        let mut events = [
+            PollFd::new(&self.channel, PollFlags::IN),
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.bell, PollFlags::IN),
+        ];
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut events, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(format!("poll() failed ({error})")),
+        }
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        Ok(())
+    }
+
+    fn obey_signals(&self) -> Next {
+        while let Some(received) = self.signals.take() {
+            match received.signal {
+                Signal::SIGTERM | Signal::SIGINT => {
+                    note(received, "exiting");
+                    return Next::Ends;
+                }
+                Signal::SIGQUIT => {
+                    note(received, "shutting down");
+                    return Next::Quits;
+                }
+                Signal::SIGWINCH if self.is_daemon => {
+                    note(received, "shutting down");
+                    return Next::Quits;
+                }
+                Signal::SIGHUP | Signal::SIGUSR1 | Signal::SIGUSR2 => note(received, "ignoring"),
+                _ => {}
+            }
+        }
+        Next::Goes
+    }
+
+    fn obey_master(&mut self) -> Result<Next, String> {
+        let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        if !matches!(poll(&mut events, Some(&now)), Ok(1..)) {
+            return Ok(Next::Goes);
+        }
+        let frame = self
+            .channel
+            .receive()
+            .map_err(|error| format!("recvmsg() failed ({error})"))?;
+        let Some(frame) = frame else {
+            // Without a master nobody could stop or reload this worker, and a new master could not bind.
+            error_log(Level::Alert, format_args!("the master process has gone"));
+            return Ok(Next::Quits);
+        };
+        match frame.kind {
+            word::CONFIGURE => {
+                let bundle = Bundle::unpack(&frame.body, frame.descriptors);
+                self.begin(bundle.ok_or("the master's bundle cannot be read")?)?;
+            }
+            word::QUIT => return Ok(Next::Quits),
+            word::REOPEN => {
+                super::logs::reopen(&frame.body, frame.descriptors);
+                tell_figures(&self.crew);
+            }
+            other => error_log(
+                Level::Alert,
+                format_args!("unknown message {other} from the master"),
+            ),
+        }
+        Ok(Next::Goes)
+    }
+
+    /// Begins to build a bundle's settings, on a helper thread: names and files may keep it waiting.
+    fn begin(&mut self, bundle: Bundle) -> Result<(), String> {
+        self.is_daemon = bundle.is_daemon;
+        if std::mem::take(&mut self.has_rights) {
+            super::logs::take_over(&bundle);
+            prepare(&bundle)?;
+        }
+        let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
+        let helper = thread::Builder::new()
+            .name("settings".to_owned())
+            .spawn(move || {
+                let origin = Origin {
+                    prefix: bundle.prefix.clone(),
+                    root: bundle.root.clone(),
+                    globals: bundle.globals.clone(),
+                };
+                let outcome = load::load(&origin, &mut bundle.texts.clone());
+                let outcome = outcome.map_err(|refused| refused.error.to_string());
+                let _ = built.send(Built { bundle, outcome });
+                let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
+            });
+        helper
+            .map(drop)
+            .map_err(|error| format!("a helper thread cannot be started ({error})"))
+    }
+
+    fn take_over(&mut self, built: Built) -> Result<(), String> {
+        let Built { bundle, outcome } = built;
+        let outcome = outcome.and_then(|loaded| {
+            super::logs::take_over(&bundle);
+            let plan = plan(&bundle, &loaded);
+            self.crew.apply(&plan).map_err(|error| error.to_string())?;
+            let timeout = loaded.main.processes.worker_shutdown_timeout;
+            self.shutdown_timeout = timeout.map(config::Msec::duration);
+            Ok(())
+        });
+        let mut body = Writer::default();
+        body.number(bundle.generation);
+        let sent = match outcome {
+            Ok(()) => self.channel.send(word::SERVED, &body.0, &[]),
+            Err(sentence) => {
+                body.bytes(sentence.as_bytes());
+                self.channel.send(word::REFUSED, &body.0, &[])
+            }
+        };
+        sent.map_err(|error| format!("sendmsg() failed ({error})"))
+    }
+
+    /// Finishes what is in flight, then ends.
+    fn leave(mut self) -> ExitCode {
+        error_log(Level::Notice, format_args!("gracefully shutting down"));
+        self.crew.shut_down();
+        let deadline = self
+            .shutdown_timeout
+            .map(|timeout| Instant::now() + timeout);
+        while self.crew.is_running() {
+            if self.wait(Some(LEAVING_TICK)).is_err()
+                || deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            {
+                break;
+            }
+            while let Some(received) = self.signals.take() {
+                if matches!(received.signal, Signal::SIGTERM | Signal::SIGINT) {
+                    note(received, "exiting");
+                    return self.end();
+                }
+            }
+            // The channel stays readable once the master is gone: do not spin on it.
+            thread::park_timeout(LEAVING_TICK);
+        }
+        self.end()
+    }
+
+    /// Ends at once; joins no thread, since one may hang on a dead disk.
+    fn end(self) -> ExitCode {
+        error_log(Level::Notice, format_args!("exiting"));
+        super::logs::drain();
+        error_log(Level::Notice, format_args!("exit"));
+        std::process::exit(0)
+    }
+}
+
+/// What is done once, with root's rights, and giving them up.
+fn prepare(bundle: &Bundle) -> Result<(), String> {
+    let origin = Origin {
+        prefix: bundle.prefix.clone(),
+        root: bundle.root.clone(),
+        globals: bundle.globals.clone(),
+    };
+    let main = load::main(&origin, &mut bundle.texts.clone()).map_err(|error| error.to_string())?;
+    privileges::set_limits(&main.processes);
+    if let Some(account) = &bundle.account {
+        account.become_it()?;
+    }
+    privileges::set_dumpable();
+    if let Some(directory) = &main.processes.working_directory {
+        privileges::change_directory(&directory.resolve(Path::new("")))?;
+    }
+    Ok(())
+}
+
+/// What the loops are to do for a bundle.
+#[must_use]
+pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
+    let processes = &loaded.main.processes;
+    let loops = processes.worker_processes.count();
+    let cpus = processes
+        .worker_cpu_affinity
+        .as_ref()
+        .map_or_else(Vec::new, |affinity| affinity.cpus(loops));
+    let mut sources = Vec::new();
+    for (address, sockets) in &bundle.sockets {
+        let listener = Arc::new(Listener {
+            address: address.clone(),
+        });
+        let source = |socket: &Arc<OwnedFd>| Source {
+            listener: Arc::clone(&listener),
+            socket: Arc::clone(socket),
+        };
+        sources.extend(sockets.iter().map(source));
+    }
+    Plan {
+        number: bundle.generation,
+        settings: Arc::clone(&loaded.settings),
+        loops,
+        connections_max: u32::try_from(loaded.main.events.worker_connections.0).unwrap_or(u32::MAX),
+        sources,
+        cpus,
+    }
+}
+
+/// Writes the figures of all loops to the error log.
+pub fn tell_figures(crew: &Crew) {
+    for report in crew.report() {
+        let figures = &report.figures;
+        let micros = |ns: u64| ns / 1000;
+        let worst = figures.worst.map_or("no", |worst| worst.kind.name());
+        error_log(
+            Level::Notice,
+            format_args!(
+                "loop {}: {} connections ({} idle), {} accepted, event_loop_blocked p50 {} us, p99 {} us, \
+                 max {} us, {} polls, longest {} us ({worst})",
+                report.index,
+                report.connections,
+                report.idle,
+                report.accepted,
+                micros(figures.blocked_ns(0.5)),
+                micros(figures.blocked_ns(0.99)),
+                micros(figures.blocked_ns(1.0)),
+                figures.polls,
+                micros(figures.worst.map_or(0, |worst| worst.ns)),
+            ),
+        );
+    }
+}
