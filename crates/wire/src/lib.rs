@@ -1,1 +1,15 @@
-//! Crate `wire`: see ARCHITECTURE.md.
+//! Bytes ↔ messages: sockets, HTTP/1 reading and writing, body framing, and the timeouts of a loop.
+//!
+//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `rate`) see byte slices alone; `stream` and `connection` put
+//! them on sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything that is read is bounded.
+
+pub mod clock;
+pub mod connection;
+pub mod http1;
+pub mod rate;
+pub mod stream;
+pub mod timers;
+
+pub use connection::{Connection, Error, Loop};
+pub use stream::{Listener, Peer, Stream};
+pub use timers::{Elapsed, Timer, Wheel};

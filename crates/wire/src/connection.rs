@@ -1,0 +1,540 @@
+//! A client's connection: waits, reads heads and bodies, sends, lingers, each with its timeout.
+//!
+//! Not here: what a request means, and when a connection is kept (`server`). Invariants: reads go into the loop's one scratch
+//! buffer, so that an idle connection holds none, and only bytes that came too early are kept (`unread`); the scratch and the
+//! out buffer are never borrowed across an `await`.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use message::{Date, RequestHead, date};
+
+use crate::clock;
+use crate::http1::body::{BodyFault, Decoder};
+use crate::http1::read::{Choose, Limits, Parsed, Parser, Refusal};
+use crate::stream::Stream;
+use crate::timers::{Timer, Wheel};
+
+/// Bytes of the scratch buffer that all connections of a loop read into.
+pub const SCRATCH: usize = 64 * 1024;
+/// A body up to this length is copied behind the head, a longer one is sent from where it lies, with the same call.
+pub const BODY_COPIED_MAX: usize = 4096;
+/// What the out buffer keeps of its capacity between responses.
+const OUT_KEPT: usize = 64 * 1024;
+
+/// What the connections of one loop share.
+pub struct Loop {
+    /// The loop's timeouts.
+    pub wheel: Rc<Wheel>,
+    scratch: RefCell<Box<[u8]>>,
+    out: RefCell<Vec<u8>>,
+    date: RefCell<Date>,
+}
+
+impl Loop {
+    /// Spawn `loop_.wheel.clone().run()` on the same runtime.
+    pub fn new() -> Rc<Loop> {
+        Rc::new(Loop {
+            wheel: Wheel::new(),
+            scratch: RefCell::new(vec![0; SCRATCH].into()),
+            out: RefCell::new(Vec::new()),
+            date: RefCell::new(Date::new(clock::unix_seconds())),
+        })
+    }
+
+    /// The text of `Date` for now.
+    pub fn date(&self) -> [u8; date::DATE_LEN] {
+        *self.date.borrow_mut().at(clock::unix_seconds())
+    }
+
+    /// The scratch buffer, for a read of the caller's own that is done before the next `await` (a small body behind its
+    /// head). Nothing of this crate may be called meanwhile.
+    pub fn with_scratch<T>(&self, read: impl FnOnce(&mut [u8]) -> T) -> T {
+        read(&mut self.scratch.borrow_mut())
+    }
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The timeout of this wait ran out.
+    #[error("client timed out")]
+    Timeout,
+    /// The peer closed; between requests that is how connections end.
+    #[error("client prematurely closed connection")]
+    Closed,
+    /// A head that is refused, or that broke off (`is_silent`).
+    #[error("{}", .0.why)]
+    Refused(Box<Refusal>),
+    /// A body that is refused.
+    #[error(transparent)]
+    Body(#[from] BodyFault),
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A connection.
+pub struct Connection {
+    /// The socket.
+    pub stream: Stream,
+    owner: Rc<Loop>,
+    unread: Vec<u8>,
+    timer: Timer,
+    received: u64,
+    sent: u64,
+}
+
+impl Connection {
+    /// A connection of this loop.
+    pub fn new(stream: Stream, owner: &Rc<Loop>) -> Connection {
+        Connection {
+            stream,
+            owner: owner.clone(),
+            unread: Vec::new(),
+            timer: owner.wheel.timer(),
+            received: 0,
+            sent: 0,
+        }
+    }
+
+    /// The loop it lives on.
+    pub fn owner(&self) -> &Rc<Loop> {
+        &self.owner
+    }
+
+    /// Bytes read from the socket.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Bytes written to the socket.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Have bytes of the next request come already?
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Waits for the first byte of a request. `Closed` and `Timeout` are no faults here.
+    pub async fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
+        if self.has_unread() {
+            return Ok(());
+        }
+        self.arm(timeout);
+        let outcome = poll_fn(|cx| self.poll_readable(cx)).await;
+        self.timer.disarm();
+        outcome
+    }
+
+    /// Reads a head; `timeout` is for the whole of it. `choose` gets the host once it is known. `Closed`: the peer left
+    /// before its first byte.
+    pub async fn read_head(
+        &mut self,
+        limits: &Limits,
+        timeout: Duration,
+        choose: Choose<'_>,
+    ) -> Result<Box<RequestHead>, Error> {
+        let mut parser = Parser::new(limits);
+        let mut is_armed = false;
+        if self.has_unread()
+            && let Some(outcome) = advance(&mut parser, &[], &mut self.unread, choose)
+        {
+            return outcome;
+        }
+        let outcome = loop {
+            let outcome = self.read_once(|bytes, unread| {
+                if bytes.is_empty() {
+                    Some(Err(Error::Closed))
+                } else {
+                    advance(&mut parser, bytes, unread, choose)
+                }
+            });
+            match outcome {
+                Ok(Some(outcome)) => break outcome,
+                Ok(None) => continue,
+                Err(error) if is_would_block(&error) && !is_armed => {
+                    self.arm(timeout);
+                    is_armed = true;
+                }
+                Err(error) if is_would_block(&error) => {}
+                Err(error) => break Err(error.into()),
+            }
+            if let Err(error) = poll_fn(|cx| self.poll_readable(cx)).await {
+                break Err(error);
+            }
+        };
+        if is_armed {
+            self.timer.disarm();
+        }
+        outcome.map_err(|error| self.broken_off(parser, error))
+    }
+
+    /// The next bytes of a body, or `None` at its end; `timeout` is for this piece. Trailers stay in the decoder.
+    pub async fn read_body(
+        &mut self,
+        decoder: &mut Decoder,
+        timeout: Duration,
+    ) -> Result<Option<Bytes>, Error> {
+        let mut piece = Vec::new();
+        self.next_piece(decoder, timeout, |bytes| piece.extend_from_slice(bytes))
+            .await?;
+        Ok((!piece.is_empty()).then(|| piece.into()))
+    }
+
+    /// As [`Connection::read_body`], for what has come already; `None`: nothing has.
+    pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
+        let mut piece = Vec::new();
+        let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
+        while self.try_next_piece(decoder, &mut keep)? == Progress::Framing {}
+        Ok((!piece.is_empty()).then(|| piece.into()))
+    }
+
+    /// Reads the rest of a body and throws it away, for at most `total`, and `between` two pieces of it
+    /// (`lingering_time`, `lingering_timeout`).
+    pub async fn discard_body(
+        &mut self,
+        decoder: &mut Decoder,
+        total: Duration,
+        between: Duration,
+    ) -> Result<(), Error> {
+        let until = clock::monotonic_ms() + total.as_millis() as u64;
+        while !decoder.is_end() {
+            let left = until.saturating_sub(clock::monotonic_ms());
+            if left == 0 {
+                return Err(Error::Timeout);
+            }
+            self.next_piece(decoder, between.min(Duration::from_millis(left)), |_| {})
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Closes with care (RFC 9112, 9.6): says that nothing more comes, and reads what the peer still sends, so that it sees
+    /// the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
+    pub async fn linger(mut self, total: Duration, between: Duration) {
+        self.unread = Vec::new();
+        if self.stream.shutdown_write().is_err() {
+            return;
+        }
+        let until = clock::monotonic_ms() + total.as_millis() as u64;
+        loop {
+            match self.read_once(|bytes, _| bytes.len()) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if is_would_block(&error) => {
+                    let left = until.saturating_sub(clock::monotonic_ms());
+                    let wait = between.min(Duration::from_millis(left));
+                    if left == 0 || self.wait_readable(wait).await.is_err() {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Sends what `write` appends to the loop's out buffer, with one call if the socket takes it; `timeout` is between two
+    /// writes (`send_timeout`).
+    pub async fn send(
+        &mut self,
+        timeout: Duration,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Error> {
+        self.send_with_body(timeout, write, &[]).await
+    }
+
+    /// As [`Connection::send`], with a body behind it.
+    pub async fn send_with_body(
+        &mut self,
+        timeout: Duration,
+        write: impl FnOnce(&mut Vec<u8>),
+        body: &[u8],
+    ) -> Result<(), Error> {
+        let (unsent, gone) = self.send_at_once(write, body)?;
+        if !unsent.is_empty() {
+            self.send_bytes(timeout, &unsent).await?;
+        }
+        if gone < body.len() {
+            self.send_bytes(timeout, &body[gone..]).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends bytes; `timeout` is between two writes.
+    pub async fn send_bytes(&mut self, timeout: Duration, bytes: &[u8]) -> Result<(), Error> {
+        let mut gone = 0;
+        while gone < bytes.len() {
+            gone += self
+                .write_once(timeout, |stream| stream.try_write(&bytes[gone..]))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Lets `write` send once by a call of its own (`sendfile`), as soon as the socket takes something; gives how much went.
+    pub async fn send_by(
+        &mut self,
+        timeout: Duration,
+        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Result<usize, Error> {
+        self.write_once(timeout, |stream| stream.try_write_with(&mut write))
+            .await
+    }
+
+    /// Writes once, without waiting; `WouldBlock`: the socket is full.
+    pub fn try_send_by(
+        &mut self,
+        write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let count = self.stream.try_write_with(write)?;
+        self.sent += count as u64;
+        Ok(count)
+    }
+
+    /// Waits until the socket may take something.
+    pub async fn wait_writable(&mut self, timeout: Duration) -> Result<(), Error> {
+        self.arm(timeout);
+        let outcome = poll_fn(|cx| {
+            if let Poll::Ready(outcome) = self.stream.poll_writable(cx) {
+                return Poll::Ready(outcome.map_err(Error::Io));
+            }
+            self.timer.poll_expired(cx).map(|()| Err(Error::Timeout))
+        })
+        .await;
+        self.timer.disarm();
+        outcome
+    }
+
+    /// Takes the connection apart: the socket and the bytes that came too early (for a tunnel).
+    pub fn into_parts(self) -> (Stream, Vec<u8>) {
+        (self.stream, self.unread)
+    }
+
+    fn arm(&mut self, timeout: Duration) {
+        self.timer.arm(timeout);
+    }
+
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let Poll::Ready(outcome) = self.stream.poll_readable(cx) {
+            return Poll::Ready(outcome.map_err(Error::Io));
+        }
+        ready!(self.timer.poll_expired(cx));
+        Poll::Ready(Err(Error::Timeout))
+    }
+
+    async fn wait_readable(&mut self, timeout: Duration) -> Result<(), Error> {
+        self.arm(timeout);
+        let outcome = poll_fn(|cx| self.poll_readable(cx)).await;
+        self.timer.disarm();
+        outcome
+    }
+
+    /// Reads once into the scratch buffer and hands over what came (nothing: the end) and the place for what is kept.
+    fn read_once<T>(&mut self, take: impl FnOnce(&[u8], &mut Vec<u8>) -> T) -> io::Result<T> {
+        let mut scratch = self.owner.scratch.borrow_mut();
+        let count = self.stream.try_read(&mut scratch)?;
+        self.received += count as u64;
+        Ok(take(&scratch[..count], &mut self.unread))
+    }
+
+    /// What to say of a head that did not come to its end: no more than the error if it had not begun.
+    fn broken_off(&mut self, parser: Parser, error: Error) -> Error {
+        let status = match error {
+            Error::Timeout => 408,
+            Error::Closed => 400,
+            other => return other,
+        };
+        let begun = std::mem::take(&mut self.unread);
+        if parser.is_untouched() {
+            return error;
+        }
+        Error::Refused(Box::new(parser.broken_off(
+            &begun,
+            status,
+            error.to_string(),
+        )))
+    }
+
+    /// Goes on until data has come, or the end.
+    async fn next_piece(
+        &mut self,
+        decoder: &mut Decoder,
+        timeout: Duration,
+        mut keep: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        loop {
+            match self.try_next_piece(decoder, &mut keep)? {
+                Progress::Data => return Ok(()),
+                Progress::Framing => {}
+                Progress::Nothing => self.wait_readable(timeout).await?,
+            }
+        }
+    }
+
+    fn try_next_piece(
+        &mut self,
+        decoder: &mut Decoder,
+        keep: &mut impl FnMut(&[u8]),
+    ) -> Result<Progress, Error> {
+        if decoder.is_end() {
+            return Ok(Progress::Data);
+        }
+        let before = decoder.received();
+        if self.has_unread() {
+            let used = decode(decoder, &self.unread, keep)?;
+            self.unread.drain(..used);
+            if self.unread.is_empty() {
+                self.unread = Vec::new();
+            }
+        } else {
+            let outcome = self.read_once(|bytes, unread| {
+                let used = decode(decoder, bytes, keep)?;
+                unread.extend_from_slice(&bytes[used..]);
+                Ok::<bool, BodyFault>(bytes.is_empty())
+            });
+            let is_closed = match outcome {
+                Ok(outcome) => outcome?,
+                Err(error) if is_would_block(&error) => return Ok(Progress::Nothing),
+                Err(error) => return Err(error.into()),
+            };
+            if is_closed {
+                return if decoder.may_close() {
+                    Ok(Progress::Data)
+                } else {
+                    Err(Error::Closed)
+                };
+            }
+        }
+        let has_come = decoder.received() > before || decoder.is_end();
+        Ok(if has_come {
+            Progress::Data
+        } else {
+            Progress::Framing
+        })
+    }
+
+    /// One write of what `write` appends and `body`. Gives what is left of the former, and how much of `body` has gone.
+    fn send_at_once(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>),
+        body: &[u8],
+    ) -> Result<(Vec<u8>, usize), Error> {
+        let mut out = self.owner.out.borrow_mut();
+        out.clear();
+        out.shrink_to(OUT_KEPT);
+        write(&mut out);
+        let head = out.len();
+        if body.len() <= BODY_COPIED_MAX {
+            out.extend_from_slice(body);
+        }
+        let outcome = if out.is_empty() || body.len() <= BODY_COPIED_MAX {
+            if out.is_empty() {
+                Ok(0)
+            } else {
+                self.stream.try_write(&out)
+            }
+        } else {
+            self.stream
+                .try_write_vectored(&[IoSlice::new(&out), IoSlice::new(body)])
+        };
+        let count = match outcome {
+            Ok(count) => count,
+            Err(error) if is_would_block(&error) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        self.sent += count as u64;
+        let unsent = out[count.min(head)..head].to_vec();
+        Ok((unsent, count.saturating_sub(head)))
+    }
+
+    async fn write_once(
+        &mut self,
+        timeout: Duration,
+        mut write: impl FnMut(&Stream) -> io::Result<usize>,
+    ) -> Result<usize, Error> {
+        loop {
+            match write(&self.stream) {
+                Ok(count) => {
+                    self.sent += count as u64;
+                    return Ok(count);
+                }
+                Err(error) if is_would_block(&error) => self.wait_writable(timeout).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Progress {
+    /// Data, or the end.
+    Data,
+    /// Bytes, but no data in them.
+    Framing,
+    /// Nothing has come.
+    Nothing,
+}
+
+fn is_would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Parses `unread` and `bytes` behind it; keeps in `unread` what is not used. `None`: more is needed.
+fn advance(
+    parser: &mut Parser,
+    bytes: &[u8],
+    unread: &mut Vec<u8>,
+    choose: Choose<'_>,
+) -> Option<Result<Box<RequestHead>, Error>> {
+    let was_empty = unread.is_empty();
+    if !was_empty {
+        unread.extend_from_slice(bytes);
+    }
+    match parser.advance(if was_empty { bytes } else { unread }, choose) {
+        Parsed::Complete(head, used) if was_empty => {
+            unread.extend_from_slice(&bytes[used..]);
+            Some(Ok(head))
+        }
+        Parsed::Complete(head, used) => {
+            unread.drain(..used);
+            if unread.is_empty() {
+                *unread = Vec::new(); // an idle connection holds no buffer
+            }
+            Some(Ok(head))
+        }
+        Parsed::Partial => {
+            if was_empty {
+                unread.extend_from_slice(bytes);
+            }
+            None
+        }
+        Parsed::Refused(refusal) => Some(Err(Error::Refused(refusal))),
+    }
+}
+
+/// Decodes all of `input`, or up to the end of the body; gives how much was used.
+fn decode(
+    decoder: &mut Decoder,
+    input: &[u8],
+    mut keep: impl FnMut(&[u8]),
+) -> Result<usize, BodyFault> {
+    let mut used = 0;
+    while used < input.len() && !decoder.is_end() {
+        let decoded = decoder.decode(&input[used..])?;
+        let data = used + decoded.data.start..used + decoded.data.end;
+        if !data.is_empty() {
+            keep(&input[data]);
+        }
+        used += decoded.used;
+    }
+    Ok(used)
+}

@@ -1,0 +1,462 @@
+//! Finds the end of a body: by its length, by chunks (strictly: RFC 9112, 7.1, and nginx since 1.29.4), or by the end of
+//! the connection.
+//!
+//! Knows no socket: gets the bytes that have come, says which of them are data. Invariant: whatever a peer sends, the end is
+//! reported only when the framing says so; everything between (extensions, trailers) is bounded.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use message::{Field, Framing, Header};
+
+use super::line;
+
+/// Bytes of a chunk's size line with its extensions.
+pub const SIZE_LINE_MAX: u32 = 4096;
+/// Bytes of all trailers together.
+pub const TRAILERS_MAX: usize = 16 * 1024;
+
+/// What is wrong with a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyFault {
+    /// Not chunks. To be answered with 400.
+    #[error("client sent invalid chunked body")]
+    Framing,
+    /// More than the limit. To be answered with 413.
+    #[error("client intended to send too large chunked body: {0} bytes")]
+    TooLarge(u64),
+}
+
+/// What was found in the bytes given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// So many bytes are done with.
+    pub used: usize,
+    /// Which of them are data; perhaps none.
+    pub data: Range<usize>,
+    /// Was that the end of the body?
+    pub is_end: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// So many bytes of a body of known length are to come.
+    Length(u64),
+    UntilClose,
+    ChunkStart,
+    ChunkSize,
+    Extension,
+    SizeLineFeed,
+    ChunkData,
+    DataReturn,
+    DataFeed,
+    TrailerStart,
+    Trailer,
+    TrailerFeed,
+    LastFeed,
+    End,
+}
+
+/// The state of a body that is being read.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    state: State,
+    /// Bytes left of the current chunk, or its size so far.
+    size: u64,
+    size_line: u32,
+    received: u64,
+    limit: u64,
+    trailers: Vec<u8>,
+    line_start: usize,
+    fields: Vec<Field>,
+}
+
+impl Decoder {
+    /// A request's body; chunks that sum up to more than `limit` bytes are refused (`client_max_body_size`; 0: no limit).
+    /// A body of known length is not measured: who reads it has compared it before.
+    pub fn new(framing: Framing, limit: u64) -> Decoder {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::End,
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => State::ChunkStart,
+        };
+        Decoder::at(state, limit)
+    }
+
+    /// A response's body that ends with the connection.
+    pub fn until_close() -> Decoder {
+        Decoder::at(State::UntilClose, 0)
+    }
+
+    fn at(state: State, limit: u64) -> Decoder {
+        Decoder {
+            state,
+            size: 0,
+            size_line: 0,
+            received: 0,
+            limit,
+            trailers: Vec::new(),
+            line_start: 0,
+            fields: Vec::new(),
+        }
+    }
+
+    /// Has the end been seen?
+    pub fn is_end(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// May the connection end here without a loss?
+    pub fn may_close(&self) -> bool {
+        matches!(self.state, State::End | State::UntilClose)
+    }
+
+    /// Bytes of data so far.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Bytes of data still to come, where known.
+    pub fn remaining(&self) -> Option<u64> {
+        match self.state {
+            State::Length(left) => Some(left),
+            State::End => Some(0),
+            _ => None,
+        }
+    }
+
+    /// The trailers, once the end has been seen. Those with an invalid name were dropped, as in a head.
+    pub fn trailers(&self) -> Vec<Header> {
+        let text = Bytes::copy_from_slice(&self.trailers);
+        let part = |span: message::Span| text.slice(span.start as usize..span.end());
+        self.fields
+            .iter()
+            .map(|field| Header {
+                name: part(field.name),
+                value: part(field.value),
+            })
+            .collect()
+    }
+
+    /// Goes through `input`, up to the end of one run of data. Call again while bytes are left and it was not the end.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
+        match self.state {
+            State::Length(left) => {
+                let len = left.min(input.len() as u64);
+                self.received += len;
+                self.state = if len == left {
+                    State::End
+                } else {
+                    State::Length(left - len)
+                };
+                Ok(Decoded {
+                    used: len as usize,
+                    data: 0..len as usize,
+                    is_end: self.is_end(),
+                })
+            }
+            State::UntilClose => {
+                self.received += input.len() as u64;
+                Ok(Decoded {
+                    used: input.len(),
+                    data: 0..input.len(),
+                    is_end: false,
+                })
+            }
+            _ => self.decode_chunked(input),
+        }
+    }
+
+    fn decode_chunked(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
+        let mut at = 0;
+        while at < input.len() && self.state != State::End {
+            if self.state == State::ChunkData {
+                let len = self.size.min((input.len() - at) as u64);
+                self.size -= len;
+                self.received += len;
+                if self.size == 0 {
+                    self.state = State::DataReturn;
+                }
+                let end = at + len as usize;
+                return Ok(Decoded {
+                    used: end,
+                    data: at..end,
+                    is_end: false,
+                });
+            }
+            self.step(input[at])?;
+            at += 1;
+        }
+        Ok(Decoded {
+            used: at,
+            data: at..at,
+            is_end: self.is_end(),
+        })
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), BodyFault> {
+        self.state = match (self.state, byte) {
+            (State::ChunkStart, _) => {
+                self.size = hex(byte)?;
+                self.size_line = 1;
+                State::ChunkSize
+            }
+            (State::ChunkSize | State::Extension, _) => self.size_line(byte)?,
+            (State::SizeLineFeed, b'\n') if self.size == 0 => State::TrailerStart,
+            (State::SizeLineFeed, b'\n') => self.begin_chunk()?,
+            (State::DataReturn, b'\r') => State::DataFeed,
+            (State::DataFeed, b'\n') => State::ChunkStart,
+            (State::TrailerStart, b'\r') => State::LastFeed,
+            (State::LastFeed, b'\n') => State::End,
+            (State::TrailerStart | State::Trailer, _) => self.trailer(byte)?,
+            (State::TrailerFeed, b'\n') => self.end_trailer()?,
+            _ => return Err(BodyFault::Framing),
+        };
+        Ok(())
+    }
+
+    fn size_line(&mut self, byte: u8) -> Result<State, BodyFault> {
+        self.size_line += 1;
+        if self.size_line > SIZE_LINE_MAX {
+            return Err(BodyFault::Framing);
+        }
+        match (self.state, byte) {
+            (_, b'\r') => Ok(State::SizeLineFeed),
+            (State::ChunkSize, b';' | b' ' | b'\t') => Ok(State::Extension),
+            (State::Extension, b'\n' | 0) => Err(BodyFault::Framing),
+            (State::Extension, _) => Ok(State::Extension),
+            _ => {
+                if self.size > i64::MAX as u64 / 16 {
+                    return Err(BodyFault::Framing);
+                }
+                self.size = self.size * 16 + hex(byte)?;
+                Ok(State::ChunkSize)
+            }
+        }
+    }
+
+    fn begin_chunk(&self) -> Result<State, BodyFault> {
+        let total = self.received.saturating_add(self.size);
+        if self.limit != 0 && total > self.limit {
+            return Err(BodyFault::TooLarge(total));
+        }
+        Ok(State::ChunkData)
+    }
+
+    fn trailer(&mut self, byte: u8) -> Result<State, BodyFault> {
+        match byte {
+            b'\r' => return Ok(State::TrailerFeed),
+            b'\n' => return Err(BodyFault::Framing),
+            _ => {}
+        }
+        if self.trailers.len() == TRAILERS_MAX {
+            return Err(BodyFault::Framing);
+        }
+        self.trailers.push(byte);
+        Ok(State::Trailer)
+    }
+
+    fn end_trailer(&mut self) -> Result<State, BodyFault> {
+        let text = &self.trailers[self.line_start..];
+        let found = line::parse_header(text, false).map_err(|_| BodyFault::Framing)?;
+        if !found.is_invalid && text.contains(&b':') {
+            let moved = |span: message::Span| message::Span {
+                start: span.start + self.line_start as u32,
+                len: span.len,
+            };
+            let Field { name, value, id } = found.field;
+            self.fields.push(Field {
+                name: moved(name),
+                value: moved(value),
+                id,
+            });
+        }
+        self.line_start = self.trailers.len();
+        Ok(State::TrailerStart)
+    }
+}
+
+fn hex(digit: u8) -> Result<u64, BodyFault> {
+    (digit as char)
+        .to_digit(16)
+        .map(u64::from)
+        .ok_or(BodyFault::Framing)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Decodes `input` in pieces of `step` bytes; gives data, bytes used, and whether it ended.
+    fn run(
+        decoder: &mut Decoder,
+        input: &[u8],
+        step: usize,
+    ) -> Result<(Vec<u8>, usize, bool), BodyFault> {
+        let (mut data, mut used) = (Vec::new(), 0);
+        for piece in input.chunks(step) {
+            let mut piece = piece;
+            while !piece.is_empty() && !decoder.is_end() {
+                let decoded = decoder.decode(piece)?;
+                assert!(decoded.used > 0 || decoded.is_end);
+                data.extend_from_slice(&piece[decoded.data.clone()]);
+                used += decoded.used;
+                piece = &piece[decoded.used..];
+            }
+        }
+        Ok((data, used, decoder.is_end()))
+    }
+
+    fn chunked(input: &[u8]) -> Result<(Vec<u8>, usize, bool), BodyFault> {
+        let whole = run(&mut Decoder::new(Framing::Chunked, 0), input, usize::MAX);
+        let bytewise = run(&mut Decoder::new(Framing::Chunked, 0), input, 1);
+        assert_eq!(whole, bytewise, "{:?}", input.escape_ascii().to_string());
+        whole
+    }
+
+    #[test]
+    fn chunks() {
+        for (input, data, rest) in [
+            ("0\r\n\r\n", "", ""),
+            ("5\r\nhello\r\n0\r\n\r\nGET", "hello", "GET"),
+            ("5;a=b\r\nhello\r\n0;x\r\n\r\n", "hello", ""),
+            ("5 \r\nhello\r\n3\r\n a\n\r\n000\r\n\r\n", "hello a\n", ""),
+            (
+                "A\r\n0123456789\r\n0\r\nX: y\r\nZ.: y\r\n\r\n",
+                "0123456789",
+                "",
+            ),
+        ] {
+            let (found, used, is_end) = chunked(input.as_bytes()).unwrap();
+            assert_eq!(
+                (&found[..], &input[used..], is_end),
+                (data.as_bytes(), rest, true),
+                "{input:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_chunks() {
+        for input in [
+            "\r\n",
+            "x\r\n",
+            "-1\r\n",
+            "0x5\r\n",
+            " 5\r\n",
+            "5\nhello",
+            "5\r\r\n",
+            "5;a\nhello",
+            "5\r\nhello\n0\r\n\r\n",
+            "5\r\nhello!\r\n",
+            "5\r\nhellox0\r\n\r\n",
+            "0\n\r\n",
+            "0\r\n\n",
+            "0\r\nX: y\n\r\n",
+            "0\r\n X: y\r\n\r\n",
+            "0\r\n: y\r\n\r\n",
+            "0\r\nX: \0\r\n\r\n",
+            "8000000000000000\r\n",
+            "10000000000000005\r\n",
+            "5;\0\r\nhello",
+            "5\u{b}\r\n",
+            "5,5\r\n",
+            "0\r\nX: y\rz\r\n\r\n",
+        ] {
+            assert_eq!(
+                chunked(input.as_bytes()),
+                Err(BodyFault::Framing),
+                "{input:?}"
+            );
+        }
+        let long = format!("5;{}\r\n", "a".repeat(SIZE_LINE_MAX as usize));
+        assert_eq!(chunked(long.as_bytes()), Err(BodyFault::Framing));
+        let long = format!("0\r\nX: {}\r\n\r\n", "a".repeat(TRAILERS_MAX));
+        assert_eq!(chunked(long.as_bytes()), Err(BodyFault::Framing));
+    }
+
+    #[test]
+    fn an_unfinished_body_has_no_end() {
+        for input in [
+            "",
+            "5",
+            "5\r\n",
+            "5\r\nhell",
+            "5\r\nhello",
+            "5\r\nhello\r\n",
+            "0",
+            "0\r\n",
+            "0\r\n\r",
+            "0\r\nX: y\r\n\r",
+        ] {
+            assert!(!chunked(input.as_bytes()).unwrap().2, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn limits_and_trailers() {
+        let mut decoder = Decoder::new(Framing::Chunked, 9);
+        assert_eq!(
+            run(&mut decoder, b"5\r\nhello\r\n5\r\nhello", 3),
+            Err(BodyFault::TooLarge(10))
+        );
+        let mut decoder = Decoder::new(Framing::Chunked, 10);
+        run(&mut decoder, b"0\r\nX:  y \r\nBad_: z\r\nZ:\r\n\r\n", 2).unwrap();
+        assert_eq!(
+            decoder.trailers(),
+            [Header::new("X", "y"), Header::new("Z", "")]
+        );
+    }
+
+    #[test]
+    fn lengths() {
+        assert!(
+            Decoder::new(Framing::None, 0).is_end() && Decoder::new(Framing::Length(0), 0).is_end()
+        );
+        let mut decoder = Decoder::new(Framing::Length(5), 0);
+        assert_eq!(
+            run(&mut decoder, b"hel", 1),
+            Ok((b"hel".to_vec(), 3, false))
+        );
+        assert_eq!((decoder.remaining(), decoder.may_close()), (Some(2), false));
+        assert_eq!(
+            run(&mut decoder, b"loGET", 5),
+            Ok((b"lo".to_vec(), 2, true))
+        );
+        let mut decoder = Decoder::until_close();
+        assert_eq!(
+            run(&mut decoder, b"abc", 2),
+            Ok((b"abc".to_vec(), 3, false))
+        );
+        assert!(decoder.may_close());
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same(input in "([0-9a-c]{1,3}(;x)?\r?\n?[a-c]{0,12}\r?\n?){0,5}(0\r\n(A: b\r\n)?\r\n)?", step in 1usize..9) {
+            let whole = run(&mut Decoder::new(Framing::Chunked, 0), input.as_bytes(), usize::MAX);
+            let cut = run(&mut Decoder::new(Framing::Chunked, 0), input.as_bytes(), step);
+            prop_assert_eq!(whole, cut);
+        }
+
+        #[test]
+        fn what_is_written_is_read(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..6), step in 1usize..200) {
+            let mut text = Vec::new();
+            for piece in &pieces {
+                super::super::write::chunk(&mut text, piece);
+            }
+            super::super::write::last_chunk(&mut text, &[]);
+            let length = text.len();
+            text.extend_from_slice(b"next");
+            let (data, used, is_end) = run(&mut Decoder::new(Framing::Chunked, 0), &text, step).unwrap();
+            prop_assert_eq!((data, used, is_end), (pieces.concat(), length, true));
+        }
+
+        #[test]
+        fn any_bytes_do_not_panic(input in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = chunked(&input);
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! The lines of a head: the request line and header lines, of requests, responses and trailers alike.
+//!
+//! A line is parsed when it is complete; the beginning of one can be checked too, so that garbage (a TLS hello on a plain
+//! port) is refused at once and not after a timeout.
+
+use message::{Field, HeaderId, Method, Span, Version};
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A method of other bytes than upper case letters, `_` and `-`.
+    Method,
+    /// Another fault in a request line.
+    Request,
+    /// A major version above 1.
+    Version,
+    /// A request without a version that is not GET.
+    Method09,
+    /// A header line, at this byte.
+    Header(u32),
+}
+
+/// A request line, with spans from the line's first byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestLine {
+    /// The method's text.
+    pub method_text: Span,
+    /// Which one.
+    pub method: Option<Method>,
+    /// Path, arguments and fragment.
+    pub target: Span,
+    /// The path alone, right if `is_complex` is not set.
+    pub path: Span,
+    /// The arguments, right if `is_complex` is not set.
+    pub args: Span,
+    /// The extension, right if `is_complex` is not set.
+    pub extension: Span,
+    /// Must the path be normalised?
+    pub is_complex: bool,
+    /// An authority and no path?
+    pub is_path_empty: bool,
+    /// Scheme of an absolute target.
+    pub scheme: Span,
+    /// Host and port of an absolute or CONNECT target.
+    pub authority: Span,
+    /// `HTTP/1.1`; empty: 0.9.
+    pub protocol: Span,
+    /// The version.
+    pub version: Option<Version>,
+}
+
+const PLAIN: u8 = 0;
+const MARK: u8 = 1; // . / % ? # in a target
+const BLANK: u8 = 2;
+const CONTROL: u8 = 3;
+
+/// Classes of a target's bytes.
+static TARGET: [u8; 256] = {
+    let mut classes = [PLAIN; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        classes[byte] = CONTROL;
+        byte += 1;
+    }
+    classes[0x7f] = CONTROL;
+    classes[b' ' as usize] = BLANK;
+    let marks = b"./%?#";
+    let mut index = 0;
+    while index < marks.len() {
+        classes[marks[index] as usize] = MARK;
+        index += 1;
+    }
+    classes
+};
+
+/// Parses a request line without its line end. When it `is_complete` is not so, only checks what is there, and gives `None`.
+pub fn parse_request(line: &[u8], is_complete: bool) -> Result<Option<RequestLine>, Fault> {
+    let mut scan = Scan {
+        line,
+        at: 0,
+        is_complete,
+    };
+    match scan.request() {
+        Ok(found) => Ok(Some(found)),
+        Err(Stop::Fault(fault)) => Err(fault),
+        Err(Stop::End) if is_complete => Err(Fault::Request),
+        Err(Stop::End) => Ok(None),
+    }
+}
+
+enum Stop {
+    Fault(Fault),
+    End,
+}
+
+struct Scan<'a> {
+    line: &'a [u8],
+    at: usize,
+    is_complete: bool,
+}
+
+impl Scan<'_> {
+    fn request(&mut self) -> Result<RequestLine, Stop> {
+        let mut found = RequestLine::default();
+        let end = self.skip(|c| c.is_ascii_uppercase() || matches!(c, b'_' | b'-'));
+        match self.line.get(end) {
+            Some(b' ') if end > 0 => {}
+            None if end > 0 || !self.is_complete => return Err(Stop::End),
+            _ => return Err(Stop::Fault(Fault::Method)),
+        }
+        found.method_text = Span::new(0, end);
+        let method = Method::find(&self.line[..end]);
+        found.method = Some(method);
+        self.skip(|c| c == b' ');
+        match self.peek()? {
+            _ if method == Method::Connect => self.authority(&mut found, true)?,
+            b'/' => self.target(&mut found, self.at)?,
+            c if c.is_ascii_alphabetic() => self.absolute(&mut found)?,
+            _ => return Err(Stop::Fault(Fault::Request)),
+        }
+        self.version(&mut found)?;
+        if method == Method::Connect {
+            // A CONNECT has no path; like nginx we borrow the slash of "HTTP/", so that its URI is "/".
+            let slash = found.protocol.start as usize + 4;
+            found.target = Span::new(slash, slash + 1);
+            found.path = found.target;
+        }
+        if found.version == Some(Version::HTTP_09) && method != Method::Get {
+            return Err(Stop::Fault(Fault::Method09));
+        }
+        Ok(found)
+    }
+
+    fn peek(&self) -> Result<u8, Stop> {
+        self.line.get(self.at).copied().ok_or(Stop::End)
+    }
+
+    /// Moves on while `is_wanted` says so; gives where it stopped.
+    fn skip(&mut self, is_wanted: impl Fn(u8) -> bool) -> usize {
+        while self.at < self.line.len() && is_wanted(self.line[self.at]) {
+            self.at += 1;
+        }
+        self.at
+    }
+
+    fn expect(&mut self, text: &[u8]) -> Result<(), Stop> {
+        for wanted in text {
+            if self.peek()? != *wanted {
+                return Err(Stop::Fault(Fault::Request));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// `scheme://host:port/path`
+    fn absolute(&mut self, found: &mut RequestLine) -> Result<(), Stop> {
+        let start = self.at;
+        let end = self.skip(|c| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'-' | b'.'));
+        self.expect(b"://")?;
+        found.scheme = Span::new(start, end);
+        self.authority(found, false)?;
+        match self.peek() {
+            Ok(b'/') => self.target(found, self.at),
+            Ok(b'?') => {
+                found.is_path_empty = true;
+                self.target(found, self.at)
+            }
+            // No path: the URI is "/", for which there is one behind the scheme.
+            Ok(b' ') => {
+                found.target = Span::new(end + 1, end + 2);
+                found.path = found.target;
+                Ok(())
+            }
+            Ok(_) => Err(Stop::Fault(Fault::Request)),
+            Err(end) => Err(end),
+        }
+    }
+
+    /// Host and port; for CONNECT the port must be there, and a blank behind it.
+    fn authority(&mut self, found: &mut RequestLine, is_connect: bool) -> Result<(), Stop> {
+        let start = self.at;
+        if self.peek()? == b'[' {
+            self.at += 1;
+            self.skip(|c| c.is_ascii_alphanumeric() || b":-._~!$&'()*+,;=".contains(&c));
+            self.expect(b"]")?;
+        } else {
+            self.skip(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-'));
+        }
+        let has_colon = self.peek()? == b':';
+        if has_colon {
+            self.at += 1;
+        }
+        let digits = self.at;
+        let end = if has_colon {
+            self.skip(|c| c.is_ascii_digit())
+        } else {
+            self.at
+        };
+        found.authority = Span::new(start, end);
+        if is_connect && (self.peek()? != b' ' || end == digits) {
+            return Err(Stop::Fault(Fault::Request));
+        }
+        Ok(())
+    }
+
+    /// From the path's first byte (or a `?`) up to a blank.
+    fn target(&mut self, found: &mut RequestLine, start: usize) -> Result<(), Stop> {
+        let line = self.line;
+        let (mut query, mut dot, mut slash) = (None, None, start);
+        found.is_complex |= found.is_path_empty;
+        let mut at = start;
+        loop {
+            let Some(byte) = line.get(at).copied() else {
+                if self.is_complete {
+                    break;
+                }
+                return Err(Stop::End);
+            };
+            match TARGET[byte as usize] {
+                PLAIN => {}
+                BLANK => break,
+                CONTROL => return Err(Stop::Fault(Fault::Request)),
+                _ => match byte {
+                    b'#' | b'%' if query.is_none() || byte == b'#' => found.is_complex = true,
+                    b'?' if query.is_none() => query = Some(at),
+                    b'/' if query.is_none() => {
+                        found.is_complex |= at > start && slash + 1 == at;
+                        slash = at;
+                        dot = None;
+                    }
+                    b'.' if query.is_none() => {
+                        found.is_complex |= slash + 1 == at;
+                        dot = Some(at);
+                    }
+                    _ => {}
+                },
+            }
+            at += 1;
+        }
+        self.at = at;
+        let path_end = query.unwrap_or(at);
+        found.target = Span::new(start, at);
+        found.path = Span::new(start, path_end);
+        found.args = query.map_or(Span::default(), |mark| Span::new(mark + 1, at));
+        found.extension = dot.map_or(Span::default(), |dot| Span::new(dot + 1, path_end));
+        Ok(())
+    }
+
+    fn version(&mut self, found: &mut RequestLine) -> Result<(), Stop> {
+        self.skip(|c| c == b' ');
+        let start = self.at;
+        if self.at == self.line.len() && self.is_complete {
+            found.version = Some(Version::HTTP_09);
+            return Ok(());
+        }
+        self.expect(b"HTTP/")?;
+        if self.peek()? == b'0' {
+            return Err(Stop::Fault(Fault::Request));
+        }
+        let major = self.digits(Fault::Version)?;
+        if major > 1 {
+            return Err(Stop::Fault(Fault::Version));
+        }
+        self.expect(b".")?;
+        let minor = self.digits(Fault::Request)?;
+        found.protocol = Span::new(start, self.at);
+        found.version = Some(Version { major, minor });
+        self.skip(|c| c == b' ');
+        if self.at < self.line.len() {
+            return Err(Stop::Fault(Fault::Request));
+        }
+        Ok(())
+    }
+
+    /// Up to three digits, at least one.
+    fn digits(&mut self, too_many: Fault) -> Result<u16, Stop> {
+        let start = self.at;
+        let end = self.skip(|c| c.is_ascii_digit());
+        if end == start {
+            self.peek()?;
+            return Err(Stop::Fault(Fault::Request));
+        }
+        if end - start > 3 {
+            return Err(Stop::Fault(too_many));
+        }
+        Ok(self.line[start..end]
+            .iter()
+            .fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0')))
+    }
+}
+
+const NAME_OK: u8 = 0;
+const NAME_UNDERSCORE: u8 = 1;
+const NAME_ODD: u8 = 2;
+const NAME_COLON: u8 = 3;
+const NAME_BAD: u8 = 4;
+
+/// Classes of a header name's bytes. nginx takes letters, digits and `-` alone for valid, less than RFC 9110's token.
+static NAME: [u8; 256] = {
+    let mut classes = [NAME_ODD; 256];
+    let mut byte = 0usize;
+    while byte < 256 {
+        let c = byte as u8;
+        if c.is_ascii_alphanumeric() || c == b'-' {
+            classes[byte] = NAME_OK;
+        } else if c <= 0x20 || c == 0x7f {
+            classes[byte] = NAME_BAD;
+        }
+        byte += 1;
+    }
+    classes[b'_' as usize] = NAME_UNDERSCORE;
+    classes[b':' as usize] = NAME_COLON;
+    classes
+};
+
+/// A header line, and whether its name is one that nginx drops by default.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderLine {
+    /// Spans from the line's first byte.
+    pub field: Field,
+    /// Has the name other bytes than letters, digits, `-` (and `_` if allowed)?
+    pub is_invalid: bool,
+}
+
+/// Parses a header line without its line end; not for the empty line. A line without a colon is a name with an empty
+/// value, as in nginx.
+pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, Fault> {
+    let (name_end, is_invalid) = scan_name(line, allows_underscores)?;
+    let name = Span::new(0, name_end);
+    let mut start = (name_end + 1).min(line.len());
+    let mut end = line.len();
+    while start < end && matches!(line[start], b' ' | b'\t') {
+        start += 1;
+    }
+    while end > start && matches!(line[end - 1], b' ' | b'\t') {
+        end -= 1;
+    }
+    let value = &line[start..end];
+    if let Some(offset) = memchr::memchr2(0, b'\r', value) {
+        return Err(Fault::Header((start + offset) as u32));
+    }
+    let id = if is_invalid {
+        HeaderId::Other
+    } else {
+        HeaderId::find(&line[..name_end])
+    };
+    Ok(HeaderLine {
+        field: Field {
+            name,
+            value: Span::new(start, end),
+            id,
+        },
+        is_invalid,
+    })
+}
+
+/// Checks the beginning of a header line.
+pub fn check_header(line: &[u8]) -> Result<(), Fault> {
+    match without_returns(line) {
+        [] => Ok(()),
+        line => scan_name(line, true).map(|_| ()),
+    }
+}
+
+/// Where the name ends, and whether it is invalid.
+fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), Fault> {
+    let mut is_invalid = false;
+    for (at, byte) in line.iter().enumerate() {
+        match NAME[*byte as usize] {
+            NAME_OK => {}
+            NAME_COLON if at > 0 => return Ok((at, is_invalid)),
+            NAME_UNDERSCORE => is_invalid |= !allows_underscores,
+            NAME_ODD => is_invalid = true,
+            _ => return Err(Fault::Header(at as u32)),
+        }
+    }
+    Ok((line.len(), is_invalid))
+}
+
+/// A line without the carriage returns before its line feed (nginx takes several behind a header line).
+pub fn without_returns(line: &[u8]) -> &[u8] {
+    let mut line = line;
+    while let [rest @ .., b'\r'] = line {
+        line = rest;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(line: &str) -> Result<RequestLine, Fault> {
+        parse_request(line.as_bytes(), true).map(|found| found.unwrap())
+    }
+
+    fn part(line: &str, span: Span) -> &str {
+        std::str::from_utf8(span.of(line.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn request_lines() {
+        #[rustfmt::skip]
+        let cases = [
+            ("GET / HTTP/1.1", "/", "/", "", "", ""),
+            ("GET /a.b/c.tar.gz?x=1 HTTP/1.0", "/a.b/c.tar.gz?x=1", "/a.b/c.tar.gz", "x=1", "gz", ""),
+            ("GET    /a   HTTP/1.1  ", "/a", "/a", "", "", ""),
+            ("GET /a", "/a", "/a", "", "", ""),
+            ("OPTIONS http://h:81/a?b HTTP/1.1", "/a?b", "/a", "b", "", "h:81"),
+            ("GET http://h HTTP/1.1", "/", "/", "", "", "h"),
+            ("GET http://[::1]:80 HTTP/1.1", "/", "/", "", "", "[::1]:80"),
+            ("CONNECT h:443 HTTP/1.1", "/", "/", "", "", "h:443"),
+            ("GET /?a%20.b/..//c HTTP/1.1", "/?a%20.b/..//c", "/", "a%20.b/..//c", "", ""),
+        ];
+        for (line, target, path, args, extension, authority) in cases {
+            let found = request(line).unwrap();
+            assert!(!found.is_complex, "{line}");
+            let parts = [
+                found.target,
+                found.path,
+                found.args,
+                found.extension,
+                found.authority,
+            ]
+            .map(|span| part(line, span));
+            assert_eq!(parts, [target, path, args, extension, authority], "{line}");
+        }
+        for line in [
+            "GET /%41",
+            "GET //a",
+            "GET /a/./b",
+            "GET /.a",
+            "GET /a#b",
+            "GET /?#",
+            "GET http://h?a",
+        ] {
+            assert!(request(line).unwrap().is_complex, "{line}");
+        }
+    }
+
+    #[test]
+    fn faults() {
+        #[rustfmt::skip]
+        let cases = [
+            ("", Fault::Method), ("get / HTTP/1.1", Fault::Method), (" GET / HTTP/1.1", Fault::Method), ("\x16\x03\x01", Fault::Method),
+            ("GET", Fault::Request), ("GET ", Fault::Request), ("GET a", Fault::Request), ("GET * HTTP/1.1", Fault::Request),
+            ("GET ?a HTTP/1.1", Fault::Request), ("GET /a b HTTP/1.1", Fault::Request), ("GET /a\x01 HTTP/1.1", Fault::Request),
+            ("GET /a\t HTTP/1.1", Fault::Request), ("GET / http/1.1", Fault::Request), ("GET / HTTP/0.9", Fault::Request),
+            ("GET / HTTP/2.0", Fault::Version), ("PRI / HTTP/2.0", Fault::Version), ("GET / HTTP/11.1", Fault::Version),
+            ("GET / HTTP/1", Fault::Request), ("GET / HTTP/1.", Fault::Request), ("GET / HTTP/1.1000", Fault::Request),
+            ("GET / HTTP/1.1x", Fault::Request), ("GET / HTTP/1.1 x", Fault::Request), ("GET /\r HTTP/1.1", Fault::Request),
+            ("POST /", Fault::Method09), ("GET http:/h HTTP/1.1", Fault::Request), ("GET http://h:8x/ HTTP/1.1", Fault::Request),
+            ("GET http://u@h/ HTTP/1.1", Fault::Request), ("GET http://[::1 HTTP/1.1", Fault::Request),
+            ("CONNECT h HTTP/1.1", Fault::Request), ("CONNECT h: HTTP/1.1", Fault::Request), ("CONNECT h:1/ HTTP/1.1", Fault::Request),
+            ("CONNECT / HTTP/1.1", Fault::Request),
+        ];
+        for (line, fault) in cases {
+            assert_eq!(request(line), Err(fault), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_good_line_is_no_fault() {
+        for line in [
+            "GET /a.b?c HTTP/1.1 ",
+            "CONNECT [::1]:443 HTTP/1.1",
+            "GET http://h.x:80/a HTTP/1.0",
+        ] {
+            for end in 0..line.len() {
+                let begun = parse_request(&line.as_bytes()[..end], false);
+                assert!(begun.is_ok(), "{:?} {begun:?}", &line[..end]);
+            }
+        }
+        assert_eq!(parse_request(b"\x16\x03", false), Err(Fault::Method));
+    }
+
+    #[test]
+    fn header_lines() {
+        for (line, name, value, id, is_invalid) in [
+            ("Host: a b ", "Host", "a b", HeaderId::Host, false),
+            ("host:a", "host", "a", HeaderId::Host, false),
+            ("X: \t\u{e9} \t", "X", "\u{e9}", HeaderId::Other, false),
+            ("X-Y", "X-Y", "", HeaderId::Other, false),
+            ("X:", "X", "", HeaderId::Other, false),
+            ("X_Y: 1", "X_Y", "1", HeaderId::Other, true),
+            ("X.Y: :1", "X.Y", ":1", HeaderId::Other, true),
+        ] {
+            let found = parse_header(line.as_bytes(), false).unwrap();
+            assert_eq!(
+                (part(line, found.field.name), part(line, found.field.value)),
+                (name, value)
+            );
+            assert_eq!(
+                (found.field.id, found.is_invalid),
+                (id, is_invalid),
+                "{line}"
+            );
+        }
+        assert!(!parse_header(b"X_Y: 1", true).unwrap().is_invalid);
+        for (line, at) in [
+            (": a", 0),
+            (" a: b", 0),
+            ("a : b", 1),
+            ("a\tb: c", 1),
+            ("a: b\0c", 4),
+            ("a: b\rc", 4),
+            ("\x7fa: b", 0),
+        ] {
+            assert_eq!(
+                parse_header(line.as_bytes(), false).unwrap_err(),
+                Fault::Header(at),
+                "{line:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! HTTP/1 as pure functions over byte slices (RFC 9112), by nginx's rules.
+
+pub mod body;
+pub mod line;
+pub mod read;
+pub mod write;

@@ -1,0 +1,580 @@
+//! Reads a request's head out of the bytes that have come so far, by nginx's rules.
+//!
+//! Knows no socket. A [`Parser`] goes on where it stopped, so that a head that comes byte by byte costs no more than one that
+//! comes at once; its answers do not depend on how the bytes were cut.
+
+use bytes::Bytes;
+use message::head::HostText;
+use message::{
+    ConnectionType, Field, Framing, HeaderId, Method, RequestHead, Span, Version, host, uri,
+};
+
+use super::line::{self, Fault};
+
+/// Empty lines before a request line are skipped, up to so many bytes (nginx: without bound, in a buffer that it reuses).
+pub const BLANK_LINES_MAX: usize = 4096;
+
+/// What a head may be. Changes to that of the virtual server once the host is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `client_header_buffer_size`: lines are read into this one first.
+    pub client_header_buffer_size: usize,
+    /// `large_client_header_buffers`, how many.
+    pub large_buffers: usize,
+    /// `large_client_header_buffers`, bytes of each: no line may be longer.
+    pub large_buffer_size: usize,
+    /// `max_headers`.
+    pub max_headers: usize,
+    /// `ignore_invalid_headers`: drop them.
+    pub ignore_invalid_headers: bool,
+    /// `underscores_in_headers`: are valid.
+    pub underscores_in_headers: bool,
+    /// `merge_slashes`.
+    pub merge_slashes: bool,
+    /// Is CONNECT answered by anything else than 405 (`tunnel_pass`)?
+    pub allow_connect: bool,
+}
+
+impl Default for Limits {
+    /// nginx's defaults.
+    fn default() -> Limits {
+        Limits {
+            client_header_buffer_size: 1024,
+            large_buffers: 4,
+            large_buffer_size: 8192,
+            max_headers: 1000,
+            ignore_invalid_headers: true,
+            underscores_in_headers: false,
+            merge_slashes: true,
+            allow_connect: false,
+        }
+    }
+}
+
+/// What has been found.
+#[derive(Debug)]
+pub enum Parsed {
+    /// More bytes are needed.
+    Partial,
+    /// A head that took so many bytes.
+    Complete(Box<RequestHead>, usize),
+    /// A request to be answered with an error, after which the connection is closed.
+    Refused(Box<Refusal>),
+}
+
+/// Why a request is refused.
+#[derive(Debug)]
+pub struct Refusal {
+    /// 400, 405, 414, 494, 501 or 505.
+    pub status: u16,
+    /// nginx's words for its log (level info).
+    pub why: String,
+    /// What could be read of it; without a URI if that is at fault.
+    pub head: RequestHead,
+    /// Is more of it likely to come, so that the connection must linger?
+    pub must_linger: bool,
+    /// Is it for the log alone, and nothing is to be sent (the client left or was too slow)?
+    pub is_silent: bool,
+}
+
+/// How the server is chosen by its name: gives the limits of the virtual server, or `None` to keep those there are.
+pub type Choose<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Limits>;
+
+/// Parses a head that stands alone, with the same limits whatever its host.
+pub fn parse_head(bytes: &[u8], limits: &Limits) -> Parsed {
+    Parser::new(limits).advance(bytes, &mut |_| None)
+}
+
+/// A head on its way. Each call gets all of the bytes from the head's first one on.
+#[derive(Debug)]
+pub struct Parser {
+    limits: Limits,
+    head: Option<Box<RequestHead>>,
+    /// Where the current line begins.
+    at: usize,
+    /// Up to where no line feed was found.
+    scanned: usize,
+    /// How much of the current line has been checked.
+    checked: usize,
+    has_line: bool,
+    headers: usize,
+    has_host_field: bool,
+    content_length: Option<Span>,
+    transfer_encoding: Option<Span>,
+    room: usize,
+    large_used: usize,
+}
+
+struct Stop {
+    status: u16,
+    why: String,
+    must_linger: bool,
+}
+
+impl Stop {
+    fn new(status: u16, why: impl Into<String>) -> Stop {
+        Stop {
+            status,
+            why: why.into(),
+            must_linger: false,
+        }
+    }
+}
+
+impl Parser {
+    /// For a new request.
+    pub fn new(limits: &Limits) -> Parser {
+        Parser {
+            limits: *limits,
+            head: None,
+            at: 0,
+            scanned: 0,
+            checked: 0,
+            has_line: false,
+            headers: 0,
+            has_host_field: false,
+            content_length: None,
+            transfer_encoding: None,
+            room: limits.client_header_buffer_size,
+            large_used: 0,
+        }
+    }
+
+    /// Has the request line not begun yet?
+    pub fn is_untouched(&self) -> bool {
+        !self.has_line && self.scanned == self.at
+    }
+
+    /// What there is of a head that will not come to its end; nothing is to be answered.
+    pub fn broken_off(mut self, bytes: &[u8], status: u16, why: String) -> Refusal {
+        let head = self
+            .head
+            .take()
+            .unwrap_or_else(|| Box::new(RequestHead::new(Bytes::new())));
+        let mut refusal = self.refuse(bytes, *head, Stop::new(status, why));
+        refusal.is_silent = true;
+        refusal
+    }
+
+    /// Goes on with `bytes`, which begin with what the last call got.
+    pub fn advance(&mut self, bytes: &[u8], choose: Choose<'_>) -> Parsed {
+        let mut head = self
+            .head
+            .take()
+            .unwrap_or_else(|| Box::new(RequestHead::new(Bytes::new())));
+        match self.lines(bytes, &mut head, choose) {
+            Ok(true) => {
+                head.bytes = Bytes::copy_from_slice(&bytes[..self.at]);
+                Parsed::Complete(head, self.at)
+            }
+            Ok(false) => {
+                self.head = Some(head);
+                Parsed::Partial
+            }
+            Err(stop) => Parsed::Refused(Box::new(self.refuse(bytes, *head, stop))),
+        }
+    }
+
+    /// Is the head complete?
+    fn lines(
+        &mut self,
+        bytes: &[u8],
+        head: &mut RequestHead,
+        choose: Choose<'_>,
+    ) -> Result<bool, Stop> {
+        if !self.has_line {
+            self.skip_blank_lines(bytes)?;
+        }
+        while let Some(offset) = memchr::memchr(b'\n', &bytes[self.scanned..]) {
+            let (start, end) = (self.at, self.scanned + offset);
+            self.occupy(end + 1 - start, bytes)?;
+            self.at = end + 1;
+            self.scanned = self.at;
+            self.checked = 0;
+            if !self.has_line {
+                self.request_line(bytes, start, end, head, choose)?;
+                if head.version == Version::HTTP_09 {
+                    return self.finish(bytes, head).map(|()| true);
+                }
+            } else if matches!(&bytes[start..end], [] | [b'\r']) {
+                return self.finish(bytes, head).map(|()| true);
+            } else {
+                self.header_line(bytes, start, end, head, choose)?;
+            }
+        }
+        self.scanned = bytes.len();
+        self.check_begun(bytes)?;
+        Ok(false)
+    }
+
+    fn skip_blank_lines(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        while self.at < bytes.len() && matches!(bytes[self.at], b'\r' | b'\n') {
+            self.at += 1;
+            self.room = match self.room {
+                0 | 1 => self.limits.client_header_buffer_size,
+                room => room - 1,
+            };
+        }
+        self.scanned = self.scanned.max(self.at);
+        if self.at > BLANK_LINES_MAX {
+            return Err(Stop::new(400, "client sent too many empty lines"));
+        }
+        Ok(())
+    }
+
+    /// Accounts for a complete line of `len` bytes in nginx's buffers.
+    fn occupy(&mut self, len: usize, bytes: &[u8]) -> Result<(), Stop> {
+        if len <= self.room {
+            self.room -= len;
+            return Ok(());
+        }
+        if self.room >= self.limits.large_buffer_size
+            || self.large_used >= self.limits.large_buffers
+            || len > self.limits.large_buffer_size
+        {
+            return Err(self.too_large(bytes));
+        }
+        self.large_used += 1;
+        self.room = self.limits.large_buffer_size - len;
+        Ok(())
+    }
+
+    /// Checks a line of which only the beginning is there: its length at once, its bytes whenever it has doubled.
+    fn check_begun(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        let begun = &bytes[self.at..];
+        let fits_large = self.room < self.limits.large_buffer_size
+            && self.large_used < self.limits.large_buffers
+            && begun.len() < self.limits.large_buffer_size;
+        if begun.len() >= self.room.max(1) && !fits_large {
+            return Err(self.too_large(bytes));
+        }
+        if begun.len() < 2 * self.checked {
+            return Ok(());
+        }
+        self.checked = begun.len();
+        if self.has_line {
+            return line::check_header(begun).map_err(|fault| describe(fault, begun));
+        }
+        let begun = begun.strip_suffix(b"\r").unwrap_or(begun);
+        line::parse_request(begun, false)
+            .map(|_| ())
+            .map_err(|fault| describe(fault, begun))
+    }
+
+    fn too_large(&self, bytes: &[u8]) -> Stop {
+        if !self.has_line {
+            return Stop::new(414, "client sent too long URI");
+        }
+        const SHOWN_MAX: usize = 2048 - 300;
+        let begun = &bytes[self.at..];
+        let shown = String::from_utf8_lossy(&begun[..begun.len().min(SHOWN_MAX)]);
+        Stop {
+            must_linger: true,
+            ..Stop::new(
+                494,
+                format!("client sent too long header line: \"{shown}...\""),
+            )
+        }
+    }
+
+    fn request_line(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        end: usize,
+        head: &mut RequestHead,
+        choose: Choose<'_>,
+    ) -> Result<(), Stop> {
+        let text = &bytes[start..end];
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        head.line = Span::new(start, start + text.len());
+        let found = match line::parse_request(text, true) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(describe(Fault::Request, text)),
+            Err(fault) => return Err(describe(fault, text)),
+        };
+        let moved = |span: Span| Span {
+            start: span.start + start as u32,
+            len: span.len,
+        };
+        head.method = found.method.unwrap_or(Method::Other);
+        head.method_text = moved(found.method_text);
+        head.version = found.version.unwrap_or(Version::HTTP_09);
+        head.protocol = moved(found.protocol);
+        head.target = moved(found.target);
+        head.scheme = moved(found.scheme);
+        head.authority = moved(found.authority);
+        head.is_path_empty = found.is_path_empty;
+        head.is_complex = found.is_complex;
+        self.has_line = true;
+        if found.is_complex {
+            let normal = uri::normalise(found.target.of(text), self.limits.merge_slashes)
+                .map_err(|_| Stop::new(400, "client sent invalid request"))?;
+            head.args = Span {
+                start: normal.args.start + head.target.start,
+                len: normal.args.len,
+            };
+            head.extension = normal.extension;
+            head.normal = Some(normal.path.into());
+        } else {
+            head.path = moved(found.path);
+            head.args = moved(found.args);
+            head.extension = moved(found.extension);
+        }
+        if !found.authority.is_empty() || !found.scheme.is_empty() {
+            self.take_host(bytes, head.authority, head, choose)
+                .map_err(|host::Invalid| {
+                    Stop::new(400, "client sent invalid host in request line")
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Checks a host; the first one is the request's.
+    fn take_host(
+        &mut self,
+        bytes: &[u8],
+        span: Span,
+        head: &mut RequestHead,
+        choose: Choose<'_>,
+    ) -> Result<(), host::Invalid> {
+        let found = host::parse(span.of(bytes))?;
+        if head.host.is_some() {
+            return Ok(());
+        }
+        head.port = found.port;
+        if let Some(limits) = choose(&found.name) {
+            self.limits = limits;
+        }
+        head.host = Some(match found.name {
+            std::borrow::Cow::Borrowed(name) => HostText::Raw(Span {
+                start: span.start,
+                len: name.len() as u32,
+            }),
+            std::borrow::Cow::Owned(name) => HostText::Lowered(name.into()),
+        });
+        Ok(())
+    }
+
+    fn header_line(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        end: usize,
+        head: &mut RequestHead,
+        choose: Choose<'_>,
+    ) -> Result<(), Stop> {
+        let text = line::without_returns(&bytes[start..end]);
+        if text.is_empty() {
+            return Err(describe(Fault::Header(0), &bytes[start..end]));
+        }
+        let found = line::parse_header(text, self.limits.underscores_in_headers)
+            .map_err(|fault| describe(fault, text))?;
+        if found.is_invalid && self.limits.ignore_invalid_headers {
+            return Ok(());
+        }
+        self.headers += 1;
+        if self.headers > self.limits.max_headers {
+            return Err(Stop {
+                must_linger: true,
+                ..Stop::new(494, "client sent too many header lines")
+            });
+        }
+        let moved = |span: Span| Span {
+            start: span.start + start as u32,
+            len: span.len,
+        };
+        let field = Field {
+            name: moved(found.field.name),
+            value: moved(found.field.value),
+            id: found.field.id,
+        };
+        if field.id != HeaderId::Other {
+            self.known_header(bytes, field, head, choose)?;
+        }
+        head.push(field);
+        Ok(())
+    }
+
+    fn known_header(
+        &mut self,
+        bytes: &[u8],
+        field: Field,
+        head: &mut RequestHead,
+        choose: Choose<'_>,
+    ) -> Result<(), Stop> {
+        let value = field.value.of(bytes);
+        if head.known & field.id.bit() != 0 && is_unique(field.id) {
+            return Err(duplicate(bytes, field, head));
+        }
+        match field.id {
+            HeaderId::Host => {
+                self.has_host_field = true;
+                self.take_host(bytes, field.value, head, choose)
+                    .map_err(|host::Invalid| Stop::new(400, "client sent invalid host header"))?;
+            }
+            HeaderId::Connection => {
+                if contains_word(value, b"close") {
+                    head.connection = Some(ConnectionType::Close);
+                } else if contains_word(value, b"keep-alive") {
+                    head.connection = Some(ConnectionType::KeepAlive);
+                }
+            }
+            HeaderId::ContentLength => self.content_length = Some(field.value),
+            HeaderId::TransferEncoding => self.transfer_encoding = Some(field.value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What can be judged only when all lines are known.
+    fn finish(&mut self, bytes: &[u8], head: &mut RequestHead) -> Result<(), Stop> {
+        if !self.has_host_field && head.version > Version::HTTP_10 {
+            return Err(Stop::new(
+                400,
+                "client sent HTTP/1.1 request without \"Host\" header",
+            ));
+        }
+        let length =
+            match self.content_length {
+                Some(span) => Some(parse_length(span.of(bytes)).ok_or_else(|| {
+                    Stop::new(400, "client sent invalid \"Content-Length\" header")
+                })?),
+                None => None,
+            };
+        head.framing = length.map_or(Framing::None, Framing::Length);
+        if let Some(span) = self.transfer_encoding {
+            let coding = span.of(bytes);
+            if head.version < Version::HTTP_11 {
+                return Err(Stop::new(
+                    400,
+                    "client sent HTTP/1.0 request with \"Transfer-Encoding\" header",
+                ));
+            }
+            if !coding.eq_ignore_ascii_case(b"chunked") {
+                let coding = String::from_utf8_lossy(coding);
+                return Err(Stop::new(
+                    501,
+                    format!("client sent unknown \"Transfer-Encoding\": \"{coding}\""),
+                ));
+            }
+            if length.is_some() {
+                return Err(Stop::new(
+                    400,
+                    "client sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time",
+                ));
+            }
+            head.framing = Framing::Chunked;
+        }
+        match head.method {
+            Method::Connect if head.version != Version::HTTP_11 || !self.limits.allow_connect => {
+                Err(Stop::new(405, "client sent CONNECT method"))
+            }
+            Method::Connect if head.has_body() => {
+                Err(Stop::new(400, "client sent CONNECT request with body"))
+            }
+            Method::Trace => Err(Stop::new(405, "client sent TRACE method")),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(&self, bytes: &[u8], mut head: RequestHead, stop: Stop) -> Refusal {
+        head.bytes = Bytes::copy_from_slice(bytes);
+        head.framing = Framing::None;
+        if !self.has_line {
+            // nginx logs the line as far as it came.
+            let start = if head.line.is_empty() {
+                self.at
+            } else {
+                head.line.start as usize
+            };
+            let len = memchr::memchr2(b'\r', b'\n', &bytes[start..]).unwrap_or(bytes.len() - start);
+            head.line = Span::new(start, start + len);
+        }
+        Refusal {
+            status: stop.status,
+            why: stop.why,
+            head,
+            must_linger: stop.must_linger,
+            is_silent: false,
+        }
+    }
+}
+
+fn describe(fault: Fault, line: &[u8]) -> Stop {
+    match fault {
+        Fault::Method => Stop::new(400, "client sent invalid method"),
+        Fault::Request => Stop::new(400, "client sent invalid request"),
+        Fault::Version => Stop::new(505, "client sent invalid version"),
+        Fault::Method09 => Stop::new(400, "client sent invalid method in HTTP/0.9 request"),
+        Fault::Header(at) => {
+            let shown = String::from_utf8_lossy(&line[..at as usize]);
+            let byte = line[at as usize];
+            Stop::new(
+                400,
+                format!("client sent invalid header line: \"{shown}\\x{byte:02x}...\""),
+            )
+        }
+    }
+}
+
+fn duplicate(bytes: &[u8], field: Field, head: &RequestHead) -> Stop {
+    let text = |span: Span| String::from_utf8_lossy(span.of(bytes));
+    let before = head
+        .fields
+        .iter()
+        .find(|before| before.id == field.id)
+        .copied()
+        .unwrap_or(field);
+    let what = if field.id == HeaderId::Host {
+        "host header"
+    } else {
+        "header line"
+    };
+    Stop::new(
+        400,
+        format!(
+            "client sent duplicate {what}: \"{}: {}\", previous value: \"{}: {}\"",
+            text(field.name),
+            text(field.value),
+            text(before.name),
+            text(before.value)
+        ),
+    )
+}
+
+/// Names that a request may have once.
+fn is_unique(id: HeaderId) -> bool {
+    use HeaderId::*;
+    let unique = Host.bit()
+        | IfModifiedSince.bit()
+        | IfUnmodifiedSince.bit()
+        | IfMatch.bit()
+        | IfNoneMatch.bit()
+        | IfRange.bit()
+        | ContentLength.bit()
+        | ContentRange.bit()
+        | TransferEncoding.bit()
+        | Expect.bit()
+        | Authorization.bit()
+        | ProxyAuthorization.bit();
+    unique & id.bit() != 0
+}
+
+/// Digits alone, at least one, at most `i64::MAX`.
+pub fn parse_length(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |sum, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        sum.checked_mul(10)?
+            .checked_add(digit)
+            .filter(|sum| *sum <= i64::MAX as u64)
+    })
+}
+
+fn contains_word(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len())
+        .any(|window| window.eq_ignore_ascii_case(word))
+}

@@ -1,0 +1,270 @@
+//! Writes response heads and chunks, in nginx's order of lines, into a buffer that the caller reuses.
+//!
+//! Says nothing of its own accord: connection, chunks, date and server line are given. Invariant: a head that is written
+//! holds each of Content-Length, Transfer-Encoding and Connection at most once, and no CR or LF inside a line.
+
+use message::{Header, Response, date, status};
+
+/// What a head says about the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// `Connection: close`
+    Close,
+    /// `Connection: keep-alive`, and `Keep-Alive: timeout=` when so many seconds are given (second argument of
+    /// `keepalive_timeout`).
+    KeepAlive(Option<u64>),
+    /// `Connection: upgrade`, for 101.
+    Upgrade,
+}
+
+/// What a head needs beside the response.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The whole line with its end, `Server: freewheel\r\n`; empty: none.
+    pub server_line: &'a [u8],
+    /// Of now.
+    pub date: &'a [u8; date::DATE_LEN],
+    /// The line about the connection.
+    pub connection: Connection,
+    /// Is the body sent in chunks?
+    pub is_chunked: bool,
+}
+
+/// The answer to `Expect: 100-continue`.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// Bytes reserved for a head; longer ones grow the buffer.
+const HEAD_TYPICAL: usize = 512;
+
+/// Appends a response's head, empty line included. Not for HTTP/0.9, which has none.
+pub fn head<F>(out: &mut Vec<u8>, response: &Response<F>, context: &Context<'_>) {
+    out.reserve(HEAD_TYPICAL);
+    status_line(out, response);
+    let has_own =
+        |name: &[u8]| !response.headers.is_empty() && response.headers.get(name).is_some();
+    if !has_own(b"Server") {
+        out.extend_from_slice(context.server_line);
+    }
+    if !has_own(b"Date") {
+        line(out, b"Date: ", context.date);
+    }
+    if response.status != 204 {
+        entity_lines(out, response);
+    }
+    if let Some(location) = &response.location {
+        line(out, b"Location: ", location);
+    }
+    connection_lines(out, context);
+    if response.vary_accept_encoding {
+        out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+    }
+    if let Some(tag) = &response.etag {
+        out.extend_from_slice(b"ETag: ");
+        tag.write(out);
+        out.extend_from_slice(b"\r\n");
+    }
+    for header in &response.headers {
+        header_line(out, header);
+    }
+    if let Some(encoding) = &response.content_encoding {
+        line(out, b"Content-Encoding: ", encoding);
+    }
+    if response.accept_ranges {
+        out.extend_from_slice(b"Accept-Ranges: bytes\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends an interim head (103 with the `Link` lines of an upstream).
+pub fn interim(out: &mut Vec<u8>, status: u16, headers: &[Header]) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    code_and_text(out, status);
+    headers.iter().for_each(|header| header_line(out, header));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn status_line<F>(out: &mut Vec<u8>, response: &Response<F>) {
+    match (&response.status_line, response.status) {
+        (Some(line), _) => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            out.extend_from_slice(line);
+            out.extend_from_slice(b"\r\n");
+        }
+        (None, 200) => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+        (None, status) => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            code_and_text(out, status);
+        }
+    }
+}
+
+/// nginx writes the blank behind a code also where no text follows.
+fn code_and_text(out: &mut Vec<u8>, status: u16) {
+    let digit = |value: u16| b'0' + (value % 10) as u8;
+    out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
+    out.extend_from_slice(status::text(status).unwrap_or("").as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn entity_lines<F>(out: &mut Vec<u8>, response: &Response<F>) {
+    if !response.content_type.is_empty() {
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(&response.content_type);
+        if !response.charset.is_empty() {
+            out.extend_from_slice(b"; charset=");
+            out.extend_from_slice(&response.charset);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    if let Some(length) = response.content_length {
+        line(
+            out,
+            b"Content-Length: ",
+            itoa::Buffer::new().format(length).as_bytes(),
+        );
+    }
+    if let (Some(time), 200 | 206 | 304) = (response.last_modified, response.status) {
+        line(out, b"Last-Modified: ", &date::format(time));
+    }
+}
+
+fn connection_lines(out: &mut Vec<u8>, context: &Context<'_>) {
+    if context.is_chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    match context.connection {
+        Connection::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        Connection::Upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
+        Connection::KeepAlive(seconds) => {
+            out.extend_from_slice(b"Connection: keep-alive\r\n");
+            if let Some(seconds) = seconds {
+                line(
+                    out,
+                    b"Keep-Alive: timeout=",
+                    itoa::Buffer::new().format(seconds).as_bytes(),
+                );
+            }
+        }
+    }
+}
+
+fn header_line(out: &mut Vec<u8>, header: &Header) {
+    text(out, &header.name);
+    line(out, b": ", &header.value);
+}
+
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    text(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A text without what would end its line: whoever let a CR or LF come here must not split the response.
+fn text(out: &mut Vec<u8>, value: &[u8]) {
+    if memchr::memchr2(b'\r', b'\n', value).is_none() {
+        out.extend_from_slice(value);
+    } else {
+        out.extend(value.iter().filter(|c| !matches!(c, b'\r' | b'\n')));
+    }
+}
+
+/// Appends what stands before a chunk of `len` bytes (not 0, which would end the body). `CRLF` stands behind it.
+pub fn chunk_head(out: &mut Vec<u8>, len: u64) {
+    debug_assert!(len > 0);
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (64 - len.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        out.push(DIGITS[(len >> (4 * digit) & 15) as usize]);
+    }
+    out.extend_from_slice(CRLF);
+}
+
+/// Stands behind a chunk.
+pub const CRLF: &[u8] = b"\r\n";
+
+/// Appends a whole chunk; nothing when it is empty.
+pub fn chunk(out: &mut Vec<u8>, data: &[u8]) {
+    if !data.is_empty() {
+        chunk_head(out, data.len() as u64);
+        out.extend_from_slice(data);
+        out.extend_from_slice(CRLF);
+    }
+}
+
+/// Appends the end of a chunked body.
+pub fn last_chunk(out: &mut Vec<u8>, trailers: &[Header]) {
+    out.extend_from_slice(b"0\r\n");
+    trailers
+        .iter()
+        .for_each(|trailer| header_line(out, trailer));
+    out.extend_from_slice(CRLF);
+}
+
+#[cfg(test)]
+mod tests {
+    use message::ETag;
+
+    use super::*;
+
+    const DATE: [u8; 29] = *b"Thu, 01 Jan 1970 00:00:00 GMT";
+
+    fn written(response: &Response<()>, connection: Connection, is_chunked: bool) -> String {
+        let mut out = Vec::new();
+        let context = Context {
+            server_line: b"Server: s\r\n",
+            date: &DATE,
+            connection,
+            is_chunked,
+        };
+        head(&mut out, response, &context);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_file() {
+        let mut response: Response<()> = Response::new(200);
+        response.content_type = "text/html".into();
+        response.charset = "utf-8".into();
+        response.content_length = Some(12);
+        response.last_modified = Some(1);
+        response.etag = Some(ETag::of_file(1, 12));
+        response.headers.push("X-A", "b\r\nc");
+        response.accept_ranges = true;
+        let expected = "HTTP/1.1 200 OK\r\nServer: s\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/html; charset=utf-8\r\n\
+            Content-Length: 12\r\nLast-Modified: Thu, 01 Jan 1970 00:00:01 GMT\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\
+            ETag: \"1-c\"\r\nX-A: bc\r\nAccept-Ranges: bytes\r\n\r\n";
+        assert_eq!(
+            written(&response, Connection::KeepAlive(Some(5)), false),
+            expected
+        );
+    }
+
+    #[test]
+    fn odd_ones() {
+        let mut response: Response<()> = Response::text(204, "text/plain", "x");
+        response.headers.push("date", "then");
+        response.headers.push("SERVER", "theirs");
+        let expected =
+            "HTTP/1.1 204 No Content\r\nConnection: close\r\ndate: then\r\nSERVER: theirs\r\n\r\n";
+        assert_eq!(written(&response, Connection::Close, false), expected);
+        let mut response: Response<()> = Response::new(799);
+        assert!(written(&response, Connection::Close, true).starts_with("HTTP/1.1 799 \r\nServer"));
+        response.status_line = Some("799 Odd".into());
+        assert!(
+            written(&response, Connection::Close, true).starts_with("HTTP/1.1 799 Odd\r\nServer")
+        );
+        response.last_modified = Some(0);
+        assert!(!written(&response, Connection::Upgrade, false).contains("Last-Modified"));
+    }
+
+    #[test]
+    fn ends_of_chunked_bodies() {
+        let mut out = Vec::new();
+        chunk(&mut out, b"");
+        chunk(&mut out, &[b'a'; 16]);
+        last_chunk(&mut out, &[Header::new("X", "y")]);
+        assert_eq!(out, b"10\r\naaaaaaaaaaaaaaaa\r\n0\r\nX: y\r\n\r\n");
+        let mut out = Vec::new();
+        interim(&mut out, 103, &[Header::new("Link", "</a>")]);
+        assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+    }
+}

@@ -1,0 +1,218 @@
+//! Sockets of a loop: TCP and Unix streams and listeners, read and written without ever waiting in a call.
+//!
+//! A read that fills less than its buffer has drained the socket, and a write that takes less than it was given has filled
+//! it: both mark the socket as not ready, which saves the call that would only say so.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// A connected socket.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// Unix.
+    Unix(UnixStream),
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// An internet address.
+    Inet(SocketAddr),
+    /// A Unix socket; clients of these have no address.
+    Unix,
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP.
+    Tcp(TcpListener),
+    /// Unix.
+    Unix(UnixListener),
+}
+
+macro_rules! on_socket {
+    ($self:expr, $socket:ident => $call:expr) => {
+        match $self {
+            Stream::Tcp($socket) => $call,
+            Stream::Unix($socket) => $call,
+        }
+    };
+}
+
+impl Stream {
+    /// Reads what is there; 0 is the end. `WouldBlock`: wait for [`Stream::poll_readable`].
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = buffer.len();
+        self.try_io(Interest::READABLE, wanted, || {
+            let (got, _) = recv(self, &mut *buffer, RecvFlags::empty())?;
+            Ok(got)
+        })
+    }
+
+    /// Writes what goes.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, bytes.len(), || {
+            Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
+        })
+    }
+
+    /// Writes what goes of several buffers, in one call.
+    pub fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.try_io(Interest::WRITABLE, wanted, || {
+            Ok(rustix::io::writev(self, buffers)?)
+        })
+    }
+
+    /// Writes by a call of the caller's own (`sendfile`), who gets the descriptor and says how much went.
+    pub fn try_write_with(
+        &self,
+        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, 0, || write(self.as_fd()))
+    }
+
+    /// Looks at what is there without taking it; 0 is the end.
+    pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_io(Interest::READABLE, 0, || {
+            let (got, _) = recv(self, &mut *buffer, RecvFlags::PEEK)?;
+            Ok(got)
+        })
+    }
+
+    /// Ready when a read may find something (or the end). Only the task that asked last is woken.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_socket!(self, socket => socket.poll_read_ready(cx))
+    }
+
+    /// Ready when a write may take something. Only the task that asked last is woken.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_socket!(self, socket => socket.poll_write_ready(cx))
+    }
+
+    /// Waits until the peer has closed its side. Never ends while bytes are there that nobody has read.
+    pub async fn peer_closed(&self) {
+        loop {
+            match on_socket!(self, socket => socket.ready(Interest::READABLE).await) {
+                Err(_) => return,
+                Ok(ready) if ready.is_read_closed() => return,
+                Ok(_) => match self.try_peek(&mut [0]) {
+                    Ok(0) => return,
+                    Ok(_) => std::future::pending().await,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
+    /// `tcp_nodelay`. Nothing on Unix sockets.
+    pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
+        match self {
+            Stream::Tcp(socket) => Ok(sockopt::set_tcp_nodelay(socket, is_on)?),
+            Stream::Unix(_) => Ok(()),
+        }
+    }
+
+    /// `tcp_nopush`: hold back packets that are not full. Nothing on Unix sockets.
+    pub fn set_nopush(&self, is_on: bool) -> io::Result<()> {
+        match self {
+            Stream::Tcp(socket) => Ok(sockopt::set_tcp_cork(socket, is_on)?),
+            Stream::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Makes the close to come a reset (`reset_timedout_connection`): no memory is kept for bytes that nobody takes.
+    pub fn set_reset_on_close(&self) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
+    }
+
+    /// Says to the peer that nothing more will come.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        Ok(shutdown(self, Shutdown::Write)?)
+    }
+
+    /// The socket's own address; `None` for Unix sockets.
+    pub fn local_addr(&self) -> io::Result<Option<SocketAddr>> {
+        match self {
+            Stream::Tcp(socket) => socket.local_addr().map(Some),
+            Stream::Unix(_) => Ok(None),
+        }
+    }
+
+    /// Runs `call` if the socket is thought ready. When it moved less than `wanted` bytes (0: not known), or would block,
+    /// the socket is not ready any more.
+    fn try_io(
+        &self,
+        interest: Interest,
+        wanted: usize,
+        mut call: impl FnMut() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut moved = None;
+        let outcome = on_socket!(self, socket => socket.try_io(interest, || loop {
+            match call() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(count) if count > 0 && count < wanted => {
+                    moved = Some(count);
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                other => return other,
+            }
+        }));
+        moved.map_or(outcome, Ok)
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        on_socket!(self, socket => socket.as_fd())
+    }
+}
+
+impl Listener {
+    /// From a socket that listens already and does not block.
+    pub fn tcp(socket: std::net::TcpListener) -> io::Result<Listener> {
+        TcpListener::from_std(socket).map(Listener::Tcp)
+    }
+
+    /// From a socket that listens already and does not block.
+    pub fn unix(socket: std::os::unix::net::UnixListener) -> io::Result<Listener> {
+        UnixListener::from_std(socket).map(Listener::Unix)
+    }
+
+    /// Waits for the next connection.
+    pub async fn accept(&self) -> io::Result<(Stream, Peer)> {
+        std::future::poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// The next connection, if one waits (`multi_accept`).
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
+        match self {
+            Listener::Tcp(socket) => socket
+                .poll_accept(cx)
+                .map_ok(|(stream, address)| (Stream::Tcp(stream), Peer::Inet(address))),
+            Listener::Unix(socket) => socket
+                .poll_accept(cx)
+                .map_ok(|(stream, _)| (Stream::Unix(stream), Peer::Unix)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(socket) => socket.as_fd(),
+            Listener::Unix(socket) => socket.as_fd(),
+        }
+    }
+}

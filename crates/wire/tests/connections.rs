@@ -1,0 +1,258 @@
+//! Connections over socket pairs: what a client sends and sees.
+
+use std::future::Future;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream as Plain;
+use std::rc::Rc;
+use std::time::Duration;
+
+use message::Framing;
+use wire::http1::body::{BodyFault, Decoder};
+use wire::http1::read::Limits;
+use wire::{Connection, Error, Loop, Stream};
+
+const SOON: Duration = Duration::from_millis(30);
+const LONG: Duration = Duration::from_secs(60);
+
+/// Runs `test` on a loop, with a connection and the client's end of it.
+fn on_loop<F: Future<Output = ()>>(test: impl FnOnce(Connection, Plain, Rc<Loop>) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let owner = Loop::new();
+        let driver = tokio::task::spawn_local(owner.wheel.clone().run());
+        let (server, client) = Plain::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let stream = Stream::Unix(tokio::net::UnixStream::from_std(server).unwrap());
+        test(Connection::new(stream, &owner), client, owner.clone()).await;
+        driver.abort();
+    });
+}
+
+async fn uri_of_next(connection: &mut Connection) -> Result<String, Error> {
+    let head = connection
+        .read_head(&Limits::default(), SOON, &mut |_| None)
+        .await?;
+    Ok(String::from_utf8(head.uri().to_vec()).unwrap())
+}
+
+#[test]
+fn pipelined_requests_come_one_by_one() {
+    on_loop(async |mut connection, mut client, _| {
+        client
+            .write_all(b"GET /a HTTP/1.0\n\nGET /b HTTP/1.0\n\nGET /c")
+            .unwrap();
+        connection.wait(LONG).await.unwrap();
+        assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/a");
+        assert!(connection.has_unread());
+        assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/b");
+        client.write_all(b"d HTTP/1.0\n\n").unwrap();
+        assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/cd");
+        assert!(!connection.has_unread());
+        drop(client);
+        assert!(matches!(
+            uri_of_next(&mut connection).await,
+            Err(Error::Closed)
+        ));
+    });
+}
+
+#[test]
+fn heads_that_break_off_are_told_from_idle_ends() {
+    on_loop(async |mut connection, mut client, _| {
+        assert!(matches!(connection.wait(SOON).await, Err(Error::Timeout)));
+        assert!(matches!(
+            uri_of_next(&mut connection).await,
+            Err(Error::Timeout)
+        ));
+        client.write_all(b"GET /a HT").unwrap();
+        match uri_of_next(&mut connection).await {
+            Err(Error::Refused(refusal)) => {
+                assert_eq!((refusal.status, refusal.is_silent), (408, true));
+                assert_eq!(refusal.head.line(), b"GET /a HT");
+            }
+            other => panic!("{other:?}"),
+        }
+        client.write_all(b"GET /b HT").unwrap();
+        drop(client);
+        match uri_of_next(&mut connection).await {
+            Err(Error::Refused(refusal)) => {
+                assert_eq!((refusal.status, refusal.is_silent), (400, true))
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn bodies_end_where_they_end() {
+    on_loop(async |mut connection, mut client, _| {
+        client
+            .write_all(b"POST /a HTTP/1.0\nContent-Length: 5\n\nhelloGET /b HTTP/1.0\n\n")
+            .unwrap();
+        let head = connection
+            .read_head(&Limits::default(), SOON, &mut |_| None)
+            .await
+            .unwrap();
+        let mut decoder = Decoder::new(head.framing, 0);
+        assert_eq!(
+            connection
+                .read_body(&mut decoder, SOON)
+                .await
+                .unwrap()
+                .unwrap(),
+            "hello"
+        );
+        assert_eq!(
+            connection.read_body(&mut decoder, SOON).await.unwrap(),
+            None
+        );
+        assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/b");
+
+        let mut decoder = Decoder::new(Framing::Chunked, 0);
+        client.write_all(b"5\r\nhello\r\n3\r\n").unwrap();
+        assert_eq!(
+            connection
+                .read_body(&mut decoder, SOON)
+                .await
+                .unwrap()
+                .unwrap(),
+            "hello"
+        );
+        assert_eq!(connection.try_read_body(&mut decoder).unwrap(), None);
+        client
+            .write_all(b"abc\r\n0\r\nX: y\r\n\r\nGET /c HTTP/1.0\n\n")
+            .unwrap();
+        assert_eq!(
+            connection
+                .read_body(&mut decoder, SOON)
+                .await
+                .unwrap()
+                .unwrap(),
+            "abc"
+        );
+        assert_eq!(
+            connection.read_body(&mut decoder, SOON).await.unwrap(),
+            None
+        );
+        assert_eq!(decoder.trailers().len(), 1);
+        assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/c");
+    });
+}
+
+#[test]
+fn bodies_that_do_not_end() {
+    on_loop(async |mut connection, mut client, _| {
+        let mut decoder = Decoder::new(Framing::Length(10), 0);
+        client.write_all(b"hello").unwrap();
+        assert!(matches!(
+            connection.discard_body(&mut decoder, LONG, SOON).await,
+            Err(Error::Timeout)
+        ));
+        drop(client);
+        assert!(matches!(
+            connection.discard_body(&mut decoder, LONG, SOON).await,
+            Err(Error::Closed)
+        ));
+        assert_eq!(decoder.remaining(), Some(5));
+    });
+    on_loop(async |mut connection, mut client, _| {
+        client.write_all(b"5\nhello").unwrap();
+        let mut decoder = Decoder::new(Framing::Chunked, 0);
+        let outcome = connection.read_body(&mut decoder, SOON).await;
+        assert!(matches!(outcome, Err(Error::Body(BodyFault::Framing))));
+    });
+    on_loop(async |mut connection, mut client, _| {
+        client.write_all(b"hello").unwrap();
+        drop(client);
+        let mut decoder = Decoder::until_close();
+        assert_eq!(
+            connection
+                .read_body(&mut decoder, SOON)
+                .await
+                .unwrap()
+                .unwrap(),
+            "hello"
+        );
+        assert_eq!(
+            connection.read_body(&mut decoder, SOON).await.unwrap(),
+            None
+        );
+    });
+}
+
+#[test]
+fn all_is_sent_even_when_the_socket_fills() {
+    on_loop(async |mut connection, mut client, _| {
+        const LEN: usize = 4 << 20;
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).unwrap();
+            all
+        });
+        let body: Vec<u8> = (0..LEN).map(|n| (n % 251) as u8).collect();
+        connection
+            .send(LONG, |out| out.extend_from_slice(b"one"))
+            .await
+            .unwrap();
+        connection
+            .send_with_body(LONG, |out| out.extend_from_slice(&body), b"small")
+            .await
+            .unwrap();
+        connection
+            .send_with_body(LONG, |out| out.extend_from_slice(b"two"), &body)
+            .await
+            .unwrap();
+        connection.send_bytes(LONG, b"end").await.unwrap();
+        assert_eq!(connection.sent(), 3 + LEN as u64 + 5 + 3 + LEN as u64 + 3);
+        drop(connection);
+        assert!(
+            reader.join().unwrap() == [b"one", &body[..], b"small", b"two", &body, b"end"].concat()
+        );
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_times_out() {
+    on_loop(async |mut connection, _client, _| {
+        let body = vec![0; 4 << 20];
+        assert!(matches!(
+            connection.send_bytes(SOON, &body).await,
+            Err(Error::Timeout)
+        ));
+    });
+}
+
+#[test]
+fn a_client_that_left_is_seen_while_it_is_served() {
+    on_loop(async |connection, client, owner| {
+        let closed = connection.stream.peer_closed();
+        assert!(owner.wheel.timeout(SOON, closed).await.is_err());
+        drop(client);
+        owner
+            .wheel
+            .timeout(LONG, connection.stream.peer_closed())
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn lingering_reads_what_still_comes() {
+    on_loop(async |connection, mut client, _| {
+        client.write_all(&[b'x'; 1000]).unwrap();
+        let mut client_end = client.try_clone().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            client_end.read_to_end(&mut rest).unwrap(); // our side says that it is done first
+            client_end.write_all(b"more").unwrap();
+            rest
+        });
+        drop(client);
+        connection.linger(LONG, SOON).await;
+        assert!(reader.join().unwrap().is_empty());
+    });
+}

@@ -1,0 +1,31 @@
+//! What the fuzz target `request_head` found.
+
+use wire::http1::read::{Limits, Parsed, Parser, parse_head};
+
+#[test]
+fn a_line_of_carriage_returns_is_neither_a_header_nor_the_end() {
+    let text = b"GET / HTTP/1.1\r\nHost: a\r\n\r\r\n\r\n";
+    match parse_head(text, &Limits::default()) {
+        Parsed::Refused(refusal) => assert_eq!(refusal.status, 400),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn carriage_returns_behind_a_name_do_not_depend_on_the_cut() {
+    let text = b"GET / HTTP/1.1\nHost: a\nX\r\r\r\n\n";
+    let limits = Limits::default();
+    let mut parser = Parser::new(&limits);
+    for end in 0..text.len() {
+        assert!(
+            matches!(parser.advance(&text[..end], &mut |_| None), Parsed::Partial),
+            "{end}"
+        );
+    }
+    for outcome in [
+        parser.advance(text, &mut |_| None),
+        parse_head(text, &limits),
+    ] {
+        assert!(matches!(outcome, Parsed::Complete(_, length) if length == text.len()));
+    }
+}
