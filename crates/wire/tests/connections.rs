@@ -1,5 +1,7 @@
 //! Connections over socket pairs: what a client sends and sees.
 
+#![allow(clippy::unwrap_used, reason = "tests, and what they share")]
+
 use std::future::Future;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as Plain;

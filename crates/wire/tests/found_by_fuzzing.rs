@@ -16,7 +16,8 @@ fn carriage_returns_behind_a_name_do_not_depend_on_the_cut() {
     let text = b"GET / HTTP/1.1\nHost: a\nX\r\r\r\n\n";
     let limits = Limits::default();
     let mut parser = Parser::new(&limits);
-    for end in 0..text.len() {
+    let line_end = text.len() - 2;
+    for end in 0..=line_end {
         assert!(
             matches!(parser.advance(&text[..end], &mut |_| None), Parsed::Partial),
             "{end}"
@@ -26,6 +27,7 @@ fn carriage_returns_behind_a_name_do_not_depend_on_the_cut() {
         parser.advance(text, &mut |_| None),
         parse_head(text, &limits),
     ] {
-        assert!(matches!(outcome, Parsed::Complete(_, length) if length == text.len()));
+        // Complete, and then refused for want of a colon.
+        assert!(matches!(outcome, Parsed::Refused(refusal) if refusal.why.contains("\"X\\x0d")));
     }
 }

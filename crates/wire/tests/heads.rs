@@ -1,5 +1,7 @@
 //! Requests as bytes, and what nginx makes of them.
 
+#![allow(clippy::unwrap_used, reason = "tests, and what they share")]
+
 use message::{Framing, HeaderId, Method, RequestHead, Version};
 use proptest::prelude::*;
 use wire::http1::read::{BLANK_LINES_MAX, Limits, Parsed, Parser, parse_head};

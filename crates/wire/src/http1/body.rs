@@ -259,7 +259,7 @@ impl Decoder {
     fn end_trailer(&mut self) -> Result<State, BodyFault> {
         let text = &self.trailers[self.line_start..];
         let found = line::parse_header(text, false).map_err(|_| BodyFault::Framing)?;
-        if !found.is_invalid && text.contains(&b':') {
+        if !found.is_invalid && found.has_colon {
             let moved = |span: message::Span| message::Span {
                 start: span.start + self.line_start as u32,
                 len: span.len,

@@ -321,11 +321,15 @@ pub struct HeaderLine {
     pub field: Field,
     /// Has the name other bytes than letters, digits, `-` (and `_` if allowed)?
     pub is_invalid: bool,
+    /// Is there a colon? nginx takes a line without one for a name with an empty value; RFC 9112, 5.1 knows no such line.
+    pub has_colon: bool,
 }
 
-/// Parses a header line without its line end; not for the empty line. A line without a colon is a name with an empty
-/// value, as in nginx.
+/// Parses a header line without its line end. An empty line is a fault: who reads a head looks for it before.
 pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, Fault> {
+    if line.is_empty() {
+        return Err(Fault::Header(0));
+    }
     let (name_end, is_invalid) = scan_name(line, allows_underscores)?;
     let name = Span::new(0, name_end);
     let mut start = (name_end + 1).min(line.len());
@@ -352,6 +356,7 @@ pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine,
             id,
         },
         is_invalid,
+        has_colon: name_end < line.len(),
     })
 }
 

@@ -365,11 +365,11 @@ impl Parser {
         choose: Choose<'_>,
     ) -> Result<(), Stop> {
         let text = line::without_returns(&bytes[start..end]);
-        if text.is_empty() {
-            return Err(describe(Fault::Header(0), &bytes[start..end]));
-        }
         let found = line::parse_header(text, self.limits.underscores_in_headers)
             .map_err(|fault| describe(fault, text))?;
+        if !found.has_colon {
+            return Err(describe(Fault::Header(text.len() as u32), text));
+        }
         if found.is_invalid && self.limits.ignore_invalid_headers {
             return Ok(());
         }
@@ -509,7 +509,7 @@ fn describe(fault: Fault, line: &[u8]) -> Stop {
         Fault::Method09 => Stop::new(400, "client sent invalid method in HTTP/0.9 request"),
         Fault::Header(at) => {
             let shown = String::from_utf8_lossy(&line[..at as usize]);
-            let byte = line[at as usize];
+            let byte = line.get(at as usize).copied().unwrap_or(b'\r'); // the line's end
             Stop::new(
                 400,
                 format!("client sent invalid header line: \"{shown}\\x{byte:02x}...\""),
