@@ -109,7 +109,7 @@ pub enum AccessLine {
     /// No log.
     Off,
     /// A log.
-    On(AccessTo),
+    On(Box<AccessTo>),
 }
 
 /// A line of `access_log` that is not `off`.
@@ -245,14 +245,14 @@ impl Value for AccessLine {
         };
         let parameters = Parameters::parse(rest.get(1..).unwrap_or_default(), scope)?;
         let name = first.bytes().clone();
-        Ok(Self::On(AccessTo {
+        Ok(Self::On(Box::new(AccessTo {
             buffer: parameters.buffer(&destination, &name)?,
             destination,
             name,
             format,
             condition: parameters.condition,
             place: first.place(),
-        }))
+        })))
     }
 }
 
@@ -405,7 +405,7 @@ mod tests {
         Ok(ErrorLog::finish(raw, &mut scope).unwrap().error_log.0)
     }
 
-    fn one(text: &str) -> AccessTo {
+    fn one(text: &str) -> Box<AccessTo> {
         match access(text).unwrap().remove(0) {
             AccessLine::On(to) => to,
             AccessLine::Off => panic!("{text} is off"),

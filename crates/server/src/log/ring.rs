@@ -71,6 +71,13 @@ impl Batch {
     }
 }
 
+/// Something for the thread to do.
+#[derive(Debug)]
+pub(super) enum Item {
+    Lines(Batch),
+    Order(Order),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Wants to be woken for new lines.
@@ -83,8 +90,8 @@ enum State {
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub batches: Vec<Batch>,
-    pub orders: Vec<Order>,
+    /// Lines and orders, in the order in which they came.
+    items: Vec<Item>,
     pub figures: Figures,
     /// Lines dropped that no log has said yet.
     pub unsaid: u64,
@@ -111,8 +118,7 @@ pub(super) struct Ring {
 
 /// What the thread found to do.
 pub(super) struct Work {
-    pub batches: Vec<Batch>,
-    pub orders: Vec<Order>,
+    pub items: Vec<Item>,
     pub draining: bool,
     pub ending: bool,
     upto: u64,
@@ -127,8 +133,7 @@ impl Ring {
     pub fn new() -> Self {
         Self {
             queue: Mutex::new(Queue {
-                batches: Vec::new(),
-                orders: Vec::new(),
+                items: Vec::new(),
                 figures: Figures::default(),
                 unsaid: 0,
                 bytes: 0,
@@ -157,14 +162,16 @@ impl Ring {
         queue.fed += 1;
         let number = queue.fed;
         let empty = queue.spare.pop().unwrap_or_default();
-        queue.batches.push(std::mem::replace(batch, empty));
+        queue
+            .items
+            .push(Item::Lines(std::mem::replace(batch, empty)));
         self.wake(queue);
         Ok(number)
     }
 
     /// Gives the thread something to do beside lines; wakes it from a nap too.
     pub fn order(&self, order: Order) {
-        self.queue.lock().orders.push(order);
+        self.queue.lock().items.push(Item::Order(order));
         self.work.notify_one();
     }
 
@@ -182,11 +189,7 @@ impl Ring {
     /// The thread waits for something to do, at most until `deadline`.
     pub fn wait(&self, deadline: Option<Instant>) -> Work {
         let mut queue = self.queue.lock();
-        while queue.batches.is_empty()
-            && queue.orders.is_empty()
-            && !queue.draining
-            && !queue.ending
-        {
+        while queue.items.is_empty() && !queue.draining && !queue.ending {
             queue.state = State::Asleep;
             let timed_out = match deadline {
                 Some(at) => self.work.wait_until(&mut queue, at).timed_out(),
@@ -201,8 +204,7 @@ impl Ring {
         }
         queue.state = State::Awake;
         Work {
-            batches: std::mem::take(&mut queue.batches),
-            orders: std::mem::take(&mut queue.orders),
+            items: std::mem::take(&mut queue.items),
             draining: queue.draining,
             ending: queue.ending,
             upto: queue.fed,
@@ -212,7 +214,7 @@ impl Ring {
     /// The thread lets lines gather; cut short when something must be done at once.
     pub fn nap(&self, span: Duration) {
         let mut queue = self.queue.lock();
-        if queue.orders.is_empty() && !queue.draining && !queue.ending {
+        if !queue.draining && !queue.ending {
             queue.state = State::Napping;
             // What is still unwritten belongs to others' next turn: who waits for his lines to settle would wait for the nap.
             let upto = queue.fed;
@@ -223,22 +225,26 @@ impl Ring {
     }
 
     /// The thread has written what it took: there is room again.
-    pub fn done(&self, mut work: Work) {
-        let bytes: usize = work.batches.iter().map(|batch| batch.bytes.len()).sum();
-        for batch in &mut work.batches {
-            batch.bytes.clear();
-            batch.runs.clear();
+    pub fn done(&self, work: Work) {
+        let mut bytes = 0;
+        let mut emptied = Vec::with_capacity(work.items.len());
+        for item in work.items {
+            if let Item::Lines(mut batch) = item {
+                bytes += batch.bytes.len();
+                batch.bytes.clear();
+                batch.runs.clear();
+                // A buffer that a long line has blown up is not kept.
+                if batch.bytes.capacity() <= 2 * LOCAL_BYTES {
+                    emptied.push(batch);
+                }
+            }
         }
         let mut queue = self.queue.lock();
         queue.bytes -= bytes;
         queue.written = work.upto;
-        while let Some(batch) = work.batches.pop() {
-            // A buffer that a long line has blown up is not kept.
-            if queue.spare.len() < SPARE_MAX && batch.bytes.capacity() <= 2 * LOCAL_BYTES {
-                queue.spare.push(batch);
-            }
-        }
-        if work.draining && queue.batches.is_empty() && queue.orders.is_empty() {
+        let room = SPARE_MAX.saturating_sub(queue.spare.len());
+        queue.spare.extend(emptied.drain(..room.min(emptied.len())));
+        if work.draining && queue.items.is_empty() {
             queue.draining = false;
             self.idle.notify_all();
         }

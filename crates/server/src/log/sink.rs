@@ -67,6 +67,8 @@ pub(super) enum Order {
         descriptor: OwnedFd,
         buffer: Option<Option<Buffer>>,
     },
+    /// Nothing: it was done.
+    Done,
     /// Forget the open files of logs with variables in their names.
     ForgetNamed,
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::error::ErrorLogs;
 use super::level::Level;
 use super::line::Process;
-use super::ring::{RING_BYTES, Ring, Work};
+use super::ring::{Batch, Item, RING_BYTES, Ring, Work};
 use super::sink::{Complaint, Order, Target};
 use crate::clock::{Clock, refresh_zone};
 
@@ -80,8 +80,8 @@ impl Writer {
                 self.zone = Instant::now();
             }
             self.clock.tick();
-            let found = !work.batches.is_empty();
-            let ending = work.ending && work.batches.is_empty() && work.orders.is_empty();
+            let found = work.items.iter().any(|item| matches!(item, Item::Lines(_)));
+            let ending = work.ending && work.items.is_empty();
             self.write(work);
             if ending {
                 return;
@@ -93,24 +93,31 @@ impl Writer {
     }
 
     fn write(&mut self, mut work: Work) {
-        for batch in &work.batches {
-            let mut rest = batch.bytes.as_slice();
-            for run in &batch.runs {
-                let (lines, after) = rest.split_at(run.len);
-                rest = after;
-                self.written += u64::from(run.lines);
-                self.bytes += run.len as u64;
-                self.append(&run.target, lines, run.lines, run.names);
+        for item in &mut work.items {
+            match item {
+                Item::Lines(batch) => self.append_all(batch),
+                Item::Order(order) => {
+                    let order = std::mem::replace(order, Order::Done);
+                    self.obey(order);
+                }
             }
         }
         self.flush(work.draining || work.ending);
-        for order in std::mem::take(&mut work.orders) {
-            self.obey(order);
-        }
         self.complain();
         self.count();
         self.ring.done(work);
         self.forget_unused();
+    }
+
+    fn append_all(&mut self, batch: &Batch) {
+        let mut rest = batch.bytes.as_slice();
+        for run in &batch.runs {
+            let (lines, after) = rest.split_at(run.len);
+            rest = after;
+            self.written += u64::from(run.lines);
+            self.bytes += run.len as u64;
+            self.append(&run.target, lines, run.lines, run.names);
+        }
     }
 
     fn append(&mut self, target: &Target, lines: &[u8], count: u32, names: (u16, u16)) {
@@ -142,6 +149,7 @@ impl Writer {
                 let result = target.reopen(descriptor, buffer);
                 self.note(result);
             }
+            Order::Done => {}
             Order::ForgetNamed => {
                 for target in self.targets.all.lock().iter() {
                     target.forget_named();

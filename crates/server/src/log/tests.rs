@@ -1,1 +1,0 @@
-//! Logs from the feed to the file.
