@@ -25,6 +25,12 @@ def parser(description):
     return ap
 
 
+def add_places(ap):
+    """Options for the Shows that run once more elsewhere: as an ordinary user, on overlayfs."""
+    ap.add_argument("--as-user", help="start the server as this ordinary user instead of root (nobody)")
+    ap.add_argument("--overlay", action="store_true", help="files on overlayfs, as in a container")
+
+
 def check(args, tools=(), root=False, freewheel_only=False):
     """Ends the program with a message when something needed is not there; builds the load."""
     missing = []

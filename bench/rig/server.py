@@ -3,6 +3,7 @@ the measurement is interrupted."""
 
 import grp
 import os
+import pwd
 import resource
 import shutil
 import signal
@@ -18,18 +19,27 @@ PATIENCE = 20
 class Site:
     """A directory 0755 with html/ and logs/, and the files of a measurement, root:root 0644."""
 
-    def __init__(self, parent):
+    def __init__(self, parent, overlay=False):
         # A measurement that is told to end takes away what it made.
         signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         self.path = tempfile.mkdtemp(prefix="freewheel-bench.", dir=parent)
         os.chmod(self.path, 0o755)
         self.html = os.path.join(self.path, "html")
         os.mkdir(self.html, 0o755)
+        self.overlay = overlay
+        if overlay:
+            parts = [os.path.join(self.path, name) for name in ("lower", "upper", "work")]
+            for part in parts:
+                os.mkdir(part, 0o755)
+            what = "lowerdir=%s,upperdir=%s,workdir=%s" % tuple(parts)
+            subprocess.run(["mount", "-t", "overlay", "overlay", "-o", what, self.html], check=True)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        if self.overlay:
+            subprocess.run(["umount", self.html], check=False)
         shutil.rmtree(self.path, ignore_errors=True)
 
     def file(self, name, size, seed=0):
@@ -68,12 +78,15 @@ def free_port():
 class Server:
     """A running master with its workers. `http` is the content of the http block, `main` stands outside of it."""
 
-    def __init__(self, name, binary, site, http, main="", workers=1, core=None, environment=None, before=None, as_root=True):
+    def __init__(self, name, binary, site, http, main="", workers=1, core=None, environment=None, before=None, as_user=None):
         self.name, self.binary, self.site, self.port = name, binary, site, free_port()
-        self.workers, self.core, self.environment, self.before, self.as_root = workers, core, environment or {}, before, as_root
+        self.workers, self.core, self.environment, self.before, self.as_user = workers, core, environment or {}, before, as_user
         self.dir = tempfile.mkdtemp(prefix=name.replace(" ", "-") + ".", dir=site.path)
         os.chmod(self.dir, 0o755)
         os.mkdir(os.path.join(self.dir, "logs"), 0o755)
+        if as_user:
+            for path in (self.dir, os.path.join(self.dir, "logs")):
+                shutil.chown(path, as_user)
         self.process = None
         self.configure(http, main)
 
@@ -81,7 +94,7 @@ class Server:
         """Writes nginx.conf. %PORT% is the port."""
         workers = workers or self.workers
         group = "nobody" if any(g.gr_name == "nobody" for g in grp.getgrall()) else "nogroup"
-        user = "user nobody %s;\n" % group if os.geteuid() == 0 else ""
+        user = "user nobody %s;\n" % group if os.geteuid() == 0 and not self.as_user else ""
         temp = "".join("    %s_temp_path %s/%s_temp;\n" % (n, self.dir, n) for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         text = (
             "daemon off;\n%sworker_processes %d;\nworker_rlimit_nofile %d;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n%s\n"
@@ -99,6 +112,11 @@ class Server:
                 os.sched_setaffinity(0, self.core if isinstance(self.core, (set, list)) else {self.core})
             if self.before:
                 self.before()
+            if self.as_user:
+                entry = pwd.getpwnam(self.as_user)
+                os.setgroups([])
+                os.setgid(entry.pw_gid)
+                os.setuid(entry.pw_uid)
 
         command = [self.binary, "-p", self.dir + "/", "-c", "nginx.conf", "-e", "logs/error.log"]
         self.process = subprocess.Popen(

@@ -74,7 +74,7 @@ impl Figures {
             "failures": self.failures,
             "reopened": self.reopened,
             "left_open": self.left,
-            "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "p999_ms": at(0.999),
+            "min_ms": at(0.0), "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "p999_ms": at(0.999),
             "max_ms": self.max.as_secs_f64() * 1000.0,
         })
     }

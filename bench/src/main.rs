@@ -15,7 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const USAGE: &str = "\
-usage: load run ADDRESS SECONDS GROUP…
+usage: load run ADDRESS SECONDS[+GRACE] GROUP…
+         for SECONDS; what is open then may still be answered for GRACE more (1)
          GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R]
          closed loop, or R requests per second in all whatever the answers take; targets: one request target per line
        load idle ADDRESS CONNECTIONS TARGET
@@ -45,17 +46,16 @@ async fn dispatch(arguments: &[String]) -> Result<serde_json::Value, String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["run", address, seconds, groups @ ..] if !groups.is_empty() => {
-            let seconds: f64 = number(seconds)?;
+            let (seconds, grace) = seconds.split_once('+').unwrap_or((seconds, "1"));
+            let (seconds, grace) = (
+                Duration::from_secs_f64(number(seconds)?),
+                Duration::from_secs_f64(number(grace)?),
+            );
             let groups = groups
                 .iter()
                 .map(|text| group::Group::parse(text))
                 .collect::<Result<Vec<_>, _>>()?;
-            run::run(
-                parse_address(address)?,
-                Duration::from_secs_f64(seconds),
-                groups,
-            )
-            .await
+            run::run(parse_address(address)?, seconds, grace, groups).await
         }
         ["idle", address, connections, target] => {
             hold::idle(parse_address(address)?, number(connections)?, target).await

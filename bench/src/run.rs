@@ -12,15 +12,15 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// How long after the end an open request may still be answered.
-const GRACE: Duration = Duration::from_secs(1);
-
 /// A group as its clients see it.
 struct Shared {
     group: Group,
     address: SocketAddr,
     start: Instant,
-    end: Instant,
+    /// Moved forward when the run is interrupted.
+    end: Cell<Instant>,
+    /// How long after the end an open request may still be answered.
+    grace: Duration,
     /// Requests begun: gives each its turn and its intended start.
     begun: Cell<u64>,
     random: Cell<u64>,
@@ -31,6 +31,7 @@ struct Shared {
 pub async fn run(
     address: SocketAddr,
     duration: Duration,
+    grace: Duration,
     groups: Vec<Group>,
 ) -> Result<Value, String> {
     let start = Instant::now();
@@ -41,7 +42,8 @@ pub async fn run(
         let shared = Shared {
             address,
             start,
-            end: start + duration,
+            end: Cell::new(start + duration),
+            grace,
             begun: Cell::new(0),
             random,
             figures: RefCell::default(),
@@ -54,6 +56,16 @@ pub async fn run(
         running.push((shared, clients));
     }
     let mut report = Map::new();
+    let all: Vec<_> = running
+        .iter()
+        .map(|(shared, _)| Rc::clone(shared))
+        .collect();
+    local.spawn_local(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            all.iter()
+                .for_each(|shared| shared.end.set(shared.end.get().min(Instant::now())));
+        }
+    });
     local
         .run_until(async {
             for (shared, clients) in running {
@@ -61,7 +73,10 @@ pub async fn run(
                     client.await.map_err(|error| error.to_string())?;
                 }
                 let figures = shared.figures.take();
-                report.insert(shared.group.name.clone(), figures.report(duration));
+                report.insert(
+                    shared.group.name.clone(),
+                    figures.report(shared.end.get() - start),
+                );
             }
             Ok(Value::Object(report))
         })
@@ -72,17 +87,12 @@ async fn client(shared: Rc<Shared>) {
     let mut drain = Drain::new();
     let mut kept: Option<Client> = None;
     while let Some((target, intended)) = shared.next() {
-        sleep_until(intended).await;
-        if Instant::now() >= shared.end && shared.group.rate.is_none() {
-            break;
+        // A timer's tick is 1 ms: who need not wait must not ask it.
+        if intended > Instant::now() {
+            sleep_until(intended).await;
         }
-        let intended = if shared.group.rate.is_some() {
-            intended
-        } else {
-            Instant::now()
-        };
         let Ok(outcome) = timeout_at(
-            shared.end + GRACE,
+            shared.end.get() + shared.grace,
             ask(&shared, &mut kept, &target, &mut drain),
         )
         .await
@@ -138,7 +148,7 @@ impl Shared {
             Some(rate) => self.start + Duration::from_secs_f64(turn as f64 / rate),
             None => Instant::now(),
         };
-        if intended >= self.end {
+        if intended >= self.end.get() {
             return None;
         }
         self.begun.set(turn + 1);

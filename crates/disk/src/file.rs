@@ -132,6 +132,10 @@ pub struct OpenFile {
     pub(crate) random: Cell<bool>,
     /// Does cachestat(2) refuse to speak of it (EPERM)?
     pub(crate) no_cachestat: Cell<bool>,
+    /// Is it in the loop's table of open files?
+    pub(crate) kept: Cell<bool>,
+    /// Bytes of its body that count as kept.
+    pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
     slot: OnceCell<Rc<dyn Any>>,
 }
@@ -151,6 +155,8 @@ impl OpenFile {
             direct: found.direct,
             random: Cell::new(false),
             no_cachestat: Cell::new(false),
+            kept: Cell::new(false),
+            counted: Cell::new(0),
             body: RefCell::new(found.body),
             slot: OnceCell::new(),
         }

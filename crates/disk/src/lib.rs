@@ -12,10 +12,12 @@
 //! [`Mode::Inline`].
 
 mod access;
+mod cache;
 mod count;
 mod disk;
 mod error;
 mod file;
+mod guards;
 mod local;
 mod mount;
 mod open;
@@ -24,6 +26,8 @@ mod read;
 mod readdir;
 mod send;
 mod sink;
+mod walk;
+mod watch;
 mod write;
 
 #[cfg(test)]
@@ -31,10 +35,12 @@ mod write;
 mod tests;
 
 pub use access::{Access, Mode, Symlinks};
+pub use cache::{BODY_BYTES_MAX, FILES_MAX};
 pub use count::{Count, OPERATIONS, Operation};
 pub use disk::{Disk, POOLS_MAX, Prepared};
 pub use error::{Error, WouldBlock};
 pub use file::{INLINE_CLOSE_MAX, Kind, Meta, OpenFile};
+pub use guards::WALKS_MAX;
 pub use local::Local;
 pub use mount::{Filesystem, MOUNTS_MAX, Mount};
 pub use open::BODY_MAX;
@@ -42,4 +48,5 @@ pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
 pub use read::READ_MAX;
 pub use readdir::{Entry, READDIR_MAX};
 pub use sink::Sink;
+pub use watch::GUARDS_MAX;
 pub use write::{Create, Output};

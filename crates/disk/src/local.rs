@@ -1,8 +1,13 @@
 //! The disk layer of one loop: everything that needs no lock.
 
+use crate::cache::Files;
 use crate::count::{Count, Counters, OPERATIONS};
 use crate::disk::Disk;
+use crate::file::OpenFile;
+use crate::guards::Guards;
 use crate::pool;
+use rustix::process::{Resource, getrlimit};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,7 +19,14 @@ pub struct Local(pub(crate) Rc<Inner>);
 pub(crate) struct Inner {
     pub disk: Arc<Disk>,
     pub counters: Counters,
+    pub files: RefCell<Files>,
+    pub guards: RefCell<Guards>,
+    /// The table of mounts as last seen.
+    mounts: Cell<u64>,
 }
+
+/// One loop keeps at most this share of the process's descriptors for its table of open files.
+const FILES_SHARE: u64 = 8;
 
 impl Local {
     /// Makes a loop's part and starts the task that collects what pools have finished. Call it inside the loop's
@@ -22,9 +34,14 @@ impl Local {
     #[must_use]
     pub fn new(disk: &Arc<Disk>) -> Local {
         tokio::task::spawn_local(pool::deliver());
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let files_max = usize::try_from(descriptors / FILES_SHARE).unwrap_or(usize::MAX);
         Local(Rc::new(Inner {
             disk: disk.clone(),
             counters: Counters::default(),
+            files: RefCell::new(Files::new(files_max)),
+            guards: RefCell::new(Guards::new()),
+            mounts: Cell::new(disk.mounts.generation()),
         }))
     }
 
@@ -38,5 +55,23 @@ impl Local {
     #[must_use]
     pub fn counts(&self) -> [Count; OPERATIONS.len()] {
         self.0.counters.get()
+    }
+}
+
+impl Inner {
+    /// Looks a path up in the table of open files, after everything that happened to its directories so far.
+    pub fn look_up(&self, path: &[u8]) -> Option<Rc<OpenFile>> {
+        self.take_events();
+        self.files.borrow_mut().look_up(path)
+    }
+
+    /// After this, a guard that says it is valid is.
+    pub fn take_events(&self) {
+        let mut guards = self.guards.borrow_mut();
+        let generation = self.disk.mounts.generation();
+        if self.mounts.replace(generation) != generation {
+            guards.distrust_all();
+        }
+        guards.take_events();
     }
 }

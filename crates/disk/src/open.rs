@@ -4,13 +4,16 @@
 //! answers inline, then `fstat` on the descriptor; never a path by itself.
 
 use crate::access::{Access, Mode, Symlinks};
+use crate::cache::Kept;
 use crate::count::Operation;
 use crate::disk::Disk;
 use crate::error::{Error, WouldBlock};
 use crate::file::{Found, Kind, Meta, OpenFile};
+use crate::guards::parent_of;
 use crate::local::Local;
 use crate::mount::{Filesystem, Mount};
 use crate::pool::Lane;
+use crate::walk;
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode as FileMode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -83,9 +86,19 @@ impl Local {
         path: &[u8],
         access: &Access<'_>,
     ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
-        let found = self.try_find(path, Purpose::Read, &access.into())?;
+        if keeps(access)
+            && let Some(file) = self.0.look_up(path)
+            && file.direct == is_direct(file.meta(), access.directio)
+        {
+            self.0.counters.cached(Operation::Open);
+            return Ok(Ok(file));
+        }
+        let found = match self.try_find(path, Purpose::Read, &access.into())? {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
         self.0.counters.memory(Operation::Open);
-        Ok(found.map(|found| Rc::new(OpenFile::new(found, access.pool))))
+        Ok(Ok(self.keep(path, found, access)))
     }
 
     /// Opens the file or directory at an absolute path.
@@ -98,10 +111,20 @@ impl Local {
         {
             return answer;
         }
-        let found = self
+        let found = match self
             .find(path, Purpose::Read, access, Operation::Open)
-            .await?;
-        Ok(Rc::new(OpenFile::new(found, access.pool)))
+            .await
+        {
+            Err(error)
+                if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() =>
+            {
+                self.find(path, Purpose::Read, access, Operation::Open)
+                    .await?
+            }
+            result => result?,
+        };
+        self.guard_detour(path, &found, access);
+        Ok(self.keep(path, found, access))
     }
 
     /// Looks at the file or directory at an absolute path (index and try_files candidates), if that is in memory.
@@ -113,6 +136,12 @@ impl Local {
         path: &[u8],
         access: &Access<'_>,
     ) -> Result<Result<Meta, Error>, WouldBlock> {
+        if keeps(access)
+            && let Some(file) = self.0.look_up(path)
+        {
+            self.0.counters.cached(Operation::Stat);
+            return Ok(Ok(*file.meta()));
+        }
         let found = self.try_find(path, Purpose::Stat, &access.into())?;
         self.0.counters.memory(Operation::Stat);
         Ok(found.map(|found| found.meta))
@@ -128,10 +157,63 @@ impl Local {
         {
             return answer;
         }
-        Ok(self
+        let found = self
             .find(path, Purpose::Stat, access, Operation::Stat)
-            .await?
-            .meta)
+            .await?;
+        self.guard_detour(path, &found, access);
+        Ok(found.meta)
+    }
+
+    /// Puts what was opened into the loop's table of open files, where that is exact; what is there already gets its
+    /// guard.
+    fn keep(&self, path: &[u8], found: Found, access: &Access<'_>) -> Rc<OpenFile> {
+        let inline = found
+            .mount
+            .as_ref()
+            .is_some_and(|mount| mount.answers_inline());
+        let file = Rc::new(OpenFile::new(found, access.pool));
+        if !inline || !keeps(access) || file.meta().kind != Kind::File {
+            return file;
+        }
+        let kept = self.0.files.borrow_mut().keep(path, file);
+        match kept {
+            Kept::Known(file) => {
+                self.guard(path, access.pool);
+                file
+            }
+            Kept::New(file) => file,
+        }
+    }
+
+    /// Descriptors ran out: closes half of those kept. False if there is nothing to close.
+    fn shrink(&self) -> bool {
+        let mut files = self.0.files.borrow_mut();
+        let kept = files.len();
+        files.shrink(kept / 2);
+        kept > 0
+    }
+
+    /// A path that leads through a symlink to another mount, or through an absolute one (Linux up to 6.18 at least), cannot
+    /// be opened from its own mount on a loop (EXDEV); the next one is opened from its directory, guarded.
+    fn guard_detour(&self, path: &[u8], found: &Found, access: &Access<'_>) {
+        if !keeps(access)
+            || !found
+                .mount
+                .as_ref()
+                .is_some_and(|mount| mount.answers_inline())
+        {
+            return;
+        }
+        let Some((mount, rest)) = self.0.disk.mounts.find(path) else {
+            return;
+        };
+        let Some(dir) = mount.dir() else { return };
+        let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        if openat2(dir, rest, OFlags::PATH | OFlags::CLOEXEC, resolve)
+            .is_err_and(|errno| errno == Errno::XDEV)
+        {
+            self.walk(parent_of(path), access.pool);
+        }
     }
 
     fn try_find(
@@ -144,12 +226,37 @@ impl Local {
         if !disk.abilities.openat2 {
             return Err(WouldBlock);
         }
+        if options.symlinks == Symlinks::Follow
+            && let Some(answer) = self.try_find_guarded(path, purpose, options)
+        {
+            return answer;
+        }
         let (mount, rest) = disk.mounts.find(path).ok_or(WouldBlock)?;
         let dir = mount.dir().ok_or(WouldBlock)?;
         let skipped = path.len() - rest.len();
         match open_cached(dir, rest, skipped, purpose, options)? {
             Ok(fd) => found_inline(fd, mount.clone(), purpose, options),
             Err(errno) => Ok(Err(Error::system(purpose.call(), errno))),
+        }
+    }
+
+    /// Opens below a directory whose way is guarded: fewer steps for the kernel, and no EXDEV where a symlink above leads
+    /// to another mount. None: there is no such guard, or it does not answer.
+    fn try_find_guarded(
+        &self,
+        path: &[u8],
+        purpose: Purpose,
+        options: &OpenOptions,
+    ) -> Option<Result<Result<Found, Error>, WouldBlock>> {
+        let parent = parent_of(path);
+        let name = &path[parent.len()..];
+        if name.is_empty() || name == b".." {
+            return None;
+        }
+        let guard = self.0.guards.borrow().get(parent)?;
+        match open_cached(guard.dir.as_fd(), name, 0, purpose, options).ok()? {
+            Ok(fd) => Some(found_inline(fd, guard.mount.clone(), purpose, options)),
+            Err(errno) => Some(Ok(Err(Error::system(purpose.call(), errno)))),
         }
     }
 
@@ -281,10 +388,19 @@ fn found_inline(
     }))
 }
 
+/// May files be kept open for this caller? (Those that judge symlinks, or behave as nginx does, open anew.)
+fn keeps(access: &Access<'_>) -> bool {
+    access.symlinks == Symlinks::Follow && access.mode == Mode::Pool
+}
+
+fn is_direct(meta: &Meta, directio: Option<u64>) -> bool {
+    meta.kind == Kind::File && directio.is_some_and(|size| meta.len >= size)
+}
+
 /// `directio SIZE`: O_DIRECT for files from that size on, where the file system has it.
 fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool {
-    let wished = meta.kind == Kind::File && options.directio.is_some_and(|size| meta.len >= size);
-    wished && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
+    is_direct(meta, options.directio)
+        && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
 }
 
 /// Opens in a pool (or inline, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
@@ -327,8 +443,17 @@ fn open_path(path: &[u8], purpose: Purpose, options: &OpenOptions) -> Result<Own
             )]
             rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
         }
-        Symlinks::Refuse { from } | Symlinks::RefuseOthers { from } => {
+        Symlinks::Refuse { from } => {
             open_behind(CWD, path, from.max(1), flags, ResolveFlags::empty())
+        }
+        Symlinks::RefuseOthers { .. } => {
+            let walked = walk::judge_links(path, options.symlinks)?;
+            openat2(
+                walked.dir.as_fd(),
+                &walked.name,
+                flags | OFlags::NOFOLLOW,
+                ResolveFlags::empty(),
+            )
         }
     };
     match open(flags) {

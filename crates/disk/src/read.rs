@@ -64,7 +64,7 @@ impl Local {
             Err(WouldBlock) => self.read_in_pool(file, offset, len, access).await?,
         };
         if offset == 0 && bytes.len() as u64 == file.meta().len && bytes.len() <= BODY_MAX {
-            file.set_body(Some(bytes.clone()));
+            self.0.files.borrow_mut().keep_body(file, &bytes);
         }
         Ok(bytes)
     }

@@ -1,0 +1,209 @@
+//! One loop's open files: descriptors and small bodies kept from request to request, exact at every use.
+//!
+//! Per use: the events of the path above are taken in (see `watch`), then one `fstat` of the pinned descriptor, which sees
+//! writes, truncation, replacement, rename, unlink and chmod (each changes ctime, size or the number of links). Anything
+//! else opens anew. Not here: nginx's `open_file_cache`, where staleness is asked for (`stale`).
+//!
+//! Invariant: an entry without a valid guard, or whose file changed so recently that its time stamp may not show the next
+//! change, is never answered from. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp (at its
+//! first store after each writeback); changes made below an overlay, or to the mounts, are seen a moment later.
+
+use crate::file::{Meta, OpenFile};
+use crate::watch::Guard;
+use bytes::Bytes;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Files that one loop keeps open at most, whatever the process's limit on descriptors.
+pub const FILES_MAX: usize = 4096;
+/// Bytes of small bodies that one loop keeps at most.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// A time stamp is trusted to show the next change once it is so old: two ticks of the coarsest kernel clock (HZ=100).
+const SETTLED_NS: i128 = 20_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    path: Box<[u8]>,
+    hash: u64,
+    pub file: Rc<OpenFile>,
+    pub guard: Option<Rc<Guard>>,
+    used: bool,
+}
+
+/// What became of a file that was to be kept.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// It was known already, and is as it was: this is the one known.
+    Known(Rc<OpenFile>),
+    /// It was not.
+    New(Rc<OpenFile>),
+}
+
+/// A table of open files with a clock hand: what is used survives the hand once.
+#[derive(Debug)]
+pub(crate) struct Files {
+    slots: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    hand: usize,
+    files_max: usize,
+    body_bytes: usize,
+}
+
+impl Files {
+    pub fn new(files_max: usize) -> Files {
+        Files {
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            hand: 0,
+            files_max: files_max.min(FILES_MAX),
+            body_bytes: 0,
+        }
+    }
+
+    /// The file of a path, if it is known to be as it was; the caller has taken in the events before. (None also for an
+    /// entry without a valid guard: open it anew, and [`Files::keep`] says that it is known.)
+    pub fn look_up(&mut self, path: &[u8]) -> Option<Rc<OpenFile>> {
+        let slot = self.slot(path)?;
+        let entry = self.slots[slot as usize].as_mut()?;
+        entry.used = true;
+        if !entry.guard.as_ref().is_some_and(|guard| guard.is_valid()) {
+            entry.guard = None;
+            return None;
+        }
+        let stat = rustix::fs::fstat(entry.file.as_fd());
+        if stat.is_ok_and(|stat| Meta::from_stat(&stat) == *entry.file.meta()) {
+            return Some(entry.file.clone());
+        }
+        self.remove(slot);
+        None
+    }
+
+    /// Keeps what was just opened, if its time stamp will show its next change; gives back the file kept before if it is
+    /// the same, unchanged, so that its body and slot live on.
+    pub fn keep(&mut self, path: &[u8], file: Rc<OpenFile>) -> Kept {
+        if let Some(slot) = self.slot(path) {
+            match &self.slots[slot as usize] {
+                Some(entry)
+                    if entry.file.meta() == file.meta() && entry.file.direct == file.direct =>
+                {
+                    return Kept::Known(entry.file.clone());
+                }
+                _ => self.remove(slot),
+            }
+        }
+        if !is_settled(file.meta()) || self.files_max == 0 {
+            return Kept::New(file);
+        }
+        if self.index.len() >= self.files_max {
+            self.evict();
+        }
+        let hash = self.hasher.hash_one(path);
+        let entry = Entry {
+            path: path.into(),
+            hash,
+            file: file.clone(),
+            guard: None,
+            used: false,
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("there are fewer than FILES_MAX slots")
+        });
+        self.slots[slot as usize] = Some(entry);
+        let slots = &self.slots;
+        self.index.insert_unique(hash, slot, |slot| {
+            slots[*slot as usize].as_ref().map_or(0, |entry| entry.hash)
+        });
+        file.kept.set(true);
+        if let Some(body) = file.body() {
+            self.keep_body(&file, &body);
+        }
+        Kept::New(file)
+    }
+
+    /// The entry of a path.
+    pub fn entry(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        let slot = self.slot(path)?;
+        self.slots[slot as usize].as_mut()
+    }
+
+    /// Keeps a body with its file, if the file is kept and there is room.
+    pub fn keep_body(&mut self, file: &OpenFile, body: &Bytes) {
+        if !file.kept.get() || file.counted.get() > 0 {
+            return;
+        }
+        if self.body_bytes + body.len() > BODY_BYTES_MAX {
+            self.evict();
+        }
+        let fits = self.body_bytes + body.len() <= BODY_BYTES_MAX && file.kept.get();
+        file.set_body(fits.then(|| body.clone()));
+        if fits {
+            file.counted.set(body.len());
+            self.body_bytes += body.len();
+        }
+    }
+
+    /// Forgets half of all (descriptors ran out), or everything.
+    pub fn shrink(&mut self, to: usize) {
+        while self.index.len() > to {
+            self.evict();
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    fn slot(&self, path: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(path);
+        let same = |slot: &u32| {
+            self.slots[*slot as usize]
+                .as_ref()
+                .is_some_and(|entry| *entry.path == *path)
+        };
+        self.index.find(hash, same).copied()
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Some(entry) = self.slots[slot as usize].take() else {
+            return;
+        };
+        if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == slot) {
+            found.remove();
+        }
+        self.body_bytes -= entry.file.counted.take();
+        entry.file.kept.set(false);
+        self.free.push(slot);
+    }
+
+    /// Removes one entry: the first behind the hand that was not used since the hand last came by.
+    fn evict(&mut self) {
+        for _ in 0..2 * self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[self.hand] {
+                Some(entry) if entry.used => entry.used = false,
+                Some(_) => {
+                    return self
+                        .remove(u32::try_from(self.hand).expect("fewer than FILES_MAX slots"));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Will the next change of this file show in its time stamp? A change within the same tick of the kernel's clock as the
+/// last would not (before Linux 6.13's finer stamps).
+fn is_settled(meta: &Meta) -> bool {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_nanos() as i128);
+    now - (i128::from(meta.ctime) * 1_000_000_000 + i128::from(meta.ctime_nsec)) > SETTLED_NS
+}

@@ -1,0 +1,259 @@
+//! One loop's guards by path, made in the pool when a file is asked for a second time.
+//!
+//! Invariant: at most [`GUARDS_MAX`] guards, at most one walk per path and [`WALKS_MAX`] in all.
+
+use crate::local::{Inner, Local};
+use crate::mount::Mount;
+use crate::pool::{Lane, Pool};
+use crate::walk::{self, Walked};
+use crate::watch::{GUARDS_MAX, Guard, Watcher, remove_watches};
+use hashbrown::HashMap;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Walks that one loop has under way at most.
+pub const WALKS_MAX: usize = 16;
+/// After a walk that gave no guard, the next one for that path waits so long.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Guards {
+    watcher: Option<Watcher>,
+    by_path: HashMap<Box<[u8]>, Slot>,
+    walks: usize,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Walking,
+    Ready(Rc<Guard>),
+    None { until: Instant },
+}
+
+impl Guards {
+    pub fn new() -> Guards {
+        Guards {
+            watcher: Watcher::new(),
+            by_path: HashMap::new(),
+            walks: 0,
+        }
+    }
+
+    pub fn take_events(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.take_events();
+        }
+    }
+
+    pub fn distrust_all(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.distrust_all();
+        }
+    }
+
+    /// The guard of a path (a directory with its slash, or a symlink to a file), if there is a valid one. The caller has
+    /// taken in the events.
+    pub fn get(&self, path: &[u8]) -> Option<Rc<Guard>> {
+        match self.by_path.get(path) {
+            Some(Slot::Ready(guard)) if guard.is_valid() => Some(guard.clone()),
+            _ => None,
+        }
+    }
+
+    /// May a walk for this path begin?
+    fn wants(&self, path: &[u8]) -> bool {
+        self.watcher.is_some()
+            && self.walks < WALKS_MAX
+            && match self.by_path.get(path) {
+                None => true,
+                Some(Slot::Walking) => false,
+                Some(Slot::Ready(guard)) => !guard.is_valid(),
+                Some(Slot::None { until }) => *until <= Instant::now(),
+            }
+    }
+
+    /// Makes room for one more; false if all are in use.
+    fn make_room(&mut self, pool: &Pool) -> bool {
+        if self.by_path.len() < GUARDS_MAX {
+            return true;
+        }
+        let mut dropped = Vec::new();
+        self.by_path.retain(|_, slot| match slot {
+            Slot::Walking => true,
+            // The map, and one for each watch of the watcher, hold it; entries of the table of files beyond that.
+            Slot::Ready(guard)
+                if guard.is_valid() && Rc::strong_count(guard) > 1 + guard.watches_len() =>
+            {
+                true
+            }
+            Slot::Ready(guard) => {
+                dropped.push(guard.clone());
+                false
+            }
+            Slot::None { .. } => false,
+        });
+        dropped.iter().for_each(|guard| self.forget(guard, pool));
+        self.by_path.len() < GUARDS_MAX
+    }
+
+    fn forget(&mut self, guard: &Rc<Guard>, pool: &Pool) {
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        let unused = watcher.drop_guard(guard);
+        if !unused.is_empty() {
+            let inotify = watcher.inotify().clone();
+            pool.release(RemoveOnDrop(inotify, unused));
+        }
+    }
+}
+
+/// Removes watches where it is dropped: in a pool.
+struct RemoveOnDrop(Arc<std::os::fd::OwnedFd>, Vec<i32>);
+
+impl Drop for RemoveOnDrop {
+    fn drop(&mut self) {
+        remove_watches(self.0.as_fd(), &self.1);
+    }
+}
+
+impl Local {
+    /// Gives the table's entry of this path its guard; begins the walk for one if there is none yet.
+    pub(crate) fn guard(&self, path: &[u8], pool: &Pool) {
+        let parent = parent_of(path);
+        let guard = self.0.guards.borrow().get(parent);
+        let Some(guard) = guard else {
+            return self.walk(parent, pool);
+        };
+        match self.holds(&guard, &path[parent.len()..], path) {
+            Holds::This => self.set_guard(path, guard),
+            Holds::Symlink => self.guard_symlink(path, pool),
+            Holds::Other => {}
+        }
+    }
+
+    /// A file reached through a symlink has a guard of its own.
+    fn guard_symlink(&self, path: &[u8], pool: &Pool) {
+        let guard = self.0.guards.borrow().get(path);
+        let Some(guard) = guard else {
+            return self.walk(path, pool);
+        };
+        if let Holds::This = self.holds(&guard, &guard.name, path) {
+            self.set_guard(path, guard);
+        }
+    }
+
+    fn set_guard(&self, path: &[u8], guard: Rc<Guard>) {
+        if let Some(entry) = self.0.files.borrow_mut().entry(path) {
+            entry.guard = Some(guard);
+        }
+    }
+
+    /// Is what the guarded directory holds under this name the file that the table has for the path?
+    fn holds(&self, guard: &Guard, name: &[u8], path: &[u8]) -> Holds {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let found = rustix::fs::openat2(
+            guard.dir.as_fd(),
+            OsStr::from_bytes(name),
+            flags,
+            Mode::empty(),
+            resolve,
+        )
+        .and_then(|fd| rustix::fs::fstat(&fd));
+        let Ok(stat) = found else { return Holds::Other };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            return Holds::Symlink;
+        }
+        let mut files = self.0.files.borrow_mut();
+        let meta = crate::file::Meta::from_stat(&stat);
+        match files.entry(path) {
+            Some(entry)
+                if (entry.file.meta().dev, entry.file.meta().ino) == (meta.dev, meta.ino) =>
+            {
+                Holds::This
+            }
+            _ => Holds::Other,
+        }
+    }
+
+    /// Begins the walk that makes a guard, in the pool.
+    pub(crate) fn walk(&self, path: &[u8], pool: &Pool) {
+        let mut guards = self.0.guards.borrow_mut();
+        if !guards.wants(path) {
+            return;
+        }
+        if let Some(Slot::Ready(old)) = guards.by_path.remove(path) {
+            guards.forget(&old, pool);
+        }
+        if !guards.make_room(pool) {
+            return;
+        }
+        let Some(watcher) = &mut guards.watcher else {
+            return;
+        };
+        let inotify = watcher.begin_walk();
+        let (disk, asked): (_, Box<[u8]>) = (self.0.disk.clone(), path.into());
+        let path = asked.clone();
+        let job = pool.submit(
+            Lane::Read,
+            move || -> Result<(Walked, Arc<Mount>), Errno> {
+                let walked = walk::watch_path(&asked, inotify.as_fd())?;
+                let mount = disk.mounts.learn(walked.dir.as_fd()).ok_or(Errno::XDEV)?;
+                if mount.answers_inline() {
+                    Ok((walked, mount))
+                } else {
+                    Err(Errno::XDEV)
+                }
+            },
+        );
+        let Ok(job) = job else {
+            watcher.end_walk(None);
+            return;
+        };
+        guards.walks += 1;
+        guards.by_path.insert(path.clone(), Slot::Walking);
+        drop(guards);
+        let inner = self.0.clone();
+        tokio::task::spawn_local(async move { inner.walked(path, job.await.ok()) });
+    }
+}
+
+impl Inner {
+    fn walked(&self, path: Box<[u8]>, walked: Option<(Walked, Arc<Mount>)>) {
+        let mut guards = self.guards.borrow_mut();
+        guards.walks -= 1;
+        let guard = guards
+            .watcher
+            .as_mut()
+            .and_then(|watcher| watcher.end_walk(walked));
+        let slot = match guard {
+            Some(guard) => Slot::Ready(guard),
+            None => Slot::None {
+                until: Instant::now() + RETRY,
+            },
+        };
+        guards.by_path.insert(path, slot);
+    }
+}
+
+enum Holds {
+    This,
+    Symlink,
+    Other,
+}
+
+/// The path up to and with its last slash.
+pub(crate) fn parent_of(path: &[u8]) -> &[u8] {
+    let end = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |at| at + 1);
+    &path[..end]
+}

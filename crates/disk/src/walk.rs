@@ -1,0 +1,245 @@
+//! Walking a path component by component, in a pool: to watch every directory on the way, or to judge every symlink.
+//!
+//! Not here: what a watch means (`watch`). Invariant: a directory is watched before anything is looked up in it, so that a
+//! change that the look-up did not see is an event.
+
+use crate::access::Symlinks;
+use crate::mount::Filesystem;
+use rustix::fs::inotify::{self, WatchFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// Symlinks that are followed in one path, as the kernel does (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+/// Components of one path, those of followed symlinks included; a longer one is not watched (ELOOP).
+const COMPONENTS_MAX: usize = 512;
+
+/// Changes of a directory itself.
+const SELF: WatchFlags = WatchFlags::MOVE_SELF
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::ONLYDIR)
+    .union(WatchFlags::MASK_ADD);
+/// Changes of names in a directory that holds a symlink.
+const NAMES: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::DELETE);
+
+/// One watch that a path depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Watch {
+    pub wd: i32,
+    /// The symlink in it that was followed; None: the directory itself matters.
+    pub link: Option<Box<[u8]>>,
+}
+
+/// Where a path leads.
+#[derive(Debug)]
+pub(crate) struct Walked {
+    /// The directory that holds the last component, as resolved.
+    pub dir: OwnedFd,
+    /// The last component, as resolved; `.` if the path is a directory given with a slash, or `..`.
+    pub name: Box<[u8]>,
+    /// What the way depends on.
+    pub watches: Vec<Watch>,
+}
+
+struct Walk<'a> {
+    inotify: Option<BorrowedFd<'a>>,
+    symlinks: Symlinks,
+    /// Bytes of the path not yet walked, in which links are judged; those that links add are not counted.
+    todo: VecDeque<Component>,
+    watches: Vec<Watch>,
+    links: usize,
+    steps: usize,
+}
+
+struct Component {
+    name: Box<[u8]>,
+    /// Where it ends in the path asked for; None: it came from a symlink.
+    end: Option<usize>,
+}
+
+/// Walks an absolute path and watches each directory on the way with `inotify`. **Waits.**
+///
+/// # Errors
+/// Those of open(2) and inotify_add_watch(2) (EACCES, ENOSPC: no watch to be had); EXDEV where a directory on the way is
+/// on a file system whose changes inotify does not see.
+pub(crate) fn watch_path(path: &[u8], inotify: BorrowedFd<'_>) -> Result<Walked, Errno> {
+    Walk::new(path, Some(inotify), Symlinks::Follow).run()
+}
+
+/// Walks an absolute path and refuses (ELOOP) the symlinks that `symlinks` refuses. **Waits.**
+///
+/// # Errors
+/// ELOOP, and those of open(2).
+pub(crate) fn judge_links(path: &[u8], symlinks: Symlinks) -> Result<Walked, Errno> {
+    Walk::new(path, None, symlinks).run()
+}
+
+impl<'a> Walk<'a> {
+    fn new(path: &[u8], inotify: Option<BorrowedFd<'a>>, symlinks: Symlinks) -> Walk<'a> {
+        let mut walk = Walk {
+            inotify,
+            symlinks,
+            todo: VecDeque::new(),
+            watches: Vec::new(),
+            links: 0,
+            steps: 0,
+        };
+        let mut end = 0;
+        for name in path.split(|byte| *byte == b'/') {
+            end += name.len();
+            if !name.is_empty() && name != b"." {
+                walk.todo.push_back(Component {
+                    name: name.into(),
+                    end: Some(end),
+                });
+            }
+            end += 1;
+        }
+        if path.ends_with(b"/") {
+            walk.todo.push_back(Component {
+                name: (*b".").into(),
+                end: None,
+            });
+        }
+        walk
+    }
+
+    fn run(mut self) -> Result<Walked, Errno> {
+        let mut dir = open_dir(None, b"/")?;
+        self.watch(dir.as_fd(), None)?;
+        while let Some(component) = self.todo.pop_front() {
+            self.steps += 1;
+            if self.steps > COMPONENTS_MAX {
+                return Err(Errno::LOOP);
+            }
+            let last = self.todo.is_empty();
+            if &*component.name == b".." || &*component.name == b"." {
+                if last {
+                    return Ok(Walked {
+                        dir,
+                        name: component.name,
+                        watches: self.watches,
+                    });
+                }
+                dir = open_dir(Some(dir.as_fd()), &component.name)?;
+                self.watch(dir.as_fd(), None)?;
+                continue;
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let next = open_at(dir.as_fd(), &component.name, flags)?;
+            let stat = rustix::fs::fstat(&next)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Symlink => {
+                    self.follow(dir.as_fd(), &component, next.as_fd(), stat.st_uid)?;
+                    if self.todo.front().is_some_and(|first| &*first.name == b"/") {
+                        self.todo.pop_front();
+                        dir = open_dir(None, b"/")?;
+                    }
+                }
+                _ if last => {
+                    return Ok(Walked {
+                        dir,
+                        name: component.name,
+                        watches: self.watches,
+                    });
+                }
+                FileType::Directory => {
+                    dir = next;
+                    self.watch(dir.as_fd(), None)?;
+                }
+                _ => return Err(Errno::NOTDIR),
+            }
+        }
+        Ok(Walked {
+            dir,
+            name: (*b".").into(),
+            watches: self.watches,
+        })
+    }
+
+    /// Puts what a symlink holds before the rest of the way; an absolute one begins with the component `/`.
+    fn follow(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        component: &Component,
+        link: BorrowedFd<'_>,
+        owner: u32,
+    ) -> Result<(), Errno> {
+        self.links += 1;
+        if self.links > LINKS_MAX || self.refuses(dir, component, owner)? {
+            return Err(Errno::LOOP);
+        }
+        self.watch(dir, Some(&component.name))?;
+        let target = rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes();
+        let mut names: Vec<&[u8]> = target
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .collect();
+        if target.starts_with(b"/") {
+            names.insert(0, b"/");
+        }
+        for name in names.iter().rev() {
+            self.todo.push_front(Component {
+                name: (*name).into(),
+                end: component.end.map(|_| usize::MAX),
+            });
+        }
+        Ok(())
+    }
+
+    fn refuses(
+        &self,
+        dir: BorrowedFd<'_>,
+        component: &Component,
+        owner: u32,
+    ) -> Result<bool, Errno> {
+        let behind = |from: usize| component.end.is_some_and(|end| end > from);
+        match self.symlinks {
+            Symlinks::Follow => Ok(false),
+            Symlinks::Refuse { from } => Ok(behind(from)),
+            Symlinks::RefuseOthers { from } if behind(from) => {
+                let target =
+                    rustix::fs::statat(dir, OsStr::from_bytes(&component.name), AtFlags::empty())?;
+                Ok(target.st_uid != owner)
+            }
+            Symlinks::RefuseOthers { .. } => Ok(false),
+        }
+    }
+
+    fn watch(&mut self, dir: BorrowedFd<'_>, link: Option<&[u8]>) -> Result<(), Errno> {
+        let Some(inotify) = self.inotify else {
+            return Ok(());
+        };
+        if Filesystem::of(dir) == Filesystem::Foreign {
+            return Err(Errno::XDEV);
+        }
+        let flags = if link.is_some() { SELF | NAMES } else { SELF };
+        let wd = inotify::add_watch(inotify, format!("/proc/self/fd/{}", dir.as_raw_fd()), flags)?;
+        let watch = Watch {
+            wd,
+            link: link.map(Into::into),
+        };
+        if !self.watches.contains(&watch) {
+            self.watches.push(watch);
+        }
+        Ok(())
+    }
+}
+
+fn open_dir(dir: Option<BorrowedFd<'_>>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open_at(dir.unwrap_or(rustix::fs::CWD), name, flags)
+}
+
+fn open_at(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
+    rustix::fs::openat(dir, OsStr::from_bytes(name), flags, Mode::empty())
+}
