@@ -2,10 +2,13 @@
 
 use crate::mount::{self, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
+use crate::send::BUFFERS_KIB;
+use crate::window::Windows;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Pools that one process may have.
 pub const POOLS_MAX: usize = 256;
@@ -21,6 +24,9 @@ pub struct Prepared {
 pub struct Disk {
     pub(crate) mounts: Mounts,
     pub(crate) abilities: Abilities,
+    pub(crate) windows: Windows,
+    /// KiB of buffers for windows that were evicted before a slow socket took them.
+    pub(crate) buffers: Semaphore,
     pools: Mutex<Vec<Pool>>,
 }
 
@@ -53,11 +59,13 @@ impl Disk {
         mounts.refresh();
         let abilities = Abilities {
             openat2: mount::openat2_works(),
-            pagemap: prepared.pagemap,
+            pagemap: prepared.pagemap.filter(pagemap_works),
         };
         Arc::new(Disk {
             mounts,
             abilities,
+            windows: Windows::new(),
+            buffers: Semaphore::new(BUFFERS_KIB),
             pools: Mutex::new(Vec::new()),
         })
     }
@@ -99,6 +107,24 @@ impl Disk {
         })
     }
 
+    /// Bytes of address space in mappings (proof 2), at most [`crate::MAPPED_MAX`].
+    #[must_use]
+    pub fn mapped(&self) -> usize {
+        self.windows.mapped()
+    }
+
+    /// What the kernel lets this process do, as one line for the log.
+    #[must_use]
+    pub fn abilities(&self) -> String {
+        let yes = |able| if able { "yes" } else { "no" };
+        let (cached, scan) = (self.abilities.openat2, self.abilities.pagemap.is_some());
+        format!(
+            "openat2(RESOLVE_CACHED): {}, PAGEMAP_SCAN: {}",
+            yes(cached),
+            yes(scan)
+        )
+    }
+
     /// What every pool has done.
     #[must_use]
     pub fn pool_counters(&self) -> Vec<PoolCounters> {
@@ -110,4 +136,19 @@ impl Disk {
     pub fn hold_pools(&self) -> Vec<Hold> {
         self.pools.lock().iter().map(Pool::hold).collect()
     }
+}
+
+/// Does PAGEMAP_SCAN (Linux 6.7) work on this descriptor, which must be this process's own? Tried on a page in memory.
+fn pagemap_works(pagemap: &OwnedFd) -> bool {
+    let page = sys::page_size();
+    let try_it = || -> std::io::Result<bool> {
+        let memory = rustix::fs::memfd_create("freewheel", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&memory, 2 * page as u64)?;
+        let mapping = sys::Mapping::new(memory.as_fd(), 0, 2 * page)?;
+        let absent = !sys::all_present(pagemap.as_fd(), &mapping, 0, 2 * page)?;
+        mapping.populate(0, page)?;
+        let present = sys::all_present(pagemap.as_fd(), &mapping, 0, page)?;
+        Ok(absent && present)
+    };
+    try_it().unwrap_or(false)
 }

@@ -185,6 +185,10 @@ impl OpenFile {
         &self.slot
     }
 
+    pub(crate) fn is_inline(&self) -> bool {
+        self.filesystem() != Filesystem::Foreign
+    }
+
     pub(crate) fn filesystem(&self) -> Filesystem {
         let mount = self.handle.mount.as_ref();
         mount

@@ -17,6 +17,7 @@ mod count;
 mod disk;
 mod error;
 mod file;
+mod fill;
 mod guards;
 mod local;
 mod mount;
@@ -28,8 +29,12 @@ mod send;
 mod sink;
 mod walk;
 mod watch;
+mod window;
 mod write;
 
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod send_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
@@ -49,4 +54,5 @@ pub use read::READ_MAX;
 pub use readdir::{Entry, READDIR_MAX};
 pub use sink::Sink;
 pub use watch::GUARDS_MAX;
+pub use window::{IDLE, MAPPED_MAX, SEGMENTS_MAX, WINDOW};
 pub use write::{Create, Output};

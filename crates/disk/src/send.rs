@@ -1,18 +1,60 @@
 //! Sending a range of a file to a socket, window by window.
+//!
+//! A window that is proven resident goes out with an inline, non-blocking `sendfile`; one that is not is brought in by the
+//! pool first, and the next one while this one drains. A window that was lost twice before a slow socket took it, and a
+//! file of which nobody can tell (or whose bytes must be transformed), is read into a bounded buffer and sent from there.
+//!
+//! Invariant: no `sendfile` of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
 
-use crate::access::Access;
-use crate::error::Error;
+use crate::access::{Access, Mode};
+use crate::count::Operation;
+use crate::error::{Error, WouldBlock};
 use crate::file::OpenFile;
+use crate::fill::Failure;
 use crate::local::Local;
 use crate::sink::Sink;
-use std::io::ErrorKind;
+use crate::window::{Residency, WINDOW};
+use bytes::Bytes;
+use rustix::fs::Advice;
+use std::io::{self, ErrorKind};
 use std::rc::Rc;
+use std::time::Instant;
+
+/// Times that a window is brought in before it is read into a buffer instead: it was evicted twice.
+const FILLS_MAX: u32 = 3;
+/// Windows that are brought in ahead at most, whatever `read_ahead` says.
+const AHEAD_MAX: u64 = 8;
+/// Bytes of one buffer at most.
+const BUFFER_MAX: usize = 128 << 10;
+/// KiB that all buffers for evicted windows of a process have at most.
+pub(crate) const BUFFERS_KIB: usize = 64 << 10;
+
+/// One range being sent.
+struct Sending<'a, S> {
+    local: &'a Local,
+    file: &'a Rc<OpenFile>,
+    offset: &'a mut u64,
+    end: u64,
+    sink: &'a S,
+    access: &'a Access<'a>,
+    /// May the file's bytes go out unchanged?
+    straight: bool,
+    /// The window that `fills` speaks of, and how often it was brought in for this range.
+    window: u64,
+    fills: u32,
+    /// Windows before this one have been asked for already.
+    ahead: u64,
+    /// Bytes until the loop's other tasks get their turn.
+    turn: u64,
+}
 
 impl Local {
-    /// Sends bytes `*offset .. end` of a file to a socket; `*offset` moves on with what the socket has taken.
+    /// Sends bytes `*offset .. end` of a file to a socket; `*offset` moves on with what the socket has taken, also when
+    /// this ends with an error or is dropped.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the file ends before `end`, [`Error::Socket`], [`Error::System`], [`Error::Overflow`].
+    /// [`Error::Truncated`] if the file ends before `end`, [`Error::Socket`], [`Error::System`] (the disk), and
+    /// [`Error::Overflow`].
     pub async fn send<S: Sink>(
         &self,
         file: &Rc<OpenFile>,
@@ -21,27 +63,211 @@ impl Local {
         sink: &S,
         access: &Access<'_>,
     ) -> Result<(), Error> {
-        while *offset < end {
-            let len = usize::try_from(end - *offset)
-                .unwrap_or(usize::MAX)
-                .min(access.output_buffer.max(4096));
-            let bytes = self.read(file, *offset, len, access).await?;
-            if bytes.is_empty() {
-                return Err(Error::Truncated { len: *offset });
+        let straight = access.sendfile && sink.socket().is_some();
+        let turn = access.sendfile_max_chunk;
+        let mut sending = Sending {
+            local: self,
+            file,
+            offset,
+            end,
+            sink,
+            access,
+            straight,
+            window: u64::MAX,
+            fills: 0,
+            ahead: 0,
+            turn,
+        };
+        if file.direct {
+            return sending.copy_until(end).await;
+        }
+        if !file.random.replace(true) && access.mode == Mode::Pool && file.is_inline() {
+            // Sets a flag of the descriptor, nothing else: the kernel's readahead would start I/O on the loop.
+            let _ = rustix::fs::fadvise(&**file, 0, None, Advice::Random);
+        }
+        sending.run().await
+    }
+}
+
+impl<S: Sink> Sending<'_, S> {
+    async fn run(&mut self) -> Result<(), Error> {
+        while *self.offset < self.end {
+            let window = *self.offset / WINDOW;
+            let until = self.end.min((window + 1) * WINDOW);
+            if window != self.window {
+                (self.window, self.fills) = (window, 0);
             }
-            let mut left = &bytes[..];
-            while !left.is_empty() {
-                match sink.try_write(left) {
-                    Ok(sent) => {
-                        left = &left[sent..];
-                        *offset += sent as u64;
+            match self.residency(until) {
+                Residency::Present => {
+                    self.fill_ahead();
+                    if self.straight {
+                        self.sendfile(until).await?;
+                    } else {
+                        self.copy_once(until).await?;
                     }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        sink.writable().await.map_err(Error::Socket)?;
-                    }
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(Error::Socket(error)),
                 }
+                Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
+                Residency::Absent => self.copy_bounded(until).await?,
+                Residency::Unprovable => self.copy_until(until).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn residency(&self, until: u64) -> Residency {
+        if self.access.mode == Mode::Inline {
+            return Residency::Present;
+        }
+        self.local
+            .disk()
+            .residency(self.file, *self.offset, until - *self.offset)
+    }
+
+    /// Sends once, then waits for the socket if it is full.
+    async fn sendfile(&mut self, until: u64) -> Result<(), Error> {
+        let Some(socket) = self.sink.socket() else {
+            return self.copy_until(until).await;
+        };
+        let (mut offset, file) = (*self.offset, self.file);
+        let len = usize::try_from(until - offset).unwrap_or(usize::MAX);
+        let mut from_disk = false;
+        let sent = self.sink.try_io(|| {
+            rustix::fs::sendfile(socket, &**file, Some(&mut offset), len).map_err(|errno| {
+                from_disk = errno == rustix::io::Errno::IO;
+                io::Error::from(errno)
+            })
+        });
+        match sent {
+            Ok(0) => Err(Error::Truncated { len: *self.offset }),
+            Ok(sent) => {
+                self.local.0.counters.memory(Operation::Send);
+                self.moved(sent).await;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.sink.writable().await.map_err(Error::Socket)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            // The file system has no sendfile.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => self.copy_until(until).await,
+            Err(error) if from_disk => Err(Error::io("sendfile()", &error)),
+            Err(error) => Err(Error::Socket(error)),
+        }
+    }
+
+    /// Counts bytes that the socket took, and gives way to the loop's other tasks after `sendfile_max_chunk`.
+    async fn moved(&mut self, sent: usize) {
+        *self.offset += sent as u64;
+        if self.access.sendfile_max_chunk == 0 {
+            return;
+        }
+        self.turn = self.turn.saturating_sub(sent as u64);
+        if self.turn == 0 {
+            self.turn = self.access.sendfile_max_chunk;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Has the pool bring the window in, and waits for it.
+    async fn fill(&mut self) -> Result<(), Error> {
+        self.fills += 1;
+        let begun = Instant::now();
+        let fill = self.local.disk().fill(self.file, self.window, self.access);
+        // Two windows at once: the disk stays busy while the first one goes out.
+        self.fill_ahead();
+        match fill.wait().await {
+            Ok(()) => {
+                self.local
+                    .0
+                    .counters
+                    .offloaded(Operation::Send, begun.elapsed());
+                Ok(())
+            }
+            Err(Failure::Read(errno)) => Err(Error::system("read()", errno)),
+            Err(Failure::Overflow(overflow)) => {
+                self.local.0.counters.overflowed(Operation::Send);
+                Err(overflow.into())
+            }
+        }
+    }
+
+    /// Has the pool bring the next windows in, once each, without waiting.
+    fn fill_ahead(&mut self) {
+        if self.access.mode == Mode::Inline {
+            return;
+        }
+        let depth = (self.access.read_ahead / WINDOW).clamp(1, AHEAD_MAX);
+        let last = (self.end - 1) / WINDOW;
+        let target = last.min(self.window + depth);
+        for window in (self.window + 1).max(self.ahead)..=target {
+            let (start, stop) = (window * WINDOW, self.end.min((window + 1) * WINDOW));
+            if self.local.disk().residency(self.file, start, stop - start) == Residency::Absent {
+                // Its outcome is seen when its turn comes; an overflow too.
+                let _ = self.local.disk().fill(self.file, window, self.access);
+            }
+        }
+        self.ahead = target + 1;
+    }
+
+    /// Sends the rest of a window from buffers of a bounded total.
+    async fn copy_bounded(&mut self, until: u64) -> Result<(), Error> {
+        let len = self.buffer_len(until);
+        let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
+        let permit = self.local.disk().buffers.acquire_many(kib).await;
+        let bytes = self.read(len).await?;
+        self.write(&bytes).await?;
+        drop(permit);
+        Ok(())
+    }
+
+    /// Sends up to `until` from buffers.
+    async fn copy_until(&mut self, until: u64) -> Result<(), Error> {
+        while *self.offset < until {
+            self.copy_once(until).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends one buffer.
+    async fn copy_once(&mut self, until: u64) -> Result<(), Error> {
+        let bytes = self.read(self.buffer_len(until)).await?;
+        self.write(&bytes).await
+    }
+
+    fn buffer_len(&self, until: u64) -> usize {
+        let left = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
+        left.min(self.access.output_buffer.clamp(4096, BUFFER_MAX))
+    }
+
+    async fn read(&self, len: usize) -> Result<Bytes, Error> {
+        let bytes = match self.local.try_read(self.file, *self.offset, len) {
+            Ok(answer) => answer?,
+            Err(WouldBlock) => {
+                self.local
+                    .read(self.file, *self.offset, len, self.access)
+                    .await?
+            }
+        };
+        if bytes.is_empty() {
+            Err(Error::Truncated { len: *self.offset })
+        } else {
+            Ok(bytes)
+        }
+    }
+
+    async fn write(&mut self, bytes: &Bytes) -> Result<(), Error> {
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            match self.sink.try_write(left) {
+                Ok(sent) => {
+                    left = &left[sent..];
+                    self.moved(sent).await;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.sink.writable().await.map_err(Error::Socket)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::Socket(error)),
             }
         }
         Ok(())

@@ -50,11 +50,14 @@ impl Guard {
     }
 }
 
+type Dependant = (Option<Box<[u8]>>, Rc<Guard>);
+
 /// One loop's inotify and the guards that depend on it.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     inotify: Arc<OwnedFd>,
-    dependants: HashMap<i32, Vec<(Option<Box<[u8]>>, Rc<Guard>)>>,
+    /// Who followed which symlink in it (None: went through it), by watch.
+    dependants: HashMap<i32, Vec<Dependant>>,
     /// Walks under way in pools.
     walks: usize,
     /// What happened while they were.

@@ -17,10 +17,12 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Mailbox>>> = const { RefCell::new(None) };
 }
 
+#[derive(Debug)]
 pub struct Mailbox {
     state: Mutex<State>,
 }
 
+#[derive(Debug)]
 struct State {
     /// At most one per job of this loop that a pool has accepted, so bounded by the pools' bounds.
     ready: Vec<Waker>,

@@ -15,7 +15,7 @@ mod sync;
 mod tests;
 
 pub use job::Pending;
-pub(crate) use mailbox::deliver;
+pub(crate) use mailbox::{Mailbox, deliver};
 pub use queue::Lane;
 
 use histogram::{AtomicHistogram, Histogram};

@@ -1,0 +1,96 @@
+//! A window of a file on its way into memory, awaited by everyone who wants it.
+//!
+//! Not here: bringing it (`window`). Invariant: whoever waits is woken once it is done, also when it failed.
+
+use crate::pool::{Mailbox, Overflow};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// How a fill ended.
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// Why a fill brought nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The kernel could not read it.
+    Read(Errno),
+    /// The pool refused the job.
+    Overflow(Overflow),
+}
+
+#[derive(Debug)]
+pub(crate) struct Fill(Mutex<State>);
+
+type Waiting = (Waker, Option<Arc<Mailbox>>);
+
+#[derive(Debug)]
+enum State {
+    /// Those who wait; one per client, each with its loop's mailbox.
+    Running(Vec<Option<Waiting>>),
+    Done(Outcome),
+}
+
+impl Fill {
+    pub fn new() -> Arc<Fill> {
+        Arc::new(Fill(Mutex::new(State::Running(Vec::new()))))
+    }
+
+    pub fn finish(&self, outcome: Outcome) {
+        let before = std::mem::replace(&mut *self.0.lock(), State::Done(outcome));
+        let State::Running(waiting) = before else {
+            return;
+        };
+        for (waker, mailbox) in waiting.into_iter().flatten() {
+            match mailbox {
+                Some(mailbox) => mailbox.post(waker),
+                None => waker.wake(),
+            }
+        }
+    }
+
+    pub fn wait(self: Arc<Fill>) -> Wait {
+        Wait {
+            fill: self,
+            place: None,
+        }
+    }
+}
+
+/// Waits for a fill.
+pub(crate) struct Wait {
+    fill: Arc<Fill>,
+    place: Option<usize>,
+}
+
+impl Future for Wait {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let fill = self.fill.clone();
+        let mut state = fill.0.lock();
+        match &mut *state {
+            State::Done(outcome) => Poll::Ready(outcome.clone()),
+            State::Running(waiting) => {
+                let place = *self.place.get_or_insert_with(|| {
+                    waiting.push(None);
+                    waiting.len() - 1
+                });
+                waiting[place] = Some((context.waker().clone(), Mailbox::current()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(place) = self.place
+            && let State::Running(waiting) = &mut *self.fill.0.lock()
+        {
+            waiting[place] = None;
+        }
+    }
+}

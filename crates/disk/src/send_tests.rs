@@ -1,0 +1,313 @@
+//! Sending ranges: every way gives the same bytes.
+
+use crate::tests::{block_on, local};
+use crate::*;
+use rustix::fs::{Advice, fadvise};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+const LEN: usize = 3 * WINDOW as usize + 12_345;
+
+/// A file whose bytes tell where they stand; its pages are clean, so that they can be evicted.
+fn large_file(dir: &Path) -> (PathBuf, Vec<u8>) {
+    let path = dir.join("large");
+    let contents: Vec<u8> = (0..LEN).map(|n| (n / 4096 + n % 251) as u8).collect();
+    std::fs::write(&path, &contents).unwrap();
+    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+    (path, contents)
+}
+
+fn evict(path: &Path) {
+    fadvise(
+        std::fs::File::open(path).unwrap(),
+        0,
+        None,
+        Advice::DontNeed,
+    )
+    .unwrap();
+}
+
+async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<OpenFile> {
+    local
+        .open(path.as_os_str().as_bytes(), access)
+        .await
+        .unwrap()
+}
+
+/// What arrives at the other end, and how the sending ended.
+async fn sent(
+    local: &Local,
+    file: &Rc<OpenFile>,
+    range: Range<u64>,
+    access: &Access<'_>,
+) -> (Vec<u8>, Result<(), Error>) {
+    let (mut here, mut there) = UnixStream::pair().unwrap();
+    let receive = async {
+        let mut got = Vec::new();
+        there.read_to_end(&mut got).await.unwrap();
+        got
+    };
+    let send = async {
+        let mut offset = range.start;
+        let result = local
+            .send(file, &mut offset, range.end, &here, access)
+            .await;
+        here.shutdown().await.unwrap();
+        (result, offset)
+    };
+    let (got, (result, offset)) = tokio::join!(receive, send);
+    assert_eq!(offset - range.start, got.len() as u64);
+    (got, result)
+}
+
+#[test]
+fn every_way_of_sending_gives_the_same_bytes_cold_and_warm() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let plain = Access::new(&pool);
+        let ways = [
+            plain,
+            Access {
+                sendfile: false,
+                ..plain
+            },
+            Access {
+                mode: Mode::Inline,
+                ..plain
+            },
+            Access {
+                directio: Some(1),
+                output_buffer: 100_000,
+                ..plain
+            },
+            Access {
+                sendfile_max_chunk: 1000,
+                read_ahead: 4 << 20,
+                ..plain
+            },
+        ];
+        for access in &ways {
+            for no_cachestat in [false, true] {
+                evict(&path);
+                for range in [
+                    0..LEN as u64,
+                    1..LEN as u64,
+                    WINDOW - 1..WINDOW + 1,
+                    777..4096 * 3 + 5,
+                ] {
+                    let file = open(&local, &path, access).await;
+                    file.no_cachestat.set(no_cachestat);
+                    let (got, result) = sent(&local, &file, range.clone(), access).await;
+                    result.unwrap();
+                    assert!(
+                        got == contents[range.start as usize..range.end as usize],
+                        "{range:?} {access:?}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_warm_file_is_sent_while_all_pool_threads_are_frozen() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        for no_cachestat in [false, true] {
+            let file = open(&local, &path, &access).await;
+            file.no_cachestat.set(no_cachestat);
+            sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+            let hold = local.disk().hold_pools();
+            let again = sent(&local, &file, 0..LEN as u64, &access);
+            let (got, _) = tokio::time::timeout(Duration::from_secs(5), again)
+                .await
+                .expect("it waited for the pool");
+            assert!(got == contents);
+            drop(hold);
+        }
+    });
+}
+
+#[test]
+fn an_evicted_window_is_absent_to_every_proof_and_frozen_pools_delay_it() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        for no_cachestat in [false, true] {
+            let file = open(&local, &path, &access).await;
+            file.no_cachestat.set(no_cachestat);
+            sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+            local.disk().windows.unmap_all();
+            evict(&path);
+            let hold = local.disk().hold_pools();
+            let cold = sent(&local, &file, 0..LEN as u64, &access);
+            tokio::pin!(cold);
+            assert!(
+                tokio::time::timeout(Duration::from_millis(20), &mut cold)
+                    .await
+                    .is_err()
+            );
+            drop(hold);
+            assert!(cold.await.0 == contents);
+        }
+    });
+}
+
+#[test]
+fn a_file_truncated_while_it_is_sent_ends_with_an_error() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let plain = Access::new(&pool);
+        for access in [
+            plain,
+            Access {
+                sendfile: false,
+                ..plain
+            },
+            Access {
+                mode: Mode::Inline,
+                ..plain
+            },
+        ] {
+            for no_cachestat in [false, true] {
+                std::fs::write(&path, &contents).unwrap();
+                let file = open(&local, &path, &access).await;
+                file.no_cachestat.set(no_cachestat);
+                std::fs::OpenOptions::new()
+                    .write(true)
+                    .open(&path)
+                    .unwrap()
+                    .set_len(WINDOW + 10)
+                    .unwrap();
+                let (got, result) = sent(&local, &file, 0..LEN as u64, &access).await;
+                assert!(
+                    matches!(result, Err(Error::Truncated { len }) if len == WINDOW + 10),
+                    "{result:?}"
+                );
+                assert!(got == contents[..WINDOW as usize + 10]);
+            }
+        }
+    });
+}
+
+#[test]
+fn many_clients_of_a_cold_window_share_one_fill() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let file = open(&local, &path, &access).await;
+        file.no_cachestat.set(true);
+        evict(&path);
+        let hold = pool.hold();
+        let before = pool.counters().completed;
+        let clients: Vec<_> = (0..50)
+            .map(|_| {
+                let (local, file, pool) = (local.clone(), file.clone(), pool.clone());
+                tokio::task::spawn_local(async move {
+                    sent(&local, &file, 0..WINDOW, &Access::new(&pool)).await
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert_eq!(pool.counters().reads_waiting, 1);
+        drop(hold);
+        for client in clients {
+            let (got, result) = client.await.unwrap();
+            result.unwrap();
+            assert!(got == contents[..WINDOW as usize]);
+        }
+        assert!(pool.counters().completed - before <= 3);
+    });
+}
+
+#[test]
+fn a_window_evicted_again_and_again_reaches_a_slow_socket_through_a_buffer() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        for no_cachestat in [false, true] {
+            let file = open(&local, &path, &access).await;
+            file.no_cachestat.set(no_cachestat);
+            let (here, mut there) = UnixStream::pair().unwrap();
+            let send = async {
+                let mut offset = 0;
+                local
+                    .send(&file, &mut offset, LEN as u64, &here, &access)
+                    .await
+                    .unwrap();
+                drop(here);
+            };
+            let receive = async {
+                let (mut got, mut piece) = (Vec::new(), vec![0; 20_000]);
+                loop {
+                    local.disk().windows.unmap_all();
+                    evict(&path);
+                    match there.read(&mut piece).await.unwrap() {
+                        0 => return got,
+                        read => got.extend_from_slice(&piece[..read]),
+                    }
+                }
+            };
+            // `send` drops the socket at its end, which ends `receive`.
+            let ((), got) = tokio::join!(send, receive);
+            assert!(got == contents);
+        }
+    });
+}
+
+#[test]
+fn a_full_pool_refuses_a_cold_window_and_nothing_hangs() {
+    block_on(async {
+        let (local, _) = local();
+        let tight = local.disk().define_pool("tight", 1, 1);
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&tight);
+        let file = open(&local, &path, &access).await;
+        evict(&path);
+        let hold = tight.hold();
+        let _waiting = tight.submit(Lane::Read, || ()).unwrap();
+        let (_, result) = sent(&local, &file, 0..LEN as u64, &access).await;
+        let text = result.unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "thread pool \"tight\" queue overflow: 1 tasks waiting"
+        );
+        drop(hold);
+        let (got, result) = sent(&local, &file, 0..WINDOW, &access).await;
+        assert!(result.is_ok() && got.len() as u64 == WINDOW);
+    });
+}
+
+#[test]
+fn a_sending_without_a_reader_is_small() {
+    let (local, pool) = block_on(async { local() });
+    block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let file = open(&local, &path, &access).await;
+        let (here, _there) = UnixStream::pair().unwrap();
+        let mut offset = 0;
+        let sending = local.send(&file, &mut offset, LEN as u64, &here, &access);
+        assert!(size_of_val(&sending) < 2048, "{}", size_of_val(&sending));
+    });
+}

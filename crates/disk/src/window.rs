@@ -1,0 +1,396 @@
+//! Which windows of large files are in memory, proven, and who is bringing the others.
+//!
+//! Shared by all loops of a process. Three proofs (DESIGN, "Proofs of residency"): cachestat(2) where the kernel permits
+//! the question; else our own mapping, asked through PAGEMAP_SCAN; else none, and the range is read into buffers. The
+//! mapping is never dereferenced.
+//!
+//! Invariants: only pool threads map, unmap and fill; a window that we are filling counts as absent, whatever cachestat
+//! says of it; the mapped total stays below [`MAPPED_MAX`] and [`SEGMENTS_MAX`].
+//!
+//! Limits: between proof and `sendfile` lie microseconds in which the kernel may evict a page; pages that *another* process
+//! is just reading count as present for cachestat. A mapping keeps the blocks of a deleted file until it was idle for
+//! [`IDLE`].
+
+use crate::access::Access;
+use crate::disk::Disk;
+use crate::file::{Handle, OpenFile};
+use crate::fill::{Failure, Fill, Outcome};
+use crate::mount::Filesystem;
+use crate::pool::Lane;
+use crate::read;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use rustix::fs::{Advice, Mode, OFlags, fadvise};
+use rustix::io::Errno;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Files are proven, filled and sent in windows of this size.
+pub const WINDOW: u64 = 512 << 10;
+/// One mapping covers so much of a file.
+const SEGMENT: u64 = 64 << 20;
+/// Bytes of address space in mappings at most (their page tables: a 512th of it).
+pub const MAPPED_MAX: usize = 16 << 30;
+/// Mappings at most (vm.max_map_count is 65530).
+pub const SEGMENTS_MAX: usize = 8192;
+/// Mappings unused for so long are undone.
+pub const IDLE: Duration = Duration::from_secs(30);
+/// How often, at most, a fill looks for idle mappings.
+const SWEEP_EVERY_MS: u64 = 5000;
+const SHARDS: usize = 16;
+
+/// What is known of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Residency {
+    /// In memory: sendfile does not wait.
+    Present,
+    /// Not, or not known to be.
+    Absent,
+    /// Nobody can tell for this file.
+    Unprovable,
+}
+
+/// A window of a file, or a segment: device, inode, number.
+type Key = (u64, u64, u64);
+
+#[derive(Debug)]
+struct Segment {
+    mapping: sys::Mapping,
+    /// Milliseconds since the start of `Windows`.
+    used: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    fills: HashMap<Key, Arc<Fill>>,
+    segments: HashMap<Key, Arc<Segment>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Windows {
+    shards: [Mutex<Shard>; SHARDS],
+    /// Segments out of the table that a loop may still be looking at; dropped in a pool.
+    retired: Mutex<Vec<Arc<Segment>>>,
+    mapped: AtomicUsize,
+    segments: AtomicUsize,
+    swept: AtomicU64,
+    start: Instant,
+    /// /dev/null: where a window is "sent" to bring it into memory without a copy.
+    null: Option<OwnedFd>,
+}
+
+impl Windows {
+    /// Opens /dev/null: before the loops run.
+    pub fn new() -> Windows {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a device without a disk, before the loops run"
+        )]
+        let null =
+            rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+        Windows {
+            shards: Default::default(),
+            retired: Mutex::default(),
+            mapped: AtomicUsize::new(0),
+            segments: AtomicUsize::new(0),
+            swept: AtomicU64::new(0),
+            start: Instant::now(),
+            null,
+        }
+    }
+
+    /// Bytes of address space mapped now.
+    pub fn mapped(&self) -> usize {
+        self.mapped.load(Relaxed)
+    }
+
+    fn shard(&self, key: Key) -> &Mutex<Shard> {
+        &self.shards[(key.1 ^ key.2) as usize % SHARDS]
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn key(file: &OpenFile, number: u64) -> Key {
+    (file.meta().dev, file.meta().ino, number)
+}
+
+impl Disk {
+    /// Is this range, which lies in one window, in memory? (0.3 to 2.5 µs; never waits.)
+    pub(crate) fn residency(&self, file: &OpenFile, offset: u64, len: u64) -> Residency {
+        match file.filesystem() {
+            Filesystem::Memory => return Residency::Present,
+            Filesystem::Foreign => return Residency::Unprovable,
+            Filesystem::Native | Filesystem::Overlay => {}
+        }
+        let window = key(file, offset / WINDOW);
+        let filling = self
+            .windows
+            .shard(window)
+            .lock()
+            .fills
+            .contains_key(&window);
+        let known = if filling {
+            Some(false)
+        } else {
+            self.ask(file, offset, len)
+        };
+        match known {
+            Some(true) => Residency::Present,
+            Some(false) => Residency::Absent,
+            None => Residency::Unprovable,
+        }
+    }
+
+    fn ask(&self, file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
+        if let Some(cached) = read::all_cached(file, offset, len) {
+            return Some(cached);
+        }
+        let pagemap = self.abilities.pagemap.as_ref()?;
+        let windows = &self.windows;
+        let number = key(file, offset / SEGMENT);
+        let Some(segment) = windows.shard(number).lock().segments.get(&number).cloned() else {
+            return Some(false);
+        };
+        segment.used.store(windows.now_ms(), Relaxed);
+        let (start, len) = within_segment(offset, len);
+        // EINVAL: the file has grown behind the mapping, which the fill makes anew.
+        Some(sys::all_present(pagemap.as_fd(), &segment.mapping, start, len).unwrap_or(false))
+    }
+
+    /// The fill of a window, begun now unless it is under way: everyone who asks meanwhile waits for the same one.
+    pub(crate) fn fill(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        number: u64,
+        access: &Access<'_>,
+    ) -> Arc<Fill> {
+        let window = key(file, number);
+        let fill = {
+            let mut shard = self.windows.shard(window).lock();
+            if let Some(fill) = shard.fills.get(&window) {
+                return fill.clone();
+            }
+            let fill = Fill::new();
+            shard.fills.insert(window, fill.clone());
+            fill
+        };
+        let mapped = file.no_cachestat.get() || file.filesystem() == Filesystem::Overlay;
+        let len = WINDOW.min(file.meta().len.saturating_sub(number * WINDOW));
+        let job = Job {
+            disk: self.clone(),
+            fill: fill.clone(),
+            window,
+            file_len: file.meta().len,
+            done: false,
+        };
+        let handle = file.handle.clone();
+        let begun = access.pool.spawn(Lane::Read, move || {
+            job.run(&handle, number * WINDOW, len, mapped)
+        });
+        if let Err(overflow) = begun {
+            // The refused job has ended the fill already, with a failure that says less.
+            fill.finish(Err(Failure::Overflow(overflow)));
+        }
+        fill
+    }
+
+    /// Undoes mappings that were idle for long. **Waits**: call it in a pool, every so often; fills do it too.
+    pub fn sweep(&self) {
+        let windows = &self.windows;
+        let now = windows.now_ms();
+        windows.swept.store(now, Relaxed);
+        let idle = u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX);
+        windows.retire(|segment| now.saturating_sub(segment.used.load(Relaxed)) > idle);
+    }
+}
+
+/// Where a range lies in its segment, from a page's start.
+fn within_segment(offset: u64, len: u64) -> (usize, usize) {
+    let page = sys::page_size() as u64;
+    let start = offset % SEGMENT;
+    let down = start - start % page;
+    ((down) as usize, (start - down + len) as usize)
+}
+
+/// One fill, in the pool. Whatever happens to it (a panic too), those who wait are woken.
+struct Job {
+    disk: Arc<Disk>,
+    fill: Arc<Fill>,
+    window: Key,
+    file_len: u64,
+    done: bool,
+}
+
+impl Job {
+    fn run(mut self, handle: &Handle, offset: u64, len: u64, mapped: bool) {
+        // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
+        let _ = fadvise(handle, 0, None, Advice::Random);
+        let _ = fadvise(handle, offset, NonZeroU64::new(len), Advice::WillNeed);
+        let there = mapped
+            && self
+                .disk
+                .windows
+                .populate(self.window, self.file_len, handle, offset, len);
+        let outcome = if there {
+            Ok(())
+        } else {
+            self.touch(handle, offset, len)
+        };
+        self.finish(outcome);
+        let windows = &self.disk.windows;
+        if windows.now_ms().saturating_sub(windows.swept.load(Relaxed)) > SWEEP_EVERY_MS {
+            self.disk.sweep();
+        }
+    }
+
+    /// Waits until all of a range is in memory, without copying it: `sendfile` to /dev/null.
+    fn touch(&self, handle: &Handle, offset: u64, len: u64) -> Outcome {
+        let Some(null) = &self.disk.windows.null else {
+            return Err(Failure::Read(Errno::NODEV));
+        };
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let left = (end - at) as usize;
+            match rustix::fs::sendfile(null, handle, Some(&mut at), left) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(Failure::Read(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        self.done = true;
+        self.disk
+            .windows
+            .shard(self.window)
+            .lock()
+            .fills
+            .remove(&self.window);
+        self.fill.finish(outcome);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.done {
+            self.finish(Err(Failure::Read(Errno::CANCELED)));
+        }
+    }
+}
+
+impl Windows {
+    /// Maps the window's segment, if it is not, and brings the window in; false if that failed.
+    fn populate(&self, window: Key, file_len: u64, handle: &Handle, offset: u64, len: u64) -> bool {
+        let number = (window.0, window.1, offset / SEGMENT);
+        let (start, len) = within_segment(offset, len);
+        let known = self.shard(number).lock().segments.get(&number).cloned();
+        let segment = match known {
+            Some(segment) if start + len <= segment.mapping.len() => segment,
+            known => {
+                let wanted = SEGMENT.min(file_len - number.2 * SEGMENT) as usize;
+                drop(known);
+                match self.map(number, handle, wanted) {
+                    Some(segment) => segment,
+                    None => return false,
+                }
+            }
+        };
+        segment.used.store(self.now_ms(), Relaxed);
+        let populated = segment.mapping.populate(start, len).is_ok();
+        // So that the last reference never falls to a loop.
+        self.drop_retired();
+        populated
+    }
+
+    fn map(&self, number: Key, handle: &Handle, wanted: usize) -> Option<Arc<Segment>> {
+        let wanted = wanted.next_multiple_of(sys::page_size());
+        if self.mapped() + wanted > MAPPED_MAX || self.segments.load(Relaxed) >= SEGMENTS_MAX {
+            self.retire_oldest();
+        }
+        if self.mapped() + wanted > MAPPED_MAX {
+            return None;
+        }
+        let mapping = sys::Mapping::new(handle.as_fd(), number.2 * SEGMENT, wanted).ok()?;
+        let segment = Arc::new(Segment {
+            mapping,
+            used: AtomicU64::new(self.now_ms()),
+        });
+        self.mapped.fetch_add(wanted, Relaxed);
+        self.segments.fetch_add(1, Relaxed);
+        let before = self
+            .shard(number)
+            .lock()
+            .segments
+            .insert(number, segment.clone());
+        if let Some(before) = before {
+            self.discount(&before);
+            self.retired.lock().push(before);
+        }
+        Some(segment)
+    }
+
+    fn discount(&self, segment: &Segment) {
+        self.mapped.fetch_sub(segment.mapping.len(), Relaxed);
+        self.segments.fetch_sub(1, Relaxed);
+    }
+
+    /// Takes out of the table what `which` says.
+    fn retire(&self, which: impl Fn(&Segment) -> bool) {
+        for shard in &self.shards {
+            let out: Vec<_> = shard
+                .lock()
+                .segments
+                .extract_if(|_, segment| which(segment))
+                .map(|(_, s)| s)
+                .collect();
+            out.iter().for_each(|segment| self.discount(segment));
+            self.retired.lock().extend(out);
+        }
+        self.drop_retired();
+    }
+
+    /// Makes room: the eighth that was used longest ago.
+    fn retire_oldest(&self) {
+        let mut used: Vec<u64> = Vec::new();
+        for shard in &self.shards {
+            used.extend(
+                shard
+                    .lock()
+                    .segments
+                    .values()
+                    .map(|segment| segment.used.load(Relaxed)),
+            );
+        }
+        let eighth = used.len() / 8;
+        if let Some((_, limit, _)) = (eighth < used.len()).then(|| used.select_nth_unstable(eighth))
+        {
+            let limit = *limit;
+            self.retire(|segment| segment.used.load(Relaxed) <= limit);
+        }
+    }
+
+    /// Unmaps what no loop looks at any more.
+    fn drop_retired(&self) {
+        let mut retired = self.retired.lock();
+        let unmapped: Vec<_> = retired
+            .extract_if(.., |segment| Arc::strong_count(segment) == 1)
+            .collect();
+        drop(retired);
+        drop(unmapped);
+    }
+}
+
+#[cfg(test)]
+impl Windows {
+    pub fn unmap_all(&self) {
+        self.retire(|_| true);
+    }
+}
