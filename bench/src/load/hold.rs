@@ -48,12 +48,12 @@ pub async fn slow(address: SocketAddr, count: usize, target: &str) -> Result<Val
             .send(target, false)
             .await
             .map_err(|failure| format!("request {at}: {}", failure.name()))?;
-        let (status, _, _) = client
+        let head = client
             .take_head(&mut drain)
             .await
             .map_err(|failure| format!("answer {at}: {}", failure.name()))?;
-        if status != 200 {
-            return Err(format!("request {at}: status {status}"));
+        if head.status != 200 {
+            return Err(format!("request {at}: status {}", head.status));
         }
         clients.push(client);
     }

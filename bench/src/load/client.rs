@@ -52,7 +52,7 @@ pub struct Answer {
 /// A connection between two requests.
 pub struct Client {
     stream: TcpStream,
-    head: Vec<u8>,
+    ahead: Vec<u8>,
 }
 
 impl Client {
@@ -76,7 +76,7 @@ impl Client {
         stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
         Ok(Client {
             stream,
-            head: Vec::new(),
+            ahead: Vec::new(),
         })
     }
 
@@ -98,42 +98,64 @@ impl Client {
         drain: &mut Drain,
     ) -> Result<Answer, Failure> {
         self.send(target, close).await?;
-        let (status, length, is_last) = self.take_head(drain).await?;
-        let ahead = self.head.len() as u64;
-        self.head.clear();
-        self.discard(length.checked_sub(ahead).ok_or(Failure::Unclear)?, drain)
-            .await?;
+        let head = self.take_head(drain).await?;
+        let bytes = match head.length {
+            Some(length) => {
+                let ahead = self.ahead.len() as u64;
+                self.ahead.clear();
+                self.discard(length.checked_sub(ahead).ok_or(Failure::Unclear)?, drain)
+                    .await?;
+                length
+            }
+            None => self.take_chunks(drain).await?,
+        };
         Ok(Answer {
-            status,
-            bytes: length,
-            is_last,
+            status: head.status,
+            bytes,
+            is_last: head.is_last,
         })
     }
 
-    /// Reads the head; what came behind it stays in `self.head`.
-    pub async fn take_head(&mut self, drain: &mut Drain) -> Result<(u16, u64, bool), Failure> {
-        self.head.clear();
+    /// Reads a chunked body, for lists of directories: nothing large. Their text holds no last chunk.
+    async fn take_chunks(&mut self, drain: &mut Drain) -> Result<u64, Failure> {
+        while !self.ahead.ends_with(b"0\r\n\r\n") {
+            if self.ahead.len() > DISCARD {
+                return Err(Failure::Unclear);
+            }
+            match self.read(drain).await {
+                Ok(0) | Err(_) => return Err(Failure::Cut),
+                Ok(count) => self.ahead.extend_from_slice(&drain.scratch[..count]),
+            }
+        }
+        let bytes = self.ahead.len() as u64;
+        self.ahead.clear();
+        Ok(bytes)
+    }
+
+    /// Reads the head; what came behind it stays in `self.ahead`.
+    pub async fn take_head(&mut self, drain: &mut Drain) -> Result<Head, Failure> {
+        self.ahead.clear();
         loop {
             if let Some(end) = self
-                .head
+                .ahead
                 .windows(4)
                 .position(|window| window == b"\r\n\r\n")
             {
-                let parsed = parse_head(&self.head[..end]).ok_or(Failure::Unclear);
-                self.head.drain(..end + 4);
+                let parsed = parse_head(&self.ahead[..end]).ok_or(Failure::Unclear);
+                self.ahead.drain(..end + 4);
                 return parsed;
             }
-            if self.head.len() > HEAD_MAX {
+            if self.ahead.len() > HEAD_MAX {
                 return Err(Failure::Unclear);
             }
-            let closed = if self.head.is_empty() {
+            let closed = if self.ahead.is_empty() {
                 Failure::Closed
             } else {
                 Failure::Cut
             };
             match self.read(drain).await {
                 Ok(0) | Err(_) => return Err(closed),
-                Ok(count) => self.head.extend_from_slice(&drain.scratch[..count]),
+                Ok(count) => self.ahead.extend_from_slice(&drain.scratch[..count]),
             }
         }
     }
@@ -191,21 +213,38 @@ impl Drain {
     }
 }
 
-/// Status, Content-Length, and whether the connection ends behind it.
-fn parse_head(head: &[u8]) -> Option<(u16, u64, bool)> {
+/// What counts of an answer's head.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Head {
+    /// 200 …
+    pub status: u16,
+    /// Of the body; none: chunked.
+    length: Option<u64>,
+    is_last: bool,
+}
+
+/// None: no status, or neither length nor chunks.
+fn parse_head(head: &[u8]) -> Option<Head> {
     let text = std::str::from_utf8(head).ok()?;
     let status = text.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
     let mut length = None;
+    let mut is_chunked = false;
     let mut is_last = false;
     for line in text.split("\r\n").skip(1) {
         let (name, value) = line.split_once(':')?;
         if name.eq_ignore_ascii_case("content-length") {
             length = Some(value.trim().parse().ok()?);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            is_chunked = true;
         } else if name.eq_ignore_ascii_case("connection") {
             is_last = value.trim().eq_ignore_ascii_case("close");
         }
     }
-    Some((status, length?, is_last))
+    (is_chunked || length.is_some()).then_some(Head {
+        status,
+        length,
+        is_last,
+    })
 }
 
 #[cfg(test)]
@@ -215,7 +254,14 @@ mod tests {
     #[test]
     fn a_head_gives_status_length_and_end() {
         let head = b"HTTP/1.1 404 Not Found\r\ncontent-length: 12\r\nConnection: close";
-        assert_eq!(parse_head(head), Some((404, 12, true)));
+        assert_eq!(
+            parse_head(head),
+            Some(Head {
+                status: 404,
+                length: Some(12),
+                is_last: true
+            })
+        );
         assert_eq!(parse_head(b"HTTP/1.1 200 OK\r\nServer: x"), None);
     }
 }
