@@ -15,6 +15,7 @@ pub mod media_type;
 pub mod method;
 pub mod range;
 pub mod response;
+pub mod response_head;
 pub mod status;
 pub mod uri;
 
@@ -26,3 +27,4 @@ pub use head::{ConnectionType, Framing, RequestHead, Version};
 pub use host::Host;
 pub use method::{Method, Methods};
 pub use response::{Header, Headers, Response};
+pub use response_head::{ResponseFraming, ResponseHead};

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use message::{Field, Framing, Header};
+use message::{Field, Framing, Header, ResponseFraming, ResponseHead, status};
 
 use super::line;
 
@@ -81,6 +81,18 @@ impl Decoder {
             Framing::Chunked => State::ChunkStart,
         };
         Decoder::at(state, limit)
+    }
+
+    /// The body behind a response's head; none for an answer to HEAD, whatever the head says.
+    pub fn of_response(head: &ResponseHead, answers_head: bool) -> Decoder {
+        if answers_head || status::is_bodiless(head.status) {
+            return Decoder::new(Framing::None, 0);
+        }
+        match head.framing {
+            ResponseFraming::UntilClose => Decoder::until_close(),
+            ResponseFraming::Length(length) => Decoder::new(Framing::Length(length), 0),
+            ResponseFraming::Chunked => Decoder::new(Framing::Chunked, 0),
+        }
     }
 
     /// A response's body that ends with the connection.

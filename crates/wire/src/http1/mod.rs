@@ -3,4 +3,5 @@
 pub mod body;
 pub mod line;
 pub mod read;
+pub mod response;
 pub mod write;

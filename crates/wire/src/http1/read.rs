@@ -574,7 +574,7 @@ pub fn parse_length(text: &[u8]) -> Option<u64> {
     })
 }
 
-fn contains_word(text: &[u8], word: &[u8]) -> bool {
+pub(crate) fn contains_word(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len())
         .any(|window| window.eq_ignore_ascii_case(word))
 }

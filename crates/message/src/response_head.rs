@@ -1,0 +1,107 @@
+//! A response's head as an upstream sent it: the bytes once, and where everything lies in them.
+//!
+//! Made by `wire::http1::response`. What of it reaches the client is decided by the proxy, who makes a [`crate::Response`].
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::field::{Field, HeaderId, Span};
+use crate::head::{FIELDS_INLINE, Version};
+
+/// How the end of a response's body is found, as far as its head says (RFC 9112, 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResponseFraming {
+    /// With the connection.
+    #[default]
+    UntilClose,
+    /// So many bytes.
+    Length(u64),
+    /// Chunks.
+    Chunked,
+}
+
+/// A response's head. All positions are spans into `bytes`.
+#[derive(Clone, Debug)]
+pub struct ResponseHead {
+    /// The head as it came, empty line included.
+    pub bytes: Bytes,
+    /// The version that the upstream speaks.
+    pub version: Version,
+    /// The code.
+    pub status: u16,
+    /// Code and text, `404 Not Found`.
+    pub status_line: Span,
+    /// The header lines, in order.
+    pub fields: SmallVec<[Field; FIELDS_INLINE]>,
+    /// Which well-known names are among them, by `HeaderId::bit`.
+    pub known: u64,
+    /// Does the upstream close the connection after it?
+    pub is_last: bool,
+    /// How the body ends; not asked for answers to HEAD, nor for 1xx, 204 and 304.
+    pub framing: ResponseFraming,
+}
+
+impl ResponseHead {
+    /// A head of these bytes with nothing found in it yet.
+    pub fn new(bytes: Bytes) -> ResponseHead {
+        ResponseHead {
+            bytes,
+            version: Version::HTTP_09,
+            status: 0,
+            status_line: Span::default(),
+            fields: SmallVec::new(),
+            known: 0,
+            is_last: false,
+            framing: ResponseFraming::UntilClose,
+        }
+    }
+
+    /// The bytes of a span, without a copy.
+    pub fn part(&self, span: Span) -> Bytes {
+        self.bytes.slice(span.start as usize..span.end())
+    }
+
+    /// The value of the first line of a well-known name.
+    pub fn get(&self, id: HeaderId) -> Option<&[u8]> {
+        self.get_each(id).next()
+    }
+
+    /// The values of every line of a well-known name.
+    pub fn get_each(&self, id: HeaderId) -> impl Iterator<Item = &[u8]> {
+        let fields: &[Field] = if self.known & id.bit() == 0 {
+            &[]
+        } else {
+            &self.fields
+        };
+        fields
+            .iter()
+            .filter(move |field| field.id == id)
+            .map(|field| field.value.of(&self.bytes))
+    }
+
+    /// The values of every line of any name, whatever its case.
+    pub fn get_all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let is_wanted = move |field: &&Field| field.name.of(&self.bytes).eq_ignore_ascii_case(name);
+        self.fields
+            .iter()
+            .filter(is_wanted)
+            .map(|field| field.value.of(&self.bytes))
+    }
+
+    /// Name, value and id of every line.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], HeaderId)> {
+        self.fields.iter().map(|field| {
+            (
+                field.name.of(&self.bytes),
+                field.value.of(&self.bytes),
+                field.id,
+            )
+        })
+    }
+
+    /// Adds a line whose spans lie in `bytes`.
+    pub fn push(&mut self, field: Field) {
+        self.known |= field.id.bit();
+        self.fields.push(field);
+    }
+}

@@ -1,0 +1,370 @@
+//! Reads a response's head as an upstream sends it, by nginx's rules: strict about framing, lenient about names.
+//!
+//! Knows no socket. A [`ResponseParser`] goes on where it stopped; every fault is a 502, and its words are nginx's.
+
+use bytes::Bytes;
+use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version, status};
+
+use super::line::{self, Fault};
+use super::read::{contains_word, parse_length};
+
+/// Header lines of a response; the buffer that it must fit in (`proxy_buffer_size`) usually ends it earlier.
+pub const RESPONSE_HEADERS_MAX: usize = 4096;
+
+/// What has been found.
+#[derive(Debug)]
+pub enum ParsedResponse {
+    /// More bytes are needed.
+    Partial,
+    /// A head that took so many bytes. An interim one (1xx) may be followed by another: begin anew behind it.
+    Complete(Box<ResponseHead>, usize),
+    /// It does not begin as HTTP. nginx takes all of it for the body of an HTTP/0.9 response.
+    NotHttp,
+    /// It cannot be passed on; nginx's words.
+    Refused(String),
+}
+
+/// A response's head on its way. Each call gets all of the bytes from the head's first one on.
+#[derive(Debug, Default)]
+pub struct ResponseParser {
+    head: Option<Box<ResponseHead>>,
+    at: usize,
+    scanned: usize,
+    length: Option<u64>,
+    is_chunked: bool,
+}
+
+/// Parses a head that is there as a whole.
+pub fn parse_response_head(bytes: &[u8]) -> ParsedResponse {
+    ResponseParser::default().advance(bytes)
+}
+
+enum Stop {
+    NotHttp,
+    Refused(String),
+}
+
+impl ResponseParser {
+    /// Goes on with `bytes`, which begin with what the last call got.
+    pub fn advance(&mut self, bytes: &[u8]) -> ParsedResponse {
+        let mut head = self
+            .head
+            .take()
+            .unwrap_or_else(|| Box::new(ResponseHead::new(Bytes::new())));
+        match self.lines(bytes, &mut head) {
+            Ok(true) => {
+                head.bytes = Bytes::copy_from_slice(&bytes[..self.at]);
+                ParsedResponse::Complete(head, self.at)
+            }
+            Ok(false) => {
+                self.head = Some(head);
+                ParsedResponse::Partial
+            }
+            Err(Stop::NotHttp) => ParsedResponse::NotHttp,
+            Err(Stop::Refused(why)) => ParsedResponse::Refused(why),
+        }
+    }
+
+    /// Is the head complete?
+    fn lines(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<bool, Stop> {
+        while let Some(offset) = memchr::memchr(b'\n', &bytes[self.scanned..]) {
+            let (start, end) = (self.at, self.scanned + offset);
+            self.at = end + 1;
+            self.scanned = self.at;
+            if head.status == 0 {
+                status_line(bytes, start, end, head)?;
+            } else if matches!(&bytes[start..end], [] | [b'\r']) {
+                self.finish(head);
+                return Ok(true);
+            } else {
+                self.header_line(bytes, start, end, head)?;
+            }
+        }
+        self.scanned = bytes.len();
+        let begun = &bytes[self.at..];
+        if head.status == 0 && !begins_as_http(begun) {
+            return Err(Stop::NotHttp);
+        }
+        Ok(false)
+    }
+
+    fn header_line(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        end: usize,
+        head: &mut ResponseHead,
+    ) -> Result<(), Stop> {
+        let text = line::without_returns(&bytes[start..end]);
+        if text.starts_with(b"HTTP/") {
+            return Ok(()); // a second status line, as IIS sent it
+        }
+        let found = line::parse_header(text, true).map_err(|fault| invalid_header(fault, text))?;
+        if !found.has_colon {
+            return Ok(());
+        }
+        if head.fields.len() == RESPONSE_HEADERS_MAX {
+            return Err(Stop::Refused("upstream sent too many header lines".into()));
+        }
+        let moved = |span: Span| Span {
+            start: span.start + start as u32,
+            len: span.len,
+        };
+        let field = Field {
+            name: moved(found.field.name),
+            value: moved(found.field.value),
+            id: found.field.id,
+        };
+        if head.status != 103 {
+            self.framing_line(bytes, field, head)?;
+        }
+        head.push(field);
+        Ok(())
+    }
+
+    /// Lines that say where the response ends: any doubt about them is a fault.
+    fn framing_line(
+        &mut self,
+        bytes: &[u8],
+        field: Field,
+        head: &mut ResponseHead,
+    ) -> Result<(), Stop> {
+        let value = field.value.of(bytes);
+        let shown = |span: Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+        match field.id {
+            HeaderId::Connection => head.is_last |= contains_word(value, b"close"),
+            HeaderId::ContentLength | HeaderId::TransferEncoding => {
+                if let Some(before) = head.fields.iter().find(|before| before.id == field.id) {
+                    return Err(Stop::Refused(format!(
+                        "upstream sent duplicate header line: \"{}: {}\", previous value: \"{}: {}\"",
+                        shown(field.name),
+                        shown(field.value),
+                        shown(before.name),
+                        shown(before.value)
+                    )));
+                }
+                if self.length.is_some() || self.is_chunked {
+                    return Err(Stop::Refused(
+                        "upstream sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time".into(),
+                    ));
+                }
+                if field.id == HeaderId::ContentLength {
+                    self.length = parse_length(value);
+                    if self.length.is_none() {
+                        let (name, value) = (shown(field.name), shown(field.value));
+                        return Err(Stop::Refused(format!(
+                            "upstream sent invalid \"Content-Length\" header: \"{name}: {value}\""
+                        )));
+                    }
+                } else if value.eq_ignore_ascii_case(b"chunked") {
+                    self.is_chunked = true;
+                } else {
+                    return Err(Stop::Refused(format!(
+                        "upstream sent unknown \"Transfer-Encoding\": \"{}\"",
+                        shown(field.value)
+                    )));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&self, head: &mut ResponseHead) {
+        head.framing = match self.length {
+            _ if self.is_chunked => ResponseFraming::Chunked,
+            Some(length) => ResponseFraming::Length(length),
+            None => ResponseFraming::UntilClose,
+        };
+        head.is_last |= head.version < Version::HTTP_11
+            || (head.framing == ResponseFraming::UntilClose && !status::is_bodiless(head.status));
+    }
+}
+
+fn begins_as_http(begun: &[u8]) -> bool {
+    const START: &[u8] = b"HTTP/";
+    let len = begun.len().min(START.len());
+    begun[..len] == START[..len]
+}
+
+/// `HTTP/1.1 404 Not Found`; the text may be absent, the code has three digits.
+fn status_line(
+    bytes: &[u8],
+    start: usize,
+    end: usize,
+    head: &mut ResponseHead,
+) -> Result<(), Stop> {
+    let text = &bytes[start..end];
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    let (version, code) = scan_status(text).ok_or(Stop::NotHttp)?;
+    head.version = version;
+    head.status = text[code..code + 3]
+        .iter()
+        .fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
+    head.status_line = Span::new(start + code, start + text.len());
+    match (head.status, version) {
+        (0..100, _) => Err(Stop::NotHttp),
+        (103, version) if version < Version::HTTP_11 => Err(Stop::Refused(
+            "upstream sent HTTP/1.0 response with early hints".into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The version, and where the code begins.
+fn scan_status(text: &[u8]) -> Option<(Version, usize)> {
+    let rest = text.strip_prefix(b"HTTP/")?;
+    let digits = |text: &[u8]| text.iter().take_while(|c| c.is_ascii_digit()).count();
+    let number = |text: &[u8]| {
+        text.iter()
+            .fold(0u16, |sum, digit| sum * 10 + u16::from(digit - b'0'))
+    };
+    let major = digits(rest);
+    let minor = digits(rest[major..].strip_prefix(b".")?);
+    if !(1..=3).contains(&major) || !(1..=3).contains(&minor) || rest[0] == b'0' {
+        return None;
+    }
+    let behind = &rest[major + 1 + minor..];
+    let blanks = behind.iter().take_while(|c| **c == b' ').count();
+    let code = &behind[blanks..];
+    if blanks == 0
+        || digits(code) != 3
+        || !matches!(code.get(3), None | Some(b' ' | b'.'))
+        || text.contains(&b'\r')
+    {
+        return None;
+    }
+    let version = Version {
+        major: number(&rest[..major]),
+        minor: number(&rest[major + 1..major + 1 + minor]),
+    };
+    Some((version, text.len() - code.len()))
+}
+
+fn invalid_header(fault: Fault, line: &[u8]) -> Stop {
+    let at = match fault {
+        Fault::Header(at) => at as usize,
+        _ => 0,
+    };
+    let shown = String::from_utf8_lossy(&line[..at]);
+    let byte = line.get(at).copied().unwrap_or(b'\r'); // the line's end
+    Stop::Refused(format!(
+        "upstream sent invalid header: \"{shown}\\x{byte:02x}...\""
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(text: &str) -> Box<ResponseHead> {
+        let mut parser = ResponseParser::default();
+        for end in 0..text.len() {
+            assert!(
+                matches!(
+                    parser.advance(&text.as_bytes()[..end]),
+                    ParsedResponse::Partial
+                ),
+                "{:?}",
+                &text[..end]
+            );
+        }
+        match parser.advance(text.as_bytes()) {
+            ParsedResponse::Complete(head, used) if used == text.len() => head,
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn good_heads() {
+        let head = complete(
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX_A.b: c\r\nSet-Cookie: a\r\nset-cookie: b\r\nodd\r\n\r\n",
+        );
+        assert_eq!(
+            (head.status, head.framing, head.is_last),
+            (200, ResponseFraming::Length(5), false)
+        );
+        assert_eq!(head.part(head.status_line), "200 OK");
+        assert_eq!(head.get_all(b"x_a.b").collect::<Vec<_>>(), [b"c"]);
+        assert_eq!(head.get_each(HeaderId::SetCookie).count(), 2);
+        for (text, framing, is_last) in [
+            ("HTTP/1.1 200\n\n", ResponseFraming::UntilClose, true),
+            (
+                "HTTP/1.1 304 Not Modified\n\n",
+                ResponseFraming::UntilClose,
+                false,
+            ),
+            (
+                "HTTP/1.0 404  odd text \nContent-Length: 0\n\n",
+                ResponseFraming::Length(0),
+                true,
+            ),
+            (
+                "HTTP/1.1 403.7 Forbidden\nTransfer-Encoding: Chunked\n\n",
+                ResponseFraming::Chunked,
+                false,
+            ),
+            (
+                "HTTP/1.1 200 OK\nHTTP/1.1 200 OK\nConnection: x, Close\nTransfer-Encoding: chunked\n\n",
+                ResponseFraming::Chunked,
+                true,
+            ),
+        ] {
+            let head = complete(text);
+            assert_eq!((head.framing, head.is_last), (framing, is_last), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bad_heads() {
+        let head = "HTTP/1.1 200 OK\n";
+        for (lines, why) in [
+            (
+                "Content-Length: 1\nContent-Length: 1\n",
+                "upstream sent duplicate header line",
+            ),
+            (
+                "Content-Length: 1\nTransfer-Encoding: chunked\n",
+                "at the same time",
+            ),
+            (
+                "Transfer-Encoding: chunked\nContent-Length: 1\n",
+                "at the same time",
+            ),
+            (
+                "Transfer-Encoding: gzip, chunked\n",
+                "unknown \"Transfer-Encoding\": \"gzip, chunked\"",
+            ),
+            (
+                "Content-Length: x\n",
+                "invalid \"Content-Length\" header: \"Content-Length: x\"",
+            ),
+            ("X : y\n", "upstream sent invalid header: \"X\\x20...\""),
+            ("X: \0\n", "upstream sent invalid header"),
+            (" fold\n", "upstream sent invalid header: \"\\x20...\""),
+        ] {
+            match parse_response_head(format!("{head}{lines}\n").as_bytes()) {
+                ParsedResponse::Refused(found) => assert!(found.contains(why), "{found}"),
+                other => panic!("{lines:?}: {other:?}"),
+            }
+        }
+        for text in [
+            "<html>",
+            "HTTX",
+            "HTTP/1.1\n",
+            "HTTP/1.1 20\n",
+            "HTTP/1.1 2000\n",
+            "HTTP/1.1200 OK\n",
+            "HTTP/1 200 OK\n",
+            "\n",
+        ] {
+            assert!(
+                matches!(
+                    parse_response_head(text.as_bytes()),
+                    ParsedResponse::NotHttp
+                ),
+                "{text:?}"
+            );
+        }
+    }
+}
