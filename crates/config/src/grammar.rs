@@ -166,25 +166,74 @@ impl Grammar {
     }
 }
 
+/// Where the tables' contexts or arguments are not nginx's, a line each: so that a test can hold them to it.
+///
+/// A directive that nginx does not know is no difference, and neither is a module of nginx of which no context is built.
+#[must_use]
+pub fn differences(tables: &[&Table]) -> Vec<String> {
+    let mut found = Vec::new();
+    for row in known::all() {
+        let entries = tables
+            .iter()
+            .flat_map(|table| table.named(row.name.as_bytes()));
+        let built: Vec<&Entry> = entries
+            .filter(|entry| entry.contexts.meets(row.contexts))
+            .collect();
+        let contexts = built
+            .iter()
+            .fold(Context::NONE, |all, entry| all | entry.contexts);
+        if !built.is_empty() && contexts != row.contexts {
+            found.push(format!(
+                "{}: nginx has it in {}, we in {contexts}",
+                row.name, row.contexts
+            ));
+        }
+        for entry in built {
+            if entry.args != row.args {
+                found.push(format!(
+                    "{}: nginx takes {:?}, we {:?}",
+                    row.name, row.args, entry.args
+                ));
+            }
+        }
+    }
+    found
+}
+
 /// Checks the `;` or block, then the number of arguments.
 fn check_shape(directive: &Directive, args: Args) -> Result<(), Error> {
     let name = directive.name.display();
-    match (args.has_block(), &directive.block) {
-        (true, None) => {
-            let sentence = format!("directive \"{name}\" has no opening \"{{\"");
-            return Err(directive.error(&Problem::new(sentence)));
-        }
+    let problem = match (args.has_block(), &directive.block) {
+        (true, None) => Problem::new(format!("directive \"{name}\" has no opening \"{{\"")),
         (false, Some(_)) => {
-            let sentence = format!("directive \"{name}\" is not terminated by \";\"");
-            return Err(directive.error(&Problem::new(sentence)));
+            Problem::new(format!("directive \"{name}\" is not terminated by \";\""))
         }
-        _ => {}
+        _ if args.accepts(directive.args.len()) => return Ok(()),
+        _ => {
+            let hint = format!("it takes {args}, not {}", directive.args.len());
+            Problem::argument_count(&name).hint_that(hint)
+        }
+    };
+    Err(directive.error(&match swallowed(directive) {
+        Some((number, next)) => problem
+            .at(number)
+            .hint_that(format!("is a \";\" missing before \"{next}\"?")),
+        None => problem,
+    }))
+}
+
+/// The first argument that opens a line and is a directive's name: that line's end, or this one's, was forgotten.
+fn swallowed(directive: &Directive) -> Option<(usize, &'static str)> {
+    let mut before = directive.name.place();
+    for (number, word) in directive.args.iter().enumerate() {
+        let place = word.place();
+        let between = &place.text.bytes()[before.span.end as usize..place.span.start as usize];
+        if let (true, [known, ..]) = (between.contains(&b'\n'), known::find(word.bytes())) {
+            return Some((number, known.name));
+        }
+        before = place;
     }
-    if args.accepts(directive.args.len()) {
-        return Ok(());
-    }
-    let hint = format!("it takes {args}, not {}", directive.args.len());
-    Err(directive.error(&Problem::argument_count(&name).hint_that(hint)))
+    None
 }
 
 fn check_lines(lines: &[Directive]) -> Result<(), Error> {

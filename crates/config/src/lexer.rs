@@ -38,11 +38,17 @@ pub(crate) enum Statement {
 pub(crate) struct Lexer<'a> {
     text: &'a Arc<Text>,
     at: usize,
+    /// Where nginx's buffer would have to start to hold what is being read: no more than [`WORD_BYTES_MAX`] behind `at`.
+    held_from: usize,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a Arc<Text>) -> Self {
-        Self { text, at: 0 }
+        Self {
+            text,
+            at: 0,
+            held_from: 0,
+        }
     }
 
     /// The text that is read.
@@ -55,32 +61,25 @@ impl<'a> Lexer<'a> {
         let mut words = Vec::new();
         loop {
             let start = self.at;
-            let Some(byte) = self.next() else {
+            let Some(byte) = self.next(None)? else {
                 return if words.is_empty() {
                     Ok(Statement::End)
                 } else {
                     Err(self.unexpected_end(&words))
                 };
             };
+            self.held_from = start;
+            let offset = Span::new(start, start).start;
             match byte {
-                b' ' | b'\t' | b'\r' | b'\n' => {}
-                b';' if !words.is_empty() => {
-                    return Ok(Statement::Line(words, Span::new(start, start).start));
-                }
-                b'{' if !words.is_empty() => {
-                    return Ok(Statement::Opening(words, Span::new(start, start).start));
-                }
-                b'}' if words.is_empty() => {
-                    return Ok(Statement::Closing(Span::new(start, start).start));
-                }
+                _ if is_white(byte) => {}
+                b';' if !words.is_empty() => return Ok(Statement::Line(words, offset)),
+                b'{' if !words.is_empty() => return Ok(Statement::Opening(words, offset)),
+                b'}' if words.is_empty() => return Ok(Statement::Closing(offset)),
                 b';' | b'{' => return Err(self.unexpected(start)),
                 b'}' => return Err(self.unclosed(start, &words)),
                 b'#' => self.skip_comment(),
                 b'"' | b'\'' => words.push(self.quoted_word(byte, &words)?),
-                _ => {
-                    self.at = start;
-                    words.push(self.plain_word(&words)?);
-                }
+                _ => words.push(self.plain_word(&words)?),
             }
             if words.len() > WORDS_MAX {
                 let sentence = format!("too many words in one directive, there may be {WORDS_MAX}");
@@ -89,37 +88,46 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn next(&mut self) -> Option<u8> {
+    /// The next byte, as long as nginx's buffer would hold all that it belongs to. `quote` is the one that is open.
+    fn next(&mut self, quote: Option<u8>) -> Result<Option<u8>, Error> {
         let byte = self.text.bytes().get(self.at).copied();
+        let is_full = self.at - self.held_from == WORD_BYTES_MAX;
+        if is_full && byte.is_some() && self.text.origin() == Origin::File {
+            return Err(self.too_long(self.held_from, quote));
+        }
         self.at += usize::from(byte.is_some());
-        byte
+        Ok(byte)
     }
 
     fn skip_comment(&mut self) {
-        while self.next().is_some_and(|byte| byte != b'\n') {}
+        let rest = &self.text.bytes()[self.at..];
+        let length = rest.iter().position(|byte| *byte == b'\n');
+        self.at += length.unwrap_or(rest.len());
+        self.held_from = self.at;
     }
 
-    /// Reads a word that starts here and ends before white space, `;` or `{`.
+    /// Reads a word whose first byte was just read, and which ends before white space, `;` or `{`.
     fn plain_word(&mut self, before: &[Word]) -> Result<Word, Error> {
+        self.at -= 1;
         let start = self.at;
         let end = self.word_end(start, None, before)?;
-        self.at = end;
+        self.at = end + usize::from(is_white(self.text.bytes()[end]));
         Ok(self.word(start, end, false))
     }
 
     /// Reads a word whose opening quote was just read, and looks at the byte behind the closing one.
     fn quoted_word(&mut self, quote: u8, before: &[Word]) -> Result<Word, Error> {
         let start = self.at;
+        self.held_from = start;
         let end = self.word_end(start, Some(quote), before)?;
-        let behind = self.text.bytes().get(self.at).copied();
-        match behind {
-            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{' | b')') => {
-                Ok(self.word(start, end, true))
-            }
-            Some(_) => Err(self
-                .unexpected(self.at)
-                .with_hint(Some("a space or \";\" must follow a closing quote"))),
+        let behind = self.next(None)?;
+        let is_space = behind.is_some_and(is_white);
+        self.at -= usize::from(behind.is_some() && !is_space);
+        if is_space || matches!(behind, None | Some(b';' | b'{' | b')')) {
+            return Ok(self.word(start, end, true));
         }
+        let hint = "a space or \";\" must follow a closing quote";
+        Err(self.unexpected(self.at).with_hint(Some(hint)))
     }
 
     /// Reads on to the byte that ends the word, and returns that byte's offset.
@@ -132,22 +140,19 @@ impl<'a> Lexer<'a> {
         let mut after_dollar = false;
         loop {
             let at = self.at;
-            let Some(byte) = self.next() else {
+            let Some(byte) = self.next(quote)? else {
                 return Err(self.word_without_end(start, quote, before));
             };
-            if at - start == WORD_BYTES_MAX && self.text.origin() == Origin::File {
-                return Err(self.too_long(start, quote));
-            }
             if byte == b'{' && after_dollar {
                 continue;
             }
             after_dollar = byte == b'$';
             let ends = match quote {
                 Some(quote) => byte == quote,
-                None => matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{'),
+                None => is_white(byte) || matches!(byte, b';' | b'{'),
             };
             if byte == b'\\' {
-                self.next();
+                self.next(quote)?;
             } else if ends {
                 return Ok(at);
             }
@@ -249,6 +254,10 @@ impl<'a> Lexer<'a> {
         self.error(sentence, from, start + SHOWN_BYTES)
             .with_hint(Some(&hint))
     }
+}
+
+fn is_white(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
 fn missing_semicolon(words: &[Word]) -> String {

@@ -110,7 +110,7 @@ mod value;
 pub use args::{ANY, Args, FLAG};
 pub use context::Context;
 pub use error::{Error, Problem, Severity};
-pub use grammar::Grammar;
+pub use grammar::{Grammar, differences};
 pub use lexer::{WORD_BYTES_MAX, WORDS_MAX};
 pub use load::{
     BLOCKS_DEEP_MAX, DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded,
@@ -123,8 +123,8 @@ pub use template::{Part, Template};
 pub use text::{Origin, Place, Span, Text};
 pub use tree::{Directive, Tree, Word};
 pub use value::{
-    Append, Bufs, Flag, LIST_MAX, List, Msec, Number, Offset, OrOff, PathText, Placed, Sec, Size,
-    Slot, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,
+    Append, Bufs, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff, PathText,
+    Placed, Sec, Size, Slot, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,
 };
 
 /// The problem of a word that is none of a closed set: for [`choices!`] and [`choice_set!`].

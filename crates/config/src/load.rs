@@ -25,7 +25,7 @@ pub const FILE_BYTES_MAX: usize = 256 << 20;
 pub const BLOCKS_DEEP_MAX: usize = 100;
 /// The includes that may be open at once.
 pub const INCLUDES_DEEP_MAX: usize = 64;
-/// The files that all includes together may open, counted each time.
+/// The files that all includes together may open, counted each time, and their patterns.
 pub const INCLUDES_MAX: usize = 65_536;
 /// The directives and data lines that a configuration may have.
 pub const DIRECTIVES_MAX: usize = 8_000_000;
@@ -135,6 +135,7 @@ fn read(root: &Path, globals: Option<&[u8]>, source: &mut dyn Source) -> (Tree, 
         directory,
         tree: Tree::default(),
         by_path: HashMap::new(),
+        by_pattern: HashMap::new(),
         open: Vec::new(),
         includes: 0,
         directives: 0,
@@ -153,6 +154,8 @@ struct Loader<'a> {
     directory: PathBuf,
     tree: Tree,
     by_path: HashMap<PathBuf, Arc<Text>>,
+    /// Each pattern's place in the tree's list.
+    by_pattern: HashMap<PathBuf, usize>,
     /// The files that are being read: the root, what it includes, what that includes.
     open: Vec<PathBuf>,
     includes: usize,
@@ -290,8 +293,9 @@ impl Loader<'_> {
     }
 
     fn matches(&mut self, pattern: PathBuf, by: &Directive) -> Result<Vec<PathBuf>, Error> {
-        if let Some((_, paths)) = self.tree.globs.iter().find(|(known, _)| *known == pattern) {
-            return Ok(paths.clone());
+        self.bound_includes(&pattern, Some(by))?;
+        if let Some(known) = self.by_pattern.get(&pattern) {
+            return Ok(self.tree.globs[*known].1.clone());
         }
         let mut paths = self.source.glob(&pattern).map_err(|error| {
             let sentence = format!(
@@ -302,6 +306,8 @@ impl Loader<'_> {
             by.error(&Problem::new(sentence).at(0))
         })?;
         paths.sort_by(|one, two| one.as_os_str().as_bytes().cmp(two.as_os_str().as_bytes()));
+        self.by_pattern
+            .insert(pattern.clone(), self.tree.globs.len());
         self.tree.globs.push((pattern, paths.clone()));
         Ok(paths)
     }

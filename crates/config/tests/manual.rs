@@ -1,4 +1,5 @@
 //! The manual's pages and `--explain`, out of the tables.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use config::manual::{explain, pages};
 use config::{Flag, List, Section, Table, Template};

@@ -1,4 +1,5 @@
 //! How bytes become words and blocks: nginx's tokenizer, oddities included.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use config::{Directive, Error, parse_bytes};
 use proptest::prelude::*;
@@ -135,31 +136,30 @@ fn wrong_punctuation_is_refused_in_nginx_s_words() {
 
 #[test]
 fn a_word_is_bounded_as_nginx_bounds_it() {
-    let line = |length: usize, quote: &str| format!("a;\nb {quote}{}{quote};", "x".repeat(length));
-    assert_eq!(
-        parse_bytes(line(4095, "").as_bytes()).unwrap().directives[1].args[0]
+    let word = |length: usize, quote: &str| format!("a;\nb {quote}{}{quote}", "x".repeat(length));
+    let length = |text: String| {
+        parse_bytes(text.as_bytes()).unwrap().directives[1].args[0]
             .bytes()
-            .len(),
-        4095
-    );
+            .len()
+    };
+    let started = "too long parameter \"xxxxxxxxxx...\" started in nginx.conf:2";
+    assert_eq!(length(word(4095, "") + ";"), 4095);
+    assert_eq!(refused((word(4096, "") + ";").as_bytes()), started);
+    assert_eq!(length(word(4094, "") + " ;"), 4094);
+    assert_eq!(refused((word(4095, "") + " ;").as_bytes()), started);
+    assert_eq!(length(word(4094, "'") + ";"), 4094);
+    assert_eq!(refused((word(4095, "'") + ";").as_bytes()), started);
     assert_eq!(
-        refused(line(4096, "").as_bytes()),
-        "too long parameter \"xxxxxxxxxx...\" started in nginx.conf:2"
-    );
-    assert_eq!(
-        parse_bytes(line(4095, "'").as_bytes())
-            .unwrap()
-            .directives
-            .len(),
-        2
-    );
-    assert_eq!(
-        refused(line(4096, "'").as_bytes()),
+        refused((word(4096, "'") + ";").as_bytes()),
         "too long parameter, probably missing terminating \"'\" character in nginx.conf:2"
     );
     assert_eq!(
         shape(format!("#{}\na;", "x".repeat(9000)).as_bytes()),
         "|a|"
+    );
+    assert_eq!(
+        shape(format!("a{}b;", " ".repeat(9000)).as_bytes()),
+        "|a|b|"
     );
 }
 

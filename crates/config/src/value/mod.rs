@@ -8,7 +8,7 @@ mod number;
 mod plain;
 mod time;
 
-pub use number::{Bufs, Number, Offset, Size, parse_offset, parse_size};
+pub use number::{Bufs, Number, NumberWithin, Offset, Size, parse_offset, parse_size};
 pub use plain::{Flag, PathText, Words};
 pub use time::{Msec, Sec, parse_msec, parse_sec};
 
@@ -22,6 +22,32 @@ use crate::tree::{Directive, Word};
 pub const LIST_MAX: usize = 65_536;
 
 /// What a directive's arguments are parsed into.
+///
+/// A module writes its own where none of the types here fits:
+///
+/// ```
+/// use config::{Problem, Scope, Value, Word, parse_sec};
+///
+/// /// `auto`, or a time in seconds.
+/// #[derive(Clone, Debug)]
+/// enum Expiry {
+///     Auto,
+///     After(u64),
+/// }
+///
+/// impl Value for Expiry {
+///     const SYNTAX: &'static str = "auto | time";
+///
+///     fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+///         let [word] = args else { return Err(Problem::directive("takes one argument")) };
+///         if *word == "auto" {
+///             return Ok(Self::Auto);
+///         }
+///         let time = parse_sec(word.bytes()).map(Self::After);
+///         time.ok_or_else(|| Problem::directive("invalid value").at(0).hint_that("such as 5m"))
+///     }
+/// }
+/// ```
 pub trait Value: Sized + Clone {
     /// The arguments as the manual shows them, such as `on | off`.
     const SYNTAX: &'static str;

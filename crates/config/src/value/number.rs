@@ -23,6 +23,26 @@ impl Value for Number {
     }
 }
 
+/// A number from `LOW` to `HIGH`, both included; `HIGH` of [`u64::MAX`] is no bound.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct NumberWithin<const LOW: u64, const HIGH: u64>(pub u64);
+
+impl<const LOW: u64, const HIGH: u64> Value for NumberWithin<LOW, HIGH> {
+    const SYNTAX: &'static str = "number";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let Number(number) = Number::parse(args, scope)?;
+        if (LOW..=HIGH).contains(&number) {
+            return Ok(Self(number));
+        }
+        Err(Problem::new(match HIGH {
+            u64::MAX => format!("value must be equal to or greater than {LOW}"),
+            _ => format!("value must be between {LOW} and {HIGH}"),
+        })
+        .at(0))
+    }
+}
+
 /// A size in bytes, with `k` or `m` for 1024 or 1024² of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);
