@@ -284,7 +284,7 @@ fn a_full_pool_refuses_a_cold_window_and_nothing_hangs() {
         let file = open(&local, &path, &access).await;
         evict(&path);
         let hold = tight.hold();
-        let _waiting = tight.submit(Lane::Read, || ()).unwrap();
+        let waiting = tight.submit(Lane::Read, || ()).unwrap();
         let (_, result) = sent(&local, &file, 0..LEN as u64, &access).await;
         let text = result.unwrap_err().to_string();
         assert_eq!(
@@ -292,6 +292,7 @@ fn a_full_pool_refuses_a_cold_window_and_nothing_hangs() {
             "thread pool \"tight\" queue overflow: 1 tasks waiting"
         );
         drop(hold);
+        waiting.await;
         let (got, result) = sent(&local, &file, 0..WINDOW, &access).await;
         assert!(result.is_ok() && got.len() as u64 == WINDOW);
     });
