@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::accept::{self, Source};
 use super::timing::{self, Figures, FiguresSnapshot, Kind, timed};
-use super::{Accepted, Berth, Generation, IdleList, Loop, Serve, Stage};
+use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
 use crate::process::report::{Level, error_log};
 use crate::process::settings_to_come::Settings;
 
@@ -104,6 +104,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Crew {
     serve: Serve,
+    shared: Shared,
     members: Vec<Member>,
     /// Loops that are ending.
     retired: Vec<Member>,
@@ -125,9 +126,10 @@ impl Member {
 impl Crew {
     /// No loop yet; `serve` is what loops run for each connection.
     #[must_use]
-    pub fn new(serve: Serve) -> Self {
+    pub fn new(serve: Serve, shared: Shared) -> Self {
         Self {
             serve,
+            shared,
             members: Vec::new(),
             retired: Vec::new(),
             ended: mpsc::channel(),
@@ -218,6 +220,7 @@ impl Crew {
             plan.connections_max,
         );
         let serve = self.serve;
+        let shared = self.shared.clone();
         let ended = self.ended.0.clone();
         let (started, is_started) = mpsc::channel();
         let thread = thread::Builder::new()
@@ -225,7 +228,7 @@ impl Crew {
             .spawn({
                 let berth = Arc::clone(&berth);
                 move || {
-                    run(index, berth, generation, serve, orders, &started);
+                    run(index, berth, generation, serve, shared, orders, &started);
                     let _ = ended.send(index);
                 }
             })?;
@@ -291,6 +294,7 @@ fn run(
     berth: Arc<Berth>,
     (number, settings, connections_max): (u64, Arc<Settings>, u32),
     serve: Serve,
+    shared: Shared,
     orders: UnboundedReceiver<Order>,
     started: &mpsc::Sender<io::Result<()>>,
 ) {
@@ -307,23 +311,20 @@ fn run(
     };
     let figures = Rc::new(Figures::default());
     timing::enter(Rc::clone(&figures));
-    let loop_ = Rc::new(Loop {
-        index,
-        idle: IdleList::default(),
-        figures,
-        generation: Rc::new(Generation {
-            number,
-            settings,
-            connections_max,
-        })
-        .into(),
-        stage: Stage::Serving.into(),
-        berth,
-        berths: std::cell::RefCell::new(Vec::new().into()),
-        serve,
-    });
     let _ = started.send(Ok(()));
-    runtime.block_on(timed(Kind::Control, obey(loop_, orders)));
+    let generation = Generation {
+        number,
+        settings,
+        connections_max,
+    };
+    runtime.block_on(timed(Kind::Control, async move {
+        let loop_ = Loop::new(index, berth, generation, serve, &shared, figures);
+        obey(Rc::clone(&loop_), orders).await;
+        // What the last requests logged is not to be lost.
+        while !loop_.feed.hand_over() {
+            tokio::time::sleep(LEAVING_TICK).await;
+        }
+    }));
 }
 
 /// Follows orders until the loop's time is over.

@@ -103,6 +103,11 @@ impl IdleList {
 }
 
 impl Idle {
+    /// Waits until the connection is to close.
+    pub async fn told(&self) {
+        std::future::poll_fn(|context| self.poll_close(context)).await;
+    }
+
     /// Ready when the connection is to close.
     pub fn poll_close(&self, context: &mut Context<'_>) -> Poll<()> {
         let list = &mut *self.list.0.borrow_mut();

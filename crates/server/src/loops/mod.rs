@@ -27,7 +27,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use disk::Disk;
+
+use crate::clock::Clock;
 use crate::listen::Address;
+use crate::log::{Feed, Logs};
 use crate::process::settings_to_come::Settings;
 pub use crew::Crew;
 pub use idle::{Idle, IdleList};
@@ -66,6 +70,15 @@ pub struct Generation {
     pub settings: Arc<Settings>,
     /// `worker_connections`: connections that one loop may hold.
     pub connections_max: u32,
+}
+
+/// What all loops of a worker share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// The logs and their thread.
+    pub logs: Logs,
+    /// The disk layer and its pools.
+    pub disk: Arc<Disk>,
 }
 
 /// What the loops run for each connection.
@@ -109,7 +122,6 @@ impl Berth {
 }
 
 /// One loop, as seen by what runs on it.
-#[derive(Debug)]
 pub struct Loop {
     /// Its number: `loop 0`, `loop 1`, …
     pub index: usize,
@@ -117,15 +129,87 @@ pub struct Loop {
     pub idle: IdleList,
     /// The times of its polls.
     pub figures: Rc<Figures>,
+    /// Its part of the disk layer.
+    pub disk: disk::Local,
+    /// Its timeouts and buffers.
+    pub wire: Rc<wire::Loop>,
+    /// Its way to the logs, and its clock.
+    pub feed: Rc<Feed>,
     generation: RefCell<Rc<Generation>>,
     stage: Cell<Stage>,
     berth: Arc<Berth>,
     /// All loops that accept, for spreading; empty while the only one.
     berths: RefCell<Rc<[Arc<Berth>]>>,
     serve: Serve,
+    random: RefCell<Random>,
 }
 
+impl std::fmt::Debug for Loop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "loop {}", self.index)
+    }
+}
+
+/// Random bytes that are fetched for several uses at once.
+#[derive(Debug)]
+struct Random {
+    bytes: [u8; RANDOM_BYTES],
+    used: usize,
+}
+
+/// How many random bytes are fetched at once.
+const RANDOM_BYTES: usize = 512;
+
 impl Loop {
+    /// A loop for this thread, inside of its runtime. Starts the tasks that every loop has.
+    fn new(
+        index: usize,
+        berth: Arc<Berth>,
+        generation: Generation,
+        serve: Serve,
+        shared: &Shared,
+        figures: Rc<Figures>,
+    ) -> Rc<Self> {
+        let loop_ = Rc::new(Self {
+            index,
+            idle: IdleList::default(),
+            figures,
+            disk: disk::Local::new(&shared.disk),
+            wire: wire::Loop::new(),
+            feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
+            generation: Rc::new(generation).into(),
+            stage: Stage::Serving.into(),
+            berth,
+            berths: RefCell::new(Vec::new().into()),
+            serve,
+            random: RefCell::new(Random {
+                bytes: [0; RANDOM_BYTES],
+                used: RANDOM_BYTES,
+            }),
+        });
+        drop(spawn(Kind::Timers, Rc::clone(&loop_.wire.wheel).run()));
+        drop(spawn(Kind::Log, Rc::clone(&loop_.feed).run()));
+        loop_
+    }
+
+    /// 16 random bytes, from getrandom(2), which waits only before the kernel has its first entropy.
+    #[must_use]
+    pub fn random_16(&self) -> [u8; 16] {
+        let random = &mut *self.random.borrow_mut();
+        if random.used == RANDOM_BYTES {
+            let filled =
+                rustix::rand::getrandom(&mut random.bytes, rustix::rand::GetRandomFlags::empty());
+            // Linux gives up to 256 bytes or fewer than asked only on a signal: use what came.
+            random.used = RANDOM_BYTES - filled.unwrap_or(RANDOM_BYTES) / 16 * 16;
+            random.bytes.rotate_right(random.used);
+        }
+        let start = random.used.min(RANDOM_BYTES - 16);
+        random.used = start + 16;
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&random.bytes[start..start + 16]);
+        bytes
+    }
+
     /// The configuration for what begins now. Cheap; keep it for the length of a request.
     #[must_use]
     pub fn generation(&self) -> Rc<Generation> {

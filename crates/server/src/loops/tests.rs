@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::accept::Source;
 use super::crew::{Crew, Plan};
-use super::{Accepted, Listener, Loop};
+use super::{Accepted, Listener, Loop, Shared};
 use crate::listen::{Address, SocketOptions, bind};
 use crate::process::settings_to_come::Settings;
 
@@ -47,6 +47,13 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output 
     })
 }
 
+fn shared() -> Shared {
+    Shared {
+        logs: crate::log::Logs::start().unwrap(),
+        disk: disk::Disk::new(disk::Disk::prepare()),
+    }
+}
+
 struct Site {
     crew: Crew,
     plan: Plan,
@@ -80,7 +87,7 @@ fn open(loops: usize, sockets: usize) -> Site {
         sources,
         cpus: Vec::new(),
     };
-    let mut crew = Crew::new(tell_index);
+    let mut crew = Crew::new(tell_index, shared());
     crew.apply(&plan).unwrap();
     Site {
         crew,

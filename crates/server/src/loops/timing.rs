@@ -37,8 +37,8 @@ pub enum Kind {
     Control,
     /// The timeout wheel.
     Timers,
-    /// Watches directories for the descriptor cache.
-    Watch,
+    /// Hands lines to the log thread.
+    Log,
     /// Of a module built outside of this crate.
     Module(&'static str),
 }
@@ -52,7 +52,7 @@ impl Kind {
             Self::Connection => "connection",
             Self::Control => "control",
             Self::Timers => "timers",
-            Self::Watch => "watch",
+            Self::Log => "log",
             Self::Module(name) => name,
         }
     }

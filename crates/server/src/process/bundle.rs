@@ -17,9 +17,8 @@ use bytes::Bytes;
 use config::Recorded;
 
 use super::frame::{Reader, Writer};
-use super::logs::Wanted;
+use super::load::Origin;
 use super::privileges::Account;
-use super::report::Level;
 use crate::listen::Address;
 
 /// What the master sends to a worker.
@@ -41,13 +40,23 @@ pub struct Bundle {
     pub is_daemon: bool,
     /// The listening sockets of each address.
     pub sockets: Vec<(Address, Vec<Arc<OwnedFd>>)>,
-    /// Where lines of the error log go.
-    pub wanted_logs: Vec<Wanted>,
+    /// The error log unless the configuration names one (`-e`); `None` is stderr.
+    pub error_log: Option<PathBuf>,
     /// Logs that the master opened, by path.
     pub logs: Vec<(PathBuf, Arc<OwnedFd>)>,
 }
 
 impl Bundle {
+    /// Where the configuration came from.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        Origin {
+            prefix: self.prefix.clone(),
+            root: self.root.clone(),
+            globals: self.globals.clone(),
+        }
+    }
+
     /// The message.
     #[must_use]
     pub fn pack(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
@@ -76,12 +85,8 @@ impl Bundle {
             out.number(sockets.len() as u64);
             descriptors.extend(sockets.iter().map(|socket| socket.as_fd()));
         }
-        out.number(self.wanted_logs.len() as u64);
-        for wanted in &self.wanted_logs {
-            out.number(wanted.level as u64);
-            out.number(u64::from(wanted.path.is_some()));
-            put_path(&mut out, wanted.path.as_deref().unwrap_or(Path::new("")));
-        }
+        out.number(u64::from(self.error_log.is_some()));
+        put_path(&mut out, self.error_log.as_deref().unwrap_or(Path::new("")));
         out.number(self.logs.len() as u64);
         for (path, log) in &self.logs {
             put_path(&mut out, path);
@@ -126,13 +131,8 @@ impl Bundle {
             }
             sockets.push((address, taken));
         }
-        let mut wanted_logs = Vec::new();
-        for _ in 0..from.count()? {
-            let level = *Level::ALL.get(from.count()?)?;
-            let has_path = from.number()? != 0;
-            let path = Some(path(&mut from)?).filter(|_| has_path);
-            wanted_logs.push(Wanted { level, path });
-        }
+        let has_error_log = from.number()? != 0;
+        let error_log = Some(path(&mut from)?).filter(|_| has_error_log);
         let mut logs = Vec::new();
         for _ in 0..from.count()? {
             logs.push((path(&mut from)?, Arc::new(descriptors.next()?)));
@@ -146,7 +146,7 @@ impl Bundle {
             account,
             is_daemon,
             sockets,
-            wanted_logs,
+            error_log,
             logs,
         })
     }
@@ -231,16 +231,7 @@ mod tests {
                 ),
                 (Address::Unix("/tmp/s".into()), vec![Arc::clone(&socket)]),
             ],
-            wanted_logs: vec![
-                Wanted {
-                    level: Level::Info,
-                    path: Some("/srv/error.log".into()),
-                },
-                Wanted {
-                    level: Level::Emerg,
-                    path: None,
-                },
-            ],
+            error_log: Some("/srv/e".into()),
             logs: vec![("/srv/error.log".into(), socket)],
         };
         let (body, descriptors) = bundle.pack();
@@ -270,7 +261,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(shape(&back), shape(&bundle));
-        assert_eq!(back.wanted_logs, bundle.wanted_logs);
+        assert_eq!(back.error_log, bundle.error_log);
         assert_eq!(back.logs[0].0, bundle.logs[0].0);
         assert!(Bundle::unpack(&body[..body.len() - 1], Vec::new()).is_none());
         assert!(Bundle::unpack(&body, Vec::new()).is_none());

@@ -78,12 +78,13 @@ fn build(tree: &Tree, scope: &mut Scope, prefix: &Path) -> Result<(Main, Setting
 ///
 /// # Errors
 /// The first error, at its place.
-pub fn main(origin: &Origin, source: &mut dyn Source) -> Result<Main, Error> {
+pub fn main(origin: &Origin, source: &mut dyn Source) -> Result<(Tree, Main), Error> {
     let (tree, _) = config::load_checked(
         &origin.root,
         origin.globals.as_deref(),
         source,
         &super::grammar(),
     )?;
-    Main::read(&tree, &mut Scope::new())
+    let main = Main::read(&tree, &mut Scope::new())?;
+    Ok((tree, main))
 }

@@ -1,8 +1,10 @@
-//! The files of the error log: the master opens them, also where the worker's user could not, and hands
-//! them on.
+//! The files of all logs: the master opens them, also where the worker's user could not, and hands them
+//! on; and the process's own lines.
 //!
-//! Not here: the format of lines, access logs. Invariant: a path is opened once, however many lines name
-//! it.
+//! The master writes its few lines itself; the worker has a thread for logs ([`crate::log::Logs`]).
+//!
+//! Not here: the forms of lines, logs with variables in their names. Invariant: a path is opened once,
+//! however many lines name it.
 #![expect(
     clippy::disallowed_methods,
     reason = "files are opened by the master only"
@@ -13,131 +15,202 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+use std::time::Duration;
 
-use config::{Error, Problem, Tree};
+use config::{Directive, Error, Scope, Tree, Value};
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::report::{Level, set_sink};
+use crate::log::directives::{AccessLine, Destination, ErrorLine};
+use crate::log::{Buffer, ErrorLogs, Logs, Sink};
 
 /// Files of logs that one configuration may name.
-pub const LOGS_MAX: usize = 10_000;
+pub const FILES_MAX: usize = 10_000;
+/// How long a worker that ends waits for its log lines to be written: a log may lie on a dead disk.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// Logs by path.
+/// Open logs by path.
 pub type Opened = Vec<(PathBuf, Arc<OwnedFd>)>;
 
-/// Where lines of which severity go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The logs of a configuration.
+#[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Lines of this level and of more severe ones.
-    pub level: Level,
-    /// The file; `None` is stderr.
-    pub path: Option<PathBuf>,
+    /// The lines `error_log` outside of every block.
+    pub main: Vec<ErrorLine>,
+    /// The log of `-e`, when there is none; `None` is stderr.
+    pub default: Option<PathBuf>,
+    /// Every file once, with its buffer.
+    pub files: Vec<(PathBuf, Option<Buffer>)>,
+    /// What relative paths begin at.
+    pub prefix: PathBuf,
 }
 
-/// The lines `error_log` outside of every block; without one, the log of `-e`.
-///
-/// # Errors
-/// An unknown level.
-pub fn wanted(tree: &Tree, prefix: &Path, default: Option<&Path>) -> Result<Vec<Wanted>, Error> {
-    let mut all = Vec::new();
-    for line in tree
-        .directives
-        .iter()
-        .filter(|line| line.name == "error_log" && !line.args.is_empty())
-    {
-        let mut level = Level::Error;
-        if let Some(word) = line.args.get(1) {
-            let invalid = || {
-                line.error(&Problem::new(format!("invalid log level \"{}\"", word.display())).at(1))
-            };
-            level = level_of(word.bytes()).ok_or_else(invalid)?;
-        }
-        let path = match &line.args[0].bytes()[..] {
-            b"stderr" => None,
-            bytes => Some(prefix.join(std::ffi::OsStr::from_bytes(bytes))),
+impl Wanted {
+    /// Gathers the logs of all places of a configuration.
+    ///
+    /// # Errors
+    /// A wrong line, at its place.
+    pub fn gather(tree: &Tree, prefix: &Path, default: Option<&Path>) -> Result<Self, Error> {
+        let mut wanted = Self {
+            default: default.map(Path::to_owned),
+            prefix: prefix.to_owned(),
+            ..Self::default()
         };
-        all.push(Wanted { level, path });
-    }
-    if all.is_empty() {
-        all.push(Wanted {
-            level: Level::Error,
-            path: default.map(Path::to_owned),
-        });
-    }
-    Ok(all)
-}
-
-fn level_of(name: &[u8]) -> Option<Level> {
-    Some(match name {
-        b"emerg" => Level::Emerg,
-        b"alert" => Level::Alert,
-        b"crit" => Level::Crit,
-        b"error" => Level::Error,
-        b"warn" => Level::Warn,
-        b"notice" => Level::Notice,
-        // No debug line is ever written.
-        b"info" | b"debug" => Level::Info,
-        _ => return None,
-    })
-}
-
-/// Opens all files.
-///
-/// # Errors
-/// nginx's sentence: `open() "X" failed (13: Permission denied)`.
-pub fn open(wanted: &[Wanted]) -> Result<Opened, String> {
-    let mut opened = Opened::new();
-    for path in wanted.iter().filter_map(|log| log.path.as_ref()) {
-        if opened.iter().any(|(known, _)| known == path) {
-            continue;
+        let mut scope = Scope::new();
+        for line in tree
+            .directives
+            .iter()
+            .filter(|line| line.name == "error_log")
+        {
+            wanted
+                .main
+                .push(ErrorLine::parse(&line.args, &mut scope).map_err(|p| line.error(&p))?);
         }
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file = file.map_err(|error| {
-            format!(
-                "open() \"{}\" failed ({})",
-                path.display(),
-                crate::listen::bind::errno(&error)
-            )
-        })?;
-        opened.push((path.clone(), Arc::new(file.into())));
+        if wanted.main.is_empty()
+            && let Some(path) = default
+        {
+            wanted.add(path.to_owned(), None);
+        }
+        wanted.collect(&tree.directives, &mut scope)?;
+        Ok(wanted)
     }
-    Ok(opened)
-}
 
-static LOGS: RwLock<(Vec<Wanted>, Opened)> = RwLock::new((Vec::new(), Vec::new()));
-
-/// Lets lines go to these logs from now on.
-pub fn use_them(wanted: Vec<Wanted>, opened: Opened) {
-    if let Ok(mut logs) = LOGS.write() {
-        *logs = (wanted, opened);
-    }
-    set_sink(Box::new(|level, text| {
-        let now = jiff::Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
-        let (process, thread) = (
-            std::process::id(),
-            rustix::thread::gettid().as_raw_nonzero(),
-        );
-        let line = format!("{now} [{}] {process}#{thread}: {text}\n", level.name());
-        let Ok(logs) = LOGS.read() else { return };
-        let (wanted, opened) = &*logs;
-        for log in wanted.iter().filter(|log| level <= log.level) {
-            match log
-                .path
-                .as_ref()
-                .and_then(|path| opened.iter().find(|(known, _)| known == path))
-            {
-                Some((_, file)) => drop(rustix::io::write(file, line.as_bytes())),
-                None => drop(rustix::io::write(rustix::stdio::stderr(), line.as_bytes())),
+    fn collect(&mut self, directives: &[Directive], scope: &mut Scope) -> Result<(), Error> {
+        for line in directives {
+            let file = match &line.name.bytes()[..] {
+                b"error_log" => {
+                    let parsed = ErrorLine::parse(&line.args, scope).map_err(|p| line.error(&p))?;
+                    Some((parsed.destination, None))
+                }
+                b"access_log" => {
+                    match AccessLine::parse(&line.args, scope).map_err(|p| line.error(&p))? {
+                        AccessLine::Off => None,
+                        AccessLine::On(to) => Some((to.destination, to.buffer)),
+                    }
+                }
+                _ => None,
+            };
+            if let Some((Destination::File(path), buffer)) = file {
+                self.add(self.full(&path), buffer);
             }
+            self.collect(line.children(), scope)?;
         }
+        Ok(())
+    }
+
+    fn full(&self, path: &[u8]) -> PathBuf {
+        self.prefix.join(std::ffi::OsStr::from_bytes(path))
+    }
+
+    fn add(&mut self, path: PathBuf, buffer: Option<Buffer>) {
+        let known = self.files.iter().position(|(known, _)| *known == path);
+        match known {
+            Some(at) => self.files[at].1 = self.files[at].1.or(buffer),
+            None if self.files.len() < FILES_MAX => self.files.push((path, buffer)),
+            None => {}
+        }
+    }
+
+    /// Opens all files.
+    ///
+    /// # Errors
+    /// nginx's sentence: `open() "X" failed (13: Permission denied)`.
+    pub fn open(&self) -> Result<Opened, String> {
+        let mut opened = Opened::with_capacity(self.files.len());
+        for (path, _) in &self.files {
+            let file = OpenOptions::new().append(true).create(true).open(path);
+            let file = file.map_err(|error| {
+                let text = crate::listen::bind::errno(&error);
+                format!("open() \"{}\" failed ({text})", path.display())
+            })?;
+            opened.push((path.clone(), Arc::new(file.into())));
+        }
+        Ok(opened)
+    }
+
+    /// The logs of the process: in the master written at once.
+    fn direct(&self, opened: &Opened) -> ErrorLogs {
+        let file = |path: &Path| {
+            let (_, file) = opened.iter().find(|(known, _)| known == path)?;
+            Some(Sink::file(path, file.try_clone().ok()?, None))
+        };
+        let target = |line: &ErrorLine| match &line.destination {
+            Destination::Stderr => Some(Sink::stderr()),
+            Destination::File(path) => file(&self.full(path)),
+            Destination::Syslog(peer) => {
+                let mut peer = peer.clone();
+                peer.resolve().ok().map(|()| Sink::syslog(&peer))
+            }
+            Destination::Named(_) => None,
+        };
+        let mut logs: Vec<_> = self
+            .main
+            .iter()
+            .filter_map(|line| Some((line.level, target(line)?)))
+            .collect();
+        if self.main.is_empty() {
+            let default = self
+                .default
+                .as_deref()
+                .map_or_else(|| Some(Sink::stderr()), file);
+            logs.extend(default.map(|target| (Level::Error, target)));
+        }
+        ErrorLogs::new(logs)
+    }
+}
+
+/// Lets the master's lines go to these logs from now on.
+pub fn use_them(wanted: &Wanted, opened: &Opened) {
+    let logs = wanted.direct(opened);
+    set_sink(Box::new(move |level, text| {
+        logs.write_now(level, |out| {
+            let _ = io::Write::write_fmt(out, text);
+        });
     }));
 }
 
-/// In the worker: takes the logs of a bundle.
-pub fn take_over(bundle: &Bundle) {
-    use_them(bundle.wanted_logs.clone(), bundle.logs.clone());
+/// In the worker: makes the files of a bundle known, so that settings can be built on them.
+pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) {
+    for (path, file) in &bundle.logs {
+        let buffer = wanted
+            .files
+            .iter()
+            .find(|(known, _)| known == path)
+            .and_then(|(_, buffer)| *buffer);
+        if let Ok(file) = file.try_clone() {
+            logs.file(path, file, buffer);
+        }
+    }
+}
+
+/// In the worker: lets the process's lines go to the bundle's logs, through the log thread.
+pub fn use_thread(wanted: &Wanted, logs: &Logs) {
+    let files = crate::log::LogFiles::new(&wanted.prefix);
+    let default = match &wanted.default {
+        Some(path) => logs.find(path),
+        None => Some(logs.stderr()),
+    };
+    let default = ErrorLogs::new(
+        default
+            .map(|target| (Level::Error, target))
+            .into_iter()
+            .collect(),
+    );
+    match crate::log::build_error_logs(&wanted.main, &default, &files, logs) {
+        Ok(main) => logs.set_main(main),
+        Err(problem) => {
+            let sentence = problem.sentence_for("error_log");
+            super::report::error_log(Level::Alert, format_args!("{sentence}"));
+        }
+    }
+    let logs = logs.clone();
+    set_sink(Box::new(move |level, text| {
+        logs.error(level, |out| {
+            let _ = io::Write::write_fmt(out, text);
+        });
+    }));
 }
 
 /// The message that brings the worker the files anew.
@@ -151,29 +224,58 @@ pub fn reopened(opened: &Opened) -> Vec<u8> {
 }
 
 /// In the worker: takes files that were opened anew.
-pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>) {
+pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs) {
     let mut from = Reader(body);
-    let named = descriptors.into_iter().map_while(|file| {
-        let path = PathBuf::from(std::ffi::OsStr::from_bytes(from.bytes()?));
-        Some((path, Arc::new(file)))
-    });
-    let opened: Opened = named.collect();
-    if let Ok(mut logs) = LOGS.write() {
-        logs.1 = opened;
+    for file in descriptors {
+        let Some(path) = from.bytes() else { break };
+        logs.reopen(Path::new(std::ffi::OsStr::from_bytes(path)), file);
     }
+    logs.forget_named();
 }
 
-/// Before the process ends: waits until what was logged is written.
-pub fn drain() {}
+/// Before a worker ends: waits until what was logged is written.
+pub fn drain(logs: &Logs) {
+    logs.drain(DRAIN_MAX);
+}
 
 /// Sends what the process writes to stderr to the first log, as nginx does when it serves.
 ///
 /// # Errors
 /// That of dup2(2).
-pub fn redirect_stderr(wanted: &[Wanted], opened: &Opened) -> io::Result<()> {
-    if let (Some(Wanted { path: Some(_), .. }), Some((_, file))) = (wanted.first(), opened.first())
-    {
+pub fn redirect_stderr(opened: &Opened) -> io::Result<()> {
+    if let Some((_, file)) = opened.first() {
         rustix::stdio::dup2_stderr(file)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather(text: &str) -> Wanted {
+        let tree = config::parse_bytes(text.as_bytes()).unwrap();
+        Wanted::gather(&tree, Path::new("/p"), Some(Path::new("/p/e"))).unwrap()
+    }
+
+    #[test]
+    fn every_file_is_gathered_once_with_its_buffer() {
+        let wanted = gather(
+            "error_log a info; http { access_log b; server { access_log b combined buffer=4k; error_log a;
+             location / { access_log off; access_log /l/$x; } } }",
+        );
+        let paths: Vec<_> = wanted
+            .files
+            .iter()
+            .map(|(path, _)| path.to_str().unwrap())
+            .collect();
+        assert_eq!(paths, ["/p/a", "/p/b"]);
+        assert!(wanted.files[0].1.is_none() && wanted.files[1].1.is_some());
+        assert_eq!(wanted.main.len(), 1);
+    }
+
+    #[test]
+    fn without_a_log_the_one_of_the_command_line_is_used() {
+        assert_eq!(gather("events { }").files, [(PathBuf::from("/p/e"), None)]);
+    }
 }

@@ -40,7 +40,7 @@ pub struct Candidate {
     /// The sockets.
     pub sockets: Sockets,
     /// Where the lines of the error log go, and the files.
-    pub logs: (Vec<Wanted>, Opened),
+    pub logs: (Wanted, Opened),
 }
 
 /// Whether the master goes on.
@@ -97,7 +97,7 @@ impl Candidate {
                 .iter()
                 .map(|bound| (bound.address.clone(), bound.sockets.clone()))
                 .collect(),
-            wanted_logs: self.logs.0.clone(),
+            error_log: options.error_log.clone(),
             logs: self.logs.1.clone(),
         }
     }
@@ -111,7 +111,7 @@ impl Master {
         loaded: Loaded,
         account: Option<Account>,
         sockets: Sockets,
-        logs: (Vec<Wanted>, Opened),
+        logs: (Wanted, Opened),
         signals: Signals,
         ready: Option<OwnedFd>,
     ) -> Self {
@@ -284,7 +284,7 @@ impl Master {
             self.current
                 .sockets
                 .remove_files_of_others(&previous.sockets);
-            logs::use_them(self.current.logs.0.clone(), self.current.logs.1.clone());
+            logs::use_them(&self.current.logs.0, &self.current.logs.1);
             self.write_pid_file();
             if was_starting {
                 self.dismiss_others(process);
@@ -450,9 +450,9 @@ impl Master {
 
     fn reopen_logs(&mut self) {
         error_log(Level::Notice, format_args!("reopening logs"));
-        match logs::open(&self.current.logs.0) {
+        match self.current.logs.0.open() {
             Ok(opened) => {
-                logs::use_them(self.current.logs.0.clone(), opened.clone());
+                logs::use_them(&self.current.logs.0, &opened);
                 let body = logs::reopened(&opened);
                 let files: Vec<_> = opened
                     .iter()

@@ -6,51 +6,7 @@
 use std::fmt::Arguments;
 use std::sync::RwLock;
 
-/// nginx's levels, most severe first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// The program cannot go on.
-    Emerg,
-    /// Something must be done at once.
-    Alert,
-    /// A serious condition.
-    Crit,
-    /// A request or a system call failed.
-    Error,
-    /// Something is odd.
-    Warn,
-    /// Worth knowing: starts, stops, signals.
-    Notice,
-    /// For the curious.
-    Info,
-}
-
-impl Level {
-    /// All, in order.
-    pub const ALL: [Self; 7] = [
-        Self::Emerg,
-        Self::Alert,
-        Self::Crit,
-        Self::Error,
-        Self::Warn,
-        Self::Notice,
-        Self::Info,
-    ];
-
-    /// The word between the brackets.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Emerg => "emerg",
-            Self::Alert => "alert",
-            Self::Crit => "crit",
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Notice => "notice",
-            Self::Info => "info",
-        }
-    }
-}
+pub use crate::log::Level;
 
 /// Takes a line: its level and its text, without time and process.
 pub type Sink = Box<dyn Fn(Level, Arguments<'_>) + Send + Sync>;

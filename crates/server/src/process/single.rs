@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use disk::Disk;
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -13,8 +14,9 @@ use super::master::{Candidate, Master};
 use super::pid::PidFile;
 use super::report::{Level, error_log};
 use super::signals::note;
-use super::{logs, privileges, worker};
-use crate::loops::Crew;
+use super::{privileges, worker};
+use crate::log::Logs;
+use crate::loops::{Crew, Shared};
 
 /// How often a process that leaves looks whether its loops have ended.
 const LEAVING_TICK: Timespec = Timespec {
@@ -26,8 +28,25 @@ const LEAVING_TICK: Timespec = Timespec {
 #[must_use]
 pub fn run(mut master: Master) -> ExitCode {
     privileges::set_limits(&master.current.loaded.main.processes);
-    let mut crew = Crew::new(master.options.serve);
-    if let Err(sentence) = apply(&mut crew, &master, &master.current) {
+    let logs = match Logs::start() {
+        Ok(logs) => logs,
+        Err(error) => {
+            error_log(
+                Level::Emerg,
+                format_args!("the log thread cannot be started ({error})"),
+            );
+            return ExitCode::FAILURE;
+        }
+    };
+    let disk = Disk::new(Disk::prepare());
+    let mut crew = Crew::new(
+        master.options.serve,
+        Shared {
+            logs: logs.clone(),
+            disk,
+        },
+    );
+    if let Err(sentence) = apply(&mut crew, &master, &master.current, &logs) {
         error_log(Level::Emerg, format_args!("{sentence}"));
         return ExitCode::FAILURE;
     }
@@ -58,20 +77,20 @@ pub fn run(mut master: Master) -> ExitCode {
             match received.signal {
                 Signal::SIGTERM | Signal::SIGINT => {
                     note(received, "exiting");
-                    return end(&master);
+                    return end(&master, &logs);
                 }
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
                     leave(&mut crew, &master);
-                    return end(&master);
+                    return end(&master, &logs);
                 }
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
-                    reload(&mut crew, &mut master);
+                    reload(&mut crew, &mut master, &logs);
                 }
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");
-                    reopen(&mut master);
+                    reopen(&mut master, &logs);
                     worker::tell_figures(&crew);
                 }
                 Signal::SIGUSR2 => note(received, "ignoring"),
@@ -81,20 +100,27 @@ pub fn run(mut master: Master) -> ExitCode {
     }
 }
 
-fn apply(crew: &mut Crew, master: &Master, candidate: &Candidate) -> Result<(), String> {
-    let plan = worker::plan(&candidate.bundle(&master.options), &candidate.loaded);
-    crew.apply(&plan).map_err(|error| error.to_string())
+fn apply(
+    crew: &mut Crew,
+    master: &Master,
+    candidate: &Candidate,
+    logs: &Logs,
+) -> Result<(), String> {
+    let bundle = candidate.bundle(&master.options);
+    super::logs::make_known(&bundle, &candidate.logs.0, logs);
+    super::logs::use_thread(&candidate.logs.0, logs);
+    crew.apply(&worker::plan(&bundle, &candidate.loaded))
+        .map_err(|error| error.to_string())
 }
 
-fn reload(crew: &mut Crew, master: &mut Master) {
+fn reload(crew: &mut Crew, master: &mut Master, logs: &Logs) {
     error_log(Level::Notice, format_args!("reconfiguring"));
     let outcome = master
         .prepare()
-        .and_then(|next| apply(crew, master, &next).map(|()| next));
+        .and_then(|next| apply(crew, master, &next, logs).map(|()| next));
     match outcome {
         Ok(next) => {
             next.sockets.remove_files_of_others(&master.current.sockets);
-            logs::use_them(next.logs.0.clone(), next.logs.1.clone());
             let old = std::mem::replace(&mut master.current, next).generation;
             let process = std::process::id();
             error_log(
@@ -106,11 +132,16 @@ fn reload(crew: &mut Crew, master: &mut Master) {
     }
 }
 
-fn reopen(master: &mut Master) {
+fn reopen(master: &mut Master, logs: &Logs) {
     error_log(Level::Notice, format_args!("reopening logs"));
-    match logs::open(&master.current.logs.0) {
+    match master.current.logs.0.open() {
         Ok(opened) => {
-            logs::use_them(master.current.logs.0.clone(), opened.clone());
+            for (path, file) in &opened {
+                if let Ok(file) = file.try_clone() {
+                    logs.reopen(path, file);
+                }
+            }
+            logs.forget_named();
             master.current.logs.1 = opened;
         }
         Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
@@ -138,12 +169,12 @@ fn leave(crew: &mut Crew, master: &Master) {
 }
 
 /// Ends at once; joins no thread, since one may hang on a dead disk.
-fn end(master: &Master) -> ExitCode {
+fn end(master: &Master, logs: &Logs) -> ExitCode {
     master.current.sockets.remove_files();
     if let Some(file) = &master.pid_file {
         let _ = rustix::fs::unlink(file.path());
     }
     error_log(Level::Notice, format_args!("exit"));
-    logs::drain();
+    super::logs::drain(logs);
     std::process::exit(0)
 }

@@ -79,10 +79,10 @@ impl Options {
     ///
     /// # Errors
     /// A wrong level, a file that cannot be opened; nginx's sentence.
-    pub fn open_logs(&self, loaded: &Loaded) -> Result<(Vec<Wanted>, Opened), String> {
-        let wanted = logs::wanted(&loaded.tree, &self.origin.prefix, self.error_log.as_deref());
+    pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), String> {
+        let wanted = Wanted::gather(&loaded.tree, &self.origin.prefix, self.error_log.as_deref());
         let wanted = wanted.map_err(|error| error.to_string())?;
-        let opened = logs::open(&wanted)?;
+        let opened = wanted.open()?;
         Ok((wanted, opened))
     }
 }
@@ -143,7 +143,7 @@ pub fn send_signal(options: &Options, name: &str) -> ExitCode {
         _ => Signal::SIGHUP,
     };
     if let Ok((wanted, opened)) = options.open_logs(&loaded) {
-        logs::use_them(wanted, opened);
+        logs::use_them(&wanted, &opened);
         error_log(Level::Notice, format_args!("signal process started"));
     }
     let path = loaded.main.processes.pid.resolve(&options.origin.prefix);
@@ -195,7 +195,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     let processes = &loaded.main.processes;
     let sockets =
         Sockets::default().next(&loaded.settings.listens, processes.worker_processes.count());
-    logs::use_them(wanted.clone(), opened.clone());
+    logs::use_them(&wanted, &opened);
     let sockets = sockets.map_err(|refused| {
         error_log(Level::Emerg, format_args!("{}", refused.0));
         Told
@@ -213,7 +213,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     }
     let signals = Signals::open().map_err(emerg)?;
     if ready.is_some() {
-        logs::redirect_stderr(&wanted, &opened).map_err(emerg)?;
+        logs::redirect_stderr(&opened).map_err(emerg)?;
     }
     error_log(
         Level::Notice,

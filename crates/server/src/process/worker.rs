@@ -14,18 +14,21 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use disk::Disk;
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
 use super::frame::{Channel, Writer};
-use super::load::{self, Loaded, Origin};
+use super::load::{self, Loaded};
+use super::logs::Wanted;
 use super::privileges;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
+use crate::log::Logs;
 use crate::loops::accept::Source;
 use crate::loops::crew::Plan;
-use crate::loops::{Crew, Listener, Serve};
+use crate::loops::{Crew, Listener, Serve, Shared};
 
 /// Exit code of a worker that could not start, as nginx's.
 pub const FATAL: u8 = 2;
@@ -74,12 +77,15 @@ fn start(serve: Serve) -> Result<ExitCode, String> {
         let _ = rustix::stdio::dup2_stdin(null);
     }
     let channel = Channel::from_socket(socket).map_err(text)?;
+    let logs = Logs::start().map_err(text)?;
     let (built, results) = mpsc::channel();
     let bell = Arc::new(rustix::event::eventfd(0, BELL_FLAGS).map_err(|error| error.to_string())?);
     let worker = Worker {
         channel,
         signals,
-        crew: Crew::new(serve),
+        crew: None,
+        serve,
+        logs,
         built,
         bell,
         shutdown_timeout: None,
@@ -101,7 +107,10 @@ struct Built {
 struct Worker {
     channel: Channel,
     signals: Signals,
-    crew: Crew,
+    /// There as soon as the rights are given up.
+    crew: Option<Crew>,
+    serve: Serve,
+    logs: Logs,
     built: mpsc::Sender<Built>,
     /// Rung when something was built.
     bell: Arc<OwnedFd>,
@@ -199,8 +208,8 @@ impl Worker {
             }
             word::QUIT => return Ok(Next::Quits),
             word::REOPEN => {
-                super::logs::reopen(&frame.body, frame.descriptors);
-                tell_figures(&self.crew);
+                super::logs::reopen(&frame.body, frame.descriptors, &self.logs);
+                self.crew.iter().for_each(tell_figures);
             }
             other => error_log(
                 Level::Alert,
@@ -214,18 +223,17 @@ impl Worker {
     fn begin(&mut self, bundle: Bundle) -> Result<(), String> {
         self.is_daemon = bundle.is_daemon;
         if std::mem::take(&mut self.has_rights) {
-            super::logs::take_over(&bundle);
-            prepare(&bundle)?;
+            let shared = Shared {
+                logs: self.logs.clone(),
+                disk: prepare(&bundle, &self.logs)?,
+            };
+            self.crew = Some(Crew::new(self.serve, shared));
         }
         let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
         let helper = thread::Builder::new()
             .name("settings".to_owned())
             .spawn(move || {
-                let origin = Origin {
-                    prefix: bundle.prefix.clone(),
-                    root: bundle.root.clone(),
-                    globals: bundle.globals.clone(),
-                };
+                let origin = bundle.origin();
                 let outcome = load::load(&origin, &mut bundle.texts.clone());
                 let outcome = outcome.map_err(|refused| refused.error.to_string());
                 let _ = built.send(Built { bundle, outcome });
@@ -239,9 +247,11 @@ impl Worker {
     fn take_over(&mut self, built: Built) -> Result<(), String> {
         let Built { bundle, outcome } = built;
         let outcome = outcome.and_then(|loaded| {
-            super::logs::take_over(&bundle);
+            let wanted = logs_of(&bundle, &loaded.tree)?;
+            super::logs::use_thread(&wanted, &self.logs);
             let plan = plan(&bundle, &loaded);
-            self.crew.apply(&plan).map_err(|error| error.to_string())?;
+            let crew = self.crew.as_mut().ok_or("a worker without loops")?;
+            crew.apply(&plan).map_err(|error| error.to_string())?;
             let timeout = loaded.main.processes.worker_shutdown_timeout;
             self.shutdown_timeout = timeout.map(config::Msec::duration);
             Ok(())
@@ -261,11 +271,14 @@ impl Worker {
     /// Finishes what is in flight, then ends.
     fn leave(mut self) -> ExitCode {
         error_log(Level::Notice, format_args!("gracefully shutting down"));
-        self.crew.shut_down();
+        let Some(mut crew) = self.crew.take() else {
+            return self.end();
+        };
+        crew.shut_down();
         let deadline = self
             .shutdown_timeout
             .map(|timeout| Instant::now() + timeout);
-        while self.crew.is_running() {
+        while crew.is_running() {
             if self.wait(Some(LEAVING_TICK)).is_err()
                 || deadline.is_some_and(|deadline| Instant::now() >= deadline)
             {
@@ -286,21 +299,22 @@ impl Worker {
     /// Ends at once; joins no thread, since one may hang on a dead disk.
     fn end(self) -> ExitCode {
         error_log(Level::Notice, format_args!("exiting"));
-        super::logs::drain();
         error_log(Level::Notice, format_args!("exit"));
+        super::logs::drain(&self.logs);
         std::process::exit(0)
     }
 }
 
 /// What is done once, with root's rights, and giving them up.
-fn prepare(bundle: &Bundle) -> Result<(), String> {
-    let origin = Origin {
-        prefix: bundle.prefix.clone(),
-        root: bundle.root.clone(),
-        globals: bundle.globals.clone(),
-    };
-    let main = load::main(&origin, &mut bundle.texts.clone()).map_err(|error| error.to_string())?;
+fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
+    let origin = bundle.origin();
+    let (tree, main) =
+        load::main(&origin, &mut bundle.texts.clone()).map_err(|error| error.to_string())?;
+    let wanted = logs_of(bundle, &tree)?;
+    super::logs::make_known(bundle, &wanted, logs);
+    super::logs::use_thread(&wanted, logs);
     privileges::set_limits(&main.processes);
+    let prepared = Disk::prepare();
     if let Some(account) = &bundle.account {
         account.become_it()?;
     }
@@ -308,7 +322,12 @@ fn prepare(bundle: &Bundle) -> Result<(), String> {
     if let Some(directory) = &main.processes.working_directory {
         privileges::change_directory(&directory.resolve(Path::new("")))?;
     }
-    Ok(())
+    Ok(Disk::new(prepared))
+}
+
+fn logs_of(bundle: &Bundle, tree: &config::Tree) -> Result<Wanted, String> {
+    let wanted = Wanted::gather(tree, &bundle.prefix, bundle.error_log.as_deref());
+    wanted.map_err(|error| error.to_string())
 }
 
 /// What the loops are to do for a bundle.
