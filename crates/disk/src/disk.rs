@@ -1,17 +1,79 @@
 //! What all loops of a process share: mounts, pools, and what the kernel permits.
 
-use crate::mount::{self, Mounts};
+use crate::mount::{self, Filesystem, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
 use crate::send::BUFFERS_KIB;
 use crate::window::Windows;
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use std::ffi::OsStr;
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Pools that one process may have.
 pub const POOLS_MAX: usize = 256;
+
+/// How often a debug switch is looked at.
+const HOLD_LOOK: Duration = Duration::from_millis(10);
+/// The thread that follows the mounts looks so often whether the layer is still there.
+const MOUNTS_WAIT: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
+
+/// How a root or cache directory will be served; its text is the line for the log.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The directory asked about.
+    pub path: Box<[u8]>,
+    /// Its file system; None if it could not be opened.
+    pub filesystem: Option<Filesystem>,
+    pagemap: bool,
+    openat2: bool,
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "\"{}\": ", self.path.escape_ascii())?;
+        let scan = if self.pagemap {
+            "a mapping"
+        } else {
+            "reads that do not wait"
+        };
+        match self.filesystem {
+            None => write!(
+                formatter,
+                "cannot be opened; every call in the pool until it can"
+            ),
+            Some(_) if !self.openat2 => write!(
+                formatter,
+                "openat2 is not permitted; every open in the pool"
+            ),
+            Some(Filesystem::Memory) => write!(formatter, "in memory"),
+            Some(Filesystem::Native) => write!(
+                formatter,
+                "files that are ours are proven by cachestat, others by {scan}"
+            ),
+            Some(Filesystem::Overlay) if self.pagemap => {
+                write!(formatter, "overlay; proven by a mapping")
+            }
+            Some(Filesystem::Overlay) => write!(
+                formatter,
+                "overlay without a proof; contents are read in the pool"
+            ),
+            Some(Filesystem::Foreign) => write!(
+                formatter,
+                "a file system that may wait; every call in the pool"
+            ),
+        }
+    }
+}
 
 /// What must be had before privileges are dropped.
 #[derive(Debug, Default)]
@@ -51,8 +113,8 @@ impl Disk {
         Prepared { pagemap }
     }
 
-    /// The disk layer, with what [`Disk::prepare`] got. Reads the table of mounts and tries what the kernel permits
-    /// (once per process, before its loops run).
+    /// The disk layer, with what [`Disk::prepare`] got. Reads the table of mounts, follows it in a thread of its own, and
+    /// tries what the kernel permits (once per process, before its loops run).
     #[must_use]
     pub fn new(prepared: Prepared) -> Arc<Disk> {
         let mounts = Mounts::default();
@@ -61,13 +123,15 @@ impl Disk {
             openat2: mount::openat2_works(),
             pagemap: prepared.pagemap.filter(pagemap_works),
         };
-        Arc::new(Disk {
+        let disk = Arc::new(Disk {
             mounts,
             abilities,
             windows: Windows::new(),
             buffers: Semaphore::new(BUFFERS_KIB),
             pools: Mutex::new(Vec::new()),
-        })
+        });
+        disk.follow_mounts();
+        disk
     }
 
     /// The pool of this name, made or made anew with these bounds (`thread_pool NAME threads= max_queue=`). A pool whose
@@ -105,6 +169,70 @@ impl Disk {
         known.unwrap_or_else(|| {
             self.define_pool("default", pool::DEFAULT_THREADS, pool::DEFAULT_MAX_QUEUE)
         })
+    }
+
+    /// Learns how the file system behaves that holds an absolute path (a root, a cache directory): what the log says at
+    /// start. Its mount answers inline from then on. **Waits**: before the loops run, or in a pool.
+    #[must_use]
+    pub fn probe(&self, path: &[u8]) -> Probe {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "before any loop runs, or in a pool"
+        )]
+        let dir = rustix::fs::open(OsStr::from_bytes(path), flags, Mode::empty());
+        let mount = dir.ok().and_then(|dir| self.mounts.learn(dir.as_fd()));
+        let filesystem = mount.and_then(|mount| mount.filesystem());
+        Probe {
+            path: path.into(),
+            filesystem,
+            pagemap: self.abilities.pagemap.is_some(),
+            openat2: self.abilities.openat2,
+        }
+    }
+
+    /// Freezes all pools as long as a file of this name exists (stall tests of the whole program). Starts a thread that
+    /// looks every 10 ms; for a debug switch, never for production.
+    pub fn hold_while_exists(self: &Arc<Self>, path: PathBuf) {
+        let disk = Arc::downgrade(self);
+        let watch = move || {
+            let mut held = None;
+            while let Some(disk) = disk.upgrade() {
+                #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+                let wanted = path.exists();
+                if wanted != held.is_some() {
+                    held = wanted.then(|| disk.hold_pools());
+                }
+                drop(disk);
+                #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+                std::thread::sleep(HOLD_LOOK);
+            }
+        };
+        let _ = std::thread::Builder::new()
+            .name("disk hold".to_owned())
+            .spawn(watch);
+    }
+
+    /// Follows changes of the mounts in a thread of its own (poll(2) on /proc/self/mountinfo), until the layer is gone.
+    fn follow_mounts(self: &Arc<Self>) {
+        let disk = Arc::downgrade(self);
+        let follow = move || {
+            #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+            let Ok(table) = std::fs::File::open("/proc/self/mountinfo") else {
+                return;
+            };
+            loop {
+                let mut wait = [PollFd::new(&table, PollFlags::PRI | PollFlags::ERR)];
+                let changed = poll(&mut wait, Some(&MOUNTS_WAIT));
+                let Some(disk) = disk.upgrade() else { return };
+                if changed.is_ok_and(|count| count > 0) {
+                    disk.mounts.refresh();
+                }
+            }
+        };
+        let _ = std::thread::Builder::new()
+            .name("disk mounts".to_owned())
+            .spawn(follow);
     }
 
     /// Bytes of address space in mappings (proof 2), at most [`crate::MAPPED_MAX`].

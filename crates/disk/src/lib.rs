@@ -42,7 +42,7 @@ mod tests;
 pub use access::{Access, Mode, Symlinks};
 pub use cache::{BODY_BYTES_MAX, FILES_MAX};
 pub use count::{Count, OPERATIONS, Operation};
-pub use disk::{Disk, POOLS_MAX, Prepared};
+pub use disk::{Disk, POOLS_MAX, Prepared, Probe};
 pub use error::{Error, WouldBlock};
 pub use file::{INLINE_CLOSE_MAX, Kind, Meta, OpenFile};
 pub use guards::WALKS_MAX;
