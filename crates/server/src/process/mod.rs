@@ -11,6 +11,7 @@
 pub mod bundle;
 pub mod directives;
 pub mod directories;
+pub mod figures;
 pub mod frame;
 pub mod load;
 pub mod logs;

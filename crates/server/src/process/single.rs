@@ -4,6 +4,7 @@
 //! nothing is restarted.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use disk::Disk;
@@ -38,12 +39,14 @@ pub fn run(mut master: Master) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    worker::log_panics();
     let disk = Disk::new(Disk::prepare());
+    worker::define_pools(&master.current.loaded.main.processes, &disk);
     let mut crew = Crew::new(
         master.options.serve,
         Shared {
             logs: logs.clone(),
-            disk,
+            disk: Arc::clone(&disk),
         },
     );
     if let Err(sentence) = apply(&mut crew, &master, &master.current, &logs) {
@@ -87,11 +90,12 @@ pub fn run(mut master: Master) -> ExitCode {
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
                     reload(&mut crew, &mut master, &logs);
+                    worker::define_pools(&master.current.loaded.main.processes, &disk);
                 }
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");
                     reopen(&mut master, &logs);
-                    worker::tell_figures(&crew);
+                    super::figures::tell(&crew, &disk, &logs);
                 }
                 Signal::SIGUSR2 => note(received, "ignoring"),
                 _ => {}

@@ -19,6 +19,7 @@ use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
+use super::directives::{POOL_QUEUE_DEFAULT, Processes};
 use super::frame::{Channel, Writer};
 use super::load::{self, Loaded};
 use super::logs::Wanted;
@@ -77,6 +78,7 @@ fn start(serve: Serve) -> Result<ExitCode, String> {
         let _ = rustix::stdio::dup2_stdin(null);
     }
     let channel = Channel::from_socket(socket).map_err(text)?;
+    log_panics();
     let logs = Logs::start().map_err(text)?;
     let (built, results) = mpsc::channel();
     let bell = Arc::new(rustix::event::eventfd(0, BELL_FLAGS).map_err(|error| error.to_string())?);
@@ -84,6 +86,7 @@ fn start(serve: Serve) -> Result<ExitCode, String> {
         channel,
         signals,
         crew: None,
+        disk: None,
         serve,
         logs,
         built,
@@ -94,6 +97,11 @@ fn start(serve: Serve) -> Result<ExitCode, String> {
     };
     worker.run(&results)
 }
+
+/// Threads per loop of the pool `default`.
+const POOL_THREADS_DEFAULT: usize = 32;
+/// Threads of the pool `default` at most.
+const POOL_THREADS_DEFAULT_MAX: usize = 512;
 
 const BELL_FLAGS: rustix::event::EventfdFlags =
     rustix::event::EventfdFlags::NONBLOCK.union(rustix::event::EventfdFlags::CLOEXEC);
@@ -109,6 +117,7 @@ struct Worker {
     signals: Signals,
     /// There as soon as the rights are given up.
     crew: Option<Crew>,
+    disk: Option<Arc<Disk>>,
     serve: Serve,
     logs: Logs,
     built: mpsc::Sender<Built>,
@@ -209,7 +218,9 @@ impl Worker {
             word::QUIT => return Ok(Next::Quits),
             word::REOPEN => {
                 super::logs::reopen(&frame.body, frame.descriptors, &self.logs);
-                self.crew.iter().for_each(tell_figures);
+                if let (Some(crew), Some(disk)) = (&self.crew, &self.disk) {
+                    super::figures::tell(crew, disk, &self.logs);
+                }
             }
             other => error_log(
                 Level::Alert,
@@ -223,9 +234,11 @@ impl Worker {
     fn begin(&mut self, bundle: Bundle) -> Result<(), String> {
         self.is_daemon = bundle.is_daemon;
         if std::mem::take(&mut self.has_rights) {
+            let disk = prepare(&bundle, &self.logs)?;
+            self.disk = Some(Arc::clone(&disk));
             let shared = Shared {
                 logs: self.logs.clone(),
-                disk: prepare(&bundle, &self.logs)?,
+                disk,
             };
             self.crew = Some(Crew::new(self.serve, shared));
         }
@@ -249,6 +262,9 @@ impl Worker {
         let outcome = outcome.and_then(|loaded| {
             let wanted = logs_of(&bundle, &loaded.tree)?;
             super::logs::use_thread(&wanted, &self.logs);
+            if let Some(disk) = &self.disk {
+                define_pools(&loaded.main.processes, disk);
+            }
             let plan = plan(&bundle, &loaded);
             let crew = self.crew.as_mut().ok_or("a worker without loops")?;
             crew.apply(&plan).map_err(|error| error.to_string())?;
@@ -360,27 +376,26 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
     }
 }
 
-/// Writes the figures of all loops to the error log.
-pub fn tell_figures(crew: &Crew) {
-    for report in crew.report() {
-        let figures = &report.figures;
-        let micros = |ns: u64| ns / 1000;
-        let worst = figures.worst.map_or("no", |worst| worst.kind.name());
-        error_log(
-            Level::Notice,
-            format_args!(
-                "loop {}: {} connections ({} idle), {} accepted, event_loop_blocked p50 {} us, p99 {} us, \
-                 max {} us, {} polls, longest {} us ({worst})",
-                report.index,
-                report.connections,
-                report.idle,
-                report.accepted,
-                micros(figures.blocked_ns(0.5)),
-                micros(figures.blocked_ns(0.99)),
-                micros(figures.blocked_ns(1.0)),
-                figures.polls,
-                micros(figures.worst.map_or(0, |worst| worst.ns)),
-            ),
-        );
+/// The pools of a configuration. One that is not declared has nginx's 32 threads per process, here per
+/// loop, but not more than [`POOL_THREADS_DEFAULT_MAX`].
+pub fn define_pools(processes: &Processes, disk: &Disk) {
+    for pool in processes.thread_pool.iter() {
+        drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));
     }
+    if !processes
+        .thread_pool
+        .iter()
+        .any(|pool| pool.name == "default")
+    {
+        let threads = processes.worker_processes.count() * POOL_THREADS_DEFAULT;
+        let threads = threads.min(POOL_THREADS_DEFAULT_MAX);
+        drop(disk.define_pool("default", threads, POOL_QUEUE_DEFAULT));
+    }
+}
+
+/// A task that panics ends its connection only; the line says where.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        error_log(Level::Alert, format_args!("{panic}"));
+    }));
 }

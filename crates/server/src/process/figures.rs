@@ -1,0 +1,71 @@
+//! The worker's figures as lines of the error log, on USR1: of the loops, the pools, the logs.
+//!
+//! Not here: counting. Invariant: telling costs the loops one message each.
+
+use std::sync::Arc;
+
+use disk::{Disk, PoolCounters};
+
+use super::report::{Level, error_log};
+use crate::log::Logs;
+use crate::loops::Crew;
+use crate::loops::crew::Report;
+
+/// Writes everything.
+pub fn tell(crew: &Crew, disk: &Arc<Disk>, logs: &Logs) {
+    crew.report().iter().for_each(tell_loop);
+    disk.pool_counters().iter().for_each(tell_pool);
+    let figures = logs.figures();
+    error_log(Level::Notice, format_args!("logs: {figures:?}"));
+}
+
+fn tell_loop(report: &Report) {
+    let figures = &report.figures;
+    let micros = |share: f64| figures.blocked_ns(share) / 1000;
+    let worst = figures.worst;
+    error_log(
+        Level::Notice,
+        format_args!(
+            "loop {}: {} connections, {} idle, {} accepted; event_loop_blocked p50 {} us, p99 {} us, max {} us; \
+             {} polls, longest {} us ({})",
+            report.index,
+            report.connections,
+            report.idle,
+            report.accepted,
+            micros(0.5),
+            micros(0.99),
+            micros(1.0),
+            figures.polls,
+            worst.map_or(0, |worst| worst.ns / 1000),
+            worst.map_or("none", |worst| worst.kind.name()),
+        ),
+    );
+}
+
+fn tell_pool(pool: &PoolCounters) {
+    let share = |histogram: &histogram::Histogram, share: f64| {
+        let found = histogram.quantile(share).ok().flatten();
+        found
+            .and_then(|result| result.entries().values().next().map(|bucket| bucket.end()))
+            .unwrap_or(0)
+    };
+    error_log(
+        Level::Notice,
+        format_args!(
+            "thread pool \"{}\": {} of {} threads started, {} running; {} reads and {} writes waiting; {} done, \
+             {} refused; waited p50 {} us, p99 {} us; ran p50 {} us, p99 {} us",
+            pool.name,
+            pool.started,
+            pool.threads,
+            pool.running,
+            pool.reads_waiting,
+            pool.writes_waiting,
+            pool.completed,
+            pool.rejected,
+            share(&pool.waiting_us, 0.5),
+            share(&pool.waiting_us, 0.99),
+            share(&pool.running_us, 0.5),
+            share(&pool.running_us, 0.99),
+        ),
+    );
+}
