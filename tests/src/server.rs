@@ -136,24 +136,27 @@ impl Site {
             .stderr(stderr)
             .spawn()
             .expect("the program can be run");
-        let mut server = Server { site: self, child };
+        let mut child = child;
         let deadline = Instant::now() + PATIENCE;
-        while !std::fs::read(server.site.path("nginx.pid")).is_ok_and(|text| text.ends_with(b"\n"))
-        {
-            if let Some(status) = server.child.try_wait().expect("the child is ours") {
+        while !std::fs::read(self.path("nginx.pid")).is_ok_and(|text| text.ends_with(b"\n")) {
+            let said = || {
+                std::fs::read(self.path("stderr"))
+                    .map(|bytes| text_of(&bytes))
+                    .unwrap_or_default()
+            };
+            if let Some(status) = child.try_wait().expect("the child is ours") {
                 return Err(Refused {
                     status,
-                    stderr: server.read("stderr"),
+                    stderr: said(),
                 });
             }
-            assert!(
-                Instant::now() < deadline,
-                "no pid file after {PATIENCE:?}: {}",
-                server.read("stderr")
-            );
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                panic!("no pid file after {PATIENCE:?}: {}", said());
+            }
             std::thread::sleep(TICK);
         }
-        Ok(server)
+        Ok(Server { site: self, child })
     }
 }
 
@@ -230,6 +233,11 @@ impl Server {
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
         );
         self.connect().send(request).reply_to(method)
+    }
+
+    /// Empties the error log: what stands in it is meant. For tests that provoke an `[emerg]`, after they have looked at it.
+    pub fn forget_log(&self) {
+        std::fs::write(self.site.path("logs/error.log"), "").expect("the directory is ours");
     }
 
     /// Process id of the master.
