@@ -1,6 +1,7 @@
 //! How a caller wants its files touched: the settings of its location, in this crate's words.
 
 use crate::pool::Pool;
+use crate::stale::StaleFiles;
 
 /// Whether disk work may wait on the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Access<'a> {
     pub sendfile_max_chunk: u64,
     /// Bytes of one buffer where ranges are read into buffers (`output_buffers`).
     pub output_buffer: usize,
+    /// `open_file_cache`: what may be out of date for a while. None: off, every answer is exact.
+    pub stale: Option<&'a StaleFiles>,
     /// Open with O_NOATIME where the kernel permits it (own files, or CAP_FOWNER).
     pub noatime: bool,
 }
@@ -70,6 +73,7 @@ impl<'a> Access<'a> {
             sendfile: true,
             sendfile_max_chunk: 2 << 20,
             output_buffer: 32 << 10,
+            stale: None,
             noatime: false,
         }
     }

@@ -27,11 +27,15 @@ mod read;
 mod readdir;
 mod send;
 mod sink;
+mod stale;
 mod walk;
 mod watch;
 mod window;
 mod write;
 
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod nobody_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod send_tests;
@@ -53,6 +57,7 @@ pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
 pub use read::READ_MAX;
 pub use readdir::{Entry, READDIR_MAX};
 pub use sink::Sink;
+pub use stale::{StaleFiles, StaleSettings};
 pub use watch::GUARDS_MAX;
 pub use window::{IDLE, MAPPED_MAX, SEGMENTS_MAX, WINDOW};
 pub use write::{Create, Output};

@@ -86,6 +86,21 @@ impl Local {
         path: &[u8],
         access: &Access<'_>,
     ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
+        let Some(stale) = access.stale else { return self.try_open_exact(path, access) };
+        if let Some(believed) = stale.look_up(path) {
+            self.0.counters.cached(Operation::Open);
+            return Ok(believed);
+        }
+        let found = self.try_open_exact(path, access)?;
+        stale.keep(path, &found);
+        Ok(found)
+    }
+
+    fn try_open_exact(
+        &self,
+        path: &[u8],
+        access: &Access<'_>,
+    ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
         if keeps(access)
             && let Some(file) = self.0.look_up(path)
             && file.direct == is_direct(file.meta(), access.directio)
@@ -111,15 +126,22 @@ impl Local {
         {
             return answer;
         }
-        let found = match self
-            .find(path, Purpose::Read, access, Operation::Open)
-            .await
+        if access.mode == Mode::Inline
+            && let Some(believed) = access.stale.and_then(|stale| stale.look_up(path))
         {
-            Err(error)
-                if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() =>
-            {
-                self.find(path, Purpose::Read, access, Operation::Open)
-                    .await?
+            return believed;
+        }
+        let found = self.open_in_pool(path, access).await;
+        if let Some(stale) = access.stale {
+            stale.keep(path, &found);
+        }
+        found
+    }
+
+    async fn open_in_pool(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
+        let found = match self.find(path, Purpose::Read, access, Operation::Open).await {
+            Err(error) if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() => {
+                self.find(path, Purpose::Read, access, Operation::Open).await?
             }
             result => result?,
         };
@@ -311,7 +333,11 @@ fn open_cached(
     };
     match result {
         Ok(fd) => Ok(Ok(fd)),
-        // EAGAIN: not in memory. EXDEV: another mount, which the pool learns. EPERM: O_NOATIME is not ours to use.
+        // O_NOATIME is for the owner only.
+        Err(Errno::PERM) if options.noatime => {
+            open_cached(dir, rest, skipped, purpose, &OpenOptions { noatime: false, ..*options })
+        }
+        // EAGAIN: not in memory. EXDEV: another mount, which the pool learns. The others: no such call, or not for us.
         Err(
             Errno::AGAIN | Errno::XDEV | Errno::INTR | Errno::NOSYS | Errno::INVAL | Errno::PERM,
         ) => Err(WouldBlock),

@@ -26,6 +26,8 @@ const FILLS_MAX: u32 = 3;
 const AHEAD_MAX: u64 = 8;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
+/// Bytes of a buffer that stands in for sendfile.
+const BUFFER_STRAIGHT: usize = 64 << 10;
 /// KiB that all buffers for evicted windows of a process have at most.
 pub(crate) const BUFFERS_KIB: usize = 64 << 10;
 
@@ -236,7 +238,9 @@ impl<S: Sink> Sending<'_, S> {
 
     fn buffer_len(&self, until: u64) -> usize {
         let left = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
-        left.min(self.access.output_buffer.clamp(4096, BUFFER_MAX))
+        // Where sendfile was meant, `output_buffers` was not: fewer, larger reads.
+        let wished = if self.straight { BUFFER_STRAIGHT } else { self.access.output_buffer };
+        left.min(wished.clamp(4096, BUFFER_MAX))
     }
 
     async fn read(&self, len: usize) -> Result<Bytes, Error> {

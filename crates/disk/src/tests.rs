@@ -387,3 +387,73 @@ fn files_are_made_appended_to_renamed_and_removed_in_the_write_lane() {
         assert!(get(&local, &other, &pool).await.is_err());
     });
 }
+
+#[test]
+fn open_file_cache_believes_what_it_saw_for_as_long_as_it_is_told() {
+    use std::time::Duration;
+    let hour = Duration::from_secs(3600);
+    let usual = StaleSettings { max: 2, inactive: hour, valid: hour, min_uses: 1, errors: true };
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let ask = async |name: &str, stale: &StaleFiles| {
+            let access = Access { stale: Some(stale), ..Access::new(&pool) };
+            local.open(bytes(&dir.join(name)), &access).await.map(|file| file.meta().len).map_err(|e| e.to_string())
+        };
+        let missing = Err("open() failed (2: No such file or directory)".to_owned());
+        // An error is believed, a file too, until another entry makes room.
+        let stale = StaleFiles::new(usual);
+        assert_eq!(ask("a", &stale).await, missing);
+        put(&dir.join("a"), b"123");
+        assert_eq!(ask("a", &stale).await, missing);
+        put(&dir.join("b"), b"12");
+        assert_eq!(ask("b", &stale).await, Ok(2));
+        std::fs::remove_file(dir.join("b")).unwrap();
+        assert_eq!(ask("b", &stale).await, Ok(2));
+        assert_eq!(ask("c", &stale).await, missing);
+        assert_eq!(ask("a", &stale).await, Ok(3), "a was used longest ago");
+        // Without `errors`, with `valid` over, or with too few uses nothing is believed.
+        for settings in [
+            StaleSettings { errors: false, ..usual },
+            StaleSettings { valid: Duration::ZERO, ..usual },
+            StaleSettings { inactive: Duration::ZERO, ..usual },
+        ] {
+            let stale = StaleFiles::new(settings);
+            let _ = std::fs::remove_file(dir.join("d"));
+            assert_eq!(ask("d", &stale).await, missing);
+            put(&dir.join("d"), b"1");
+            assert_eq!(ask("d", &stale).await, Ok(1));
+        }
+        let stale = StaleFiles::new(StaleSettings { min_uses: 2, ..usual });
+        assert_eq!(ask("d", &stale).await, Ok(1));
+        put(&dir.join("d"), b"12");
+        assert_eq!(ask("d", &stale).await, Ok(2));
+        put(&dir.join("d"), b"123");
+        assert_eq!(ask("d", &stale).await, Ok(2), "used twice, so kept");
+    });
+}
+
+#[test]
+fn the_very_next_request_sees_that_a_parent_may_not_be_searched_any_more() {
+    use std::os::unix::fs::PermissionsExt;
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let parent = dir.path().join("parent");
+        std::fs::create_dir(&parent).unwrap();
+        let path = parent.join("a");
+        put(&path, b"x");
+        warm(&local, &path, &pool).await;
+        let before = local.counts()[Operation::Open as usize].cached;
+        std::fs::set_permissions(&parent, std::fs::Permissions::from_mode(0)).unwrap();
+        let answer = get(&local, &path, &pool).await;
+        // The kernel was asked anew; it lets root in all the same.
+        assert_eq!(local.counts()[Operation::Open as usize].cached, before);
+        match answer {
+            Ok(body) => assert!(rustix::process::geteuid().is_root() && body == b"x"),
+            Err(error) => assert_eq!(error.errno(), Some(rustix::io::Errno::ACCESS)),
+        }
+        std::fs::set_permissions(&parent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    });
+}

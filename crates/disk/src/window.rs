@@ -232,16 +232,12 @@ impl Job {
         // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
         let _ = fadvise(handle, 0, None, Advice::Random);
         let _ = fadvise(handle, offset, NonZeroU64::new(len), Advice::WillNeed);
-        let there = mapped
-            && self
-                .disk
-                .windows
-                .populate(self.window, self.file_len, handle, offset, len);
-        let outcome = if there {
-            Ok(())
-        } else {
-            self.touch(handle, offset, len)
-        };
+        let outcome = self.touch(handle, offset, len);
+        if mapped && outcome.is_ok() {
+            // Only maps what is there now: a page that had to be read here might be waited for under the process's mapping
+            // lock, for which the loops' scans wait in turn.
+            self.disk.windows.populate(self.window, self.file_len, handle, offset, len);
+        }
         self.finish(outcome);
         let windows = &self.disk.windows;
         if windows.now_ms().saturating_sub(windows.swept.load(Relaxed)) > SWEEP_EVERY_MS {
@@ -287,27 +283,28 @@ impl Drop for Job {
 }
 
 impl Windows {
-    /// Maps the window's segment, if it is not, and brings the window in; false if that failed.
-    fn populate(&self, window: Key, file_len: u64, handle: &Handle, offset: u64, len: u64) -> bool {
+    /// Maps the window's segment, if it is not, and the window's pages. What fails here (the file was truncated) leaves the
+    /// window unproven, so read into a buffer in the end.
+    fn populate(&self, window: Key, file_len: u64, handle: &Handle, offset: u64, len: u64) {
         let number = (window.0, window.1, offset / SEGMENT);
         let (start, len) = within_segment(offset, len);
         let known = self.shard(number).lock().segments.get(&number).cloned();
         let segment = match known {
             Some(segment) if start + len <= segment.mapping.len() => segment,
             known => {
-                let wanted = SEGMENT.min(file_len - number.2 * SEGMENT) as usize;
+                let wanted = SEGMENT.min(file_len.saturating_sub(number.2 * SEGMENT)) as usize;
                 drop(known);
                 match self.map(number, handle, wanted) {
                     Some(segment) => segment,
-                    None => return false,
+                    None => return,
                 }
             }
         };
         segment.used.store(self.now_ms(), Relaxed);
-        let populated = segment.mapping.populate(start, len).is_ok();
+        let _ = segment.mapping.populate(start, len);
+        drop(segment);
         // So that the last reference never falls to a loop.
         self.drop_retired();
-        populated
     }
 
     fn map(&self, number: Key, handle: &Handle, wanted: usize) -> Option<Arc<Segment>> {

@@ -12,6 +12,8 @@ mod queue;
 mod sync;
 
 #[cfg(test)]
+mod loom_tests;
+#[cfg(test)]
 mod tests;
 
 pub use job::Pending;

@@ -133,6 +133,9 @@ impl<J> Queue<J> {
                 return Some((lane, job, more));
             }
             if state.closed && state.reads.is_empty() && state.writes.is_empty() {
+                drop(state);
+                // One may sleep since the time when the only jobs left were writes that it might not take.
+                self.work.notify_one();
                 return None;
             }
             state.idle += 1;
