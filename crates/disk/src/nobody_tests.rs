@@ -27,14 +27,34 @@ fn nobody_sends_a_file_of_root_from_memory_by_the_mapping() {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let (program, file) = (dir.path().join("test"), dir.path().join("file"));
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    std::fs::write(&file, (0..LEN).map(|n| (n % 251) as u8).collect::<Vec<u8>>()).unwrap();
+    std::fs::write(
+        &file,
+        (0..LEN).map(|n| (n % 251) as u8).collect::<Vec<u8>>(),
+    )
+    .unwrap();
     std::fs::File::open(&file).unwrap().sync_all().unwrap();
-    fadvise(std::fs::File::open(&file).unwrap(), 0, None, Advice::DontNeed).unwrap();
+    fadvise(
+        std::fs::File::open(&file).unwrap(),
+        0,
+        None,
+        Advice::DontNeed,
+    )
+    .unwrap();
     let mut child = Command::new(program);
-    child.args(["--exact", "nobody_tests::as_nobody", "--ignored", "--nocapture"]).env(FILE, &file);
+    child
+        .args([
+            "--exact",
+            "nobody_tests::as_nobody",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(FILE, &file);
     let output = child.uid(NOBODY).gid(NOBODY).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -47,13 +67,19 @@ fn as_nobody() {
         let pool = disk.define_pool("files", 4, 100);
         let local = Local::new(&disk);
         let open = async |path: &Path| {
-            local.open(path.as_os_str().as_bytes(), &Access::new(&pool)).await.unwrap()
+            local
+                .open(path.as_os_str().as_bytes(), &Access::new(&pool))
+                .await
+                .unwrap()
         };
         let file = open(&path).await;
         let send = async || {
             let (here, mut there) = tokio::net::UnixStream::pair().unwrap();
             let send = async {
-                local.send(&file, &mut 0, LEN as u64, &here, &Access::new(&pool)).await.unwrap();
+                local
+                    .send(&file, &mut 0, LEN as u64, &here, &Access::new(&pool))
+                    .await
+                    .unwrap();
                 drop(here);
             };
             let mut got = Vec::new();

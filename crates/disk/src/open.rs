@@ -86,7 +86,9 @@ impl Local {
         path: &[u8],
         access: &Access<'_>,
     ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
-        let Some(stale) = access.stale else { return self.try_open_exact(path, access) };
+        let Some(stale) = access.stale else {
+            return self.try_open_exact(path, access);
+        };
         if let Some(believed) = stale.look_up(path) {
             self.0.counters.cached(Operation::Open);
             return Ok(believed);
@@ -139,9 +141,15 @@ impl Local {
     }
 
     async fn open_in_pool(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
-        let found = match self.find(path, Purpose::Read, access, Operation::Open).await {
-            Err(error) if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() => {
-                self.find(path, Purpose::Read, access, Operation::Open).await?
+        let found = match self
+            .find(path, Purpose::Read, access, Operation::Open)
+            .await
+        {
+            Err(error)
+                if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() =>
+            {
+                self.find(path, Purpose::Read, access, Operation::Open)
+                    .await?
             }
             result => result?,
         };
@@ -334,9 +342,16 @@ fn open_cached(
     match result {
         Ok(fd) => Ok(Ok(fd)),
         // O_NOATIME is for the owner only.
-        Err(Errno::PERM) if options.noatime => {
-            open_cached(dir, rest, skipped, purpose, &OpenOptions { noatime: false, ..*options })
-        }
+        Err(Errno::PERM) if options.noatime => open_cached(
+            dir,
+            rest,
+            skipped,
+            purpose,
+            &OpenOptions {
+                noatime: false,
+                ..*options
+            },
+        ),
         // EAGAIN: not in memory. EXDEV: another mount, which the pool learns. The others: no such call, or not for us.
         Err(
             Errno::AGAIN | Errno::XDEV | Errno::INTR | Errno::NOSYS | Errno::INVAL | Errno::PERM,

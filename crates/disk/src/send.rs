@@ -239,7 +239,11 @@ impl<S: Sink> Sending<'_, S> {
     fn buffer_len(&self, until: u64) -> usize {
         let left = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
         // Where sendfile was meant, `output_buffers` was not: fewer, larger reads.
-        let wished = if self.straight { BUFFER_STRAIGHT } else { self.access.output_buffer };
+        let wished = if self.straight {
+            BUFFER_STRAIGHT
+        } else {
+            self.access.output_buffer
+        };
         left.min(wished.clamp(4096, BUFFER_MAX))
     }
 

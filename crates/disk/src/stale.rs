@@ -59,7 +59,10 @@ impl StaleFiles {
     /// An empty cache.
     #[must_use]
     pub fn new(settings: StaleSettings) -> StaleFiles {
-        StaleFiles { settings, table: RefCell::default() }
+        StaleFiles {
+            settings,
+            table: RefCell::default(),
+        }
     }
 
     /// What is believed of a path.
@@ -97,14 +100,25 @@ impl StaleFiles {
         let stays = outcome.is_err() || uses >= self.settings.min_uses;
         table.remove(path);
         while table.entries.len() >= self.settings.max {
-            let Some((_, oldest)) = table.order.pop_first() else { return };
+            let Some((_, oldest)) = table.order.pop_first() else {
+                return;
+            };
             table.entries.remove(&oldest);
         }
         let now = Instant::now();
         table.clock += 1;
         let (tick, path) = (table.clock, Rc::<[u8]>::from(path));
         table.order.insert(tick, path.clone());
-        table.entries.insert(path, Entry { outcome: stays.then_some(outcome), checked: now, used: now, uses, tick });
+        table.entries.insert(
+            path,
+            Entry {
+                outcome: stays.then_some(outcome),
+                checked: now,
+                used: now,
+                uses,
+                tick,
+            },
+        );
     }
 }
 
@@ -117,8 +131,14 @@ impl Table {
 
     fn expire(&mut self, now: Instant, inactive: Duration) {
         for _ in 0..EXPIRE_MAX {
-            let Some((tick, path)) = self.order.first_key_value() else { return };
-            if !self.entries.get(path).is_some_and(|entry| now - entry.used >= inactive) {
+            let Some((tick, path)) = self.order.first_key_value() else {
+                return;
+            };
+            if !self
+                .entries
+                .get(path)
+                .is_some_and(|entry| now - entry.used >= inactive)
+            {
                 return;
             }
             let (tick, path) = (*tick, path.clone());

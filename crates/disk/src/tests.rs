@@ -392,14 +392,27 @@ fn files_are_made_appended_to_renamed_and_removed_in_the_write_lane() {
 fn open_file_cache_believes_what_it_saw_for_as_long_as_it_is_told() {
     use std::time::Duration;
     let hour = Duration::from_secs(3600);
-    let usual = StaleSettings { max: 2, inactive: hour, valid: hour, min_uses: 1, errors: true };
+    let usual = StaleSettings {
+        max: 2,
+        inactive: hour,
+        valid: hour,
+        min_uses: 1,
+        errors: true,
+    };
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         let ask = async |name: &str, stale: &StaleFiles| {
-            let access = Access { stale: Some(stale), ..Access::new(&pool) };
-            local.open(bytes(&dir.join(name)), &access).await.map(|file| file.meta().len).map_err(|e| e.to_string())
+            let access = Access {
+                stale: Some(stale),
+                ..Access::new(&pool)
+            };
+            local
+                .open(bytes(&dir.join(name)), &access)
+                .await
+                .map(|file| file.meta().len)
+                .map_err(|e| e.to_string())
         };
         let missing = Err("open() failed (2: No such file or directory)".to_owned());
         // An error is believed, a file too, until another entry makes room.
@@ -415,9 +428,18 @@ fn open_file_cache_believes_what_it_saw_for_as_long_as_it_is_told() {
         assert_eq!(ask("a", &stale).await, Ok(3), "a was used longest ago");
         // Without `errors`, with `valid` over, or with too few uses nothing is believed.
         for settings in [
-            StaleSettings { errors: false, ..usual },
-            StaleSettings { valid: Duration::ZERO, ..usual },
-            StaleSettings { inactive: Duration::ZERO, ..usual },
+            StaleSettings {
+                errors: false,
+                ..usual
+            },
+            StaleSettings {
+                valid: Duration::ZERO,
+                ..usual
+            },
+            StaleSettings {
+                inactive: Duration::ZERO,
+                ..usual
+            },
         ] {
             let stale = StaleFiles::new(settings);
             let _ = std::fs::remove_file(dir.join("d"));
@@ -425,7 +447,10 @@ fn open_file_cache_believes_what_it_saw_for_as_long_as_it_is_told() {
             put(&dir.join("d"), b"1");
             assert_eq!(ask("d", &stale).await, Ok(1));
         }
-        let stale = StaleFiles::new(StaleSettings { min_uses: 2, ..usual });
+        let stale = StaleFiles::new(StaleSettings {
+            min_uses: 2,
+            ..usual
+        });
         assert_eq!(ask("d", &stale).await, Ok(1));
         put(&dir.join("d"), b"12");
         assert_eq!(ask("d", &stale).await, Ok(2));

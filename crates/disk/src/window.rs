@@ -236,7 +236,9 @@ impl Job {
         if mapped && outcome.is_ok() {
             // Only maps what is there now: a page that had to be read here might be waited for under the process's mapping
             // lock, for which the loops' scans wait in turn.
-            self.disk.windows.populate(self.window, self.file_len, handle, offset, len);
+            self.disk
+                .windows
+                .populate(self.window, self.file_len, handle, offset, len);
         }
         self.finish(outcome);
         let windows = &self.disk.windows;

@@ -3,7 +3,10 @@
 //!
 //! The queue is compiled a second time here, on loom's lock and condition variable, so that no build flag is needed.
 
-#[allow(dead_code, reason = "the whole queue is compiled; these tests use a part")]
+#[allow(
+    dead_code,
+    reason = "the whole queue is compiled; these tests use a part"
+)]
 #[path = "queue.rs"]
 mod queue;
 
@@ -56,7 +59,10 @@ fn check(threads: usize, jobs: &'static [Lane], writes_max: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(move || {
-        let queue = Arc::new(Queue::new(Bounds { threads, max_queue: jobs.len() }));
+        let queue = Arc::new(Queue::new(Bounds {
+            threads,
+            max_queue: jobs.len(),
+        }));
         let (taken, writing) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let workers: Vec<_> = (0..threads)
             .map(|_| {
@@ -106,7 +112,10 @@ fn a_hold_that_ends_wakes_who_waits() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(|| {
-        let queue = Arc::new(Queue::new(Bounds { threads: 1, max_queue: 1 }));
+        let queue = Arc::new(Queue::new(Bounds {
+            threads: 1,
+            max_queue: 1,
+        }));
         queue.hold(true);
         let worker = {
             let queue = queue.clone();
