@@ -1,5 +1,9 @@
 //! Master and worker from outside: start, signals, reload, the command line.
-#![expect(clippy::disallowed_methods, reason = "a test has no event loop")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: no event loop, and a failure is a panic"
+)]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -40,7 +40,8 @@ config::directives! {
         worker_cpu_affinity: Option<Affinity> = none, [MAIN] 1..;
         /// Sets the priority (nice value, −20 to 19) of the worker process.
         worker_priority: Priority = "0", [MAIN] 1;
-        /// Sets the limit of open files (RLIMIT_NOFILE) of the worker process.
+        /// Sets the limit of open files (RLIMIT_NOFILE) for each event loop: the worker process gets it times the number of
+        /// loops. Without it the worker raises its limit to what the system grants.
         worker_rlimit_nofile: Option<Number> = none, [MAIN] 1;
         /// Sets the limit of the size of a core file (RLIMIT_CORE) of the worker process.
         worker_rlimit_core: Option<Offset> = none, [MAIN] 1;

@@ -14,6 +14,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +49,20 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// The log of `-e` alone.
+    #[must_use]
+    pub fn first(default: Option<&Path>) -> Self {
+        let files = default
+            .map(|path| (path.to_owned(), None))
+            .into_iter()
+            .collect();
+        Self {
+            default: default.map(Path::to_owned),
+            files,
+            ..Self::default()
+        }
+    }
+
     /// Gathers the logs of all places of a configuration.
     ///
     /// # Errors
@@ -120,7 +135,11 @@ impl Wanted {
     pub fn open(&self) -> Result<Opened, String> {
         let mut opened = Opened::with_capacity(self.files.len());
         for (path, _) in &self.files {
-            let file = OpenOptions::new().append(true).create(true).open(path);
+            let file = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(0o644)
+                .open(path);
             let file = file.map_err(|error| {
                 let text = crate::listen::bind::errno(&error);
                 format!("open() \"{}\" failed ({text})", path.display())
@@ -165,6 +184,33 @@ impl Wanted {
 pub fn use_them(wanted: &Wanted, opened: &Opened) {
     let logs = wanted.direct(opened);
     set_sink(Box::new(move |level, text| {
+        logs.write_now(level, |out| {
+            let _ = io::Write::write_fmt(out, text);
+        });
+    }));
+}
+
+/// Lets lines go to the log of `-e`, before there is a configuration.
+pub fn use_first(wanted: &Wanted, opened: &Opened) {
+    let logs = if wanted.default.is_some() {
+        wanted.direct(opened)
+    } else {
+        ErrorLogs::default()
+    };
+    set_sink(Box::new(move |level, text| {
+        logs.write_now(level, |out| {
+            let _ = io::Write::write_fmt(out, text);
+        });
+    }));
+}
+
+/// Lets the master's lines go to these logs, and what is at least a warning to stderr too.
+pub fn use_both(wanted: &Wanted, opened: &Opened) {
+    let logs = wanted.direct(opened);
+    set_sink(Box::new(move |level, text| {
+        if level <= Level::Warn {
+            eprintln!("nginx: [{}] {text}", level.name());
+        }
         logs.write_now(level, |out| {
             let _ = io::Write::write_fmt(out, text);
         });

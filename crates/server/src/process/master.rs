@@ -352,6 +352,9 @@ impl Master {
 
     fn refused(&mut self, process: u32, generation: u64, reason: &str) {
         error_log(Level::Emerg, format_args!("{reason}"));
+        if self.pid_file.is_none() {
+            eprintln!("nginx: [emerg] {reason}");
+        }
         if self
             .pending
             .as_ref()

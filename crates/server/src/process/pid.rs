@@ -8,6 +8,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes that a pid file may have.
@@ -28,6 +29,7 @@ impl PidFile {
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
+            .mode(0o644)
             .truncate(true)
             .open(path)?;
         file.write_all(format!("{}\n", std::process::id()).as_bytes())?;

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
 
 use super::directives;
@@ -110,8 +110,22 @@ pub fn set_limits(wanted: &directives::Processes) {
             );
         }
     };
-    if let Some(files) = wanted.worker_rlimit_nofile {
-        limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", files.0);
+    match wanted.worker_rlimit_nofile {
+        // nginx's limit is that of each worker process; here one process has the work of all.
+        Some(files) => {
+            let all = files
+                .0
+                .saturating_mul(wanted.worker_processes.count() as u64);
+            if setrlimit(Resource::RLIMIT_NOFILE, all, all).is_err() {
+                limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", files.0);
+            }
+        }
+        // For the same reason what the system grants is used, not only what it gives by default.
+        None => {
+            if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+                let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+            }
+        }
     }
     if let Some(core) = wanted.worker_rlimit_core {
         limit(Resource::RLIMIT_CORE, "RLIMIT_CORE", core.0);

@@ -42,6 +42,18 @@ pub struct Options {
 }
 
 impl Options {
+    /// Opens the log of `-e`, for what is to say before the configuration names one.
+    fn open_first_log(&self) {
+        let wanted = Wanted::first(self.error_log.as_deref());
+        match wanted.open() {
+            Ok(opened) => logs::use_first(&wanted, &opened),
+            Err(sentence) => {
+                eprintln!("nginx: [alert] could not open error log file: {sentence}");
+                logs::use_first(&wanted, &Opened::new());
+            }
+        }
+    }
+
     /// Reads the configuration, telling warnings and errors.
     ///
     /// # Errors
@@ -72,6 +84,12 @@ impl Options {
             if !(is_warning && self.is_quiet) {
                 eprint!("{}", error.render(io::stderr().is_terminal()));
             }
+            let level = if is_warning {
+                Level::Warn
+            } else {
+                Level::Emerg
+            };
+            error_log(level, format_args!("{error}"));
         }
     }
 
@@ -101,6 +119,7 @@ fn emerg(sentence: impl std::fmt::Display) -> Told {
 #[must_use]
 pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
     let root = options.origin.root.display();
+    options.open_first_log();
     let outcome = options.load().and_then(|loaded| {
         if !options.is_quiet {
             eprintln!("nginx: the configuration file {root} syntax is ok");
@@ -133,6 +152,7 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
 /// `-s`: sends a signal to the master whose number is in the pid file.
 #[must_use]
 pub fn send_signal(options: &Options, name: &str) -> ExitCode {
+    options.open_first_log();
     let Ok(loaded) = options.load() else {
         return ExitCode::FAILURE;
     };
@@ -181,25 +201,20 @@ pub fn serve(options: Options) -> ExitCode {
 }
 
 fn start(options: Options) -> Result<ExitCode, Told> {
-    let mut loaded = options.load()?;
-    if loaded.main.processes.user.is_some() && !is_root() {
-        let sentence = "the \"user\" directive makes sense only if the master process runs with super-user \
-                        privileges, ignored";
-        eprintln!("nginx: [warn] {sentence}");
-    }
+    options.open_first_log();
+    let loaded = options.load()?;
+    options.tell(&useless_user(&loaded));
     let account = Account::find(loaded.main.processes.user.as_ref()).map_err(emerg)?;
     let (wanted, opened) = options.open_logs(&loaded).map_err(emerg)?;
     let directories = directories::named(&loaded.tree, &options.origin.prefix);
     directories::make(&directories, account.as_ref()).map_err(emerg)?;
-    // Errors of bind(2) are told on stderr and in the log, as by nginx.
+    // What bind(2) refuses is told on stderr and in the log, as by nginx.
+    logs::use_both(&wanted, &opened);
     let processes = &loaded.main.processes;
     let sockets =
         Sockets::default().next(&loaded.settings.listens, processes.worker_processes.count());
     logs::use_them(&wanted, &opened);
-    let sockets = sockets.map_err(|refused| {
-        error_log(Level::Emerg, format_args!("{}", refused.0));
-        Told
-    })?;
+    let sockets = sockets.map_err(|_| Told)?;
     let is_single = !processes.master_process;
     let mut ready = None;
     if processes.daemon {
@@ -207,9 +222,6 @@ fn start(options: Options) -> Result<ExitCode, Told> {
             Daemon::Command(code) => return Ok(code),
             Daemon::Itself(pipe) => ready = Some(pipe),
         }
-    } else {
-        // What was given by `serve` or `daemon off` stays in the foreground.
-        loaded.warnings.clear();
     }
     let signals = Signals::open().map_err(emerg)?;
     if ready.is_some() {
@@ -237,6 +249,22 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     } else {
         master.run()
     })
+}
+
+/// nginx's warning about a `user` that this process cannot become.
+fn useless_user(loaded: &Loaded) -> Vec<config::Error> {
+    let line = loaded
+        .tree
+        .directives
+        .iter()
+        .find(|line| line.name == "user");
+    let sentence = "the \"user\" directive makes sense only if the master process runs with super-user privileges, \
+                    ignored";
+    let warning = |line: &config::Directive| line.warning(&config::Problem::new(sentence));
+    line.filter(|_| !is_root())
+        .map(warning)
+        .into_iter()
+        .collect()
 }
 
 /// On which side of the fork a process is.

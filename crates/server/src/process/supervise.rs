@@ -165,7 +165,11 @@ impl Master {
             );
             return;
         }
-        self.pending = None;
+        if let Some(pending) = self.pending.take() {
+            self.current
+                .sockets
+                .remove_files_of_others(&pending.sockets);
+        }
         if self.pid_file.is_none() {
             let process = worker.child.id();
             error_log(
