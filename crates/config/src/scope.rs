@@ -3,7 +3,7 @@
 //! Not the variables themselves: which names exist, and what they stand for, is the server's knowledge. It asks for
 //! every name once all is parsed, so that a name may be used before the line that defines it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, Problem};
 use crate::text::Place;
@@ -30,6 +30,7 @@ pub struct Scope {
     variables: Vec<Variable>,
     by_name: HashMap<String, VariableIndex>,
     warnings: Vec<Error>,
+    defined: HashSet<VariableIndex>,
 }
 
 impl Scope {
@@ -66,6 +67,23 @@ impl Scope {
         });
         self.by_name.insert(name, index);
         Ok(index)
+    }
+
+    /// As [`Scope::intern`], for a name that the configuration itself gives a meaning (a named group of a regular
+    /// expression, the target of a `map`): it counts as known from here on.
+    ///
+    /// # Errors
+    /// As [`Scope::intern`].
+    pub fn define(&mut self, name: &str, used_at: &Place) -> Result<VariableIndex, Problem> {
+        let index = self.intern(name, Some(used_at))?;
+        self.defined.insert(index);
+        Ok(index)
+    }
+
+    /// Whether the configuration gives the variable a meaning of its own.
+    #[must_use]
+    pub fn is_defined(&self, index: VariableIndex) -> bool {
+        self.defined.contains(&index)
     }
 
     /// The number of a name that is known already.

@@ -57,7 +57,7 @@ impl Error {
 }
 
 /// strerror's text, without the number that std adds.
-fn message(errno: rustix::io::Errno) -> String {
+pub fn message(errno: rustix::io::Errno) -> String {
     let text = io::Error::from(errno).to_string();
     text.split(" (os error")
         .next()

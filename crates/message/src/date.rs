@@ -14,6 +14,35 @@ const MONTHS: [&[u8; 3]; 12] = [
 ];
 const DAY: i64 = 86_400;
 
+/// A moment in fields, for forms that are not HTTP's (directory listings).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// The year.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: u32,
+    /// `Jan` to `Dec`.
+    pub month_name: &'static str,
+    /// 1 to 31.
+    pub day: u32,
+    /// 0 to 23.
+    pub hour: u32,
+    /// 0 to 59.
+    pub minute: u32,
+    /// 0 to 59.
+    pub second: u32,
+}
+
+impl Civil {
+    /// The fields of a time, in UTC.
+    pub fn at(time: Seconds) -> Civil {
+        let (days, second) = (time.div_euclid(DAY), time.rem_euclid(DAY) as u32);
+        let (year, month, day) = civil(days);
+        let month_name = std::str::from_utf8(MONTHS[month as usize - 1]).unwrap_or_default();
+        Civil { year, month, month_name, day, hour: second / 3600, minute: second / 60 % 60, second: second % 60 }
+    }
+}
+
 /// `Sun, 06 Nov 1994 08:49:37 GMT`. Years beyond 9999 are written as 9999.
 pub fn format(time: Seconds) -> [u8; DATE_LEN] {
     let mut out = *b"Thu, 01 Jan 1970 00:00:00 GMT";

@@ -73,6 +73,17 @@ impl Headers {
         self.push(name, value);
     }
 
+    /// Gives the first line of that name this value and removes its other lines; without one, adds it.
+    pub fn replace(&mut self, name: &'static str, value: Bytes) {
+        let mut value = Some(value);
+        self.0.retain_mut(|header| {
+            !header.is(name.as_bytes()) || value.take().map(|value| header.value = value).is_some()
+        });
+        if let Some(value) = value {
+            self.push(name, value);
+        }
+    }
+
     /// Removes every line of that name; says whether there was one.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let before = self.0.len();

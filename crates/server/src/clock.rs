@@ -146,6 +146,12 @@ impl Clock {
         now
     }
 
+    /// Seconds east of UTC now.
+    #[must_use]
+    pub fn utc_offset(&self) -> i32 {
+        offset_at(self.now.get().second())
+    }
+
     /// The time as of the last tick.
     #[must_use]
     pub fn now(&self) -> Moment {

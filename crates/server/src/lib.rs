@@ -1,11 +1,37 @@
-//! Crate `server`: see ARCHITECTURE.md.
+//! The server: nginx's configuration and behaviour on event loops that never wait for a disk.
+//!
+//! A library with a thin `main`, so that a program of one's own can add modules (`content::module`). The way of a request
+//! is [`respond::respond`]; the processes are in [`process`], the loops in [`loops`].
+
+pub mod after;
+pub mod before;
 pub mod clock;
 pub mod command_line;
+pub mod connection;
+pub mod content;
+pub mod error_page;
+pub mod failure;
 pub mod hash;
+pub mod identity;
 pub mod listen;
+pub mod locate;
 pub mod log;
 pub mod loops;
 pub mod map;
+pub mod path;
 pub mod process;
+pub mod redirects;
+pub mod regex;
+pub mod request;
+pub mod respond;
+pub mod route;
+pub mod settings;
 pub mod split_clients;
 pub mod template;
+pub mod variables;
+
+pub use failure::Failure;
+pub use request::Request;
+
+/// A response whose file chunks are files of the disk layer.
+pub type Response = message::Response<std::rc::Rc<disk::OpenFile>>;

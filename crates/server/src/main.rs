@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    server::command_line::main(server::process::settings_to_come::serve)
+    server::command_line::main(server::connection::serve)
 }

@@ -314,6 +314,11 @@ impl Connection {
         outcome
     }
 
+    /// The socket and the timer, for a caller that writes by itself and waits meanwhile.
+    pub fn halves(&mut self) -> (&Stream, &mut Timer) {
+        (&self.stream, &mut self.timer)
+    }
+
     /// Takes the connection apart: the socket and the bytes that came too early (for a tunnel).
     pub fn into_parts(self) -> (Stream, Vec<u8>) {
         (self.stream, self.unread)

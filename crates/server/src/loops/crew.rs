@@ -24,7 +24,7 @@ use super::accept::{self, Source};
 use super::timing::{self, Figures, FiguresSnapshot, Kind, timed};
 use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
 use crate::process::report::{Level, error_log};
-use crate::process::settings_to_come::Settings;
+use crate::settings::Settings;
 
 /// How often a loop that leaves looks whether its connections have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(10);

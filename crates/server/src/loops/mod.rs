@@ -32,7 +32,7 @@ use disk::Disk;
 use crate::clock::Clock;
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
-use crate::process::settings_to_come::Settings;
+use crate::settings::Settings;
 pub use crew::Crew;
 pub use idle::{Idle, IdleList};
 pub use timing::{Figures, Kind, spawn};

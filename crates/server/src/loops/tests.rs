@@ -12,7 +12,7 @@ use super::accept::Source;
 use super::crew::{Crew, Plan};
 use super::{Accepted, Listener, Loop, Shared};
 use crate::listen::{Address, SocketOptions, bind};
-use crate::process::settings_to_come::Settings;
+use crate::settings::Settings;
 
 /// Answers every byte with the loop's index, and ends the connection when the loop leaves.
 fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {

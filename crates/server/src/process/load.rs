@@ -9,7 +9,9 @@ use std::sync::Arc;
 use config::{Error, Scope, Source, Tree};
 
 use super::directives::Main;
-use super::settings_to_come::Settings;
+use crate::log::Logs;
+use crate::settings::Settings;
+use crate::settings::build::Surroundings;
 
 /// Where a configuration is, and what the command line adds to it.
 #[derive(Debug, Clone)]
@@ -33,6 +35,16 @@ pub struct Loaded {
     pub settings: Arc<Settings>,
     /// What the user should know.
     pub warnings: Vec<Error>,
+}
+
+impl Loaded {
+    /// Gives every place of the configuration its logs.
+    ///
+    /// # Errors
+    /// As [`Settings::equip`].
+    pub fn equip(&self, logs: &Logs) -> Result<(), Error> {
+        self.settings.equip(logs)
+    }
 }
 
 /// Why it cannot be served.
@@ -70,7 +82,11 @@ pub fn load(origin: &Origin, source: &mut dyn Source) -> Result<Loaded, Box<Refu
 
 fn build(tree: &Tree, scope: &mut Scope, prefix: &Path) -> Result<(Main, Settings), Error> {
     let main = Main::read(tree, scope)?;
-    let settings = Settings::build(tree, scope, prefix)?;
+    let surroundings = Surroundings {
+        prefix: prefix.to_owned(),
+        is_root: rustix::process::geteuid().is_root(),
+    };
+    let settings = Settings::build(tree, scope, &surroundings)?;
     Ok((main, settings))
 }
 

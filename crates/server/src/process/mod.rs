@@ -20,7 +20,6 @@ pub mod pid;
 pub mod privileges;
 pub mod report;
 pub mod resolve;
-pub mod settings_to_come;
 pub mod signals;
 pub mod single;
 pub mod sockets;
@@ -35,7 +34,7 @@ pub mod worker;
 pub fn tables() -> Vec<&'static config::Table> {
     directives::Main::tables()
         .into_iter()
-        .chain([settings_to_come::blocks()])
+        .chain(crate::settings::tables::all())
         .collect()
 }
 

@@ -113,6 +113,10 @@ fn apply(
     let bundle = candidate.bundle(&master.options);
     super::logs::make_known(&bundle, &candidate.logs.0, logs);
     super::logs::use_thread(&candidate.logs.0, logs);
+    candidate
+        .loaded
+        .equip(logs)
+        .map_err(|error| error.to_string())?;
     crew.apply(&worker::plan(&bundle, &candidate.loaded))
         .map_err(|error| error.to_string())
 }

@@ -243,12 +243,15 @@ impl Worker {
             self.crew = Some(Crew::new(self.serve, shared));
         }
         let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
+        let logs = self.logs.clone();
         let helper = thread::Builder::new()
             .name("settings".to_owned())
             .spawn(move || {
                 let origin = bundle.origin();
-                let outcome = load::load(&origin, &mut bundle.texts.clone());
-                let outcome = outcome.map_err(|refused| refused.error.to_string());
+                let loaded = load::load(&origin, &mut bundle.texts.clone());
+                let outcome = loaded
+                    .map_err(|refused| refused.error.to_string())
+                    .and_then(|loaded| equip(loaded, &bundle, &logs));
                 let _ = built.send(Built { bundle, outcome });
                 let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
             });
@@ -339,6 +342,15 @@ fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
         privileges::change_directory(&directory.resolve(Path::new("")))?;
     }
     Ok(Disk::new(prepared))
+}
+
+/// Gives every place of the configuration its logs. May resolve names: on the helper thread.
+fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Loaded, String> {
+    let wanted = logs_of(bundle, &loaded.tree)?;
+    super::logs::make_known(bundle, &wanted, logs);
+    super::logs::use_thread(&wanted, logs);
+    loaded.equip(logs).map_err(|error| error.to_string())?;
+    Ok(loaded)
 }
 
 fn logs_of(bundle: &Bundle, tree: &config::Tree) -> Result<Wanted, String> {

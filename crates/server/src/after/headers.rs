@@ -1,0 +1,169 @@
+//! `add_header` and `add_trailer`. nginx-drop-in 30 and 32.
+
+use bytes::Bytes;
+use config::{List, Problem, Scope, Section, Template, Value, Word, directives};
+use message::{ETag, date};
+
+use crate::Response;
+use crate::request::Request;
+
+use super::expires::{self, Expires};
+
+/// One `add_header` or `add_trailer` line.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// The name as written.
+    pub name: Bytes,
+    /// The value; empty adds nothing.
+    pub value: Template,
+    /// Whatever the status.
+    pub is_always: bool,
+}
+
+impl Value for Line {
+    const SYNTAX: &'static str = "name value [always]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let value = Template::of_word(&args[1], scope).map_err(|problem| problem.at(1))?;
+        let is_always = match args.get(2) {
+            None => false,
+            Some(word) if *word == "always" => true,
+            Some(word) => return Err(Problem::new(format!("invalid parameter \"{}\"", word.display())).at(2)),
+        };
+        Ok(Self { name: args[0].bytes().clone(), value, is_always })
+    }
+}
+
+config::choices! {
+    /// What a level does with the lines of the one around it.
+    pub enum Inheritance {
+        /// They count where the level has none of its own.
+        On = "on",
+        /// They do not count.
+        Off = "off",
+        /// They count beside its own.
+        Merge = "merge",
+    }
+}
+
+directives! {
+    /// Adding to the head and the end of answers.
+    pub struct Lines in Location {
+        /// Adds a line to answers of status 200, 201, 204, 206, 301, 302, 303, 304, 307 and 308, with `always` to all.
+        /// Lines of the level around count only where a level has none of its own (see `add_header_inherit`).
+        add_header: List<Line> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 2..=3;
+        /// Says what becomes of `add_header` lines of the level around.
+        add_header_inherit: Inheritance = "on", [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
+        /// Adds a line behind the body, under the same conditions as `add_header`. Needs HTTP/1.1, where the body is
+        /// chunked then.
+        add_trailer: List<Line> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 2..=3;
+        /// Says what becomes of `add_trailer` lines of the level around.
+        add_trailer_inherit: Inheritance = "on", [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
+        /// Sets `Expires` and `Cache-Control`: a time from now or, with `modified`, from the last modification; a time of
+        /// day (`@15h30m`); a negative time means `no-cache`.
+        expires: Option<Expires> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1..=2;
+    }
+}
+
+/// The lines that hold.
+#[derive(Debug, Clone)]
+pub struct HeaderLines {
+    /// As the directives say.
+    pub lines: Lines,
+}
+
+/// By hand, since `add_header_inherit` says how `add_header` is inherited.
+impl Section for HeaderLines {
+    type Raw = <Lines as Section>::Raw;
+
+    fn tables() -> Vec<&'static config::Table> {
+        Lines::tables()
+    }
+
+    fn set(raw: &mut Self::Raw, directive: &config::Directive, scope: &mut Scope) -> Result<bool, config::Error> {
+        Lines::set(raw, directive, scope)
+    }
+
+    fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
+        let headers = (child.add_header.value.clone(), child.add_header_inherit.value.or(parent.add_header_inherit.value));
+        let trailers =
+            (child.add_trailer.value.clone(), child.add_trailer_inherit.value.or(parent.add_trailer_inherit.value));
+        let mut merged = Lines::merge(parent, child);
+        merged.add_header.value = inherited(parent.add_header.value.as_ref(), headers);
+        merged.add_trailer.value = inherited(parent.add_trailer.value.as_ref(), trailers);
+        merged
+    }
+
+    fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), config::Error> {
+        Lines::fill(raw, scope)
+    }
+
+    fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, config::Error> {
+        Ok(Self { lines: Lines::finish(raw, scope)? })
+    }
+}
+
+fn inherited(parent: Option<&List<Line>>, child: (Option<List<Line>>, Option<Inheritance>)) -> Option<List<Line>> {
+    match child {
+        (own, Some(Inheritance::Off)) => own,
+        (Some(own), Some(Inheritance::Merge)) => {
+            let above = parent.map(|lines| lines.0.clone()).unwrap_or_default();
+            Some(List(own.0.into_iter().chain(above).collect()))
+        }
+        (own, _) => own.or_else(|| parent.cloned()),
+    }
+}
+
+/// Adds the lines of the location.
+pub fn apply(request: &Request, settings: &HeaderLines, response: &mut Response) {
+    let lines = &settings.lines;
+    if lines.expires.is_none() && lines.add_header.is_empty() {
+        return;
+    }
+    let is_safe = is_safe(response.status);
+    if let Some(expires) = lines.expires.as_ref().filter(|_| is_safe) {
+        expires::apply(request, expires, response);
+    }
+    for line in lines.add_header.iter().filter(|line| is_safe || line.is_always) {
+        let value = request.evaluate(&line.value);
+        add(response, line, value);
+    }
+}
+
+/// Whether lines without `always` count for this status.
+#[must_use]
+pub fn is_safe(status: u16) -> bool {
+    matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308)
+}
+
+fn add(response: &mut Response, line: &Line, value: Bytes) {
+    if line.name.eq_ignore_ascii_case(b"Last-Modified") {
+        response.last_modified = date::parse(&value);
+        response.headers.remove(b"Last-Modified");
+        if !value.is_empty() && response.last_modified.is_none() {
+            response.headers.push(line.name.clone(), value);
+        }
+    } else if line.name.eq_ignore_ascii_case(b"ETag") {
+        response.etag = (!value.is_empty()).then_some(ETag::Text(value));
+    } else if !value.is_empty() {
+        response.headers.push(line.name.clone(), value);
+    }
+}
+
+/// Whether trailers are due for this status: then the body is chunked.
+#[must_use]
+pub fn has_trailers(settings: &HeaderLines, status: u16) -> bool {
+    let is_safe = is_safe(status);
+    settings.lines.add_trailer.iter().any(|line| is_safe || line.is_always)
+}
+
+/// The trailers, evaluated now: after the body.
+#[must_use]
+pub fn trailers(request: &Request, settings: &HeaderLines, status: u16) -> Vec<message::Header> {
+    let is_safe = is_safe(status);
+    let lines = settings.lines.add_trailer.iter().filter(|line| is_safe || line.is_always);
+    lines
+        .map(|line| message::Header::new(line.name.clone(), request.evaluate(&line.value)))
+        .filter(|header| !header.value.is_empty())
+        .collect()
+}

@@ -1,0 +1,53 @@
+//! Conditional requests: 304 and 412 by nginx's rules (RFC 9110, 13; nginx-drop-in 23–25).
+//!
+//! Only for what content marked as `conditional` (files, cached answers), and only for a 200.
+
+use config::directives;
+use message::conditional::{self, IfModifiedSince, Verdict};
+
+use crate::request::Request;
+use crate::{Failure, Response};
+
+config::choices! {
+    /// How `If-Modified-Since` is compared.
+    pub enum Comparison {
+        /// Ignored: the answer always counts as modified.
+        Off = "off",
+        /// The dates must be equal.
+        Exact = "exact",
+        /// The answer must not be younger.
+        Before = "before",
+    }
+}
+
+directives! {
+    /// Answering conditional requests without a body.
+    pub struct NotModified in Location {
+        /// Says how the time in `If-Modified-Since` is compared with that of the answer: `off` ignores the header (the
+        /// answer always counts as modified), `exact` wants equality, `before` wants the answer to be no younger.
+        if_modified_since: Comparison = "exact", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// Turns a 200 into a 304 where the request's conditions say so.
+///
+/// # Errors
+/// 412 when a precondition failed.
+pub fn apply(request: &Request, settings: &NotModified, response: &mut Response) -> Result<(), Failure> {
+    if response.status != 200 || !response.conditional {
+        return Ok(());
+    }
+    let rule = match settings.if_modified_since {
+        Comparison::Off => IfModifiedSince::Off,
+        Comparison::Exact => IfModifiedSince::Exact,
+        Comparison::Before => IfModifiedSince::Before,
+    };
+    match conditional::judge(&request.head, response.last_modified, response.etag.as_ref(), rule) {
+        Verdict::Send => Ok(()),
+        Verdict::NotModified => {
+            response.become_not_modified();
+            Ok(())
+        }
+        Verdict::Failed => Err(Failure::new(412)),
+    }
+}

@@ -1,0 +1,80 @@
+//! Ranges of a body: 206, `multipart/byteranges` and 416 (RFC 9110, 14; nginx-drop-in 26–29).
+//!
+//! Works on any body of known length that is one piece; a file stays a file.
+
+use std::cell::Cell;
+
+use config::{Number, directives};
+use message::range::{self, RANGES_UNLIMITED, RangeOutcome};
+use message::response::Ranges as Allowed;
+use message::{Body, HeaderId, Version, conditional};
+
+use crate::request::Request;
+use crate::{Failure, Response};
+
+directives! {
+    /// Parts of a body.
+    pub struct Ranges in Location {
+        /// Limits how many ranges one request may ask for; with more, the whole body is sent. `0` switches ranges off.
+        /// Not limited unless set.
+        max_ranges: Option<Number> = none, [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+thread_local! {
+    /// Makes multipart boundaries of one loop differ.
+    static BOUNDARY: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Cuts the body down to what `Range` asks for.
+///
+/// # Errors
+/// 416 when no range can be satisfied; it carries `Content-Range`.
+pub fn apply(request: &Request, settings: &Ranges, response: &mut Response) -> Result<(), Failure> {
+    let max_ranges = settings.max_ranges.map_or(RANGES_UNLIMITED, |n| n.0.min(u64::from(RANGES_UNLIMITED)) as u32);
+    if response.status != 200 || response.ranges == Allowed::Refused || request.head.version < Version::HTTP_10 {
+        return Ok(());
+    }
+    let Some(length) = response.content_length else { return Ok(()) };
+    if max_ranges == 0 {
+        return Ok(());
+    }
+    response.accept_ranges = true;
+    let Some(value) = request.head.get(HeaderId::Range) else { return Ok(()) };
+    if !conditional::if_range_holds(&request.head, response.last_modified, response.etag.as_ref()) {
+        return Ok(());
+    }
+    match range::parse(value, length, max_ranges) {
+        RangeOutcome::Full => Ok(()),
+        RangeOutcome::Single(part) => {
+            response.status = 206;
+            response.headers.push("Content-Range", range::content_range(&part, length));
+            response.content_length = Some(part.end - part.start);
+            response.accept_ranges = false;
+            if let Body::Once(whole) = &response.body {
+                response.body = Body::Once(whole.slice(part.start, part.end));
+            }
+            Ok(())
+        }
+        RangeOutcome::Multi(_) if response.ranges == Allowed::Single => Ok(()),
+        RangeOutcome::Multi(parts) => {
+            several(response, &parts);
+            Ok(())
+        }
+        RangeOutcome::Unsatisfiable => {
+            Err(Failure::new(416).with_header("Content-Range", range::content_range_unsatisfied(length)))
+        }
+    }
+}
+
+fn several(response: &mut Response, parts: &[std::ops::Range<u64>]) {
+    let Body::Once(whole) = &response.body else { return };
+    let boundary = BOUNDARY.with(|next| next.replace(next.get().wrapping_add(1)));
+    let chunks = range::multipart(whole, parts, &response.content_type_text(), boundary);
+    response.status = 206;
+    response.content_length = Some(chunks.iter().map(message::Chunk::len).sum());
+    response.content_type = range::multipart_type(boundary);
+    response.charset = bytes::Bytes::new();
+    response.accept_ranges = false;
+    response.body = Body::chunks(chunks);
+}

@@ -1,0 +1,156 @@
+//! `allow` and `deny`: who may ask, by address; the first rule that fits decides.
+
+use std::net::IpAddr;
+
+use config::{Directive, Error, Problem, Scope, Section, Table, Word, blocks};
+use ipnet::IpNet;
+
+use crate::Failure;
+use crate::log::Level;
+use crate::request::Request;
+use crate::respond::Outcome;
+
+/// Rules of one level.
+pub const RULES_MAX: usize = 65_536;
+
+/// Whom a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// `all`.
+    All,
+    /// `unix:`: every client of a unix socket.
+    Unix,
+    /// An address or a network.
+    Net(IpNet),
+}
+
+/// One `allow` or `deny` line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// `allow`?
+    pub is_allowed: bool,
+    /// Whom it is about.
+    pub who: Who,
+}
+
+blocks! {
+    /// Who may ask, by the client's address.
+    pub fn lines in Location {
+        /// Allows access for an address, a network, the clients of unix sockets, or all. Rules are looked at in the order
+        /// in which they stand; the first that fits decides. A level with rules of its own inherits none.
+        "allow": [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "address | CIDR | unix: | all";
+        /// Denies access, as `allow` allows it.
+        "deny": [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "address | CIDR | unix: | all";
+    }
+}
+
+/// The rules that hold, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// In the order in which they stand.
+    pub rules: Vec<Rule>,
+}
+
+/// By hand, since two directives fill one list.
+impl Section for Access {
+    type Raw = Option<Vec<Rule>>;
+
+    fn tables() -> Vec<&'static Table> {
+        vec![lines()]
+    }
+
+    fn set(raw: &mut Self::Raw, directive: &Directive, scope: &mut Scope) -> Result<bool, Error> {
+        let is_allowed = directive.name == "allow";
+        if !is_allowed && directive.name != "deny" {
+            return Ok(false);
+        }
+        let word = &directive.args[0];
+        let who = who(word, scope).map_err(|problem| directive.error(&problem.at(0)))?;
+        let rules = raw.get_or_insert_default();
+        if rules.len() == RULES_MAX {
+            return Err(directive.error(&Problem::new(format!("more than {RULES_MAX} rules at one level"))));
+        }
+        rules.push(Rule { is_allowed, who });
+        Ok(true)
+    }
+
+    fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
+        child.or_else(|| parent.clone())
+    }
+
+    fn fill(_: &mut Self::Raw, _: &mut Scope) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn finish(raw: Self::Raw, _: &mut Scope) -> Result<Self, Error> {
+        Ok(Self { rules: raw.unwrap_or_default() })
+    }
+}
+
+fn who(word: &Word, scope: &mut Scope) -> Result<Who, Problem> {
+    match &word.bytes()[..] {
+        b"all" => return Ok(Who::All),
+        b"unix:" => return Ok(Who::Unix),
+        _ => {}
+    }
+    let text = word.display();
+    let invalid = || Problem::new(format!("invalid parameter \"{text}\""));
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Who::Net(address.into()));
+    }
+    let net: IpNet = text.parse().map_err(|_| invalid())?;
+    if net.addr() != net.network() {
+        scope.warn(word.error(&Problem::new(format!("low address bits of {text} are meaningless"))));
+    }
+    Ok(Who::Net(net.trunc()))
+}
+
+/// Answers 403 to whom a rule denies.
+pub fn run(request: &mut Request) -> Option<Outcome> {
+    let rules = &request.location().settings.access.rules;
+    if rules.is_empty() || is_allowed(rules, request.client.ip()) {
+        return None;
+    }
+    request.log(Level::Error, &|out| out.extend_from_slice(b"access forbidden by rule"));
+    Some(Outcome::Failed(Failure::new(403)))
+}
+
+/// Whether the first rule that fits allows `client` (`None`: through a unix socket). No rule fits: allowed.
+#[must_use]
+pub fn is_allowed(rules: &[Rule], client: Option<IpAddr>) -> bool {
+    let client = client.map(|ip| ip.to_canonical());
+    let fits = |rule: &&Rule| match (rule.who, client) {
+        (Who::All, _) | (Who::Unix, None) => true,
+        (Who::Net(net), Some(ip)) => net.contains(&ip),
+        _ => false,
+    };
+    rules.iter().find(fits).is_none_or(|rule| rule.is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(is_allowed: bool, net: &str) -> Rule {
+        Rule { is_allowed, who: Who::Net(net.parse().expect("a network")) }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rules = [
+            rule(false, "192.168.1.1/32"),
+            rule(true, "192.168.1.0/24"),
+            rule(true, "2001:db8::/32"),
+            Rule { is_allowed: false, who: Who::All },
+        ];
+        let asked = |ip: &str| is_allowed(&rules, Some(ip.parse().expect("an address")));
+        assert!(!asked("192.168.1.1"));
+        assert!(asked("192.168.1.2"));
+        assert!(asked("::ffff:192.168.1.2"));
+        assert!(asked("2001:db8::1"));
+        assert!(!asked("10.0.0.1"));
+        assert!(!is_allowed(&rules, None));
+        assert!(is_allowed(&[Rule { is_allowed: true, who: Who::Unix }, rules[3]], None));
+        assert!(is_allowed(&[], None));
+    }
+}

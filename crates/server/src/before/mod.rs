@@ -1,0 +1,32 @@
+//! The steps before the content: each may answer, refuse or redirect; else the next one runs.
+//!
+//! To add a step, add a line to [`run`]. The order is nginx's phases: server rewrite, find location, rewrite, access,
+//! precontent.
+
+pub mod access;
+pub mod limits;
+pub mod return_;
+pub mod try_files;
+
+use crate::Failure;
+use crate::locate;
+use crate::request::{Arrival, Request};
+use crate::respond::Outcome;
+
+/// Runs the steps; `None` means that the content is to be made.
+pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
+    match arrival {
+        Arrival::Lost => return Some(Outcome::Failed(Failure::new(500))),
+        Arrival::Named => {}
+        Arrival::Fresh | Arrival::Redirected => {
+            if let Some(early) = return_::run(request).or_else(|| locate::run(request)) {
+                return Some(early);
+            }
+        }
+    }
+    let early = limits::run(request).or_else(|| return_::run(request)).or_else(|| access::run(request));
+    match early {
+        Some(early) => Some(early),
+        None => try_files::run(request).await,
+    }
+}

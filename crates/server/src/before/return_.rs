@@ -1,0 +1,91 @@
+//! `return`: an answer, a redirect or a status, decided by the configuration alone.
+
+use bytes::Bytes;
+use config::{Problem, Scope, Template, Value, Word, directives};
+use message::Body;
+
+use crate::request::Request;
+use crate::respond::Outcome;
+use crate::{Failure, Response};
+
+/// What `return` says.
+#[derive(Debug, Clone)]
+pub struct Return {
+    /// The status.
+    pub status: u16,
+    /// A URL for 301, 302, 303, 307 and 308, else the body.
+    pub text: Option<Template>,
+}
+
+impl Value for Return {
+    const SYNTAX: &'static str = "code [text] | code URL | URL";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let word = &args[0];
+        let code = std::str::from_utf8(word.bytes()).ok().filter(|t| t.bytes().all(|c| c.is_ascii_digit()));
+        let status = code.and_then(|text| text.parse::<u16>().ok());
+        match (status, &args[1..]) {
+            (Some(1000..), _) => Err(invalid(word)),
+            (Some(status), [text]) => Ok(Self { status, text: Some(Template::of_word(text, scope)?) }),
+            (Some(status), _) => Ok(Self { status, text: None }),
+            (None, []) if is_url(word.bytes()) => Ok(Self { status: 302, text: Some(Template::of_word(word, scope)?) }),
+            (None, _) => Err(invalid(word)),
+        }
+    }
+
+    /// Only the first one that is reached counts, so later lines are read and dropped, as nginx does in effect.
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let value = Self::parse(args, scope)?;
+        slot.get_or_insert(value);
+        Ok(())
+    }
+}
+
+fn invalid(word: &Word) -> Problem {
+    Problem::new(format!("invalid return code \"{}\"", word.display())).at(0)
+}
+
+fn is_url(text: &[u8]) -> bool {
+    text.starts_with(b"http://") || text.starts_with(b"https://") || text.starts_with(b"$scheme")
+}
+
+directives! {
+    /// Answering without looking at files.
+    pub struct Returning in Location {
+        /// Ends the processing and answers with the code. With 301, 302, 303, 307 and 308 the second argument is the URL
+        /// to go to, with other codes the text of the body. A URL alone means 302. 444 closes the connection without an
+        /// answer.
+        return_ as "return": Option<Return> = none, [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 1..=2, inherit never;
+    }
+}
+
+/// Answers, where the location (or, before one was sought, the server) has a `return`.
+pub fn run(request: &mut Request) -> Option<Outcome> {
+    let generation = request.generation.clone();
+    let decided = generation.settings.location(request.location).settings.returning.return_.as_ref()?;
+    Some(answer(request, decided))
+}
+
+fn answer(request: &Request, decided: &Return) -> Outcome {
+    let status = decided.status;
+    let Some(text) = &decided.text else {
+        return match status {
+            444 => Outcome::Close,
+            ..400 => Outcome::Answer(with_body(request, status, Bytes::new())),
+            _ => Outcome::Failed(Failure::new(status)),
+        };
+    };
+    let text = request.evaluate(text);
+    match status {
+        301 | 302 | 303 | 307 | 308 => Outcome::Failed(Failure::redirect(status, text)),
+        _ => Outcome::Answer(with_body(request, status, text)),
+    }
+}
+
+fn with_body(request: &Request, status: u16, text: Bytes) -> Response {
+    let mut response = Response::new(status);
+    response.content_type = request.content_type();
+    response.content_length = Some(text.len() as u64);
+    response.body = if text.is_empty() { Body::Empty } else { Body::bytes(text) };
+    response
+}

@@ -1,0 +1,150 @@
+//! `try_files`: the first of several files that there is. nginx-drop-in 18.
+
+use bytes::Bytes;
+use config::{Problem, Scope, Template, Value, Word, directives};
+use disk::{Errno, Kind};
+
+use crate::Failure;
+use crate::content::files;
+use crate::error_page::split_args;
+use crate::log::Level;
+use crate::path::{self, Alias};
+use crate::request::Request;
+use crate::respond::{Outcome, Target};
+
+/// A candidate of `try_files`.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The name, without the slash at its end.
+    pub name: Template,
+    /// It ended in a slash: a directory is sought.
+    pub is_directory: bool,
+}
+
+/// What `try_files` says.
+#[derive(Debug, Clone)]
+pub struct TryFiles {
+    /// In order.
+    pub candidates: Vec<Candidate>,
+    /// If there is none of them.
+    pub last: Last,
+}
+
+/// The last argument of `try_files`.
+#[derive(Debug, Clone)]
+pub enum Last {
+    /// `=CODE`.
+    Status(u16),
+    /// A URI or `@name`.
+    Redirect(Template),
+}
+
+impl Value for TryFiles {
+    const SYNTAX: &'static str = "file … uri | file … =code";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let [files @ .., last] = args else { return Err(Problem::argument_count("try_files")) };
+        let mut candidates = Vec::with_capacity(files.len());
+        for (i, word) in files.iter().enumerate() {
+            let text = word.bytes();
+            let is_directory = text.ends_with(b"/");
+            let name = if is_directory { text.slice(..text.len() - 1) } else { text.clone() };
+            let name = Template::parse(&name, &word.place(), scope).map_err(|problem| problem.at(i))?;
+            candidates.push(Candidate { name, is_directory });
+        }
+        let last = match last.bytes().strip_prefix(b"=") {
+            Some(code) => {
+                let code = std::str::from_utf8(code).ok().and_then(|code| code.parse().ok()).filter(|code| *code < 1000);
+                let invalid = || Problem::new(format!("invalid code \"{}\"", last.display())).at(files.len());
+                Last::Status(code.ok_or_else(invalid)?)
+            }
+            None => Last::Redirect(Template::of_word(last, scope)?),
+        };
+        Ok(Self { candidates, last })
+    }
+}
+
+directives! {
+    /// Trying several files.
+    pub struct Trying in Location {
+        /// Takes the first file that there is (a directory, if the name ends in a slash) as the request's URI. If there is
+        /// none, redirects internally to the last argument, or answers with the code.
+        try_files: Option<TryFiles> = none, [SERVER | LOCATION] 2.., inherit never;
+    }
+}
+
+/// Looks for the candidates; `None` when one was found (or nothing is to be tried).
+pub async fn run(request: &mut Request) -> Option<Outcome> {
+    let generation = request.generation.clone();
+    let location = generation.settings.location(request.location);
+    let trying = location.settings.trying.try_files.as_ref()?;
+    let alias = location.settings.root.alias;
+    for candidate in &trying.candidates {
+        match look(request, candidate, alias).await {
+            Ok(true) => return None,
+            Ok(false) => {}
+            Err(failure) => return Some(Outcome::Failed(failure)),
+        }
+    }
+    Some(match &trying.last {
+        Last::Status(444) => Outcome::Close,
+        Last::Status(code) => Outcome::Failed(Failure::new(*code)),
+        Last::Redirect(target) => {
+            let target = request.evaluate(target);
+            if target.starts_with(b"@") {
+                Outcome::Redirect(Target::Named(target))
+            } else {
+                let (uri, args) = split_args(&target);
+                Outcome::Redirect(Target::Uri(uri, args))
+            }
+        }
+    })
+}
+
+/// Whether the candidate is there; then it becomes the request's URI.
+async fn look(request: &mut Request, candidate: &Candidate, alias: Option<Alias>) -> Result<bool, Failure> {
+    if alias.is_some() && !request.is_location_valid {
+        path::map(request, &mut path::Mapped::default())?;
+    }
+    let name = request.evaluate(&candidate.name);
+    let name = match alias {
+        Some(Alias::Prefix(length)) if name.starts_with(&request.uri[..length.min(request.uri.len())]) => {
+            name.slice(length.min(name.len())..)
+        }
+        _ => name,
+    };
+    let mut path = Vec::with_capacity(256);
+    path::root(request, &mut path);
+    path.extend_from_slice(&name);
+    let access = files::access(request, &path)?;
+    let found = request.client.loop_.disk.stat(&path, &access).await;
+    match found {
+        Ok(meta) if (meta.kind == Kind::Directory) == candidate.is_directory => {
+            take(request, name, candidate.is_directory, alias);
+            Ok(true)
+        }
+        Ok(_) => Ok(false),
+        Err(disk::Error::Overflow(overflow)) => Err(files::overflowed(request, &overflow)),
+        Err(error) => {
+            if !matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG)) {
+                files::log_error(request, Level::Crit, &error, &path);
+            }
+            Ok(false)
+        }
+    }
+}
+
+fn take(request: &mut Request, name: Bytes, is_directory: bool, alias: Option<Alias>) {
+    match alias {
+        None => request.uri = name,
+        Some(Alias::Prefix(length)) => {
+            let kept = &request.uri[..length.min(request.uri.len())];
+            request.uri = [kept, &name].concat().into();
+        }
+        Some(Alias::Whole) if !is_directory => {
+            request.uri = name;
+            request.add_uri_to_alias = true;
+        }
+        Some(Alias::Whole) => {}
+    }
+}

@@ -1,0 +1,142 @@
+//! The client of a connection, as requests see it: addresses, counts, ages.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::listen::Address;
+use crate::log::{ErrorContext, Level};
+use crate::loops::{Generation, Listener, Loop};
+
+/// What is known of a connection.
+#[derive(Debug)]
+pub struct Client {
+    /// The loop that it lives on.
+    pub loop_: Rc<Loop>,
+    /// nginx's connection number.
+    pub number: u64,
+    /// The client's address; `None` at unix sockets.
+    pub peer: Option<SocketAddr>,
+    /// The address that was asked; `None` at unix sockets.
+    pub local: Option<SocketAddr>,
+    /// The socket that it came in at.
+    pub listener: Arc<Listener>,
+    /// Requests so far, the one at hand counted.
+    pub requests: Cell<u64>,
+    /// When it was accepted, in the loop's milliseconds.
+    pub accepted_ms: u64,
+    /// The entry of the listening table, with the generation that it was sought in.
+    entry: Cell<Option<(u64, usize)>>,
+}
+
+impl Client {
+    /// The client of a connection that begins now.
+    #[must_use]
+    pub fn new(
+        loop_: Rc<Loop>,
+        number: u64,
+        peer: Option<SocketAddr>,
+        local: Option<SocketAddr>,
+        listener: Arc<Listener>,
+    ) -> Self {
+        Self {
+            loop_,
+            number,
+            peer: peer.map(canonical),
+            local: local.map(canonical),
+            listener,
+            requests: Cell::new(0),
+            accepted_ms: wire::clock::monotonic_ms(),
+            entry: Cell::new(None),
+        }
+    }
+
+    /// The client's address; `None` at unix sockets.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip())
+    }
+
+    /// The connection's age in milliseconds.
+    #[must_use]
+    pub fn age_ms(&self) -> u64 {
+        wire::clock::monotonic_ms().saturating_sub(self.accepted_ms)
+    }
+
+    /// The port that was asked; `None` at unix sockets.
+    #[must_use]
+    pub fn server_port(&self) -> Option<u16> {
+        self.local.map(|local| local.port())
+    }
+
+    /// Appends the address that was asked: `127.0.0.1`, `::1` or `unix:PATH`.
+    pub fn append_server_addr(&self, out: &mut Vec<u8>) {
+        match (self.local, self.listener.address.unix_path()) {
+            (Some(local), _) => append_ip(local.ip(), out),
+            (None, Some(path)) => {
+                use std::os::unix::ffi::OsStrExt as _;
+                out.extend_from_slice(b"unix:");
+                out.extend_from_slice(path.as_os_str().as_bytes());
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Appends the client's address; `unix:` at unix sockets.
+    pub fn append_remote_addr(&self, out: &mut Vec<u8>) {
+        match self.peer {
+            Some(peer) => append_ip(peer.ip(), out),
+            None => out.extend_from_slice(b"unix:"),
+        }
+    }
+
+    /// The entry of the listening table that the connection belongs to; `None` when a reload took it away.
+    #[must_use]
+    pub fn entry(&self, generation: &Generation) -> Option<usize> {
+        if let Some((number, entry)) = self.entry.get()
+            && number == generation.number
+        {
+            return Some(entry);
+        }
+        let listens = &generation.settings.listens;
+        let local = self.local.map_or_else(|| self.listener.address.clone(), Address::Inet);
+        let entry = listens.find(&local).or_else(|| listens.find(&self.listener.address))?;
+        self.entry.set(Some((generation.number, entry)));
+        Some(entry)
+    }
+
+    /// Writes a line about the connection, outside of any request, to the error logs of the server that it came to.
+    pub fn log(&self, generation: &Generation, level: Level, text: &str) {
+        let settings = &generation.settings;
+        let Some(entry) = self.entry(generation) else { return };
+        let server = settings.server(settings.listens.entries()[entry].default);
+        let logs = settings.location(server.location).error_logs();
+        if !logs.wants(level) {
+            return;
+        }
+        let (mut client, mut address) = (Vec::new(), Vec::new());
+        self.append_remote_addr(&mut client);
+        self.append_server_addr(&mut address);
+        if let Some(port) = self.server_port() {
+            address.extend_from_slice(format!(":{port}").as_bytes());
+        }
+        let context = ErrorContext { client: Some(&client), server: Some(&address), ..ErrorContext::default() };
+        self.loop_.feed.error(logs, level, Some(self.number), |out| {
+            out.extend_from_slice(text.as_bytes());
+            context.append(out);
+        });
+    }
+}
+
+/// IPv4 clients of IPv6 sockets are IPv4 clients.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Appends an address without its port.
+pub fn append_ip(ip: IpAddr, out: &mut Vec<u8>) {
+    use std::io::Write as _;
+    // Writing to memory cannot fail.
+    let _ = write!(out, "{ip}");
+}

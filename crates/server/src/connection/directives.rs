@@ -1,0 +1,103 @@
+//! What a location says about its clients' connections.
+
+use config::{Flag, Msec, Number, Problem, Scope, Sec, Template, Value, Word, directives};
+
+/// `keepalive_timeout`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepaliveTimeout {
+    /// How long an idle connection is kept, in milliseconds; 0: not at all.
+    pub timeout_ms: u64,
+    /// What `Keep-Alive: timeout=` tells the client, in seconds.
+    pub told: Option<u64>,
+}
+
+impl Value for KeepaliveTimeout {
+    const SYNTAX: &'static str = "timeout [header_timeout]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let timeout_ms = Msec::parse(&args[..1], scope)?.0;
+        let told = match args.get(1) {
+            Some(_) => Some(Sec::parse(&args[1..], scope).map_err(|problem| problem.at(1))?.0),
+            None => None,
+        };
+        Ok(Self { timeout_ms, told: told.filter(|seconds| *seconds > 0) })
+    }
+}
+
+config::choices! {
+    /// `lingering_close`.
+    pub enum Lingering {
+        /// Never: the connection is closed at once.
+        Off = "off",
+        /// When the client may still be sending.
+        On = "on",
+        /// Always.
+        Always = "always",
+    }
+}
+
+config::choice_set! {
+    /// `keepalive_disable`.
+    pub struct Browsers: u32 {
+        /// None.
+        NONE = "none",
+        /// Old MSIE, after a POST.
+        MSIE6 = "msie6",
+        /// Safari on macOS.
+        SAFARI = "safari",
+    }
+}
+
+directives! {
+    /// Connections that stay open.
+    pub struct Keepalive in Location {
+        /// Sets how long a connection is kept for the next request; `0` closes it after the first. The second argument is
+        /// told to the client in `Keep-Alive: timeout=`.
+        keepalive_timeout: KeepaliveTimeout = "75s", [HTTP | SERVER | LOCATION] 1..=2;
+        /// Limits the requests of one connection.
+        keepalive_requests: Number = "1000", [HTTP | SERVER | LOCATION] 1;
+        /// Limits the age of a connection; then it ends after the request at hand.
+        keepalive_time: Msec = "1h", [HTTP | SERVER | LOCATION] 1;
+        /// Does not keep connections of misbehaving browsers.
+        keepalive_disable: Browsers = "msie6", [HTTP | SERVER | LOCATION] 1..;
+    }
+}
+
+directives! {
+    /// Sending answers.
+    pub struct Sending in Location {
+        /// Limits the time between two writes to the client.
+        send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
+        /// Sends small packets at once (TCP_NODELAY).
+        tcp_nodelay: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        /// Sends heads and the beginnings of files in full packets. With `sendfile`.
+        tcp_nopush: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Limits the rate of an answer in bytes a second; may have variables. `0`: no limit.
+        limit_rate: Option<Template> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "rate";
+        /// Sends so many bytes before the rate is limited; may have variables.
+        limit_rate_after: Option<Template> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "size";
+        /// Sends answers of unknown length in chunks to HTTP/1.1 clients; else the end of the connection ends them.
+        chunked_transfer_encoding: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+directives! {
+    /// Closing connections.
+    pub struct Closing in Location {
+        /// Says when to wait for what the client still sends before closing, so that it sees the answer.
+        lingering_close: Lingering = "on", [HTTP | SERVER | LOCATION] 1;
+        /// Limits that waiting in all.
+        lingering_time: Msec = "30s", [HTTP | SERVER | LOCATION] 1;
+        /// Limits that waiting between two reads.
+        lingering_timeout: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
+        /// Resets connections that timed out, so that the kernel keeps nothing for them.
+        reset_timedout_connection: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// A rate or size out of a template's text; 0 where it is none.
+#[must_use]
+pub fn size(text: &[u8]) -> u64 {
+    config::parse_offset(text).unwrap_or(0)
+}
+

@@ -1,0 +1,98 @@
+//! The end of a request: what is left of its body, its log lines, and whether the connection goes on.
+
+use std::time::Duration;
+
+use message::Framing;
+use wire::http1::body::Decoder;
+use wire::http1::write;
+
+use crate::request::Request;
+
+use super::directives::Lingering;
+
+/// What becomes of a connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// The next request may come.
+    Keep,
+    /// It is closed.
+    Close {
+        /// The client may still be sending, whatever was read.
+        must_linger: bool,
+        /// It is closed since the client took too long.
+        is_timeout: bool,
+    },
+}
+
+impl After {
+    /// Closed in the ordinary way.
+    #[must_use]
+    pub const fn close() -> Self {
+        Self::Close { must_linger: false, is_timeout: false }
+    }
+}
+
+/// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
+pub async fn finish(mut request: Request, mut after: After) -> Option<(wire::Connection, Duration)> {
+    let mut body = Decoder::new(request.head.framing, 0);
+    let has_body = request.head.framing != Framing::None && !request.is_body_read;
+    if has_body && after == After::Keep {
+        after = discard(&mut request, &mut body).await;
+    }
+    log(&request).await;
+    let generation = request.generation.clone();
+    let settings = &generation.settings.location(request.location).settings;
+    let (total, between) = (settings.closing.lingering_time.duration(), settings.closing.lingering_timeout.duration());
+    let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
+    let wire = request.wire;
+    match after {
+        After::Keep => return Some((wire, timeout)),
+        After::Close { is_timeout: true, .. } if settings.closing.reset_timedout_connection => {
+            let _ = wire.stream.set_reset_on_close();
+        }
+        After::Close { is_timeout: true, .. } => {}
+        After::Close { must_linger, .. } => {
+            let is_due = match settings.closing.lingering_close {
+                Lingering::Off => false,
+                Lingering::On => must_linger || (has_body && !body.is_end()) || wire.has_unread(),
+                Lingering::Always => true,
+            };
+            if is_due {
+                wire.linger(total, between).await;
+            }
+        }
+    }
+    None
+}
+
+/// Reads the rest of a body and throws it away, so that the next request is found behind it (nginx-drop-in 36).
+async fn discard(request: &mut Request, body: &mut Decoder) -> After {
+    let generation = request.generation.clone();
+    let closing = &generation.settings.location(request.location).settings.closing;
+    let (total, between) = (closing.lingering_time.duration(), closing.lingering_timeout.duration());
+    let before = request.wire.received();
+    let outcome = request.wire.discard_body(body, total, between).await;
+    request.length += request.wire.received() - before;
+    match outcome {
+        Ok(()) => After::Keep,
+        Err(wire::Error::Timeout) => After::Close { must_linger: false, is_timeout: true },
+        Err(_) => After::close(),
+    }
+}
+
+/// Answers `Expect: 100-continue` before a body that is read only to be thrown away.
+///
+/// # Errors
+/// Those of the socket.
+pub async fn invite(request: &mut Request, timeout: Duration) -> Result<(), wire::Error> {
+    request.wire.send_bytes(timeout, write::CONTINUE).await
+}
+
+async fn log(request: &Request) {
+    let logs = request.location().access_logs();
+    if logs.is_off() {
+        return;
+    }
+    let feed = &request.client.loop_.feed;
+    logs.log(feed, request, |out| crate::path::root(request, out)).await;
+}

@@ -1,0 +1,180 @@
+//! A client's connection: request after request, until one side has had enough.
+//!
+//! Not here: what a request means ([`crate::respond`]), bytes on the socket (`wire`). Invariant: between two requests a
+//! connection holds no buffer and no request; everything of a request lives in one box that goes with it.
+
+pub mod client;
+pub mod directives;
+mod finish;
+mod transmit;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use message::{RequestHead, Version};
+use wire::http1::read::Limits;
+use wire::{Error as WireError, Stream};
+
+use crate::log::Level;
+use crate::loops::{Accepted, Generation, Idle, Loop};
+use crate::request::Request;
+use crate::respond::{self, Start};
+use crate::route::{NamedServer, ServerId};
+
+pub use client::Client;
+use finish::After;
+pub use transmit::TOGETHER_MAX;
+
+/// What the loops run for each connection.
+pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(run(loop_, accepted))
+}
+
+async fn run(loop_: Rc<Loop>, accepted: Accepted) {
+    let (number, peer, listener) = (accepted.number, accepted.peer, accepted.listener.clone());
+    let Ok(stream) = stream_of(accepted) else { return };
+    let local = stream.local_addr().ok().flatten();
+    let client = Rc::new(Client::new(Rc::clone(&loop_), number, peer, local, listener));
+    let mut wire = wire::Connection::new(stream, &loop_.wire);
+    let mut keepalive = None;
+    loop {
+        let generation = loop_.generation();
+        if !wait(&mut wire, &client, &generation, keepalive).await {
+            return;
+        }
+        // A reload may have come meanwhile.
+        let generation = loop_.generation();
+        match Box::pin(exchange(wire, Rc::clone(&client), generation)).await {
+            Some((kept, timeout)) => {
+                wire = kept;
+                keepalive = Some(timeout);
+            }
+            None => return,
+        }
+    }
+}
+
+/// Registers the socket with the loop. Accepted sockets are non-blocking already.
+fn stream_of(accepted: Accepted) -> std::io::Result<Stream> {
+    if accepted.peer.is_some() {
+        let socket = std::net::TcpStream::from(accepted.socket);
+        let stream = tokio::net::TcpStream::from_std(socket)?;
+        Ok(Stream::Tcp(stream))
+    } else {
+        let socket = std::os::unix::net::UnixStream::from(accepted.socket);
+        Ok(Stream::Unix(tokio::net::UnixStream::from_std(socket)?))
+    }
+}
+
+/// Waits for the first byte of a request; `false`: the connection is over.
+async fn wait(wire: &mut wire::Connection, client: &Client, generation: &Generation, keepalive: Option<Duration>) -> bool {
+    if wire.has_unread() {
+        return true;
+    }
+    let Some(timeout) = keepalive else {
+        let Some(entry) = client.entry(generation) else { return false };
+        let server = generation.settings.listens.entries()[entry].default;
+        let timeout = generation.settings.server(server).settings.client_header_timeout.duration();
+        return match wire.wait(timeout).await {
+            Ok(()) => true,
+            Err(WireError::Timeout) => {
+                client.log(generation, Level::Info, "client timed out (110: Connection timed out) while waiting for request");
+                false
+            }
+            Err(_) => false,
+        };
+    };
+    let idle: Idle = client.loop_.idle.enter();
+    tokio::select! {
+        biased;
+        outcome = wire.wait(timeout) => outcome.is_ok(),
+        () = idle.told() => false,
+    }
+}
+
+/// Reads a request, answers it, and tidies up; gives the connection back if it is kept, with the time to keep it.
+async fn exchange(
+    mut wire: wire::Connection,
+    client: Rc<Client>,
+    generation: Rc<Generation>,
+) -> Option<(wire::Connection, Duration)> {
+    let is_pipelined = wire.has_unread();
+    let (head, server, start) = match read(&mut wire, &client, &generation).await {
+        Ok(read) => read,
+        Err(error) => {
+            if let WireError::Io(error) = &error {
+                client.log(&generation, Level::Info, &format!("recv() failed ({error}) while reading client request"));
+            }
+            return None;
+        }
+    };
+    client.requests.set(client.requests.get() + 1);
+    let mut request = Request::new(wire, client, generation, head, server);
+    request.is_pipelined = is_pipelined;
+    request.capture_server_name();
+    let is_silent = matches!(start, Started::Silent(_));
+    let response = match start {
+        Started::Fresh => respond::respond(&mut request, Start::Fresh).await,
+        Started::Refused(status) => respond::respond(&mut request, Start::Refused(status)).await,
+        Started::Silent(status) => {
+            request.silent_status = Some(status);
+            None
+        }
+    };
+    let after = match response {
+        Some(response) => transmit::transmit(&mut request, response).await,
+        None => After::Close { must_linger: false, is_timeout: is_silent },
+    };
+    finish::finish(request, after).await
+}
+
+/// How a request that was read begins.
+enum Started {
+    Fresh,
+    /// With an answer of this status.
+    Refused(u16),
+    /// With no answer at all; the log says this status.
+    Silent(u16),
+}
+
+/// Reads a head and chooses the server by its host.
+async fn read(
+    wire: &mut wire::Connection,
+    client: &Client,
+    generation: &Generation,
+) -> Result<(RequestHead, ServerId, Started), WireError> {
+    let settings = &generation.settings;
+    let entry = client.entry(generation).ok_or(WireError::Closed)?;
+    let names = &settings.names[entry];
+    let default = settings.listens.entries()[entry].default;
+    let first = settings.server(default);
+    let mut chosen: Option<ServerId> = None;
+    let mut choose = |host: &[u8]| -> Option<Limits> {
+        let NamedServer { server, .. } = names.find(host)?;
+        chosen = Some(server);
+        Some(settings.server(server).limits)
+    };
+    match wire.read_head(&first.limits, first.settings.client_header_timeout.duration(), &mut choose).await {
+        Ok(head) => {
+            let server = match head.host() {
+                Some(_) => chosen,
+                None => names.find(b"").map(|named| named.server),
+            };
+            Ok((*head, server.unwrap_or(default), Started::Fresh))
+        }
+        Err(WireError::Refused(refusal)) => {
+            client.log(generation, Level::Info, &refusal.why);
+            let start = if refusal.is_silent { Started::Silent(refusal.status) } else { Started::Refused(refusal.status) };
+            Ok((refusal.head, chosen.unwrap_or(default), start))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a version knows chunks and kept connections without being asked.
+#[must_use]
+pub fn is_http11(head: &RequestHead) -> bool {
+    head.version >= Version::HTTP_11
+}

@@ -1,0 +1,263 @@
+//! How a location touches files: which pool, which system calls, which symbolic links.
+//!
+//! The settings behind every open, read and send, put into the words of the disk layer. Not here: paths
+//! ([`crate::path`]) and the calls themselves (`disk`).
+
+use bytes::Bytes;
+use config::{Bufs, Flag, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value, Word, directives};
+use disk::{Access, Mode, Pool, Symlinks};
+
+use crate::Failure;
+use crate::log::Level;
+use crate::request::Request;
+use crate::settings::Location;
+
+/// `aio`.
+#[derive(Debug, Clone)]
+pub enum Aio {
+    /// Inline and blocking, as nginx without `aio` (for measurements).
+    Off,
+    /// With `directio`: O_DIRECT reads in the pool; else as the default.
+    On,
+    /// In the default pool.
+    Default,
+    /// In the pool of this name.
+    Pool(Template),
+}
+
+impl Value for Aio {
+    const SYNTAX: &'static str = "on | off | threads[=pool]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let word = &args[0];
+        match &word.bytes()[..] {
+            b"on" => return Ok(Self::On),
+            b"off" => return Ok(Self::Off),
+            b"threads" => return Ok(Self::Default),
+            _ => {}
+        }
+        let Some(name) = word.bytes().strip_prefix(b"threads=") else {
+            return Err(Problem::directive("invalid value").at(0));
+        };
+        if name.is_empty() {
+            return Err(Problem::directive("invalid value").at(0));
+        }
+        Template::parse(&word.bytes().slice(b"threads=".len()..), &word.place(), scope).map(Self::Pool)
+    }
+}
+
+/// `disable_symlinks`.
+#[derive(Debug, Clone)]
+pub enum DisableSymlinks {
+    /// Links are followed.
+    Off,
+    /// Every link is refused.
+    On(Option<Template>),
+    /// Links whose target has another owner are refused.
+    IfNotOwner(Option<Template>),
+}
+
+impl Value for DisableSymlinks {
+    const SYNTAX: &'static str = "off | on | if_not_owner [from=part]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut from = None;
+        if let Some(word) = args.get(1) {
+            let part = word.bytes().strip_prefix(b"from=").filter(|part| !part.is_empty());
+            if part.is_none() {
+                return Err(Problem::new(format!("invalid parameter \"{}\"", word.display())).at(1));
+            }
+            from = Some(Template::parse(&word.bytes().slice(b"from=".len()..), &word.place(), scope)?);
+        }
+        match &args[0].bytes()[..] {
+            b"off" if from.is_none() => Ok(Self::Off),
+            b"on" => Ok(Self::On(from)),
+            b"if_not_owner" => Ok(Self::IfNotOwner(from)),
+            _ => Err(Problem::new(format!("invalid parameter \"{}\"", args[0].display())).at(0)),
+        }
+    }
+}
+
+/// `open_file_cache`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFileCache {
+    /// Descriptors kept at most, of each loop.
+    pub max: u64,
+    /// One not asked for in so many seconds is closed.
+    pub inactive: u64,
+}
+
+impl Value for OpenFileCache {
+    const SYNTAX: &'static str = "off | max=N [inactive=time]";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let (mut max, mut inactive) = (0, 60);
+        for (i, word) in args.iter().enumerate() {
+            let invalid = || Problem::new(format!("invalid \"open_file_cache\" parameter \"{}\"", word.display())).at(i);
+            let text = word.bytes();
+            if let Some(number) = text.strip_prefix(b"max=") {
+                let number = std::str::from_utf8(number).ok().and_then(|n| n.parse().ok());
+                max = number.filter(|n| *n > 0).ok_or_else(invalid)?;
+            } else if let Some(time) = text.strip_prefix(b"inactive=") {
+                inactive = config::parse_sec(time).ok_or_else(invalid)?;
+            } else {
+                return Err(invalid());
+            }
+        }
+        if max == 0 {
+            return Err(Problem::new("\"open_file_cache\" must have the \"max\" parameter"));
+        }
+        Ok(Self { max, inactive })
+    }
+}
+
+directives! {
+    /// Reading and sending files.
+    pub struct Files in Location {
+        /// Says where work on files that would wait for a disk is done: in the pool of the name given (which may have
+        /// variables), with `threads` alone in the pool `default`. Without the directive the same holds. What is in
+        /// memory never goes through a pool. `on` reads files over `directio` with O_DIRECT. `off` waits for disks on the
+        /// loop, as nginx does; it is there to be measured against.
+        aio: Placed<Aio> = "threads", [HTTP | SERVER | LOCATION] 1;
+        /// Whether files are written (temporary files, cache) in the pool. They always are.
+        aio_write: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        /// Sends files from the page cache to the socket without copying them.
+        sendfile: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
+        /// Limits what one connection sends of a file before others get their turn. `0`: no limit.
+        sendfile_max_chunk: Size = "2m", [HTTP | SERVER | LOCATION] 1;
+        /// Reads files of this size and more with O_DIRECT, in the pool.
+        directio: OrOff<Offset> = "off", [HTTP | SERVER | LOCATION] 1, syntax "size | off";
+        /// Sets the alignment of O_DIRECT reads.
+        directio_alignment: Offset = "512", [HTTP | SERVER | LOCATION] 1;
+        /// Makes reads ahead this long.
+        read_ahead: Size = "0", [HTTP | SERVER | LOCATION] 1;
+        /// Sets number and size of the buffers that a file is read into where it is not sent with `sendfile`.
+        output_buffers: Bufs = "2 32k", [HTTP | SERVER | LOCATION] 2;
+        /// Refuses paths with symbolic links: all (`on`), or those whose target has another owner (`if_not_owner`); in the
+        /// part of the path given with `from=` they are followed.
+        disable_symlinks: DisableSymlinks = "off", [HTTP | SERVER | LOCATION] 1..=2;
+        /// Keeps open descriptors and what is known of files for `open_file_cache_valid`, though the files may have changed
+        /// meanwhile. Without it descriptors are kept too, but every request sees the file as it is.
+        open_file_cache: OrOff<OpenFileCache> = "off", [HTTP | SERVER | LOCATION] 1..=2;
+        /// Says after which time a kept file is looked at again.
+        open_file_cache_valid: Sec = "60s", [HTTP | SERVER | LOCATION] 1;
+        /// Says how often a file must be asked for within `inactive` for its descriptor to stay open.
+        open_file_cache_min_uses: Number = "1", [HTTP | SERVER | LOCATION] 1;
+        /// Keeps errors (missing files) too.
+        open_file_cache_errors: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// The options for reading and sending an open file at a location.
+#[must_use]
+pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
+    let files = &location.settings.files;
+    let mut access = Access::new(pool);
+    access.mode = if matches!(files.aio.value, Aio::Off) { Mode::Inline } else { Mode::Pool };
+    access.directio = files.directio.on().map(|size| size.0);
+    access.directio_alignment = files.directio_alignment.0;
+    access.read_ahead = files.read_ahead.0;
+    access.sendfile = files.sendfile;
+    access.sendfile_max_chunk = files.sendfile_max_chunk.0;
+    access.output_buffer = usize::try_from(files.output_buffers.size).unwrap_or(usize::MAX);
+    access
+}
+
+/// The disk layer's options for a file of `request` whose path begins with `root` bytes of root or alias.
+///
+/// # Errors
+/// 500 when the pool's name, made from variables, names none.
+pub fn access<'a>(request: &'a Request, path: &[u8]) -> Result<Access<'a>, Failure> {
+    let mut access = reading(request.location(), pool(request)?);
+    access.symlinks = symlinks(request, &request.location().settings.files.disable_symlinks, path);
+    Ok(access)
+}
+
+/// The pool of the request's location.
+///
+/// # Errors
+/// 500 when the name, made from variables, names none.
+pub fn pool(request: &Request) -> Result<&Pool, Failure> {
+    let location = request.location();
+    if let Some(pool) = location.pool.get() {
+        return Ok(pool);
+    }
+    let disk = request.client.loop_.disk.disk();
+    let Aio::Pool(template) = &location.settings.files.aio.value else {
+        return Ok(location.pool.get_or_init(|| disk.default_pool()));
+    };
+    let name = request.evaluate(template);
+    let pool = disk.pool(&name).ok_or_else(|| not_found(request, &name))?;
+    if template.literal().is_some() {
+        return Ok(location.pool.get_or_init(|| pool));
+    }
+    Ok(request.keep_pool(pool))
+}
+
+fn not_found(request: &Request, name: &Bytes) -> Failure {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"thread pool \"");
+        out.extend_from_slice(name);
+        out.extend_from_slice(b"\" not found");
+    });
+    Failure::new(500)
+}
+
+fn symlinks(request: &Request, setting: &DisableSymlinks, path: &[u8]) -> Symlinks {
+    let from = |template: &Option<Template>| {
+        let Some(template) = template else { return 0 };
+        let part = request.evaluate(template);
+        if path.starts_with(&part) && (path.len() == part.len() || path[part.len()] == b'/' || part.ends_with(b"/")) {
+            part.len()
+        } else {
+            0
+        }
+    };
+    match setting {
+        DisableSymlinks::Off => Symlinks::Follow,
+        DisableSymlinks::On(part) => Symlinks::Refuse { from: from(part) },
+        DisableSymlinks::IfNotOwner(part) => Symlinks::RefuseOthers { from: from(part) },
+    }
+}
+
+/// What an error of the disk layer means for a request, and its log line.
+#[must_use]
+pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
+    use disk::Errno;
+    if let disk::Error::Overflow(overflow) = error {
+        return overflowed(request, overflow);
+    }
+    let (status, level) = match error.errno() {
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => (404, Level::Error),
+        Some(Errno::ACCESS | Errno::MLINK | Errno::LOOP) => (403, Level::Error),
+        _ => (500, Level::Crit),
+    };
+    if status != 404 || request.location().settings.static_files.log_not_found {
+        log_error(request, level, error, path);
+    }
+    Failure::new(status)
+}
+
+/// Writes `open() "PATH" failed (2: No such file or directory)`.
+pub fn log_error(request: &Request, level: Level, error: &disk::Error, path: &[u8]) {
+    request.log(level, &|out| match error {
+        disk::Error::System { call, errno } => {
+            out.extend_from_slice(format!("{call} \"").as_bytes());
+            out.extend_from_slice(path);
+            let text = disk::errno_text(*errno);
+            out.extend_from_slice(format!("\" failed ({}: {text})", errno.raw_os_error()).as_bytes());
+        }
+        other => {
+            out.extend_from_slice(format!("{other}: \"").as_bytes());
+            out.extend_from_slice(path);
+            out.push(b'"');
+        }
+    });
+}
+
+/// 503 when a pool's queue is full (nginx answers 500: see `docs/differences.md`).
+#[must_use]
+pub fn overflowed(request: &Request, overflow: &disk::Overflow) -> Failure {
+    request.log(Level::Error, &|out| out.extend_from_slice(overflow.to_string().as_bytes()));
+    Failure::new(503).with_header("Retry-After", Bytes::from_static(b"1"))
+}

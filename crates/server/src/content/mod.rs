@@ -1,0 +1,34 @@
+//! What makes the content of an answer: the location's own handler, else nginx's three for files.
+//!
+//! To add a kind of content, add a line to [`make`].
+
+pub mod autoindex;
+pub mod error_text;
+pub mod files;
+pub mod gzip_static;
+pub mod index;
+pub mod module;
+pub mod static_files;
+
+use crate::request::Request;
+use crate::respond::Outcome;
+
+/// Makes the content of a request that passed the steps before it.
+pub async fn make(request: &mut Request) -> Outcome {
+    if let Some(handler) = request.location().handler.clone() {
+        return module::make(request, &handler).await;
+    }
+    if request.uri.ends_with(b"/") {
+        if let Some(outcome) = index::make(request).await {
+            return outcome;
+        }
+        if let Some(outcome) = autoindex::make(request).await {
+            return outcome;
+        }
+        return index::forbid(request);
+    }
+    if let Some(outcome) = gzip_static::make(request).await {
+        return outcome;
+    }
+    static_files::make(request).await
+}

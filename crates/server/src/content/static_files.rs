@@ -1,0 +1,124 @@
+//! A file as it lies on disk: the commonest answer, and the shortest way.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use config::{Flag, directives};
+use disk::{Kind, OpenFile};
+use message::escape::Escape;
+use message::response::Ranges;
+use message::{Body, ETag, Method};
+
+use crate::log::Level;
+use crate::connection::TOGETHER_MAX;
+use crate::path::{self, Mapped};
+use crate::request::Request;
+use crate::respond::Outcome;
+use crate::{Failure, Response};
+
+use super::files;
+
+directives! {
+    /// Answering with files.
+    pub struct StaticFiles in Location {
+        /// Sends `ETag` with files: modification time and size in hexadecimal digits.
+        etag: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        /// Logs files that are not there.
+        log_not_found: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// Answers with the file of the request's URI.
+pub async fn make(request: &mut Request) -> Outcome {
+    if !matches!(request.method, Method::Get | Method::Head | Method::Post) {
+        return Outcome::Failed(Failure::new(405));
+    }
+    match open(request).await {
+        Ok((file, mapped)) => answer(request, &file, &mapped).await,
+        Err(failure) => Outcome::Failed(failure),
+    }
+}
+
+async fn open(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Failure> {
+    let mut mapped = Mapped::default();
+    path::map(request, &mut mapped)?;
+    let access = files::access(request, &mapped.path)?;
+    let opened = request.client.loop_.disk.open(&mapped.path, &access).await;
+    match opened {
+        Ok(file) => Ok((file, mapped)),
+        Err(error) => Err(files::failure(request, &error, &mapped.path)),
+    }
+}
+
+async fn answer(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Outcome {
+    match file.meta().kind {
+        Kind::Directory => return Outcome::Failed(add_slash(request)),
+        Kind::Other => {
+            request.log(Level::Crit, &|out| {
+                out.push(b'"');
+                out.extend_from_slice(&mapped.path);
+                out.extend_from_slice(b"\" is not a regular file");
+            });
+            return Outcome::Failed(Failure::new(404));
+        }
+        Kind::File => {}
+    }
+    if request.method == Method::Post {
+        return Outcome::Failed(Failure::new(405));
+    }
+    match of_file(request, file, mapped).await {
+        Ok(response) => Outcome::Answer(response),
+        Err(failure) => Outcome::Failed(failure),
+    }
+}
+
+/// A 200 with the whole file; a small one is read already, so that a disk's error still becomes a status.
+///
+/// # Errors
+/// The failure of that read.
+pub async fn of_file(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Result<Response, Failure> {
+    let meta = file.meta();
+    let mut response = Response::new(200);
+    response.content_type = request.content_type();
+    response.content_length = Some(meta.len);
+    response.last_modified = Some(meta.mtime);
+    if request.location().settings.static_files.etag {
+        response.etag = Some(ETag::of_file(meta.mtime, meta.len));
+    }
+    response.ranges = Ranges::Allowed;
+    response.conditional = true;
+    response.body = match meta.len {
+        0 => Body::Empty,
+        _ if request.is_head() => Body::file(Rc::clone(file), 0, meta.len),
+        1..=TOGETHER_MAX => Body::bytes(read(request, file, mapped).await?),
+        _ => Body::file(Rc::clone(file), 0, meta.len),
+    };
+    Ok(response)
+}
+
+/// The contents of a small file.
+async fn read(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Result<Bytes, Failure> {
+    let disk = &request.client.loop_.disk;
+    let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
+    let read = match disk.try_read(file, 0, len) {
+        Ok(read) => read,
+        Err(disk::WouldBlock) => disk.read(file, 0, len, &files::access(request, &mapped.path)?).await,
+    };
+    let bytes = read.map_err(|error| files::failure(request, &error, &mapped.path))?;
+    if bytes.len() < len {
+        let error = disk::Error::Truncated { len: bytes.len() as u64 };
+        return Err(files::failure(request, &error, &mapped.path));
+    }
+    Ok(bytes)
+}
+
+/// 301 to the same URI with a slash behind it.
+fn add_slash(request: &Request) -> Failure {
+    let mut target = Escape::Uri.apply(&request.uri);
+    target.push(b'/');
+    if !request.args.is_empty() {
+        target.push(b'?');
+        target.extend_from_slice(&request.args);
+    }
+    Failure::redirect(301, Bytes::from(target))
+}

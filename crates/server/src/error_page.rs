@@ -1,0 +1,253 @@
+//! Where a failure becomes a response: by the location's error pages, else by the built-in page.
+//!
+//! The only such place. nginx-drop-in 33 and 43.
+
+use bytes::Bytes;
+use config::{Flag, Problem, Scope, Template, Value, Word, directives};
+use message::{Body, HeaderId, Method};
+
+use crate::content::error_text;
+use crate::request::Request;
+use crate::respond::Target;
+use crate::{Failure, Response};
+
+/// Codes of one `error_page` line.
+pub const CODES_MAX: usize = 300;
+
+/// One code of an `error_page` line.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The status that it covers.
+    pub status: u16,
+    /// `=CODE`: that status; `=`: the status of what answers (`None` inside); without: the failure's.
+    pub overwrite: Overwrite,
+    /// A URI, `@name`, or a URL.
+    pub target: Template,
+}
+
+/// The status of an error page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overwrite {
+    /// The failure's own.
+    Keep,
+    /// `=`: that of whatever answers.
+    Answer,
+    /// `=CODE`.
+    Code(u16),
+}
+
+/// All pages of a level, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Pages(pub Vec<Page>);
+
+impl Value for Pages {
+    const SYNTAX: &'static str = "code … [=[response]] uri";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let [words @ .., target] = args else { return Err(Problem::argument_count("error_page")) };
+        let (codes, overwrite) = overwrite(words)?;
+        let target = Template::of_word(target, scope).map_err(|problem| problem.at(words.len()))?;
+        let mut pages = Vec::with_capacity(codes.len());
+        for (i, word) in codes.iter().enumerate() {
+            let status = number(word.bytes()).ok_or_else(|| invalid(word, i))?;
+            if !(300..=599).contains(&status) {
+                return Err(Problem::new(format!("value \"{status}\" must be between 300 and 599")).at(i));
+            }
+            let overwrite = match (overwrite, status) {
+                (Overwrite::Keep, 494..=497) => Overwrite::Code(400),
+                (other, _) => other,
+            };
+            pages.push(Page { status, overwrite, target: target.clone() });
+        }
+        Ok(Self(pages))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let line = Self::parse(args, scope)?;
+        let pages = slot.get_or_insert_with(Self::default);
+        pages.0.extend(line.0);
+        if pages.0.len() > CODES_MAX {
+            return Err(Problem::new(format!("more than {CODES_MAX} error pages at one level")));
+        }
+        Ok(())
+    }
+}
+
+/// Takes `=` or `=CODE` off the end of the codes.
+fn overwrite(words: &[Word]) -> Result<(&[Word], Overwrite), Problem> {
+    let [codes @ .., last] = words else { return Ok((words, Overwrite::Keep)) };
+    let Some(code) = last.bytes().strip_prefix(b"=") else { return Ok((words, Overwrite::Keep)) };
+    if codes.is_empty() {
+        return Err(invalid(last, 0));
+    }
+    let overwrite = match code {
+        b"" => Overwrite::Answer,
+        _ => Overwrite::Code(number(code).ok_or_else(|| invalid(last, codes.len()))?),
+    };
+    Ok((codes, overwrite))
+}
+
+fn invalid(word: &Word, at: usize) -> Problem {
+    Problem::new(format!("invalid value \"{}\"", word.display())).at(at)
+}
+
+fn number(text: &[u8]) -> Option<u16> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+directives! {
+    /// What is sent when a request fails.
+    pub struct ErrorPages in Location {
+        /// Sends requests that fail with one of the codes to a URI, to a named location, or to a URL (with 302).
+        /// `=CODE` changes the status, `=` takes that of whatever answers.
+        error_page: Option<Pages> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 2..;
+        /// Lets a failing error page have error pages itself.
+        recursive_error_pages: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Pads built-in pages of 4xx and 5xx to over 512 bytes for MSIE and Chrome, which hide shorter ones.
+        msie_padding: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        /// Answers MSIE with a page that refreshes instead of a redirect.
+        msie_refresh: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// What becomes of a failure.
+#[expect(clippy::large_enum_variant, reason = "boxing the commonest variant would cost every request an allocation")]
+pub enum Cover {
+    /// An error page of the configuration.
+    Redirect(Target),
+    /// The built-in page.
+    Answer(Response),
+    /// Nothing: the connection is closed.
+    Close,
+}
+
+/// Turns a failure into an answer or a redirect to one.
+pub fn cover(request: &mut Request, failure: Failure) -> Cover {
+    let status = failure.status;
+    if status == 444 {
+        return Cover::Close;
+    }
+    request.error_status = Some(error_text::on_the_wire(status));
+    if matches!(status, 400 | 413 | 414 | 495 | 496 | 497 | 500 | 501) {
+        request.keepalive = false;
+    }
+    if let Some(page) = chosen(request, status) {
+        return show(request, &page);
+    }
+    if status == 304 || status == 204 {
+        return Cover::Answer(Response::new(status));
+    }
+    Cover::Answer(built_in(request, failure))
+}
+
+/// The configured page for `status`, if it may be taken.
+fn chosen(request: &mut Request, status: u16) -> Option<Page> {
+    if request.error_page_taken {
+        return None;
+    }
+    let settings = &request.location().settings.error_pages;
+    let pages = settings.error_page.as_ref()?;
+    let page = pages.0.iter().find(|page| page.status == status).cloned();
+    if !settings.recursive_error_pages {
+        request.error_page_taken = true;
+    }
+    page
+}
+
+fn show(request: &mut Request, page: &Page) -> Cover {
+    match page.overwrite {
+        Overwrite::Keep => {}
+        Overwrite::Answer => request.error_status = None,
+        Overwrite::Code(code) => request.error_status = Some(code),
+    }
+    let target = request.evaluate(&page.target);
+    match target.first() {
+        Some(b'/') => {
+            if request.method != Method::Head {
+                request.method = Method::Get;
+            }
+            let (uri, args) = split_args(&target);
+            Cover::Redirect(Target::Uri(uri, args))
+        }
+        Some(b'@') => Cover::Redirect(Target::Named(target)),
+        _ => {
+            let status = match page.overwrite {
+                Overwrite::Code(code @ (301 | 302 | 303 | 307 | 308)) => code,
+                _ => 302,
+            };
+            request.error_status = Some(status);
+            Cover::Answer(built_in(request, Failure::redirect(status, target)))
+        }
+    }
+}
+
+/// Cuts a target at its first `?`.
+#[must_use]
+pub fn split_args(target: &Bytes) -> (Bytes, Bytes) {
+    match memchr::memchr(b'?', target) {
+        Some(at) => (target.slice(..at), target.slice(at + 1..)),
+        None => (target.clone(), Bytes::new()),
+    }
+}
+
+fn built_in(request: &Request, failure: Failure) -> Response {
+    let settings = &request.location().settings;
+    let agent = request.head.get(HeaderId::UserAgent).unwrap_or_default();
+    if settings.error_pages.msie_refresh
+        && matches!(failure.status, 301 | 302)
+        && is_msie(agent)
+        && let Some(location) = &failure.location
+    {
+        return refresh(location);
+    }
+    let is_padded = settings.error_pages.msie_padding && (is_msie(agent) || is_chrome(agent));
+    let page = error_text::page(failure.status, settings.identity.signature(), is_padded);
+    let mut response = Response::new(error_text::on_the_wire(failure.status));
+    if let Some(page) = page {
+        response.content_type = Bytes::from_static(b"text/html");
+        response.content_length = Some(page.len() as u64);
+        response.body = Body::bytes(page);
+    } else {
+        response.content_length = Some(0);
+    }
+    response.location = failure.location;
+    for header in failure.headers {
+        response.headers.push(header.name, header.value);
+    }
+    response
+}
+
+/// The page for MSIE that stands in for a redirect (`msie_refresh`).
+fn refresh(location: &Bytes) -> Response {
+    let mut page = b"<html><head><meta http-equiv=\"Refresh\" content=\"0; URL=".to_vec();
+    message::escape::html(location, &mut page);
+    page.extend_from_slice(b"\"></head><body></body></html>\r\n");
+    Response::text(200, Bytes::from_static(b"text/html"), page)
+}
+
+fn is_msie(agent: &[u8]) -> bool {
+    let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
+    has(b"MSIE ") && !has(b"Opera")
+}
+
+fn is_chrome(agent: &[u8]) -> bool {
+    memchr::memmem::find(agent, b"Chrome/").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_cut_at_the_question_mark() {
+        assert_eq!(split_args(&Bytes::from_static(b"/a?b?c")), ("/a".into(), "b?c".into()));
+        assert_eq!(split_args(&Bytes::from_static(b"/a")), ("/a".into(), Bytes::new()));
+    }
+
+    #[test]
+    fn browsers_are_told_apart() {
+        assert!(is_msie(b"Mozilla/4.0 (compatible; MSIE 6.0)"));
+        assert!(!is_msie(b"Mozilla/4.0 (compatible; MSIE 6.0) Opera 9"));
+        assert!(is_chrome(b"Mozilla/5.0 Chrome/120.0"));
+    }
+}

@@ -1,0 +1,36 @@
+//! A status without an answer yet, and what must stand in whatever answer it gets.
+
+use bytes::Bytes;
+use message::Header;
+
+/// Why a request gets no content: a status on its way to an error page.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The status, nginx's own (444, 494–499) included; redirects are failures too.
+    pub status: u16,
+    /// `Location`, for redirects.
+    pub location: Option<Bytes>,
+    /// Lines that the answer keeps (`Content-Range` of a 416, `Retry-After` of a 503).
+    pub headers: Vec<Header>,
+}
+
+impl Failure {
+    /// A bare status.
+    #[must_use]
+    pub fn new(status: u16) -> Self {
+        Self { status, location: None, headers: Vec::new() }
+    }
+
+    /// A redirect.
+    #[must_use]
+    pub fn redirect(status: u16, location: Bytes) -> Self {
+        Self { location: Some(location), ..Self::new(status) }
+    }
+
+    /// Adds a line that the answer keeps.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: Bytes) -> Self {
+        self.headers.push(Header::new(name, value));
+        self
+    }
+}

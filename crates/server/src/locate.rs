@@ -1,0 +1,46 @@
+//! Which location a request belongs to: the search of [`crate::route`], applied to a request.
+
+use bytes::Bytes;
+use message::escape::Escape;
+
+use crate::Failure;
+use crate::request::Request;
+use crate::respond::Outcome;
+use crate::route::Found;
+
+/// Finds the location of the current URI and enters it; `Some` when that alone answers the request.
+pub fn run(request: &mut Request) -> Option<Outcome> {
+    let generation = request.generation.clone();
+    let settings = &generation.settings;
+    let server = settings.server(request.server);
+    let uri = request.uri.clone();
+    let found = settings.location(server.location).inner.find(&uri, &|id| &settings.location(id).inner);
+    let location = match found {
+        Found::Location(location) => location,
+        Found::Regex(location, regex, spans) => {
+            request.capture(regex, &uri, spans);
+            location
+        }
+        Found::AddSlash(location) => {
+            request.enter(location);
+            return Some(add_slash(request));
+        }
+        Found::Nothing => server.location,
+    };
+    request.enter(location);
+    request.is_location_valid = true;
+    if request.location().is_internal && !request.is_internal {
+        return Some(Outcome::Failed(Failure::new(404)));
+    }
+    None
+}
+
+/// 301 from `/a` to the prefix location `/a/`.
+fn add_slash(request: &Request) -> Outcome {
+    let mut target = Escape::Uri.apply(&request.location().name);
+    if !request.args.is_empty() {
+        target.push(b'?');
+        target.extend_from_slice(&request.args);
+    }
+    Outcome::Failed(Failure::redirect(301, Bytes::from(target)))
+}

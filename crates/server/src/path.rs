@@ -1,0 +1,190 @@
+//! From a URI to a path: `root` and `alias`.
+//!
+//! Pure but for the request's variables. nginx-drop-in 18 (alias in regex locations).
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bytes::Bytes;
+use config::{Directive, Error, Problem, Scope, Section, Table, Template, Value, blocks};
+
+use crate::Failure;
+use crate::log::Level;
+use crate::request::Request;
+
+blocks! {
+    /// Where files lie.
+    pub fn lines in Location {
+        /// Sets the directory below which URIs are looked for: the file is the directory's path with the URI behind it.
+        /// Relative to the prefix.
+        "root" = "html": [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "path";
+        /// Replaces the location's part of the URI by a path. In a location with a regular expression it is the whole path
+        /// and should use the captures.
+        "alias": [LOCATION] 1, syntax "path";
+    }
+}
+
+/// How a location maps URIs to paths.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// The directory, absolute where it has no variables.
+    pub path: Template,
+    /// It is an `alias`: this much of the URI is replaced.
+    pub alias: Option<Alias>,
+}
+
+/// What an `alias` replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alias {
+    /// The location's name: so many bytes of the URI.
+    Prefix(usize),
+    /// Everything (in a location with a regular expression).
+    Whole,
+}
+
+/// What one level says: the path, and whether it was `alias`; the length is put in by whoever knows the location.
+#[derive(Debug, Clone, Default)]
+pub struct Raw {
+    path: Option<Template>,
+    is_alias: bool,
+    /// Set by the builder of locations where `is_alias`.
+    pub alias: Option<Alias>,
+}
+
+impl Raw {
+    /// Whether this level itself has an `alias`.
+    #[must_use]
+    pub fn has_alias(&self) -> bool {
+        self.is_alias
+    }
+
+    /// Makes a path without variables absolute.
+    pub fn anchor(&mut self, prefix: &Path) {
+        if let Some(literal) = self.path.as_ref().and_then(Template::literal)
+            && !literal.starts_with(b"/")
+        {
+            let absolute = [prefix.as_os_str().as_bytes(), literal].concat();
+            self.path = Some(Template::from_literal(absolute.into()));
+        }
+    }
+}
+
+/// By hand, since `root` and `alias` are one value that is inherited as one.
+impl Section for Root {
+    type Raw = Raw;
+
+    fn tables() -> Vec<&'static Table> {
+        vec![lines()]
+    }
+
+    fn set(raw: &mut Raw, directive: &Directive, scope: &mut Scope) -> Result<bool, Error> {
+        let is_alias = directive.name == "alias";
+        if !is_alias && directive.name != "root" {
+            return Ok(false);
+        }
+        if raw.path.is_some() {
+            let problem = if raw.is_alias == is_alias {
+                Problem::duplicate()
+            } else {
+                let earlier = if raw.is_alias { "alias" } else { "root" };
+                Problem::directive(format!("is duplicate, \"{earlier}\" directive was specified earlier"))
+            };
+            return Err(directive.error(&problem));
+        }
+        let at = |problem: Problem| directive.error(&problem.at(0));
+        let word = &directive.args[0];
+        if word.bytes().starts_with(b"$document_root") || word.bytes().starts_with(b"${document_root}") {
+            let name = directive.name.display();
+            return Err(at(Problem::new(format!(
+                "the $document_root variable cannot be used in the \"{name}\" directive"
+            ))));
+        }
+        if word.bytes().contains(&0) {
+            return Err(at(Problem::directive("has a path with a zero byte")));
+        }
+        let mut path = <Template as Value>::parse(&directive.args, scope).map_err(at)?;
+        if !is_alias
+            && let Some(literal) = path.literal()
+            && let Some(cut) = literal.strip_suffix(b"/")
+        {
+            path = Template::from_literal(Bytes::copy_from_slice(cut));
+        }
+        raw.path = Some(path);
+        raw.is_alias = is_alias;
+        Ok(true)
+    }
+
+    fn merge(parent: &Raw, child: Raw) -> Raw {
+        if child.path.is_some() { child } else { Raw { is_alias: false, ..parent.clone() } }
+    }
+
+    fn fill(raw: &mut Raw, _: &mut Scope) -> Result<(), Error> {
+        raw.path.get_or_insert_with(|| Template::from_literal(Bytes::from_static(b"html")));
+        Ok(())
+    }
+
+    fn finish(mut raw: Raw, scope: &mut Scope) -> Result<Self, Error> {
+        Self::fill(&mut raw, scope)?;
+        let path = raw.path.unwrap_or_else(|| Template::from_literal(Bytes::from_static(b"html")));
+        Ok(Self { path, alias: raw.alias })
+    }
+}
+
+/// A URI's path: the first bytes are the root.
+#[derive(Debug, Clone, Default)]
+pub struct Mapped {
+    /// The whole path.
+    pub path: Vec<u8>,
+    /// So many bytes of it are `root` or `alias`.
+    pub root: usize,
+}
+
+impl Mapped {
+    /// The whole path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(std::ffi::OsStr::from_bytes(&self.path))
+    }
+}
+
+/// Appends the root's (or alias') path.
+pub fn root(request: &Request, out: &mut Vec<u8>) {
+    let settings = &request.location().settings.root;
+    match settings.path.literal() {
+        Some(literal) => out.extend_from_slice(literal),
+        None => {
+            let start = out.len();
+            request.evaluate_into(&settings.path, out);
+            if out.get(start) != Some(&b'/') {
+                let prefix = request.settings().prefix.as_os_str().as_bytes();
+                out.splice(start..start, prefix.iter().copied());
+            }
+        }
+    }
+}
+
+/// The path of the request's URI.
+///
+/// # Errors
+/// 500 where an `alias` cannot be applied since the URI was rewritten.
+pub fn map(request: &Request, mapped: &mut Mapped) -> Result<(), Failure> {
+    mapped.path.clear();
+    let alias = request.location().settings.root.alias;
+    if alias.is_some() && !request.is_location_valid {
+        request.log(Level::Alert, &|out| {
+            out.extend_from_slice(b"\"alias\" cannot be used in location \"");
+            out.extend_from_slice(&request.location().name);
+            out.extend_from_slice(b"\" where URI was rewritten");
+        });
+        return Err(Failure::new(500));
+    }
+    root(request, &mut mapped.path);
+    mapped.root = mapped.path.len();
+    match alias {
+        None => mapped.path.extend_from_slice(&request.uri),
+        Some(Alias::Prefix(length)) => mapped.path.extend_from_slice(&request.uri[length.min(request.uri.len())..]),
+        Some(Alias::Whole) if request.add_uri_to_alias => mapped.path.extend_from_slice(&request.uri),
+        Some(Alias::Whole) => {}
+    }
+    Ok(())
+}

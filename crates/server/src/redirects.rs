@@ -1,0 +1,42 @@
+//! Completing a `Location` that begins with a slash. nginx-drop-in 15 and 16.
+
+use bytes::Bytes;
+use config::{Flag, directives};
+
+use crate::Response;
+use crate::request::Request;
+
+directives! {
+    /// Where redirects of the server's own lead.
+    pub struct Redirects in Location {
+        /// Completes redirects with scheme, host and port.
+        absolute_redirect: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        /// Uses the server's first name for them instead of the request's host.
+        server_name_in_redirect: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Names the port in them, unless it is 80.
+        port_in_redirect: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// Makes a relative `Location` absolute, where the location asks for that.
+pub fn complete(request: &Request, response: &mut Response) {
+    let settings = &request.location().settings.redirects;
+    let Some(target) = response.location.as_ref().filter(|target| target.starts_with(b"/")) else { return };
+    if !settings.absolute_redirect {
+        return;
+    }
+    let mut absolute = b"http://".to_vec();
+    match request.head.host() {
+        _ if settings.server_name_in_redirect => absolute.extend_from_slice(&request.server().name),
+        Some(host) if !host.is_empty() => absolute.extend_from_slice(host),
+        _ => request.client.append_server_addr(&mut absolute),
+    }
+    match request.client.server_port() {
+        Some(port) if settings.port_in_redirect && port != 80 => {
+            absolute.extend_from_slice(format!(":{port}").as_bytes());
+        }
+        _ => {}
+    }
+    absolute.extend_from_slice(target);
+    response.location = Some(Bytes::from(absolute));
+}

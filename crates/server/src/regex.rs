@@ -1,0 +1,140 @@
+//! Regular expressions as nginx's configuration has them: PCRE2, compiled once for the process.
+//!
+//! Not here: where a pattern stands in the configuration (that is each module's), and when it is
+//! asked. Invariant: a match can never run away: every pattern carries a match limit, so that a
+//! request cannot hold a loop with catastrophic backtracking.
+
+use std::ops::Range;
+
+use config::{Problem, Scope, VariableIndex, Word};
+use pcre2::bytes::{CaptureLocations, RegexBuilder};
+use smallvec::SmallVec;
+
+/// Steps after which PCRE2 gives up a match (`(*LIMIT_MATCH=…)`): about 10 ms of one core.
+pub const MATCH_LIMIT: u32 = 100_000;
+/// How many capture groups (the whole match included) are kept: `$0`–`$9` and named groups.
+pub const CAPTURES_MAX: usize = 32;
+
+/// A compiled pattern together with the variables that its named groups set.
+#[derive(Debug)]
+pub struct Regex {
+    program: pcre2::bytes::Regex,
+    /// The pattern as it was written, for messages.
+    pub pattern: String,
+    /// Named groups: their number and the variable that they set.
+    pub groups: Vec<(usize, VariableIndex)>,
+}
+
+/// Where the groups of the last successful match lie in its subject.
+pub type Spans = SmallVec<[Option<Range<u32>>; 4]>;
+
+impl Regex {
+    /// Compiles `pattern`; `name` gives the variable for a named group.
+    ///
+    /// # Errors
+    /// nginx's sentence (`pcre2_compile() failed: … in "PATTERN"`), or too many groups.
+    pub fn compile(
+        pattern: &str,
+        caseless: bool,
+        mut name: impl FnMut(&str) -> VariableIndex,
+    ) -> Result<Self, String> {
+        let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
+        let program = RegexBuilder::new()
+            .caseless(caseless)
+            .jit_if_available(true)
+            .build(&limited)
+            .map_err(|e| format!("pcre2_compile() failed: {e} in \"{pattern}\""))?;
+        if program.captures_len() > CAPTURES_MAX {
+            return Err(format!(
+                "the pattern \"{pattern}\" has more than {} captures",
+                CAPTURES_MAX - 1
+            ));
+        }
+        let groups = program
+            .capture_names()
+            .iter()
+            .enumerate()
+            .filter_map(|(i, n)| n.as_deref().map(|n| (i, name(n))))
+            .collect();
+        Ok(Self { program, pattern: pattern.to_owned(), groups })
+    }
+
+    /// Compiles a pattern out of the configuration; its named groups become variables.
+    ///
+    /// # Errors
+    /// As [`Regex::compile`].
+    pub fn of_configuration(pattern: &str, caseless: bool, word: &Word, scope: &mut Scope) -> Result<Self, Problem> {
+        let mut problem = None;
+        let compiled = Self::compile(pattern, caseless, |name| {
+            scope.define(name, &word.place()).unwrap_or_else(|found| {
+                problem = Some(found);
+                VariableIndex(0)
+            })
+        });
+        match problem {
+            Some(problem) => Err(problem),
+            None => compiled.map_err(Problem::new),
+        }
+    }
+
+    /// Whether the pattern matches; a match that hit the limit counts as none.
+    #[must_use]
+    pub fn is_match(&self, subject: &[u8]) -> bool {
+        self.program.is_match(subject).unwrap_or(false)
+    }
+
+    /// The groups of a match, or `None`.
+    #[must_use]
+    pub fn captures(&self, subject: &[u8]) -> Option<Spans> {
+        let mut locations: CaptureLocations = self.program.capture_locations();
+        self.program
+            .captures_read(&mut locations, subject)
+            .ok()
+            .flatten()?;
+        Some(
+            (0..locations.len())
+                .map(|i| locations.get(i).map(|(start, end)| start as u32..end as u32))
+                .collect(),
+        )
+    }
+
+    /// Whether the pattern has groups at all: without, a match sets nothing.
+    #[must_use]
+    pub fn has_captures(&self) -> bool {
+        self.program.captures_len() > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compile(pattern: &str) -> Regex {
+        Regex::compile(pattern, false, |_| VariableIndex(7)).expect("compiles")
+    }
+
+    #[test]
+    fn named_groups_set_their_variables() {
+        let regex = compile("^/(?<user>[a-z]+)/(.*)$");
+        assert_eq!(regex.groups, vec![(1, VariableIndex(7))]);
+        let spans = regex.captures(b"/joe/x").expect("matches");
+        assert_eq!(spans[1], Some(1..4));
+        assert_eq!(spans[2], Some(5..6));
+        assert!(regex.captures(b"/JOE/x").is_none());
+    }
+
+    #[test]
+    fn a_bad_pattern_says_what_nginx_says() {
+        let error = Regex::compile("(", false, |_| VariableIndex(0)).expect_err("does not compile");
+        assert!(error.starts_with("pcre2_compile() failed: "), "{error}");
+        assert!(error.ends_with("in \"(\""), "{error}");
+    }
+
+    #[test]
+    fn a_runaway_pattern_is_cut_short() {
+        let regex = compile("^(a+)+$");
+        let mut subject = vec![b'a'; 64];
+        subject.push(b'!');
+        assert!(!regex.is_match(&subject));
+    }
+}

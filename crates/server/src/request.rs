@@ -1,0 +1,414 @@
+//! A request on its way: what came in, where it stands, and what is known about its answer.
+//!
+//! Owns everything that a step needs; what is shared (settings, the connection) is held by `Rc`s of its loop. Not here:
+//! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use config::{Template, VariableIndex};
+use disk::Pool;
+use message::{HeaderId, Method, RequestHead};
+
+use crate::connection::Client;
+use crate::connection::directives::Browsers;
+use crate::log::{ErrorContext, Level};
+use crate::loops::Generation;
+use crate::regex::{Regex, Spans};
+use crate::respond::Target;
+use crate::route::{LocationId, ServerId};
+use crate::settings::{Location, Server, Settings};
+use crate::Response;
+use crate::template::Variables;
+
+/// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
+pub const URI_CHANGES_MAX: u32 = 10;
+/// Values of `map`s and named groups that one request may remember.
+pub const VALUES_MAX: usize = 256;
+
+/// How a request came to the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// From the client.
+    Fresh,
+    /// With another URI.
+    Redirected,
+    /// At a named location, which is set already.
+    Named,
+    /// At a named location that there is not.
+    Lost,
+}
+
+/// The groups of the last regex that matched and had any.
+#[derive(Debug, Default)]
+pub struct Captures {
+    subject: Bytes,
+    spans: Spans,
+}
+
+/// What was sent, for logs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes of head and body on the wire.
+    pub bytes: u64,
+    /// Of these, the head.
+    pub head_bytes: u64,
+}
+
+/// One request.
+pub struct Request {
+    /// Whose it is.
+    pub client: Rc<Client>,
+    /// The connection that it came on.
+    pub wire: wire::Connection,
+    /// The settings that it began with, and this loop's part of them.
+    pub generation: Rc<Generation>,
+    /// What was read.
+    pub head: RequestHead,
+    /// The method; error pages turn it into GET.
+    pub method: Method,
+    /// The current URI, decoded and normalised.
+    pub uri: Bytes,
+    /// The current arguments, raw.
+    pub args: Bytes,
+    /// The server chosen.
+    pub server: ServerId,
+    /// The location chosen, at first the server's own.
+    pub location: LocationId,
+    /// Set by an internal redirect: `internal` locations open.
+    pub is_internal: bool,
+    /// The location was found by the current URI (`alias` needs that).
+    pub is_location_valid: bool,
+    /// `try_files` found a file below an `alias` in a regex location.
+    pub add_uri_to_alias: bool,
+    /// Keep the connection after the answer?
+    pub keepalive: bool,
+    /// The status that the answer gets whatever made it.
+    pub error_status: Option<u16>,
+    /// An error page was taken already (without `recursive_error_pages` there is one only).
+    pub error_page_taken: bool,
+    /// The rest of the request follows the head in what was read before the answer (`$pipe`).
+    pub is_pipelined: bool,
+    /// When its first byte came.
+    pub started: Instant,
+    /// Its length on the wire, head and what was read of the body.
+    pub length: u64,
+    /// The body was read by whoever made the content.
+    pub is_body_read: bool,
+    /// All of the answer was handed to the kernel.
+    pub is_complete: bool,
+    /// The answer is sent in chunks.
+    pub is_chunked: bool,
+    /// `$realpath_root`, where the configuration uses it.
+    pub realpath_root: Option<Bytes>,
+    /// Closed without an answer: the status that logs show.
+    pub silent_status: Option<u16>,
+    /// `$limit_rate`, when it was set.
+    pub limit_rate: Cell<Option<u64>>,
+    /// The answer's head, once it is known.
+    pub response: Option<Response>,
+    /// What was sent of it.
+    pub sent: Cell<Sent>,
+    /// Made on first use.
+    request_id: Cell<Option<[u8; 16]>>,
+    captures: RefCell<Captures>,
+    values: RefCell<Vec<(VariableIndex, Option<Bytes>)>>,
+    /// The pool whose name was made from variables.
+    pool: OnceCell<Pool>,
+    /// How deep variables are made of variables at the moment.
+    pub(crate) depth: Cell<u32>,
+}
+
+impl Request {
+    /// A request with its head as read, at the default server of its address.
+    #[must_use]
+    pub fn new(wire: wire::Connection, client: Rc<Client>, generation: Rc<Generation>, head: RequestHead, server: ServerId) -> Self {
+        let uri = bytes_of(&head, head.uri());
+        let args = bytes_of(&head, head.args());
+        let location = generation.settings.server(server).location;
+        let length = head.bytes.len() as u64;
+        let mut request = Self {
+            client,
+            wire,
+            generation,
+            method: head.method,
+            uri,
+            args,
+            server,
+            location,
+            is_internal: false,
+            is_location_valid: false,
+            add_uri_to_alias: false,
+            keepalive: false,
+            error_status: None,
+            error_page_taken: false,
+            is_pipelined: false,
+            started: Instant::now(),
+            length,
+            is_body_read: false,
+            is_complete: false,
+            is_chunked: false,
+            realpath_root: None,
+            silent_status: None,
+            limit_rate: Cell::new(None),
+            response: None,
+            sent: Cell::new(Sent::default()),
+            request_id: Cell::new(None),
+            captures: RefCell::default(),
+            values: RefCell::default(),
+            pool: OnceCell::new(),
+            depth: Cell::new(0),
+            head,
+        };
+        request.keepalive = request.head.wants_keepalive();
+        request
+    }
+
+    /// The settings that it runs under.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.generation.settings
+    }
+
+    /// The server chosen.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        self.settings().server(self.server)
+    }
+
+    /// The location chosen.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        self.settings().location(self.location)
+    }
+
+    /// Enters a location: what it says of the connection holds from here.
+    pub fn enter(&mut self, location: LocationId) {
+        self.location = location;
+        if self.keepalive && !self.may_keep_alive() {
+            self.keepalive = false;
+        }
+    }
+
+    fn may_keep_alive(&self) -> bool {
+        let keepalive = &self.location().settings.keepalive;
+        keepalive.keepalive_timeout.timeout_ms != 0
+            && self.client.requests.get() < keepalive.keepalive_requests.0
+            && self.client.age_ms() <= keepalive.keepalive_time.0
+            && !self.is_misbehaving(keepalive.keepalive_disable)
+    }
+
+    /// Browsers that cannot be trusted with kept connections after a POST (`keepalive_disable`).
+    fn is_misbehaving(&self, disabled: Browsers) -> bool {
+        if self.method != Method::Post && !disabled.contains(Browsers::SAFARI) {
+            return false;
+        }
+        let agent = self.head.get(HeaderId::UserAgent).unwrap_or_default();
+        let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
+        let is_msie6 = self.method == Method::Post && has(b"MSIE ") && (has(b"MSIE 4.") || has(b"MSIE 5.") || has(b"MSIE 6."));
+        let is_safari = has(b"Safari/") && has(b"Mac OS X") && !has(b"Chrome/");
+        (disabled.contains(Browsers::MSIE6) && is_msie6) || (disabled.contains(Browsers::SAFARI) && is_safari)
+    }
+
+    /// Follows an internal redirect.
+    pub fn redirect(&mut self, target: Target) -> Arrival {
+        self.is_internal = true;
+        match target {
+            Target::Uri(uri, args) => {
+                self.uri = uri;
+                self.args = args;
+                self.add_uri_to_alias = false;
+                let own = self.server().location;
+                self.enter(own);
+                Arrival::Redirected
+            }
+            Target::Named(name) => match self.server().named(&name) {
+                Some(location) => {
+                    self.enter(location);
+                    Arrival::Named
+                }
+                None => {
+                    self.log(Level::Error, &|out| {
+                        out.extend_from_slice(b"could not find named location \"");
+                        out.extend_from_slice(&name);
+                        out.push(b'"');
+                    });
+                    Arrival::Lost
+                }
+            },
+        }
+    }
+
+    /// From here on failures get the built-in page.
+    pub fn forbid_error_pages(&mut self) {
+        self.error_page_taken = true;
+    }
+
+    /// Says that the redirects of the request lead in a circle.
+    pub fn log_cycle(&self) {
+        self.log(Level::Error, &|out| {
+            out.extend_from_slice(b"rewrite or internal redirection cycle while internally redirecting to \"");
+            out.extend_from_slice(&self.uri);
+            out.push(b'"');
+        });
+    }
+
+    /// Gives the answer the status of the failure that it covers.
+    pub fn override_status(&self, response: &mut Response) {
+        if let Some(status) = self.error_status {
+            response.status = status;
+            response.status_line = None;
+        }
+    }
+
+    /// Writes a line to the error logs of the location.
+    pub fn log(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        let logs = self.location().error_logs();
+        if !logs.wants(level) {
+            return;
+        }
+        let mut address = Vec::new();
+        self.client.append_remote_addr(&mut address);
+        let context = ErrorContext {
+            client: Some(&address),
+            server: Some(&self.server().name),
+            request: Some(self.head.line()),
+            host: self.head.get(HeaderId::Host),
+            referrer: self.head.get(HeaderId::Referer),
+            ..ErrorContext::default()
+        };
+        self.client.loop_.feed.error(logs, level, Some(self.client.number), |out| {
+            text(out);
+            context.append(out);
+        });
+    }
+
+    /// Counts what the socket took since it had taken `before` bytes; `head_bytes` of it are the head.
+    pub fn count(&self, before: u64, head_bytes: u64) {
+        let mut sent = self.sent.get();
+        let taken = self.wire.sent() - before;
+        sent.bytes += taken;
+        sent.head_bytes += head_bytes.min(taken);
+        self.sent.set(sent);
+    }
+
+    /// Counts bytes of the body that the disk layer sent.
+    pub fn add_sent(&self, bytes: u64) {
+        let mut sent = self.sent.get();
+        sent.bytes += bytes;
+        self.sent.set(sent);
+    }
+
+    /// Keeps the pool that this request uses, for as long as it lives.
+    pub fn keep_pool(&self, pool: Pool) -> &Pool {
+        self.pool.get_or_init(|| pool)
+    }
+
+    /// Sets the captures of the server's name, where a regular expression chose it.
+    pub fn capture_server_name(&self) {
+        let generation = Rc::clone(&self.generation);
+        let Some(entry) = self.client.entry(&generation) else { return };
+        let names = &generation.settings.names[entry];
+        if !names.has_regexes() {
+            return;
+        }
+        let Some(host) = self.head.host() else { return };
+        if let Some((regex, spans)) = names.find(host).and_then(|named| named.regex) {
+            self.capture(regex, &Bytes::copy_from_slice(host), spans);
+        }
+    }
+
+    /// The media type of the current URI's extension.
+    #[must_use]
+    pub fn content_type(&self) -> Bytes {
+        let types = &self.location().settings.types;
+        let extension = message::uri::extension(&self.uri);
+        types.types.get(extension).unwrap_or(&types.default_type).clone()
+    }
+
+    /// Is only a head to be sent?
+    #[must_use]
+    pub fn is_head(&self) -> bool {
+        self.head.method == Method::Head
+    }
+
+    /// Sets the captures from a match of `regex` in `subject`: `$1`… and the variables of its named groups.
+    pub fn capture(&self, regex: &Regex, subject: &Bytes, spans: Spans) {
+        for (group, variable) in &regex.groups {
+            let span = spans.get(*group).cloned().flatten();
+            let value = span.map_or_else(Bytes::new, |s| subject.slice(s.start as usize..s.end as usize));
+            self.remember(*variable, Some(value));
+        }
+        if spans.len() > 1 {
+            *self.captures.borrow_mut() = Captures { subject: subject.clone(), spans };
+        }
+    }
+
+    /// A remembered value: `None` when none was remembered, `Some(None)` when the variable is known to be unset.
+    #[must_use]
+    pub fn remembered(&self, variable: VariableIndex) -> Option<Option<Bytes>> {
+        let values = self.values.borrow();
+        values.iter().find(|(index, _)| *index == variable).map(|(_, value)| value.clone())
+    }
+
+    /// Remembers a variable's value for the rest of the request.
+    pub fn remember(&self, variable: VariableIndex, value: Option<Bytes>) {
+        let mut values = self.values.borrow_mut();
+        if let Some((_, old)) = values.iter_mut().find(|(index, _)| *index == variable) {
+            *old = value;
+        } else if values.len() < VALUES_MAX {
+            values.push((variable, value));
+        }
+    }
+
+    /// The text of a template for this request.
+    #[must_use]
+    pub fn evaluate(&self, template: &Template) -> Bytes {
+        match template.literal() {
+            Some(literal) => literal.clone(),
+            None => {
+                let mut out = Vec::with_capacity(64);
+                self.evaluate_into(template, &mut out);
+                out.into()
+            }
+        }
+    }
+
+    /// Appends the text of a template for this request.
+    pub fn evaluate_into(&self, template: &Template, out: &mut Vec<u8>) {
+        crate::template::evaluate(template, self, out);
+    }
+
+    /// `$request_id`: the same for the whole request.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.request_id.get().unwrap_or_else(|| {
+            let id = self.client.loop_.random_16();
+            self.request_id.set(Some(id));
+            id
+        })
+    }
+}
+
+impl Variables for Request {
+    fn variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
+        self.append_variable(index, out)
+    }
+
+    fn capture(&self, number: u8, out: &mut Vec<u8>) {
+        let captures = self.captures.borrow();
+        if let Some(Some(span)) = captures.spans.get(usize::from(number)) {
+            out.extend_from_slice(&captures.subject[span.start as usize..span.end as usize]);
+        }
+    }
+}
+
+/// `part` as a slice of the head where it lies in it, else copied.
+fn bytes_of(head: &RequestHead, part: &[u8]) -> Bytes {
+    if head.normal.is_some() && !part.is_empty() && std::ptr::eq(part.as_ptr(), head.uri().as_ptr()) {
+        return Bytes::copy_from_slice(part);
+    }
+    if part.is_empty() { Bytes::new() } else { head.bytes.slice_ref(part) }
+}

@@ -1,0 +1,96 @@
+//! The life of a request: one function that reads like its description.
+//!
+//! To add a step, add a line in `before/mod.rs`, `content/mod.rs` or `after/mod.rs`. Invariant: a failure becomes a
+//! response in one place only, [`error_page::cover`].
+
+use crate::error_page::{self, Cover};
+use crate::request::{Arrival, Request, URI_CHANGES_MAX};
+use crate::{Failure, Response, after, before, content};
+
+/// What a step has to say about a request.
+#[expect(clippy::large_enum_variant, reason = "boxing the commonest variant would cost every request an allocation")]
+pub enum Outcome {
+    /// The answer.
+    Answer(Response),
+    /// No answer: this status, by an error page or the built-in one.
+    Failed(Failure),
+    /// Start again with another URI.
+    Redirect(Target),
+    /// Close the connection without a byte (`return 444`).
+    Close,
+}
+
+/// Where an internal redirect leads.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// Another URI and its arguments.
+    Uri(bytes::Bytes, bytes::Bytes),
+    /// A location of the same server by its name, `@` included; the URI stays.
+    Named(bytes::Bytes),
+}
+
+/// Where answering begins.
+pub enum Start {
+    /// With the request as it came.
+    Fresh,
+    /// It was refused while it was read: with this status.
+    Refused(u16),
+}
+
+/// Answers a request; `None` closes the connection without a byte.
+pub async fn respond(request: &mut Request, start: Start) -> Option<Response> {
+    let mut outcome = match start {
+        Start::Fresh => pass(request, Arrival::Fresh).await,
+        Start::Refused(status) => Outcome::Failed(Failure::new(status)),
+    };
+    for _ in 0..=URI_CHANGES_MAX {
+        match settle(request, outcome) {
+            Settled::Response(response) => return Some(response),
+            Settled::Close => return None,
+            Settled::Redirect(target) => {
+                let arrival = request.redirect(target);
+                outcome = pass(request, arrival).await;
+            }
+        }
+    }
+    request.log_cycle();
+    request.forbid_error_pages();
+    match settle(request, Outcome::Failed(Failure::new(500))) {
+        Settled::Response(response) => Some(response),
+        Settled::Close | Settled::Redirect(_) => None,
+    }
+}
+
+async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
+    match before::run(request, arrival).await {
+        Some(early) => early,
+        None => content::make(request).await,
+    }
+}
+
+#[expect(clippy::large_enum_variant, reason = "boxing the commonest variant would cost every request an allocation")]
+enum Settled {
+    Response(Response),
+    Redirect(Target),
+    Close,
+}
+
+/// Makes the outcome a response: through the error pages where it failed, through the steps after the content always.
+fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
+    loop {
+        let response = match outcome {
+            Outcome::Answer(response) => response,
+            Outcome::Redirect(target) => return Settled::Redirect(target),
+            Outcome::Close => return Settled::Close,
+            Outcome::Failed(failure) => match error_page::cover(request, failure) {
+                Cover::Redirect(target) => return Settled::Redirect(target),
+                Cover::Answer(response) => response,
+                Cover::Close => return Settled::Close,
+            },
+        };
+        match after::apply(request, response) {
+            Ok(response) => return Settled::Response(response),
+            Err(failure) => outcome = Outcome::Failed(failure),
+        }
+    }
+}

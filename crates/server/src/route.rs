@@ -1,0 +1,430 @@
+//! Which server and which location a request belongs to: nginx's order, decided from tables that
+//! are built once.
+//!
+//! Not here: what a location does, and the redirects that lead back to here. Invariant: the tables
+//! are immutable; a search allocates nothing.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::regex::{Regex, Spans};
+
+/// Index of a server in [`crate::settings::Settings::servers`].
+pub type ServerId = u32;
+/// Index of a location in [`crate::settings::Settings::locations`].
+pub type LocationId = u32;
+
+/// Directories deep that location blocks may be nested.
+pub const NESTED_LOCATIONS_MAX: usize = 32;
+
+/// The names of the servers of one listening address, in nginx's order of choice: exact name,
+/// longest `*.x`, longest `x.*`, first regex, else the default server.
+#[derive(Debug, Default)]
+pub struct ServerNames {
+    exact: HashMap<Box<[u8]>, ServerId>,
+    /// Suffixes `.example.com` of `*.example.com`.
+    leading: HashMap<Box<[u8]>, ServerId>,
+    /// Prefixes `mail.` of `mail.*`.
+    trailing: HashMap<Box<[u8]>, ServerId>,
+    regexes: Vec<(Arc<Regex>, ServerId)>,
+}
+
+/// A server chosen by name; with a regex, the groups that it matched in the host.
+#[derive(Debug)]
+pub struct NamedServer<'a> {
+    /// The server.
+    pub server: ServerId,
+    /// The regex that chose it.
+    pub regex: Option<(&'a Regex, Spans)>,
+}
+
+/// A server name as written, sorted into its kind.
+#[derive(Debug, Clone)]
+pub enum ServerName {
+    /// `example.com` (lower-cased), or empty.
+    Exact(Box<[u8]>),
+    /// `*.example.com`, kept as `.example.com`.
+    Leading(Box<[u8]>),
+    /// `.example.com`: the name itself and everything below it.
+    Both(Box<[u8]>),
+    /// `mail.*`, kept as `mail.`.
+    Trailing(Box<[u8]>),
+    /// `~^(?<user>.+)\.example\.com$`.
+    Regex(Arc<Regex>),
+}
+
+impl ServerNames {
+    /// Adds a name; of two equal ones the first stays, and `false` says that there was one.
+    pub fn add(&mut self, name: &ServerName, server: ServerId) -> bool {
+        fn put(map: &mut HashMap<Box<[u8]>, ServerId>, key: &[u8], server: ServerId) -> bool {
+            if map.contains_key(key) {
+                return false;
+            }
+            map.insert(key.into(), server);
+            true
+        }
+        match name {
+            ServerName::Exact(n) => put(&mut self.exact, n, server),
+            ServerName::Leading(suffix) => put(&mut self.leading, suffix, server),
+            ServerName::Both(suffix) => {
+                let exact = put(&mut self.exact, &suffix[1..], server);
+                put(&mut self.leading, suffix, server) && exact
+            }
+            ServerName::Trailing(prefix) => put(&mut self.trailing, prefix, server),
+            ServerName::Regex(regex) => {
+                self.regexes.push((Arc::clone(regex), server));
+                true
+            }
+        }
+    }
+
+    /// Whether there is nothing to choose from.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty()
+            && self.leading.is_empty()
+            && self.trailing.is_empty()
+            && self.regexes.is_empty()
+    }
+
+    /// Whether a name may be chosen by a regex.
+    #[must_use]
+    pub fn has_regexes(&self) -> bool {
+        !self.regexes.is_empty()
+    }
+
+    /// The server of `host` (lower-cased, without port and trailing dot), if a name matches.
+    #[must_use]
+    pub fn find(&self, host: &[u8]) -> Option<NamedServer<'_>> {
+        if let Some(&server) = self.exact.get(host) {
+            return Some(NamedServer { server, regex: None });
+        }
+        if let Some(server) = self.find_wildcard(host) {
+            return Some(NamedServer { server, regex: None });
+        }
+        if host.is_empty() {
+            return None;
+        }
+        self.regexes.iter().find_map(|(regex, server)| {
+            let spans = regex.captures(host)?;
+            Some(NamedServer { server: *server, regex: Some((regex, spans)) })
+        })
+    }
+
+    fn find_wildcard(&self, host: &[u8]) -> Option<ServerId> {
+        if !self.leading.is_empty() {
+            let dots = memchr::memchr_iter(b'.', host);
+            for dot in dots.filter(|&d| d > 0) {
+                if let Some(&server) = self.leading.get(&host[dot..]) {
+                    return Some(server);
+                }
+            }
+        }
+        if !self.trailing.is_empty() {
+            let dots = memchr::memrchr_iter(b'.', host);
+            for dot in dots.filter(|&d| d + 1 < host.len()) {
+                if let Some(&server) = self.trailing.get(&host[..=dot]) {
+                    return Some(server);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// One `location` as far as the search needs to know it.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The prefix or exact URI.
+    pub name: Box<[u8]>,
+    /// `location /x`, `location ^~ /x`, if there is one.
+    pub prefix: Option<Prefix>,
+    /// `location = /x`, if there is one.
+    pub exact: Option<LocationId>,
+    /// The longest other candidate that this name starts with.
+    parent: Option<u32>,
+}
+
+/// A prefix location.
+#[derive(Debug, Clone, Copy)]
+pub struct Prefix {
+    /// The location.
+    pub location: LocationId,
+    /// `^~`: regexes are not asked.
+    pub stops: bool,
+    /// The location passes requests on, so `/a` is sent to `/a/` (drop-in 14).
+    pub auto_redirect: bool,
+}
+
+/// The locations directly below a server or a location.
+#[derive(Debug, Default)]
+pub struct Locations {
+    candidates: Vec<Candidate>,
+    regexes: Vec<(Arc<Regex>, LocationId)>,
+}
+
+/// What the search for a location found.
+#[derive(Debug)]
+pub enum Found<'a> {
+    /// This location, chosen by its prefix or exactly.
+    Location(LocationId),
+    /// This location, chosen by its regex.
+    Regex(LocationId, &'a Regex, Spans),
+    /// `/a` was asked and only `/a/` exists: 301.
+    AddSlash(LocationId),
+    /// None: the server itself answers.
+    Nothing,
+}
+
+impl Locations {
+    /// Adds `location = name`; `false` when there is one already.
+    pub fn add_exact(&mut self, name: &[u8], location: LocationId) -> bool {
+        let candidate = self.candidate(name);
+        candidate.exact.replace(location).is_none()
+    }
+
+    /// Adds `location name` or `location ^~ name`; `false` when there is one already.
+    pub fn add_prefix(&mut self, name: &[u8], prefix: Prefix) -> bool {
+        let candidate = self.candidate(name);
+        candidate.prefix.replace(prefix).is_none()
+    }
+
+    /// Adds `location ~ regex`, in file order.
+    pub fn add_regex(&mut self, regex: Arc<Regex>, location: LocationId) {
+        self.regexes.push((regex, location));
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.candidates.is_empty() && self.regexes.is_empty()
+    }
+
+    fn candidate(&mut self, name: &[u8]) -> &mut Candidate {
+        let at = match self.candidates.iter().position(|c| &*c.name == name) {
+            Some(at) => at,
+            None => {
+                self.candidates.push(Candidate {
+                    name: name.into(),
+                    prefix: None,
+                    exact: None,
+                    parent: None,
+                });
+                self.candidates.len() - 1
+            }
+        };
+        &mut self.candidates[at]
+    }
+
+    /// Sorts the table; to be called once, after the last `add`.
+    pub fn seal(&mut self) {
+        self.candidates.sort_by(|a, b| a.name.cmp(&b.name));
+        for i in 0..self.candidates.len() {
+            let mut above = i.checked_sub(1).map(|p| p as u32);
+            while let Some(p) = above {
+                if self.candidates[i].name.starts_with(&self.candidates[p as usize].name) {
+                    break;
+                }
+                above = self.candidates[p as usize].parent;
+            }
+            self.candidates[i].parent = above;
+        }
+    }
+
+    /// Looks `uri` up below here and below what is found; `nested` gives a location's own table.
+    #[must_use]
+    pub fn find<'a>(
+        &'a self,
+        uri: &[u8],
+        nested: &impl Fn(LocationId) -> &'a Locations,
+    ) -> Found<'a> {
+        let fixed = self.find_fixed(uri);
+        let (best, stops) = match fixed {
+            Fixed::Exact(location) => return Found::Location(location),
+            Fixed::AddSlash(location) => return Found::AddSlash(location),
+            Fixed::Prefix(prefix) => match nested(prefix.location).find_below(uri, nested) {
+                Found::Nothing => (Found::Location(prefix.location), prefix.stops),
+                // An inner prefix still lets the outer regexes be asked; a decision does not.
+                Found::Location(inner) if !nested(prefix.location).is_final(uri, inner) => {
+                    (Found::Location(inner), prefix.stops)
+                }
+                decided => return decided,
+            },
+            Fixed::Nothing => (Found::Nothing, false),
+        };
+        if stops {
+            return best;
+        }
+        for (regex, location) in &self.regexes {
+            if let Some(spans) = regex.captures(uri) {
+                return match nested(*location).find_below(uri, nested) {
+                    Found::Nothing => Found::Regex(*location, regex, spans),
+                    inner => inner,
+                };
+            }
+        }
+        best
+    }
+
+    fn find_below<'a>(
+        &'a self,
+        uri: &[u8],
+        nested: &impl Fn(LocationId) -> &'a Locations,
+    ) -> Found<'a> {
+        if self.is_empty() {
+            return Found::Nothing;
+        }
+        self.find(uri, nested)
+    }
+
+    /// Whether `location`, found below here, was matched exactly.
+    fn is_final(&self, uri: &[u8], location: LocationId) -> bool {
+        matches!(self.find_fixed(uri), Fixed::Exact(exact) if exact == location)
+    }
+
+    fn find_fixed(&self, uri: &[u8]) -> Fixed {
+        let after = self.candidates.partition_point(|c| &*c.name <= uri);
+        let mut at = after.checked_sub(1);
+        while let Some(i) = at {
+            let candidate = &self.candidates[i];
+            if uri.starts_with(&candidate.name) {
+                if let (true, Some(exact)) = (candidate.name.len() == uri.len(), candidate.exact) {
+                    return Fixed::Exact(exact);
+                }
+                if let Some(prefix) = candidate.prefix {
+                    // A whole match needs no further look at `/a/`.
+                    if candidate.name.len() == uri.len() {
+                        return Fixed::Prefix(prefix);
+                    }
+                    return self.add_slash(uri).unwrap_or(Fixed::Prefix(prefix));
+                }
+            }
+            at = candidate.parent.map(|p| p as usize);
+        }
+        self.add_slash(uri).unwrap_or(Fixed::Nothing)
+    }
+
+    fn add_slash(&self, uri: &[u8]) -> Option<Fixed> {
+        let order = |c: &Candidate| c.name.iter().copied().cmp(uri.iter().copied().chain([b'/']));
+        let at = self.candidates.binary_search_by(order).ok()?;
+        let prefix = self.candidates[at].prefix.filter(|p| p.auto_redirect)?;
+        Some(Fixed::AddSlash(prefix.location))
+    }
+}
+
+/// What prefixes and exact names alone say.
+enum Fixed {
+    Exact(LocationId),
+    Prefix(Prefix),
+    AddSlash(LocationId),
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use config::VariableIndex;
+
+    use super::*;
+
+    fn regex(pattern: &str) -> Arc<Regex> {
+        Arc::new(Regex::compile(pattern, false, |_| VariableIndex(0)).expect("compiles"))
+    }
+
+    fn server_of(names: &ServerNames, host: &str) -> Option<ServerId> {
+        names.find(host.as_bytes()).map(|n| n.server)
+    }
+
+    #[test]
+    fn names_are_chosen_in_nginx_order() {
+        let mut names = ServerNames::default();
+        assert!(names.add(&ServerName::Exact((*b"www.example.com").into()), 1));
+        assert!(names.add(&ServerName::Leading((*b".example.com").into()), 2));
+        assert!(names.add(&ServerName::Leading((*b".a.example.com").into()), 3));
+        assert!(names.add(&ServerName::Trailing((*b"mail.").into()), 4));
+        assert!(names.add(&ServerName::Regex(regex("^w+")), 5));
+        assert!(names.add(&ServerName::Both((*b".both.org").into()), 6));
+        assert!(!names.add(&ServerName::Exact((*b"www.example.com").into()), 9));
+        assert_eq!(server_of(&names, "www.example.com"), Some(1));
+        assert_eq!(server_of(&names, "x.example.com"), Some(2));
+        assert_eq!(server_of(&names, "x.a.example.com"), Some(3));
+        assert_eq!(server_of(&names, "mail.org"), Some(4));
+        assert_eq!(server_of(&names, "mail.example.com"), Some(2));
+        assert_eq!(server_of(&names, "wwww"), Some(5));
+        assert_eq!(server_of(&names, "both.org"), Some(6));
+        assert_eq!(server_of(&names, "x.both.org"), Some(6));
+        assert_eq!(server_of(&names, "example.com"), None);
+        assert_eq!(server_of(&names, ""), None);
+    }
+
+    fn plain(location: LocationId) -> Prefix {
+        Prefix { location, stops: false, auto_redirect: false }
+    }
+
+    /// Tables by location id; id 0 is the server's.
+    fn location_of(tables: &[Locations], uri: &str) -> String {
+        let nested = |id: LocationId| &tables[id as usize];
+        match tables[0].find(uri.as_bytes(), &nested) {
+            Found::Location(id) => format!("{id}"),
+            Found::Regex(id, ..) => format!("~{id}"),
+            Found::AddSlash(id) => format!("{id}/"),
+            Found::Nothing => "-".into(),
+        }
+    }
+
+    fn tables(n: usize) -> Vec<Locations> {
+        (0..n).map(|_| Locations::default()).collect()
+    }
+
+    #[test]
+    fn locations_are_chosen_in_nginx_order() {
+        let mut t = tables(9);
+        t[0].add_prefix(b"/", plain(1));
+        t[0].add_exact(b"/", 2);
+        t[0].add_prefix(b"/documents/", plain(3));
+        t[0].add_prefix(b"/images/", Prefix { location: 4, stops: true, auto_redirect: false });
+        t[0].add_regex(regex(r"\.(gif|jpg)$"), 5);
+        t[0].add_prefix(b"/pass/", Prefix { location: 6, stops: false, auto_redirect: true });
+        t[0].add_prefix(b"/pass-x", plain(7));
+        t.iter_mut().for_each(Locations::seal);
+        assert_eq!(location_of(&t, "/"), "2");
+        assert_eq!(location_of(&t, "/index.html"), "1");
+        assert_eq!(location_of(&t, "/documents/document.html"), "3");
+        assert_eq!(location_of(&t, "/images/1.gif"), "4");
+        assert_eq!(location_of(&t, "/documents/1.jpg"), "~5");
+        assert_eq!(location_of(&t, "/pass"), "6/");
+        assert_eq!(location_of(&t, "/pass/x"), "6");
+        assert_eq!(location_of(&t, "/pass-xyz"), "7");
+        assert_eq!(location_of(&t, "/pas"), "1");
+    }
+
+    #[test]
+    fn nested_locations_and_outer_regexes() {
+        let mut t = tables(9);
+        t[0].add_prefix(b"/a", plain(1));
+        t[0].add_regex(regex("x$"), 2);
+        t[1].add_prefix(b"/ab", plain(3));
+        t[1].add_exact(b"/ax", 4);
+        t[1].add_regex(regex("y$"), 5);
+        t[2].add_regex(regex("zx$"), 6);
+        t.iter_mut().for_each(Locations::seal);
+        assert_eq!(location_of(&t, "/abc"), "3");
+        assert_eq!(location_of(&t, "/abx"), "~2");
+        assert_eq!(location_of(&t, "/ax"), "4");
+        assert_eq!(location_of(&t, "/aby"), "~5");
+        assert_eq!(location_of(&t, "/azx"), "~6");
+        assert_eq!(location_of(&t, "/b"), "-");
+    }
+
+    #[test]
+    fn a_neighbour_between_does_not_hide_the_prefix() {
+        let mut t = tables(6);
+        t[0].add_prefix(b"/a", plain(1));
+        t[0].add_prefix(b"/a/b/c", plain(2));
+        t[0].add_prefix(b"/a/b!", plain(3));
+        t.iter_mut().for_each(Locations::seal);
+        assert_eq!(location_of(&t, "/a/b/d"), "1");
+        assert_eq!(location_of(&t, "/a/b/c/d"), "2");
+        assert_eq!(location_of(&t, "/0"), "-");
+    }
+}

@@ -1,0 +1,274 @@
+//! From the tree of directives to [`Settings`].
+//!
+//! Blocks (files, names, regexes): done in the master before it serves and in the worker on a helper thread. Not here: what
+//! values look like (each table's types).
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use config::{Directive, Error, Problem, Scope, Section, Tree};
+
+use crate::content::files::Aio;
+use crate::listen::{Listen, Table as Listens};
+use crate::log::directives::LogFormats;
+use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
+use crate::route::{ServerId, ServerNames};
+use crate::variables::Definitions;
+
+use super::locations::{self, Block, Raw};
+use super::server::ServerSettings;
+use super::tables::LocationSettings;
+use super::{Location, Server, Settings};
+
+/// Servers of one configuration.
+pub const SERVERS_MAX: usize = 1 << 20;
+
+/// Where relative paths begin, and what the process is.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The prefix (`-p`), ending in a slash.
+    pub prefix: PathBuf,
+    /// Runs with the rights of root: without them a missing `listen` means port 8000.
+    pub is_root: bool,
+}
+
+type RawServer = <ServerSettings as Section>::Raw;
+
+/// A `server` block as read.
+struct ServerBlock<'a> {
+    directive: &'a Directive,
+    raw: RawServer,
+    own: Raw,
+    locations: Vec<Block<'a>>,
+    listens: Vec<(Listen, &'a Directive)>,
+}
+
+#[derive(Default)]
+struct Http<'a> {
+    server: RawServer,
+    location: Raw,
+    formats: <LogFormats as Section>::Raw,
+    servers: Vec<ServerBlock<'a>>,
+    is_seen: bool,
+}
+
+impl Settings {
+    /// Builds the settings that a checked tree describes. Warnings go to `scope`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in nginx's words, at its place.
+    pub fn build(tree: &Tree, scope: &mut Scope, surroundings: &Surroundings) -> Result<Self, Error> {
+        let mut http = Http::default();
+        let mut definitions = Definitions::default();
+        for directive in tree.directives.iter().filter(|directive| directive.name == "http") {
+            if http.is_seen {
+                return Err(directive.error(&Problem::duplicate()));
+            }
+            http.is_seen = true;
+            read_http(directive, &mut http, &mut definitions, scope)?;
+        }
+        let mut settings = Self {
+            prefix: surroundings.prefix.clone(),
+            hostname: super::server::hostname(),
+            listens: Listens::default(),
+            names: Vec::new(),
+            variables: Vec::new(),
+            uses_realpath: false,
+            log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
+            servers: Vec::new(),
+            locations: Vec::new(),
+        };
+        finish_http(http, surroundings, &mut settings, scope)?;
+        settings.check_pools(tree)?;
+        settings.check_logs()?;
+        settings.variables = definitions.finish(scope)?;
+        settings.uses_realpath = scope.find("realpath_root").is_some();
+        Ok(settings)
+    }
+
+    /// Checks that every pool that is named without variables is declared.
+    fn check_pools(&self, tree: &Tree) -> Result<(), Error> {
+        let is_declared = |name: &[u8]| {
+            let mut pools = tree.directives.iter().filter(|line| line.name == "thread_pool");
+            name == b"default" || pools.any(|line| line.args.first().is_some_and(|word| word.bytes() == name))
+        };
+        for location in &self.locations {
+            let Aio::Pool(pool) = &location.settings.files.aio.value else { continue };
+            if let Some(name) = pool.literal().filter(|name| !is_declared(name)) {
+                let name = String::from_utf8_lossy(name);
+                return Err(location.settings.files.aio.error(format!("unknown thread pool \"{name}\"")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what log lines need of the whole configuration: formats by name, files buffered in one way.
+    fn check_logs(&self) -> Result<(), Error> {
+        self.log_files().map(|_| ())
+    }
+
+    fn log_files(&self) -> Result<LogFiles, Error> {
+        let mut files = LogFiles::new(&self.prefix);
+        for location in &self.locations {
+            files.add_access(&location.settings.access_log.access_log, &self.log_formats)?;
+            files.add_errors(&location.settings.error_log.error_log);
+        }
+        Ok(files)
+    }
+
+    /// Gives every location its logs. Files must be known to `logs`; may resolve names, so not on a loop.
+    ///
+    /// # Errors
+    /// A file that was not opened, a syslog server that nobody knows.
+    pub fn equip(&self, logs: &Logs) -> Result<(), Error> {
+        let files = self.log_files()?;
+        let main = logs.main();
+        for location in &self.locations {
+            let settings = &location.settings;
+            let access = AccessLogs::build(&settings.access_log, &self.log_formats, &files, logs)?;
+            let lines = &settings.error_log.error_log;
+            let errors = build_error_logs(lines, &main, &files, logs)
+                .map_err(|problem| Error::without_place(problem.sentence_for("error_log")))?;
+            // A second call finds the same logs.
+            let _ = location.logs.set((access, errors));
+        }
+        Ok(())
+    }
+}
+
+fn read_known<S: Section>(raw: &mut S::Raw, directive: &Directive, scope: &mut Scope) -> Result<(), Error> {
+    // What no table takes, the grammar let through as "ignored, because …".
+    S::set(raw, directive, scope).map(|_| ())
+}
+
+fn read_http<'a>(
+    block: &'a Directive,
+    http: &mut Http<'a>,
+    definitions: &mut Definitions,
+    scope: &mut Scope,
+) -> Result<(), Error> {
+    for line in block.children() {
+        match &line.name.bytes()[..] {
+            b"server" => {
+                let server = read_server(line, scope)?;
+                http.servers.push(server);
+                if http.servers.len() > SERVERS_MAX {
+                    return Err(line.error(&Problem::new(format!("more than {SERVERS_MAX} servers"))));
+                }
+            }
+            b"map" => definitions.read_map(line, scope)?,
+            b"split_clients" => definitions.read_split_clients(line, scope)?,
+            b"log_format" => LogFormats::set(&mut http.formats, line, scope).map(|_| ())?,
+            _ => read_level(&mut http.server, &mut http.location, line, scope)?,
+        }
+    }
+    Ok(())
+}
+
+fn read_level(server: &mut RawServer, location: &mut Raw, line: &Directive, scope: &mut Scope) -> Result<(), Error> {
+    if ServerSettings::set(server, line, scope)? {
+        return Ok(());
+    }
+    read_known::<LocationSettings>(location, line, scope)
+}
+
+fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBlock<'a>, Error> {
+    let mut server = ServerBlock {
+        directive: block,
+        raw: RawServer::default(),
+        own: Raw::default(),
+        locations: Vec::new(),
+        listens: Vec::new(),
+    };
+    for line in block.children() {
+        if line.name == "location" {
+            server.locations.push(Block::read(line, None, 0, scope)?);
+        } else if line.name == "listen" {
+            let args: Vec<&[u8]> = line.args.iter().map(|word| &word.bytes()[..]).collect();
+            let listen = Listen::parse(&args)
+                .map_err(|refusal| line.error(&Problem::new(refusal.sentence).at(refusal.argument)))?;
+            server.listens.push((listen, line));
+        } else {
+            read_level(&mut server.raw, &mut server.own, line, scope)?;
+        }
+    }
+    Ok(server)
+}
+
+fn finish_http(mut http: Http<'_>, around: &Surroundings, settings: &mut Settings, scope: &mut Scope) -> Result<(), Error> {
+    if !http.is_seen {
+        return Ok(());
+    }
+    LocationSettings::fill(&mut http.location, scope)?;
+    http.location.root.anchor(&around.prefix);
+    ServerSettings::fill(&mut http.server, scope)?;
+    for block in http.servers {
+        finish_server(block, &http.server, &http.location, around, settings, scope)?;
+    }
+    Ok(())
+}
+
+fn finish_server(
+    block: ServerBlock<'_>,
+    server: &RawServer,
+    location: &Raw,
+    around: &Surroundings,
+    settings: &mut Settings,
+    scope: &mut Scope,
+) -> Result<(), Error> {
+    let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
+    let finished = ServerSettings::finish(ServerSettings::merge(server, block.raw), scope)?;
+    listen_for(id, &block.listens, block.directive, around, settings, scope)?;
+    name_for(id, &finished, settings, scope);
+    let mut own = block.own;
+    own.root.anchor(&around.prefix);
+    let own = LocationSettings::merge(location, own);
+    let all: &mut Vec<Location> = &mut settings.locations;
+    let itself = locations::add(Bytes::new(), false, LocationSettings::finish(own.clone(), scope)?, all);
+    let (inner, named) = locations::finish_all(block.locations, &own, &around.prefix, all, scope)?;
+    all[itself as usize].inner = inner;
+    let (name, limits) = (finished.server_name.first.clone(), finished.limits());
+    settings.servers.push(Server { name, settings: finished, limits, location: itself, named });
+    Ok(())
+}
+
+/// Adds the addresses of a server; without any, nginx's default.
+fn listen_for(
+    id: ServerId,
+    listens: &[(Listen, &Directive)],
+    block: &Directive,
+    around: &Surroundings,
+    settings: &mut Settings,
+    scope: &mut Scope,
+) -> Result<(), Error> {
+    let port: &[u8] = if around.is_root { b"80" } else { b"8000" };
+    let default = [(Listen::parse(&[port]).map_err(|r| Error::without_place(r.sentence))?, block)];
+    let listens = if listens.is_empty() { &default } else { listens };
+    for (listen, line) in listens {
+        let added = settings.listens.add(listen, id, &mut crate::process::resolve::host).map_err(|sentence| line.error(&Problem::new(sentence)))?;
+        for warning in added {
+            scope.warn(line.error(&Problem::new(warning.0)));
+        }
+    }
+    Ok(())
+}
+
+/// Enters a server's names at each of its addresses.
+fn name_for(id: ServerId, server: &ServerSettings, settings: &mut Settings, scope: &mut Scope) {
+    settings.names.resize_with(settings.listens.entries().len(), ServerNames::default);
+    for (entry, names) in settings.listens.entries().iter().zip(&mut settings.names) {
+        if !entry.servers.contains(&id) {
+            continue;
+        }
+        for (name, word) in &server.server_name.names {
+            if !names.add(name, id) {
+                let sentence =
+                    format!("conflicting server name \"{}\" on {}, ignored", word.display(), entry.address);
+                scope.warn(word.error(&Problem::new(sentence)));
+            }
+        }
+        if server.server_name.names.is_empty() {
+            names.add(&crate::route::ServerName::Exact(Box::default()), id);
+        }
+    }
+}

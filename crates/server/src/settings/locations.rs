@@ -1,0 +1,205 @@
+//! `location` blocks: read into a tree of raw settings, then merged from the outside in.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use config::{Directive, Error, Problem, Scope, Section};
+
+use crate::path::Alias;
+use crate::regex::Regex;
+use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
+
+use super::{Location, LocationSettings};
+
+/// What one level says.
+pub type Raw = <LocationSettings as Section>::Raw;
+
+/// How a location is chosen.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// `= /x`.
+    Exact,
+    /// `/x`, or `^~ /x`.
+    Prefix {
+        /// `^~`.
+        stops: bool,
+    },
+    /// `~` or `~*`.
+    Regex(Arc<Regex>),
+    /// `@x`.
+    Named,
+}
+
+/// A `location` block as read.
+#[derive(Debug)]
+pub struct Block<'a> {
+    directive: &'a Directive,
+    /// How it is chosen.
+    pub kind: Kind,
+    /// Without the modifier.
+    pub name: Bytes,
+    raw: Raw,
+    is_internal: bool,
+    inner: Vec<Block<'a>>,
+}
+
+impl<'a> Block<'a> {
+    /// Reads a block and those inside it.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place.
+    pub fn read(directive: &'a Directive, outer: Option<&Block<'a>>, depth: usize, scope: &mut Scope) -> Result<Self, Error> {
+        if depth == NESTED_LOCATIONS_MAX {
+            let sentence = format!("locations are nested deeper than {NESTED_LOCATIONS_MAX}");
+            return Err(directive.error(&Problem::new(sentence)));
+        }
+        let (kind, name) = kind_and_name(directive, scope)?;
+        let mut block =
+            Self { directive, kind, name, raw: Raw::default(), is_internal: false, inner: Vec::new() };
+        if let Some(outer) = outer {
+            block.check_place(outer)?;
+        }
+        for line in directive.children() {
+            if line.name == "location" {
+                let inner = Block::read(line, Some(&block), depth + 1, scope)?;
+                block.inner.push(inner);
+            } else if line.name == "internal" {
+                block.is_internal = true;
+            } else {
+                LocationSettings::set(&mut block.raw, line, scope)?;
+            }
+        }
+        Ok(block)
+    }
+
+    fn check_place(&self, outer: &Block<'_>) -> Result<(), Error> {
+        let (name, around) = (String::from_utf8_lossy(&self.name), String::from_utf8_lossy(&outer.name));
+        let fail = |sentence: String| Err(self.directive.error(&Problem::new(sentence)));
+        match (&outer.kind, &self.kind) {
+            (Kind::Exact, _) => fail(format!("location \"{name}\" cannot be inside the exact location \"{around}\"")),
+            (Kind::Named, _) => fail(format!("location \"{name}\" cannot be inside the named location \"{around}\"")),
+            (_, Kind::Named) => fail(format!("named location \"{name}\" can be on the server level only")),
+            (Kind::Prefix { .. }, Kind::Prefix { .. } | Kind::Exact) if !self.name.starts_with(&outer.name) => {
+                fail(format!("location \"{name}\" is outside location \"{around}\""))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Merges the block with what is around it and adds it, and those inside, to `all`.
+    ///
+    /// # Errors
+    /// A value that cannot hold, or two equal locations inside.
+    pub fn finish(mut self, outer: &Raw, prefix: &Path, all: &mut Vec<Location>, scope: &mut Scope) -> Result<LocationId, Error> {
+        self.raw.root.anchor(prefix);
+        if self.raw.root.has_alias() {
+            self.raw.root.alias = Some(match self.kind {
+                Kind::Regex(_) => Alias::Whole,
+                Kind::Named => {
+                    let sentence = "the \"alias\" directive cannot be used inside the named location";
+                    return Err(self.directive.error(&Problem::new(sentence)));
+                }
+                Kind::Exact | Kind::Prefix { .. } => Alias::Prefix(self.name.len()),
+            });
+        }
+        let raw = LocationSettings::merge(outer, self.raw);
+        let id = add(self.name, self.is_internal, LocationSettings::finish(raw.clone(), scope)?, all);
+        let (inner, named) = finish_all(self.inner, &raw, prefix, all, scope)?;
+        debug_assert!(named.is_empty(), "named locations stand at the server alone");
+        all[id as usize].inner = inner;
+        Ok(id)
+    }
+}
+
+/// Adds a location without any inside it.
+pub fn add(name: Bytes, is_internal: bool, settings: LocationSettings, all: &mut Vec<Location>) -> LocationId {
+    let id = LocationId::try_from(all.len()).expect("a configuration of less than 4 GiB has fewer locations");
+    let pool = OnceLock::new();
+    all.push(Location {
+        name,
+        settings,
+        inner: Locations::default(),
+        is_internal,
+        logs: OnceLock::new(),
+        handler: None,
+        pool,
+    });
+    id
+}
+
+/// The named locations of a server.
+pub type Named = Vec<(Bytes, LocationId)>;
+
+/// Finishes the locations of one level.
+///
+/// # Errors
+/// As [`Block::finish`].
+pub fn finish_all(
+    blocks: Vec<Block<'_>>,
+    outer: &Raw,
+    prefix: &Path,
+    all: &mut Vec<Location>,
+    scope: &mut Scope,
+) -> Result<(Locations, Named), Error> {
+    let mut locations = Locations::default();
+    let mut named = Named::new();
+    for block in blocks {
+        let (kind, name, directive) = (block.kind.clone(), block.name.clone(), block.directive);
+        let id = block.finish(outer, prefix, all, scope)?;
+        let is_new = match kind {
+            Kind::Exact => locations.add_exact(&name, id),
+            Kind::Prefix { stops } => {
+                let auto_redirect = all[id as usize].handler.as_ref().is_some_and(|h| h.passes()) && name.ends_with(b"/");
+                locations.add_prefix(&name, Prefix { location: id, stops, auto_redirect })
+            }
+            Kind::Regex(regex) => {
+                locations.add_regex(regex, id);
+                true
+            }
+            Kind::Named => {
+                let is_new = named.iter().all(|(known, _)| *known != name);
+                named.push((name.clone(), id));
+                is_new
+            }
+        };
+        if !is_new {
+            let sentence = format!("duplicate location \"{}\"", String::from_utf8_lossy(&name));
+            return Err(directive.error(&Problem::new(sentence)));
+        }
+    }
+    locations.seal();
+    Ok((locations, named))
+}
+
+/// The modifier may stand by itself or before the name.
+fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(Kind, Bytes), Error> {
+    const MODIFIERS: [&[u8]; 4] = [b"=", b"^~", b"~*", b"~"];
+    let (modifier, word, skipped) = match &directive.args[..] {
+        [modifier, word] => (modifier.bytes().clone(), word, 0),
+        [word, ..] => {
+            let modifier = MODIFIERS.iter().find(|m| word.bytes().starts_with(m)).copied().unwrap_or_default();
+            (Bytes::from_static(modifier), word, modifier.len())
+        }
+        [] => return Err(directive.error(&Problem::argument_count("location"))),
+    };
+    let name = word.bytes().slice(skipped..);
+    let mut regex = |caseless| {
+        let pattern = String::from_utf8_lossy(&name);
+        let regex = Regex::of_configuration(&pattern, caseless, word, scope);
+        regex.map(|regex| Kind::Regex(Arc::new(regex))).map_err(|problem| directive.error(&problem))
+    };
+    let kind = match &modifier[..] {
+        b"=" => Kind::Exact,
+        b"^~" => Kind::Prefix { stops: true },
+        b"~" => regex(false)?,
+        b"~*" => regex(true)?,
+        b"" if name.starts_with(b"@") => Kind::Named,
+        b"" => Kind::Prefix { stops: false },
+        _ => {
+            let sentence = format!("invalid location modifier \"{}\"", String::from_utf8_lossy(&modifier));
+            return Err(directive.error(&Problem::new(sentence).at(0)));
+        }
+    };
+    Ok((kind, name))
+}

@@ -1,0 +1,132 @@
+//! What a configuration means: immutable, shared by all loops, addressed by index.
+//!
+//! Built once ([`build`]) from the tree that `config` read, in the master (to check it) and in the worker (to use it); what
+//! blocks (names, regexes) is done then. Not here: the directives themselves, which stand at the top of the modules that
+//! obey them. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
+
+pub mod build;
+pub mod locations;
+pub mod server;
+pub mod tables;
+pub mod types;
+
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use bytes::Bytes;
+use config::VariableIndex;
+use wire::http1::read::Limits;
+use disk::Pool;
+
+use crate::content::module::Handler;
+use crate::listen;
+use crate::log::format::Formats;
+use crate::log::{AccessLogs, ErrorLogs};
+use crate::route::{LocationId, Locations, ServerId, ServerNames};
+use crate::variables::Definition;
+pub use server::ServerSettings;
+pub use tables::LocationSettings;
+
+/// A whole configuration.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// The directory that relative paths of data begin at; ends in a slash.
+    pub prefix: PathBuf,
+    /// The machine's name (`$hostname`).
+    pub hostname: Bytes,
+    /// Every address with its servers.
+    pub listens: listen::Table,
+    /// The names of the servers of each entry of `listens`.
+    pub names: Vec<ServerNames>,
+    /// What each variable is, by its index.
+    pub variables: Vec<Definition>,
+    /// Whether `$realpath_root` is used anywhere.
+    pub uses_realpath: bool,
+    log_formats: Formats,
+    servers: Vec<Server>,
+    locations: Vec<Location>,
+}
+
+impl Settings {
+    /// A server of this configuration.
+    #[must_use]
+    pub fn server(&self, id: ServerId) -> &Server {
+        &self.servers[id as usize]
+    }
+
+    /// A location of this configuration.
+    #[must_use]
+    pub fn location(&self, id: LocationId) -> &Location {
+        &self.locations[id as usize]
+    }
+
+    /// What a variable is.
+    #[must_use]
+    pub fn variable(&self, index: VariableIndex) -> &Definition {
+        &self.variables[index.0 as usize]
+    }
+
+    /// All locations, servers' own included.
+    #[must_use]
+    pub fn locations(&self) -> &[Location] {
+        &self.locations
+    }
+}
+
+/// A `server` block.
+#[derive(Debug)]
+pub struct Server {
+    /// Its first name (`$server_name`), empty when it has none.
+    pub name: Bytes,
+    /// What it says about reading requests.
+    pub settings: ServerSettings,
+    /// Of these, the limits of a head.
+    pub limits: Limits,
+    /// The location that stands for the server itself; its `inner` are the server's locations.
+    pub location: LocationId,
+    named: Vec<(Bytes, LocationId)>,
+}
+
+impl Server {
+    /// The location `@name` (`@` included).
+    #[must_use]
+    pub fn named(&self, name: &[u8]) -> Option<LocationId> {
+        self.named.iter().find(|(known, _)| known == name).map(|(_, location)| *location)
+    }
+}
+
+/// The logs of a configuration that only was checked.
+static NO_LOGS: LazyLock<(AccessLogs, ErrorLogs)> = LazyLock::new(Default::default);
+
+impl Location {
+    /// Its logs of requests.
+    #[must_use]
+    pub fn access_logs(&self) -> &AccessLogs {
+        &self.logs.get().unwrap_or(&NO_LOGS).0
+    }
+
+    /// Its logs of errors.
+    #[must_use]
+    pub fn error_logs(&self) -> &ErrorLogs {
+        &self.logs.get().unwrap_or(&NO_LOGS).1
+    }
+}
+
+/// A `location` block, or what a server says outside of any.
+#[derive(Debug)]
+pub struct Location {
+    /// As written, without its modifier; empty for the server itself.
+    pub name: Bytes,
+    /// What it says.
+    pub settings: LocationSettings,
+    /// The locations inside.
+    pub inner: Locations,
+    /// `internal`?
+    pub is_internal: bool,
+    /// Its logs, once [`Settings::equip`] has been called.
+    logs: OnceLock<(AccessLogs, ErrorLogs)>,
+    /// What makes its content, if not files.
+    pub handler: Option<Arc<dyn Handler>>,
+    /// Its pool, once it was asked for (unless the name has variables).
+    pub pool: OnceLock<Pool>,
+}

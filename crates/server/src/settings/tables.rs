@@ -1,0 +1,109 @@
+//! All directive tables, put together: this is the list of what the program obeys.
+//!
+//! To add a module's directives, add its group to the level where it belongs.
+
+use config::{Section, Table, blocks, sections};
+
+use crate::after::headers::HeaderLines;
+use crate::after::not_modified::NotModified;
+use crate::after::ranges::Ranges;
+use crate::before::access::Access;
+use crate::before::limits::ClientBody;
+use crate::before::return_::Returning;
+use crate::before::try_files::Trying;
+use crate::connection::directives::{Closing, Keepalive, Sending};
+use crate::content::autoindex::Autoindex;
+use crate::content::files::Files;
+use crate::content::gzip_static::GzipStatic;
+use crate::content::index::Index;
+use crate::content::static_files::StaticFiles;
+use crate::error_page::ErrorPages;
+use crate::identity::Identity;
+use crate::log::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
+use crate::path::Root;
+use crate::redirects::Redirects;
+
+use super::server::ServerSettings;
+use super::types::Types;
+
+sections! {
+    /// What a location (or a server, or `http`) says.
+    pub struct LocationSettings {
+        /// [`Root`].
+        root: Root,
+        /// [`Types`].
+        types: Types,
+        /// [`Files`].
+        files: Files,
+        /// [`StaticFiles`].
+        static_files: StaticFiles,
+        /// [`Index`].
+        index: Index,
+        /// [`Autoindex`].
+        autoindex: Autoindex,
+        /// [`GzipStatic`].
+        gzip_static: GzipStatic,
+        /// [`Access`].
+        access: Access,
+        /// [`ClientBody`].
+        client_body: ClientBody,
+        /// [`Returning`].
+        returning: Returning,
+        /// [`Trying`].
+        trying: Trying,
+        /// [`ErrorPages`].
+        error_pages: ErrorPages,
+        /// [`NotModified`].
+        not_modified: NotModified,
+        /// [`HeaderLines`].
+        headers: HeaderLines,
+        /// [`Ranges`].
+        ranges: Ranges,
+        /// [`Identity`].
+        identity: Identity,
+        /// [`Redirects`].
+        redirects: Redirects,
+        /// [`Keepalive`].
+        keepalive: Keepalive,
+        /// [`Sending`].
+        sending: Sending,
+        /// [`Closing`].
+        closing: Closing,
+        /// [`AccessLog`].
+        access_log: AccessLog,
+        /// [`ErrorLog`].
+        error_log: ErrorLog,
+    }
+}
+
+blocks! {
+    /// Blocks, and lines that make more than a value.
+    pub fn structure in Http {
+        /// Everything that is served over HTTP.
+        "http": [MAIN] 0 => HTTP;
+        /// A virtual server.
+        "server": [HTTP] 0 => SERVER;
+        /// The address and port, or the path of the unix socket, on which the server is asked.
+        "listen" = "*:80 | *:8000": [SERVER] 1.., syntax "address[:port] [default_server] [reuseport] [backlog=number] [rcvbuf=size] [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [so_keepalive=on|off|[idle]:[interval]:[count]]";
+        /// What holds for a part of the URIs: a prefix, `=` an exact URI, `^~` a prefix that stops the search, `~` and `~*`
+        /// a regular expression with and without case, `@` a name for internal redirects.
+        "location": [SERVER | LOCATION] 1..=2 => LOCATION, syntax "[ = | ~ | ~* | ^~ ] uri { … } | @name { … }";
+        /// Answers only internal redirects in this location; 404 to clients.
+        "internal": [LOCATION] 0;
+        /// Makes a variable out of another value: by name, by wildcard (with `hostnames`), by regular expression.
+        "map": [HTTP] 2 => LINES, syntax "string $variable";
+        /// Makes a variable that splits clients into groups by a hash of a value.
+        "split_clients": [HTTP] 2 => LINES, syntax "string $variable";
+    }
+}
+
+/// Every table of the program, in the manual's order.
+#[must_use]
+pub fn all() -> Vec<&'static Table> {
+    let mut tables = vec![structure()];
+    tables.extend(ServerSettings::tables());
+    tables.extend(LocationSettings::tables());
+    tables.extend(LogFormats::tables());
+    tables.extend(ProcessErrorLog::tables());
+    tables
+}

@@ -1,0 +1,224 @@
+//! Variables: what each name means, and its value for a request.
+//!
+//! Not here: the names of the core variables (`names`), their values (`values`). Invariant: after [`Definitions::finish`]
+//! every index that the configuration uses has a definition, so that asking for a value cannot fail.
+
+pub mod names;
+pub mod values;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+
+use crate::log::Level;
+use crate::map::{self, Key, Map};
+use crate::regex::Regex;
+use crate::request::Request;
+use crate::split_clients::SplitClients;
+use names::{Core, Family};
+
+/// Depth to which variables may be made of variables.
+pub const DEPTH_MAX: u32 = 100;
+
+/// What a variable is.
+#[derive(Debug, Clone)]
+pub enum Definition {
+    /// One that every request has.
+    Core(Core),
+    /// One of a family: the rest of its name says which.
+    Family(Family, Box<[u8]>),
+    /// Made by a `map`.
+    Map(Arc<MapSource>),
+    /// Made by `split_clients`.
+    Split(Arc<SplitSource>),
+    /// A named group of a regular expression: what the last match set.
+    Group,
+}
+
+/// A `map` block.
+#[derive(Debug)]
+pub struct MapSource {
+    source: Template,
+    map: Map<Template, Regex>,
+    is_volatile: bool,
+}
+
+/// A `split_clients` block.
+#[derive(Debug)]
+pub struct SplitSource {
+    source: Template,
+    parts: SplitClients,
+}
+
+impl Definition {
+    fn built_in(name: &str) -> Option<Self> {
+        if let Some(core) = names::core(name) {
+            return Some(Self::Core(core));
+        }
+        names::family(name).map(|(family, rest)| Self::Family(family, rest.as_bytes().into()))
+    }
+}
+
+/// The definitions that a configuration makes, while it is read.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    made: Vec<(VariableIndex, Definition)>,
+}
+
+impl Definitions {
+    /// Reads a `map` block.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place.
+    pub fn read_map(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
+        let (source, target) = source_and_target(block, scope)?;
+        let mut map = Map::new(false);
+        let mut is_volatile = false;
+        for line in block.children() {
+            let fail = |problem: Problem| line.error(&problem);
+            match (&line.name.bytes()[..], &line.args[..]) {
+                (b"hostnames", []) => map.set_hostnames(),
+                (b"volatile", []) => is_volatile = true,
+                (key, [value]) => {
+                    let value = Template::of_word(value, scope).map_err(|p| fail(p.at(0)))?;
+                    add_to_map(&mut map, key, &line.name, value, scope).map_err(fail)?;
+                }
+                _ => return Err(fail(Problem::new("invalid number of the map parameters"))),
+            }
+        }
+        self.made.push((target, Definition::Map(Arc::new(MapSource { source, map, is_volatile }))));
+        Ok(())
+    }
+
+    /// Reads a `split_clients` block.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place.
+    pub fn read_split_clients(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
+        let (source, target) = source_and_target(block, scope)?;
+        let mut lines = Vec::with_capacity(block.children().len());
+        for line in block.children() {
+            let [value] = &line.args[..] else {
+                return Err(line.error(&Problem::new("invalid number of the split_clients parameters")));
+            };
+            lines.push((&line.name.bytes()[..], value.bytes().clone()));
+        }
+        let parts = SplitClients::new(lines).map_err(|found| block.error(&Problem::new(found.to_string())))?;
+        self.made.push((target, Definition::Split(Arc::new(SplitSource { source, parts }))));
+        Ok(())
+    }
+
+    /// The definition of every variable that the configuration uses, by index.
+    ///
+    /// # Errors
+    /// `unknown "x" variable`.
+    pub fn finish(self, scope: &Scope) -> Result<Vec<Definition>, Error> {
+        scope.check(|name| {
+            let is_made = scope.find(name).is_some_and(|index| scope.is_defined(index));
+            is_made || Definition::built_in(name).is_some()
+        })?;
+        let mut all: Vec<Definition> = scope
+            .variables()
+            .iter()
+            .map(|variable| Definition::built_in(&variable.name).unwrap_or(Definition::Group))
+            .collect();
+        for (index, definition) in self.made {
+            all[index.0 as usize] = definition;
+        }
+        Ok(all)
+    }
+}
+
+fn source_and_target(block: &Directive, scope: &mut Scope) -> Result<(Template, VariableIndex), Error> {
+    let [source, target] = &block.args[..] else { return Err(block.error(&Problem::argument_count("map"))) };
+    let source = Template::of_word(source, scope).map_err(|problem| block.error(&problem.at(0)))?;
+    let invalid = || block.error(&Problem::new(format!("invalid variable name \"{}\"", target.display())).at(1));
+    let name = target.bytes().strip_prefix(b"$").filter(|name| !name.is_empty()).ok_or_else(invalid)?;
+    let name = std::str::from_utf8(name).map_err(|_| invalid())?;
+    if names::core(name).is_some() {
+        return Err(block.error(&Problem::new(format!("the duplicate \"{name}\" variable")).at(1)));
+    }
+    let index = scope.define(name, &target.place()).map_err(|problem| block.error(&problem.at(1)))?;
+    Ok((source, index))
+}
+
+fn add_to_map(
+    map: &mut Map<Template, Regex>,
+    key: &[u8],
+    word: &Word,
+    value: Template,
+    scope: &mut Scope,
+) -> Result<(), Problem> {
+    let problem = |found: map::Problem| Problem::new(found.to_string());
+    match Key::new(key) {
+        Key::Default => map.set_default(value).map_err(problem),
+        Key::Name(name) => map.add_name(name, value).map_err(problem),
+        Key::Regex { pattern, caseless } => {
+            let pattern = String::from_utf8_lossy(pattern);
+            let regex = Regex::of_configuration(&pattern, caseless, word, scope)?;
+            map.add_regex(regex, value).map_err(problem)
+        }
+    }
+}
+
+impl Request {
+    /// Appends a variable's value; `false` when it has none.
+    pub fn append_variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
+        if self.depth.get() == DEPTH_MAX {
+            self.log(Level::Error, &|out| out.extend_from_slice(b"cycle while evaluating a variable"));
+            return false;
+        }
+        self.depth.set(self.depth.get() + 1);
+        let is_found = self.look_up(index, out);
+        self.depth.set(self.depth.get() - 1);
+        is_found
+    }
+
+    fn look_up(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
+        match self.settings().variable(index) {
+            Definition::Core(core) => values::core(self, *core, out),
+            Definition::Family(family, rest) => values::family(self, *family, rest, out),
+            Definition::Group => append(self.remembered(index).flatten(), out),
+            Definition::Map(source) if source.is_volatile => append(self.map(source), out),
+            Definition::Map(source) => append(self.once(index, || self.map(source)), out),
+            Definition::Split(source) => append(self.once(index, || self.split(source)), out),
+        }
+    }
+
+    fn once(&self, index: VariableIndex, make: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {
+        if let Some(known) = self.remembered(index) {
+            return known;
+        }
+        let value = make();
+        self.remember(index, value.clone());
+        value
+    }
+
+    fn map(&self, source: &MapSource) -> Option<Bytes> {
+        let text = self.evaluate(&source.source);
+        let matches = |regex: &Regex, subject: &[u8]| match regex.captures(subject) {
+            Some(spans) => {
+                self.capture(regex, &text.slice_ref(subject), spans);
+                true
+            }
+            None => false,
+        };
+        let value = source.map.find(&text, matches);
+        Some(value.map_or_else(Bytes::new, |template| self.evaluate(template)))
+    }
+
+    fn split(&self, source: &SplitSource) -> Option<Bytes> {
+        source.parts.choose(&self.evaluate(&source.source)).cloned()
+    }
+}
+
+fn append(value: Option<Bytes>, out: &mut Vec<u8>) -> bool {
+    match value {
+        Some(value) => {
+            out.extend_from_slice(&value);
+            true
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,189 @@
+//! nginx's variables by name: which there are, and which families a prefix opens.
+//!
+//! Not here: their values (`values.rs`) and those that the configuration makes (`map`,
+//! `split_clients`, named groups of regexes).
+
+/// Declares the variables once: the enum, the look-up by name and the manual's list.
+macro_rules! variables {
+    ($($(#[doc = $doc:literal])* $id:ident $name:literal)*) => {
+        /// A variable that every request has.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Core {
+            $($(#[doc = $doc])* $id,)*
+        }
+
+        /// Name and description of each, in the manual's order.
+        pub const CORE: &[(&str, Core, &str)] = &[$(($name, Core::$id, concat!($($doc),*)),)*];
+    };
+}
+
+variables! {
+    /// The arguments of the current URI.
+    Args "args"
+    /// The client's address as 4 or 16 bytes (unix sockets: `unix:`).
+    BinaryRemoteAddr "binary_remote_addr"
+    /// Bytes sent to the client without the head.
+    BodyBytesSent "body_bytes_sent"
+    /// Bytes sent to the client.
+    BytesSent "bytes_sent"
+    /// The connection's serial number.
+    Connection "connection"
+    /// Requests made through the connection so far.
+    ConnectionRequests "connection_requests"
+    /// The connection's age in seconds with milliseconds.
+    ConnectionTime "connection_time"
+    /// The request's `Content-Length`.
+    ContentLength "content_length"
+    /// The request's `Content-Type`.
+    ContentType "content_type"
+    /// What `root` or `alias` gives for the request.
+    DocumentRoot "document_root"
+    /// The same as `$uri`.
+    DocumentUri "document_uri"
+    /// Host of the request line, else of `Host`, else the server's name; lower case, no port.
+    Host "host"
+    /// The machine's name.
+    Hostname "hostname"
+    /// `on` over TLS, else empty.
+    Https "https"
+    /// `?` when the URI has arguments, else empty.
+    IsArgs "is_args"
+    /// `:` when `$request_port` is not empty, else empty.
+    IsRequestPort "is_request_port"
+    /// The response's rate limit in bytes a second; settable.
+    LimitRate "limit_rate"
+    /// The time in seconds with milliseconds.
+    Msec "msec"
+    /// The version of nginx whose behaviour is followed.
+    NginxVersion "nginx_version"
+    /// The worker's process id.
+    Pid "pid"
+    /// `p` when the request was pipelined, else `.`.
+    Pipe "pipe"
+    /// The client's address out of the PROXY protocol.
+    ProxyProtocolAddr "proxy_protocol_addr"
+    /// The client's port out of the PROXY protocol.
+    ProxyProtocolPort "proxy_protocol_port"
+    /// The server's address out of the PROXY protocol.
+    ProxyProtocolServerAddr "proxy_protocol_server_addr"
+    /// The server's port out of the PROXY protocol.
+    ProxyProtocolServerPort "proxy_protocol_server_port"
+    /// The same as `$args`.
+    QueryString "query_string"
+    /// `$document_root` with symbolic links resolved.
+    RealpathRoot "realpath_root"
+    /// The client's address.
+    RemoteAddr "remote_addr"
+    /// The client's port.
+    RemotePort "remote_port"
+    /// The name given for basic authentication.
+    RemoteUser "remote_user"
+    /// The request line as it came.
+    Request "request"
+    /// The request's body, when it was read and is in memory.
+    RequestBody "request_body"
+    /// The file that holds the request's body.
+    RequestBodyFile "request_body_file"
+    /// `OK` when the request was answered completely, else empty.
+    RequestCompletion "request_completion"
+    /// The file that the request maps to.
+    RequestFilename "request_filename"
+    /// 32 hexadecimal digits made at random for the request.
+    RequestId "request_id"
+    /// The request's length: line, header and body.
+    RequestLength "request_length"
+    /// The request's method.
+    RequestMethod "request_method"
+    /// The port of the request's host, as it was given.
+    RequestPort "request_port"
+    /// Seconds with milliseconds since the first byte of the request.
+    RequestTime "request_time"
+    /// The URI with arguments as it came.
+    RequestUri "request_uri"
+    /// `http` or `https`.
+    Scheme "scheme"
+    /// The address that accepted the request.
+    ServerAddr "server_addr"
+    /// The name of the server that accepted the request.
+    ServerName "server_name"
+    /// The port that accepted the request.
+    ServerPort "server_port"
+    /// `HTTP/1.0`, `HTTP/1.1`.
+    ServerProtocol "server_protocol"
+    /// The status of the response.
+    Status "status"
+    /// The kernel's `tcpi_rcv_space` of the connection.
+    TcpinfoRcvSpace "tcpinfo_rcv_space"
+    /// The kernel's `tcpi_rtt` of the connection.
+    TcpinfoRtt "tcpinfo_rtt"
+    /// The kernel's `tcpi_rttvar` of the connection.
+    TcpinfoRttvar "tcpinfo_rttvar"
+    /// The kernel's `tcpi_snd_cwnd` of the connection.
+    TcpinfoSndCwnd "tcpinfo_snd_cwnd"
+    /// Local time in ISO 8601.
+    TimeIso8601 "time_iso8601"
+    /// Local time in the common log format.
+    TimeLocal "time_local"
+    /// The current URI, decoded and normalised.
+    Uri "uri"
+}
+
+/// A family of variables: the rest of the name says which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// `$arg_NAME`: an argument of the URI.
+    Arg,
+    /// `$cookie_NAME`.
+    Cookie,
+    /// `$http_NAME`: a request header.
+    Http,
+    /// `$sent_http_NAME`: a response header.
+    SentHttp,
+    /// `$sent_trailer_NAME`: a response trailer.
+    SentTrailer,
+}
+
+/// The prefixes, the longer before the shorter where one begins with another.
+pub const FAMILIES: &[(&str, Family)] = &[
+    ("arg_", Family::Arg),
+    ("cookie_", Family::Cookie),
+    ("http_", Family::Http),
+    ("sent_http_", Family::SentHttp),
+    ("sent_trailer_", Family::SentTrailer),
+];
+
+/// The core variable of that (lower-case) name.
+#[must_use]
+pub fn core(name: &str) -> Option<Core> {
+    CORE.iter().find(|(n, ..)| *n == name).map(|(_, core, _)| *core)
+}
+
+/// The family of that (lower-case) name, and the rest of the name.
+#[must_use]
+pub fn family(name: &str) -> Option<(Family, &str)> {
+    FAMILIES.iter().find_map(|(prefix, family)| {
+        let rest = name.strip_prefix(prefix)?;
+        (!rest.is_empty()).then_some((*family, rest))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found() {
+        assert_eq!(core("uri"), Some(Core::Uri));
+        assert_eq!(core("urx"), None);
+        assert_eq!(family("http_user_agent"), Some((Family::Http, "user_agent")));
+        assert_eq!(family("sent_http_x"), Some((Family::SentHttp, "x")));
+        assert_eq!(family("http_"), None);
+    }
+
+    #[test]
+    fn every_name_stands_once() {
+        for (i, (name, ..)) in CORE.iter().enumerate() {
+            assert!(CORE[i + 1..].iter().all(|(other, ..)| other != name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The values of the core variables and of the families.
+//!
+//! Each appends to a buffer and says whether there is a value: nginx tells "none" from "empty".
+
+use std::io::Write as _;
+use std::net::IpAddr;
+
+use message::{HeaderId, Version, uri};
+
+use crate::path;
+use crate::identity::NGINX_VERSION;
+use crate::request::Request;
+
+use super::names::{Core, Family};
+
+/// Appends a core variable's value.
+pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
+    match core {
+        Core::Args | Core::QueryString => put(&request.args, out),
+        Core::BinaryRemoteAddr => binary_remote_addr(request, out),
+        Core::BodyBytesSent => number(request.sent.get().bytes - request.sent.get().head_bytes, out),
+        Core::BytesSent => number(request.sent.get().bytes, out),
+        Core::Connection => number(request.client.number, out),
+        Core::ConnectionRequests => number(request.client.requests.get(), out),
+        Core::ConnectionTime => milliseconds(request.client.age_ms(), out),
+        Core::ContentLength => header(request, HeaderId::ContentLength, out),
+        Core::ContentType => header(request, HeaderId::ContentType, out),
+        Core::DocumentRoot => {
+            path::root(request, out);
+            true
+        }
+        Core::DocumentUri | Core::Uri => put(&request.uri, out),
+        Core::Host => host(request, out),
+        Core::Hostname => put(&request.settings().hostname, out),
+        Core::Https => put(b"", out),
+        Core::IsArgs => put(if request.args.is_empty() { b"" } else { b"?" }, out),
+        Core::IsRequestPort => put(if request.head.port.is_some() { b":" } else { b"" }, out),
+        Core::LimitRate => limit_rate(request, out),
+        Core::Msec => {
+            request.client.loop_.feed.clock().tick().append_msec(out);
+            true
+        }
+        Core::NginxVersion => put(NGINX_VERSION.as_bytes(), out),
+        Core::Pid => number(u64::from(std::process::id()), out),
+        Core::Pipe => put(if request.is_pipelined { b"p" } else { b"." }, out),
+        Core::ProxyProtocolAddr
+        | Core::ProxyProtocolPort
+        | Core::ProxyProtocolServerAddr
+        | Core::ProxyProtocolServerPort
+        | Core::RemoteUser
+        | Core::RequestBody
+        | Core::RequestBodyFile => false,
+        Core::RealpathRoot => realpath_root(request, out),
+        Core::RemoteAddr => {
+            request.client.append_remote_addr(out);
+            true
+        }
+        Core::RemotePort => number(request.client.peer.map_or(0, |peer| u64::from(peer.port())), out),
+        Core::Request => put(request.head.line(), out),
+        Core::RequestCompletion => put(if request.is_complete { b"OK" } else { b"" }, out),
+        Core::RequestFilename => request_filename(request, out),
+        Core::RequestId => {
+            for byte in request.id() {
+                out.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
+            }
+            true
+        }
+        Core::RequestLength => number(request.length, out),
+        Core::RequestMethod => put(request.head.method_text(), out),
+        Core::RequestPort => match request.head.port {
+            Some(port) => number(u64::from(port), out),
+            None => put(b"", out),
+        },
+        Core::RequestTime => milliseconds(u64::try_from(request.started.elapsed().as_millis()).unwrap_or(0), out),
+        Core::RequestUri => put(request.head.target(), out),
+        Core::Scheme => put(b"http", out),
+        Core::ServerAddr => {
+            request.client.append_server_addr(out);
+            true
+        }
+        Core::ServerName => put(&request.server().name, out),
+        Core::ServerPort => match request.client.server_port() {
+            Some(port) => number(u64::from(port), out),
+            None => put(b"", out),
+        },
+        Core::ServerProtocol => put(request.head.protocol(), out),
+        Core::Status => status(request, out),
+        Core::TcpinfoRcvSpace | Core::TcpinfoRtt | Core::TcpinfoRttvar | Core::TcpinfoSndCwnd => {
+            tcp_info(request, core, out)
+        }
+        Core::TimeIso8601 => put(&request.client.loop_.feed.clock().time_iso8601(), out),
+        Core::TimeLocal => put(&request.client.loop_.feed.clock().time_local(), out),
+    }
+}
+
+fn put(text: &[u8], out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(text);
+    true
+}
+
+fn number(value: u64, out: &mut Vec<u8>) -> bool {
+    put(itoa::Buffer::new().format(value).as_bytes(), out)
+}
+
+/// Seconds with three digits behind the point.
+fn milliseconds(value: u64, out: &mut Vec<u8>) -> bool {
+    // Writing to memory cannot fail.
+    write!(out, "{}.{:03}", value / 1000, value % 1000).is_ok()
+}
+
+fn hex(nibble: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(nibble)]
+}
+
+fn header(request: &Request, id: HeaderId, out: &mut Vec<u8>) -> bool {
+    request.head.get(id).is_some_and(|value| put(value, out))
+}
+
+fn host(request: &Request, out: &mut Vec<u8>) -> bool {
+    match request.head.host() {
+        Some(host) if !host.is_empty() => put(host, out),
+        _ => put(&request.server().name, out),
+    }
+}
+
+fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
+    match request.client.ip() {
+        Some(IpAddr::V4(ip)) => put(&ip.octets(), out),
+        Some(IpAddr::V6(ip)) => put(&ip.octets(), out),
+        None => put(b"unix:", out),
+    }
+}
+
+fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {
+    let set = || {
+        let template = request.location().settings.sending.limit_rate.as_ref()?;
+        Some(crate::connection::directives::size(&request.evaluate(template)))
+    };
+    number(request.limit_rate.get().or_else(set).unwrap_or(0), out)
+}
+
+fn request_filename(request: &Request, out: &mut Vec<u8>) -> bool {
+    let mut mapped = path::Mapped::default();
+    path::map(request, &mut mapped).is_ok() && put(&mapped.path, out)
+}
+
+/// `realpath_root` needs the file system: resolved once per request by whoever asks, in the pool, before the steps run.
+fn realpath_root(request: &Request, out: &mut Vec<u8>) -> bool {
+    match &request.realpath_root {
+        Some(path) => put(path, out),
+        None => false,
+    }
+}
+
+fn status(request: &Request, out: &mut Vec<u8>) -> bool {
+    let status = match (request.silent_status, &request.response) {
+        (Some(status), _) => status,
+        (None, Some(response)) => response.status,
+        (None, None) => request.error_status.unwrap_or(0),
+    };
+    if request.head.version == Version::HTTP_09 && request.response.is_some() && request.silent_status.is_none() {
+        return put(b"009", out);
+    }
+    write!(out, "{status:03}").is_ok()
+}
+
+fn tcp_info(request: &Request, which: Core, out: &mut Vec<u8>) -> bool {
+    let wire::Stream::Tcp(socket) = &request.wire.stream else { return false };
+    let Ok(info) = sys::tcp_info(socket) else { return false };
+    let value = match which {
+        Core::TcpinfoRtt => info.rtt,
+        Core::TcpinfoRttvar => info.rttvar,
+        Core::TcpinfoSndCwnd => info.snd_cwnd,
+        _ => info.rcv_space,
+    };
+    number(u64::from(value), out)
+}
+
+/// Appends the value of a family's variable; `rest` is its name without the prefix.
+pub fn family(request: &Request, family: Family, rest: &[u8], out: &mut Vec<u8>) -> bool {
+    match family {
+        Family::Arg => uri::arg(&request.args, rest).is_some_and(|value| put(value, out)),
+        Family::Cookie => request.head.cookie(rest).is_some_and(|value| put(value, out)),
+        Family::Http => request_header(request, rest, out),
+        Family::SentHttp => sent_header(request, rest, out),
+        Family::SentTrailer => match &request.response {
+            Some(response) => joined(response.trailers.iter().map(|h| (&h.name[..], &h.value[..])), rest, b", ", out),
+            None => false,
+        },
+    }
+}
+
+/// `$http_x_y` is the header `X-Y`; lines are joined (nginx-drop-in 11).
+fn request_header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
+    let separator: &[u8] = if rest == b"cookie" { b"; " } else { b", " };
+    joined(request.head.iter().map(|(name, value, _)| (name, value)), rest, separator, out)
+}
+
+fn sent_header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(response) = &request.response else { return false };
+    match rest {
+        b"connection" => put(if request.keepalive { b"keep-alive" } else { b"close" }, out),
+        b"keep_alive" => match request.location().settings.keepalive.keepalive_timeout.told {
+            Some(seconds) if request.keepalive => put(b"timeout=", out) && number(seconds, out),
+            _ => false,
+        },
+        b"transfer_encoding" => request.is_chunked && put(b"chunked", out),
+        _ => {
+            let name: Vec<u8> = rest.iter().map(|c| if *c == b'_' { b'-' } else { *c }).collect();
+            match response.header(&name) {
+                Some(_) if response.headers.get_all(&name).nth(1).is_some() => {
+                    joined(response.headers.iter().map(|h| (&h.name[..], &h.value[..])), rest, b", ", out)
+                }
+                Some(value) => put(&value, out),
+                None => false,
+            }
+        }
+    }
+}
+
+/// Joins the values of the lines whose name, lower-cased and with `_` for `-`, is `rest`.
+fn joined<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>, rest: &[u8], separator: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut is_found = false;
+    for (_, value) in lines.filter(|(name, _)| is_name(name, rest)) {
+        if is_found {
+            out.extend_from_slice(separator);
+        }
+        out.extend_from_slice(value);
+        is_found = true;
+    }
+    is_found
+}
+
+fn is_name(name: &[u8], rest: &[u8]) -> bool {
+    let same = |(a, b): (&u8, &u8)| (if *a == b'-' { b'_' } else { a.to_ascii_lowercase() }) == *b;
+    name.len() == rest.len() && name.iter().zip(rest).all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_name_are_joined() {
+        let lines = [(&b"X-A"[..], &b"1"[..]), (b"x-a", b"2"), (b"X-B", b"3")];
+        let mut out = Vec::new();
+        assert!(joined(lines.into_iter(), b"x_a", b", ", &mut out));
+        assert_eq!(out, b"1, 2");
+        assert!(!joined(lines.into_iter(), b"x_c", b", ", &mut out));
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let mut out = Vec::new();
+        assert!(milliseconds(1005, &mut out));
+        assert_eq!(out, b"1.005");
+    }
+}

@@ -1,0 +1,58 @@
+//! What the kernel knows of a TCP connection.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The parts of `struct tcp_info` that nginx shows (tcp(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time in microseconds.
+    pub rtt: u32,
+    /// Its mean deviation in microseconds.
+    pub rttvar: u32,
+    /// The congestion window in segments.
+    pub snd_cwnd: u32,
+    /// The receive window that is offered, in bytes.
+    pub rcv_space: u32,
+}
+
+/// getsockopt(TCP_INFO): never waits.
+///
+/// # Errors
+/// Those of the kernel; EOPNOTSUPP for what is no TCP socket.
+pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
+    // SAFETY: all-zero is a valid value of this struct of integers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long and outlives the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(TcpInfo {
+        rtt: info.tcpi_rtt,
+        rttvar: info.tcpi_rttvar,
+        snd_cwnd: info.tcpi_snd_cwnd,
+        rcv_space: info.tcpi_rcv_space,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_a_window() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(tcp_info(&client).unwrap().snd_cwnd > 0);
+    }
+}
