@@ -39,7 +39,15 @@ impl Civil {
         let (days, second) = (time.div_euclid(DAY), time.rem_euclid(DAY) as u32);
         let (year, month, day) = civil(days);
         let month_name = std::str::from_utf8(MONTHS[month as usize - 1]).unwrap_or_default();
-        Civil { year, month, month_name, day, hour: second / 3600, minute: second / 60 % 60, second: second % 60 }
+        Civil {
+            year,
+            month,
+            month_name,
+            day,
+            hour: second / 3600,
+            minute: second / 60 % 60,
+            second: second % 60,
+        }
     }
 }
 

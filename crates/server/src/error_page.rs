@@ -44,20 +44,29 @@ impl Value for Pages {
     const SYNTAX: &'static str = "code … [=[response]] uri";
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let [words @ .., target] = args else { return Err(Problem::argument_count("error_page")) };
+        let [words @ .., target] = args else {
+            return Err(Problem::argument_count("error_page"));
+        };
         let (codes, overwrite) = overwrite(words)?;
         let target = Template::of_word(target, scope).map_err(|problem| problem.at(words.len()))?;
         let mut pages = Vec::with_capacity(codes.len());
         for (i, word) in codes.iter().enumerate() {
             let status = number(word.bytes()).ok_or_else(|| invalid(word, i))?;
             if !(300..=599).contains(&status) {
-                return Err(Problem::new(format!("value \"{status}\" must be between 300 and 599")).at(i));
+                return Err(Problem::new(format!(
+                    "value \"{status}\" must be between 300 and 599"
+                ))
+                .at(i));
             }
             let overwrite = match (overwrite, status) {
                 (Overwrite::Keep, 494..=497) => Overwrite::Code(400),
                 (other, _) => other,
             };
-            pages.push(Page { status, overwrite, target: target.clone() });
+            pages.push(Page {
+                status,
+                overwrite,
+                target: target.clone(),
+            });
         }
         Ok(Self(pages))
     }
@@ -67,7 +76,9 @@ impl Value for Pages {
         let pages = slot.get_or_insert_with(Self::default);
         pages.0.extend(line.0);
         if pages.0.len() > CODES_MAX {
-            return Err(Problem::new(format!("more than {CODES_MAX} error pages at one level")));
+            return Err(Problem::new(format!(
+                "more than {CODES_MAX} error pages at one level"
+            )));
         }
         Ok(())
     }
@@ -75,8 +86,12 @@ impl Value for Pages {
 
 /// Takes `=` or `=CODE` off the end of the codes.
 fn overwrite(words: &[Word]) -> Result<(&[Word], Overwrite), Problem> {
-    let [codes @ .., last] = words else { return Ok((words, Overwrite::Keep)) };
-    let Some(code) = last.bytes().strip_prefix(b"=") else { return Ok((words, Overwrite::Keep)) };
+    let [codes @ .., last] = words else {
+        return Ok((words, Overwrite::Keep));
+    };
+    let Some(code) = last.bytes().strip_prefix(b"=") else {
+        return Ok((words, Overwrite::Keep));
+    };
     if codes.is_empty() {
         return Err(invalid(last, 0));
     }
@@ -111,7 +126,10 @@ directives! {
 }
 
 /// What becomes of a failure.
-#[expect(clippy::large_enum_variant, reason = "boxing the commonest variant would cost every request an allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "boxing the commonest variant would cost every request an allocation"
+)]
 pub enum Cover {
     /// An error page of the configuration.
     Redirect(Target),
@@ -240,8 +258,14 @@ mod tests {
 
     #[test]
     fn targets_are_cut_at_the_question_mark() {
-        assert_eq!(split_args(&Bytes::from_static(b"/a?b?c")), ("/a".into(), "b?c".into()));
-        assert_eq!(split_args(&Bytes::from_static(b"/a")), ("/a".into(), Bytes::new()));
+        assert_eq!(
+            split_args(&Bytes::from_static(b"/a?b?c")),
+            ("/a".into(), "b?c".into())
+        );
+        assert_eq!(
+            split_args(&Bytes::from_static(b"/a")),
+            ("/a".into(), Bytes::new())
+        );
     }
 
     #[test]

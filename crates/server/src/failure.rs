@@ -18,13 +18,20 @@ impl Failure {
     /// A bare status.
     #[must_use]
     pub fn new(status: u16) -> Self {
-        Self { status, location: None, headers: Vec::new() }
+        Self {
+            status,
+            location: None,
+            headers: Vec::new(),
+        }
     }
 
     /// A redirect.
     #[must_use]
     pub fn redirect(status: u16, location: Bytes) -> Self {
-        Self { location: Some(location), ..Self::new(status) }
+        Self {
+            location: Some(location),
+            ..Self::new(status)
+        }
     }
 
     /// Adds a line that the answer keeps.

@@ -14,7 +14,10 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
     let settings = &generation.settings;
     let server = settings.server(request.server);
     let uri = request.uri.clone();
-    let found = settings.location(server.location).inner.find(&uri, &|id| &settings.location(id).inner);
+    let found = settings
+        .location(server.location)
+        .inner
+        .find(&uri, &|id| &settings.location(id).inner);
     let location = match found {
         Found::Location(location) => location,
         Found::Regex(location, regex, spans) => {

@@ -87,13 +87,17 @@ impl Section for Root {
                 Problem::duplicate()
             } else {
                 let earlier = if raw.is_alias { "alias" } else { "root" };
-                Problem::directive(format!("is duplicate, \"{earlier}\" directive was specified earlier"))
+                Problem::directive(format!(
+                    "is duplicate, \"{earlier}\" directive was specified earlier"
+                ))
             };
             return Err(directive.error(&problem));
         }
         let at = |problem: Problem| directive.error(&problem.at(0));
         let word = &directive.args[0];
-        if word.bytes().starts_with(b"$document_root") || word.bytes().starts_with(b"${document_root}") {
+        if word.bytes().starts_with(b"$document_root")
+            || word.bytes().starts_with(b"${document_root}")
+        {
             let name = directive.name.display();
             return Err(at(Problem::new(format!(
                 "the $document_root variable cannot be used in the \"{name}\" directive"
@@ -115,18 +119,31 @@ impl Section for Root {
     }
 
     fn merge(parent: &Raw, child: Raw) -> Raw {
-        if child.path.is_some() { child } else { Raw { is_alias: false, ..parent.clone() } }
+        if child.path.is_some() {
+            child
+        } else {
+            Raw {
+                is_alias: false,
+                ..parent.clone()
+            }
+        }
     }
 
     fn fill(raw: &mut Raw, _: &mut Scope) -> Result<(), Error> {
-        raw.path.get_or_insert_with(|| Template::from_literal(Bytes::from_static(b"html")));
+        raw.path
+            .get_or_insert_with(|| Template::from_literal(Bytes::from_static(b"html")));
         Ok(())
     }
 
     fn finish(mut raw: Raw, scope: &mut Scope) -> Result<Self, Error> {
         Self::fill(&mut raw, scope)?;
-        let path = raw.path.unwrap_or_else(|| Template::from_literal(Bytes::from_static(b"html")));
-        Ok(Self { path, alias: raw.alias })
+        let path = raw
+            .path
+            .unwrap_or_else(|| Template::from_literal(Bytes::from_static(b"html")));
+        Ok(Self {
+            path,
+            alias: raw.alias,
+        })
     }
 }
 
@@ -182,8 +199,12 @@ pub fn map(request: &Request, mapped: &mut Mapped) -> Result<(), Failure> {
     mapped.root = mapped.path.len();
     match alias {
         None => mapped.path.extend_from_slice(&request.uri),
-        Some(Alias::Prefix(length)) => mapped.path.extend_from_slice(&request.uri[length.min(request.uri.len())..]),
-        Some(Alias::Whole) if request.add_uri_to_alias => mapped.path.extend_from_slice(&request.uri),
+        Some(Alias::Prefix(length)) => mapped
+            .path
+            .extend_from_slice(&request.uri[length.min(request.uri.len())..]),
+        Some(Alias::Whole) if request.add_uri_to_alias => {
+            mapped.path.extend_from_slice(&request.uri)
+        }
         Some(Alias::Whole) => {}
     }
     Ok(())

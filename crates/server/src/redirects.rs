@@ -21,7 +21,13 @@ directives! {
 /// Makes a relative `Location` absolute, where the location asks for that.
 pub fn complete(request: &Request, response: &mut Response) {
     let settings = &request.location().settings.redirects;
-    let Some(target) = response.location.as_ref().filter(|target| target.starts_with(b"/")) else { return };
+    let Some(target) = response
+        .location
+        .as_ref()
+        .filter(|target| target.starts_with(b"/"))
+    else {
+        return;
+    };
     if !settings.absolute_redirect {
         return;
     }

@@ -56,14 +56,23 @@ impl Regex {
             .enumerate()
             .filter_map(|(i, n)| n.as_deref().map(|n| (i, name(n))))
             .collect();
-        Ok(Self { program, pattern: pattern.to_owned(), groups })
+        Ok(Self {
+            program,
+            pattern: pattern.to_owned(),
+            groups,
+        })
     }
 
     /// Compiles a pattern out of the configuration; its named groups become variables.
     ///
     /// # Errors
     /// As [`Regex::compile`].
-    pub fn of_configuration(pattern: &str, caseless: bool, word: &Word, scope: &mut Scope) -> Result<Self, Problem> {
+    pub fn of_configuration(
+        pattern: &str,
+        caseless: bool,
+        word: &Word,
+        scope: &mut Scope,
+    ) -> Result<Self, Problem> {
         let mut problem = None;
         let compiled = Self::compile(pattern, caseless, |name| {
             scope.define(name, &word.place()).unwrap_or_else(|found| {
@@ -93,7 +102,11 @@ impl Regex {
             .flatten()?;
         Some(
             (0..locations.len())
-                .map(|i| locations.get(i).map(|(start, end)| start as u32..end as u32))
+                .map(|i| {
+                    locations
+                        .get(i)
+                        .map(|(start, end)| start as u32..end as u32)
+                })
                 .collect(),
         )
     }

@@ -12,6 +12,7 @@ use config::{Template, VariableIndex};
 use disk::Pool;
 use message::{HeaderId, Method, RequestHead};
 
+use crate::Response;
 use crate::connection::Client;
 use crate::connection::directives::Browsers;
 use crate::log::{ErrorContext, Level};
@@ -20,7 +21,6 @@ use crate::regex::{Regex, Spans};
 use crate::respond::Target;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
-use crate::Response;
 use crate::template::Variables;
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
@@ -124,7 +124,13 @@ pub struct Request {
 impl Request {
     /// A request with its head as read, at the default server of its address.
     #[must_use]
-    pub fn new(wire: wire::Connection, client: Rc<Client>, generation: Rc<Generation>, head: RequestHead, server: ServerId) -> Self {
+    pub fn new(
+        wire: wire::Connection,
+        client: Rc<Client>,
+        generation: Rc<Generation>,
+        head: RequestHead,
+        server: ServerId,
+    ) -> Self {
         let uri = bytes_of(&head, head.uri());
         let args = bytes_of(&head, head.args());
         let location = generation.settings.server(server).location;
@@ -207,9 +213,12 @@ impl Request {
         }
         let agent = self.head.get(HeaderId::UserAgent).unwrap_or_default();
         let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-        let is_msie6 = self.method == Method::Post && has(b"MSIE ") && (has(b"MSIE 4.") || has(b"MSIE 5.") || has(b"MSIE 6."));
+        let is_msie6 = self.method == Method::Post
+            && has(b"MSIE ")
+            && (has(b"MSIE 4.") || has(b"MSIE 5.") || has(b"MSIE 6."));
         let is_safari = has(b"Safari/") && has(b"Mac OS X") && !has(b"Chrome/");
-        (disabled.contains(Browsers::MSIE6) && is_msie6) || (disabled.contains(Browsers::SAFARI) && is_safari)
+        (disabled.contains(Browsers::MSIE6) && is_msie6)
+            || (disabled.contains(Browsers::SAFARI) && is_safari)
     }
 
     /// Follows an internal redirect.
@@ -249,7 +258,9 @@ impl Request {
     /// Says that the redirects of the request lead in a circle.
     pub fn log_cycle(&self) {
         self.log(Level::Error, &|out| {
-            out.extend_from_slice(b"rewrite or internal redirection cycle while internally redirecting to \"");
+            out.extend_from_slice(
+                b"rewrite or internal redirection cycle while internally redirecting to \"",
+            );
             out.extend_from_slice(&self.uri);
             out.push(b'"');
         });
@@ -279,10 +290,13 @@ impl Request {
             referrer: self.head.get(HeaderId::Referer),
             ..ErrorContext::default()
         };
-        self.client.loop_.feed.error(logs, level, Some(self.client.number), |out| {
-            text(out);
-            context.append(out);
-        });
+        self.client
+            .loop_
+            .feed
+            .error(logs, level, Some(self.client.number), |out| {
+                text(out);
+                context.append(out);
+            });
     }
 
     /// Counts what the socket took since it had taken `before` bytes; `head_bytes` of it are the head.
@@ -309,7 +323,9 @@ impl Request {
     /// Sets the captures of the server's name, where a regular expression chose it.
     pub fn capture_server_name(&self) {
         let generation = Rc::clone(&self.generation);
-        let Some(entry) = self.client.entry(&generation) else { return };
+        let Some(entry) = self.client.entry(&generation) else {
+            return;
+        };
         let names = &generation.settings.names[entry];
         if !names.has_regexes() {
             return;
@@ -325,7 +341,11 @@ impl Request {
     pub fn content_type(&self) -> Bytes {
         let types = &self.location().settings.types;
         let extension = message::uri::extension(&self.uri);
-        types.types.get(extension).unwrap_or(&types.default_type).clone()
+        types
+            .types
+            .get(extension)
+            .unwrap_or(&types.default_type)
+            .clone()
     }
 
     /// Is only a head to be sent?
@@ -338,11 +358,16 @@ impl Request {
     pub fn capture(&self, regex: &Regex, subject: &Bytes, spans: Spans) {
         for (group, variable) in &regex.groups {
             let span = spans.get(*group).cloned().flatten();
-            let value = span.map_or_else(Bytes::new, |s| subject.slice(s.start as usize..s.end as usize));
+            let value = span.map_or_else(Bytes::new, |s| {
+                subject.slice(s.start as usize..s.end as usize)
+            });
             self.remember(*variable, Some(value));
         }
         if spans.len() > 1 {
-            *self.captures.borrow_mut() = Captures { subject: subject.clone(), spans };
+            *self.captures.borrow_mut() = Captures {
+                subject: subject.clone(),
+                spans,
+            };
         }
     }
 
@@ -350,7 +375,10 @@ impl Request {
     #[must_use]
     pub fn remembered(&self, variable: VariableIndex) -> Option<Option<Bytes>> {
         let values = self.values.borrow();
-        values.iter().find(|(index, _)| *index == variable).map(|(_, value)| value.clone())
+        values
+            .iter()
+            .find(|(index, _)| *index == variable)
+            .map(|(_, value)| value.clone())
     }
 
     /// Remembers a variable's value for the rest of the request.
@@ -407,8 +435,13 @@ impl Variables for Request {
 
 /// `part` as a slice of the head where it lies in it, else copied.
 fn bytes_of(head: &RequestHead, part: &[u8]) -> Bytes {
-    if head.normal.is_some() && !part.is_empty() && std::ptr::eq(part.as_ptr(), head.uri().as_ptr()) {
+    if head.normal.is_some() && !part.is_empty() && std::ptr::eq(part.as_ptr(), head.uri().as_ptr())
+    {
         return Bytes::copy_from_slice(part);
     }
-    if part.is_empty() { Bytes::new() } else { head.bytes.slice_ref(part) }
+    if part.is_empty() {
+        Bytes::new()
+    } else {
+        head.bytes.slice_ref(part)
+    }
 }

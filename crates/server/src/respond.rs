@@ -8,7 +8,10 @@ use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response, after, before, content};
 
 /// What a step has to say about a request.
-#[expect(clippy::large_enum_variant, reason = "boxing the commonest variant would cost every request an allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "boxing the commonest variant would cost every request an allocation"
+)]
 pub enum Outcome {
     /// The answer.
     Answer(Response),
@@ -68,7 +71,10 @@ async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "boxing the commonest variant would cost every request an allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "boxing the commonest variant would cost every request an allocation"
+)]
 enum Settled {
     Response(Response),
     Redirect(Target),

@@ -98,17 +98,26 @@ impl ServerNames {
     #[must_use]
     pub fn find(&self, host: &[u8]) -> Option<NamedServer<'_>> {
         if let Some(&server) = self.exact.get(host) {
-            return Some(NamedServer { server, regex: None });
+            return Some(NamedServer {
+                server,
+                regex: None,
+            });
         }
         if let Some(server) = self.find_wildcard(host) {
-            return Some(NamedServer { server, regex: None });
+            return Some(NamedServer {
+                server,
+                regex: None,
+            });
         }
         if host.is_empty() {
             return None;
         }
         self.regexes.iter().find_map(|(regex, server)| {
             let spans = regex.captures(host)?;
-            Some(NamedServer { server: *server, regex: Some((regex, spans)) })
+            Some(NamedServer {
+                server: *server,
+                regex: Some((regex, spans)),
+            })
         })
     }
 
@@ -223,7 +232,10 @@ impl Locations {
         for i in 0..self.candidates.len() {
             let mut above = i.checked_sub(1).map(|p| p as u32);
             while let Some(p) = above {
-                if self.candidates[i].name.starts_with(&self.candidates[p as usize].name) {
+                if self.candidates[i]
+                    .name
+                    .starts_with(&self.candidates[p as usize].name)
+                {
                     break;
                 }
                 above = self.candidates[p as usize].parent;
@@ -306,7 +318,12 @@ impl Locations {
     }
 
     fn add_slash(&self, uri: &[u8]) -> Option<Fixed> {
-        let order = |c: &Candidate| c.name.iter().copied().cmp(uri.iter().copied().chain([b'/']));
+        let order = |c: &Candidate| {
+            c.name
+                .iter()
+                .copied()
+                .cmp(uri.iter().copied().chain([b'/']))
+        };
         let at = self.candidates.binary_search_by(order).ok()?;
         let prefix = self.candidates[at].prefix.filter(|p| p.auto_redirect)?;
         Some(Fixed::AddSlash(prefix.location))
@@ -358,7 +375,11 @@ mod tests {
     }
 
     fn plain(location: LocationId) -> Prefix {
-        Prefix { location, stops: false, auto_redirect: false }
+        Prefix {
+            location,
+            stops: false,
+            auto_redirect: false,
+        }
     }
 
     /// Tables by location id; id 0 is the server's.
@@ -382,9 +403,23 @@ mod tests {
         t[0].add_prefix(b"/", plain(1));
         t[0].add_exact(b"/", 2);
         t[0].add_prefix(b"/documents/", plain(3));
-        t[0].add_prefix(b"/images/", Prefix { location: 4, stops: true, auto_redirect: false });
+        t[0].add_prefix(
+            b"/images/",
+            Prefix {
+                location: 4,
+                stops: true,
+                auto_redirect: false,
+            },
+        );
         t[0].add_regex(regex(r"\.(gif|jpg)$"), 5);
-        t[0].add_prefix(b"/pass/", Prefix { location: 6, stops: false, auto_redirect: true });
+        t[0].add_prefix(
+            b"/pass/",
+            Prefix {
+                location: 6,
+                stops: false,
+                auto_redirect: true,
+            },
+        );
         t[0].add_prefix(b"/pass-x", plain(7));
         t.iter_mut().for_each(Locations::seal);
         assert_eq!(location_of(&t, "/"), "2");

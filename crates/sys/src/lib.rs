@@ -18,5 +18,5 @@ mod tcp;
 
 pub use descriptor::{adopt_descriptor, inherited_descriptor};
 pub use mapping::{Mapping, page_size};
-pub use tcp::{TcpInfo, tcp_info};
 pub use page_cache::{CacheStat, all_present, cachestat, pread_into, pread_nowait};
+pub use tcp::{TcpInfo, tcp_info};

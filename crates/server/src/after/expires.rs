@@ -46,7 +46,9 @@ impl Lifetime {
             _ => {}
         }
         let (time, sign, is_daily) = match text {
-            [b'@', ..] if is_modified => return Err("daily time cannot be used with \"modified\" parameter"),
+            [b'@', ..] if is_modified => {
+                return Err("daily time cannot be used with \"modified\" parameter");
+            }
             [b'@', rest @ ..] => (rest, 1, true),
             [b'+', rest @ ..] => (rest, 1, false),
             [b'-', rest @ ..] => (rest, -1, false),
@@ -60,7 +62,11 @@ impl Lifetime {
             }
             return Ok(Self::Daily(seconds));
         }
-        Ok(if is_modified { Self::Modified(seconds) } else { Self::Access(seconds) })
+        Ok(if is_modified {
+            Self::Modified(seconds)
+        } else {
+            Self::Access(seconds)
+        })
     }
 }
 
@@ -75,7 +81,9 @@ impl Value for Expires {
         };
         let template = Template::of_word(word, scope)?;
         match template.literal() {
-            Some(text) => Lifetime::read(text, is_modified).map(Self::Fixed).map_err(Problem::directive),
+            Some(text) => Lifetime::read(text, is_modified)
+                .map(Self::Fixed)
+                .map_err(Problem::directive),
             None => Ok(Self::Variable(template, is_modified)),
         }
     }
@@ -93,16 +101,22 @@ pub fn apply(request: &Request, expires: &Expires, response: &mut Response) {
     let now = clock.now().second();
     let (expires, control) = match lifetime {
         Lifetime::Off => return,
-        Lifetime::Epoch => (Bytes::from_static(b"Thu, 01 Jan 1970 00:00:01 GMT"), Bytes::from_static(b"no-cache")),
-        Lifetime::Max => {
-            (Bytes::from_static(b"Thu, 31 Dec 2037 23:55:55 GMT"), Bytes::from_static(b"max-age=315360000"))
-        }
+        Lifetime::Epoch => (
+            Bytes::from_static(b"Thu, 01 Jan 1970 00:00:01 GMT"),
+            Bytes::from_static(b"no-cache"),
+        ),
+        Lifetime::Max => (
+            Bytes::from_static(b"Thu, 31 Dec 2037 23:55:55 GMT"),
+            Bytes::from_static(b"max-age=315360000"),
+        ),
         Lifetime::Access(seconds) => until(now, now + seconds, seconds < 0),
         Lifetime::Modified(seconds) => match response.last_modified {
             Some(time) => until(now, time + seconds, seconds < 0),
             None => until(now, now + seconds, seconds < 0),
         },
-        Lifetime::Daily(second) => until(now, next(now, second, i64::from(clock.utc_offset())), false),
+        Lifetime::Daily(second) => {
+            until(now, next(now, second, i64::from(clock.utc_offset())), false)
+        }
     };
     response.headers.replace("Expires", expires);
     response.headers.replace("Cache-Control", control);
@@ -134,8 +148,14 @@ mod tests {
         assert_eq!(Lifetime::read(b"epoch", false), Ok(Lifetime::Epoch));
         assert_eq!(Lifetime::read(b"-1", false), Ok(Lifetime::Access(-1)));
         assert_eq!(Lifetime::read(b"24h", true), Ok(Lifetime::Modified(86400)));
-        assert_eq!(Lifetime::read(b"@15h30m", false), Ok(Lifetime::Daily(55800)));
-        assert_eq!(Lifetime::read(b"@25h", false), Err("daily time value must be less than 24 hours"));
+        assert_eq!(
+            Lifetime::read(b"@15h30m", false),
+            Ok(Lifetime::Daily(55800))
+        );
+        assert_eq!(
+            Lifetime::read(b"@25h", false),
+            Err("daily time value must be less than 24 hours")
+        );
         assert_eq!(Lifetime::read(b"max", true), Err("invalid value"));
         assert_eq!(Lifetime::read(b"x", false), Err("invalid value"));
     }

@@ -28,9 +28,15 @@ impl Value for Line {
         let is_always = match args.get(2) {
             None => false,
             Some(word) if *word == "always" => true,
-            Some(word) => return Err(Problem::new(format!("invalid parameter \"{}\"", word.display())).at(2)),
+            Some(word) => {
+                return Err(Problem::new(format!("invalid parameter \"{}\"", word.display())).at(2));
+            }
         };
-        Ok(Self { name: args[0].bytes().clone(), value, is_always })
+        Ok(Self {
+            name: args[0].bytes().clone(),
+            value,
+            is_always,
+        })
     }
 }
 
@@ -80,14 +86,29 @@ impl Section for HeaderLines {
         Lines::tables()
     }
 
-    fn set(raw: &mut Self::Raw, directive: &config::Directive, scope: &mut Scope) -> Result<bool, config::Error> {
+    fn set(
+        raw: &mut Self::Raw,
+        directive: &config::Directive,
+        scope: &mut Scope,
+    ) -> Result<bool, config::Error> {
         Lines::set(raw, directive, scope)
     }
 
     fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
-        let headers = (child.add_header.value.clone(), child.add_header_inherit.value.or(parent.add_header_inherit.value));
-        let trailers =
-            (child.add_trailer.value.clone(), child.add_trailer_inherit.value.or(parent.add_trailer_inherit.value));
+        let headers = (
+            child.add_header.value.clone(),
+            child
+                .add_header_inherit
+                .value
+                .or(parent.add_header_inherit.value),
+        );
+        let trailers = (
+            child.add_trailer.value.clone(),
+            child
+                .add_trailer_inherit
+                .value
+                .or(parent.add_trailer_inherit.value),
+        );
         let mut merged = Lines::merge(parent, child);
         merged.add_header.value = inherited(parent.add_header.value.as_ref(), headers);
         merged.add_trailer.value = inherited(parent.add_trailer.value.as_ref(), trailers);
@@ -99,11 +120,16 @@ impl Section for HeaderLines {
     }
 
     fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, config::Error> {
-        Ok(Self { lines: Lines::finish(raw, scope)? })
+        Ok(Self {
+            lines: Lines::finish(raw, scope)?,
+        })
     }
 }
 
-fn inherited(parent: Option<&List<Line>>, child: (Option<List<Line>>, Option<Inheritance>)) -> Option<List<Line>> {
+fn inherited(
+    parent: Option<&List<Line>>,
+    child: (Option<List<Line>>, Option<Inheritance>),
+) -> Option<List<Line>> {
     match child {
         (own, Some(Inheritance::Off)) => own,
         (Some(own), Some(Inheritance::Merge)) => {
@@ -124,7 +150,11 @@ pub fn apply(request: &Request, settings: &HeaderLines, response: &mut Response)
     if let Some(expires) = lines.expires.as_ref().filter(|_| is_safe) {
         expires::apply(request, expires, response);
     }
-    for line in lines.add_header.iter().filter(|line| is_safe || line.is_always) {
+    for line in lines
+        .add_header
+        .iter()
+        .filter(|line| is_safe || line.is_always)
+    {
         let value = request.evaluate(&line.value);
         add(response, line, value);
     }
@@ -133,7 +163,10 @@ pub fn apply(request: &Request, settings: &HeaderLines, response: &mut Response)
 /// Whether lines without `always` count for this status.
 #[must_use]
 pub fn is_safe(status: u16) -> bool {
-    matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308)
+    matches!(
+        status,
+        200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308
+    )
 }
 
 fn add(response: &mut Response, line: &Line, value: Bytes) {
@@ -154,14 +187,22 @@ fn add(response: &mut Response, line: &Line, value: Bytes) {
 #[must_use]
 pub fn has_trailers(settings: &HeaderLines, status: u16) -> bool {
     let is_safe = is_safe(status);
-    settings.lines.add_trailer.iter().any(|line| is_safe || line.is_always)
+    settings
+        .lines
+        .add_trailer
+        .iter()
+        .any(|line| is_safe || line.is_always)
 }
 
 /// The trailers, evaluated now: after the body.
 #[must_use]
 pub fn trailers(request: &Request, settings: &HeaderLines, status: u16) -> Vec<message::Header> {
     let is_safe = is_safe(status);
-    let lines = settings.lines.add_trailer.iter().filter(|line| is_safe || line.is_always);
+    let lines = settings
+        .lines
+        .add_trailer
+        .iter()
+        .filter(|line| is_safe || line.is_always);
     lines
         .map(|line| message::Header::new(line.name.clone(), request.evaluate(&line.value)))
         .filter(|header| !header.value.is_empty())

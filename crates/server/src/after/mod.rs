@@ -2,8 +2,8 @@
 //!
 //! To add a step, add a line to [`apply`].
 
-pub mod headers;
 pub mod expires;
+pub mod headers;
 pub mod not_modified;
 pub mod ranges;
 

@@ -33,7 +33,11 @@ directives! {
 ///
 /// # Errors
 /// 412 when a precondition failed.
-pub fn apply(request: &Request, settings: &NotModified, response: &mut Response) -> Result<(), Failure> {
+pub fn apply(
+    request: &Request,
+    settings: &NotModified,
+    response: &mut Response,
+) -> Result<(), Failure> {
     if response.status != 200 || !response.conditional {
         return Ok(());
     }
@@ -42,7 +46,12 @@ pub fn apply(request: &Request, settings: &NotModified, response: &mut Response)
         Comparison::Exact => IfModifiedSince::Exact,
         Comparison::Before => IfModifiedSince::Before,
     };
-    match conditional::judge(&request.head, response.last_modified, response.etag.as_ref(), rule) {
+    match conditional::judge(
+        &request.head,
+        response.last_modified,
+        response.etag.as_ref(),
+        rule,
+    ) {
         Verdict::Send => Ok(()),
         Verdict::NotModified => {
             response.become_not_modified();

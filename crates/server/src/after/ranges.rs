@@ -31,24 +31,39 @@ thread_local! {
 /// # Errors
 /// 416 when no range can be satisfied; it carries `Content-Range`.
 pub fn apply(request: &Request, settings: &Ranges, response: &mut Response) -> Result<(), Failure> {
-    let max_ranges = settings.max_ranges.map_or(RANGES_UNLIMITED, |n| n.0.min(u64::from(RANGES_UNLIMITED)) as u32);
-    if response.status != 200 || response.ranges == Allowed::Refused || request.head.version < Version::HTTP_10 {
+    let max_ranges = settings.max_ranges.map_or(RANGES_UNLIMITED, |n| {
+        n.0.min(u64::from(RANGES_UNLIMITED)) as u32
+    });
+    if response.status != 200
+        || response.ranges == Allowed::Refused
+        || request.head.version < Version::HTTP_10
+    {
         return Ok(());
     }
-    let Some(length) = response.content_length else { return Ok(()) };
+    let Some(length) = response.content_length else {
+        return Ok(());
+    };
     if max_ranges == 0 {
         return Ok(());
     }
     response.accept_ranges = true;
-    let Some(value) = request.head.get(HeaderId::Range) else { return Ok(()) };
-    if !conditional::if_range_holds(&request.head, response.last_modified, response.etag.as_ref()) {
+    let Some(value) = request.head.get(HeaderId::Range) else {
+        return Ok(());
+    };
+    if !conditional::if_range_holds(
+        &request.head,
+        response.last_modified,
+        response.etag.as_ref(),
+    ) {
         return Ok(());
     }
     match range::parse(value, length, max_ranges) {
         RangeOutcome::Full => Ok(()),
         RangeOutcome::Single(part) => {
             response.status = 206;
-            response.headers.push("Content-Range", range::content_range(&part, length));
+            response
+                .headers
+                .push("Content-Range", range::content_range(&part, length));
             response.content_length = Some(part.end - part.start);
             response.accept_ranges = false;
             if let Body::Once(whole) = &response.body {
@@ -61,14 +76,15 @@ pub fn apply(request: &Request, settings: &Ranges, response: &mut Response) -> R
             several(response, &parts);
             Ok(())
         }
-        RangeOutcome::Unsatisfiable => {
-            Err(Failure::new(416).with_header("Content-Range", range::content_range_unsatisfied(length)))
-        }
+        RangeOutcome::Unsatisfiable => Err(Failure::new(416)
+            .with_header("Content-Range", range::content_range_unsatisfied(length))),
     }
 }
 
 fn several(response: &mut Response, parts: &[std::ops::Range<u64>]) {
-    let Body::Once(whole) = &response.body else { return };
+    let Body::Once(whole) = &response.body else {
+        return;
+    };
     let boundary = BOUNDARY.with(|next| next.replace(next.get().wrapping_add(1)));
     let chunks = range::multipart(whole, parts, &response.content_type_text(), boundary);
     response.status = 206;

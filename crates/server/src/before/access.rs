@@ -68,7 +68,9 @@ impl Section for Access {
         let who = who(word, scope).map_err(|problem| directive.error(&problem.at(0)))?;
         let rules = raw.get_or_insert_default();
         if rules.len() == RULES_MAX {
-            return Err(directive.error(&Problem::new(format!("more than {RULES_MAX} rules at one level"))));
+            return Err(directive.error(&Problem::new(format!(
+                "more than {RULES_MAX} rules at one level"
+            ))));
         }
         rules.push(Rule { is_allowed, who });
         Ok(true)
@@ -83,7 +85,9 @@ impl Section for Access {
     }
 
     fn finish(raw: Self::Raw, _: &mut Scope) -> Result<Self, Error> {
-        Ok(Self { rules: raw.unwrap_or_default() })
+        Ok(Self {
+            rules: raw.unwrap_or_default(),
+        })
     }
 }
 
@@ -100,7 +104,9 @@ fn who(word: &Word, scope: &mut Scope) -> Result<Who, Problem> {
     }
     let net: IpNet = text.parse().map_err(|_| invalid())?;
     if net.addr() != net.network() {
-        scope.warn(word.error(&Problem::new(format!("low address bits of {text} are meaningless"))));
+        scope.warn(word.error(&Problem::new(format!(
+            "low address bits of {text} are meaningless"
+        ))));
     }
     Ok(Who::Net(net.trunc()))
 }
@@ -111,7 +117,9 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
     if rules.is_empty() || is_allowed(rules, request.client.ip()) {
         return None;
     }
-    request.log(Level::Error, &|out| out.extend_from_slice(b"access forbidden by rule"));
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"access forbidden by rule")
+    });
     Some(Outcome::Failed(Failure::new(403)))
 }
 
@@ -132,7 +140,10 @@ mod tests {
     use super::*;
 
     fn rule(is_allowed: bool, net: &str) -> Rule {
-        Rule { is_allowed, who: Who::Net(net.parse().expect("a network")) }
+        Rule {
+            is_allowed,
+            who: Who::Net(net.parse().expect("a network")),
+        }
     }
 
     #[test]
@@ -141,7 +152,10 @@ mod tests {
             rule(false, "192.168.1.1/32"),
             rule(true, "192.168.1.0/24"),
             rule(true, "2001:db8::/32"),
-            Rule { is_allowed: false, who: Who::All },
+            Rule {
+                is_allowed: false,
+                who: Who::All,
+            },
         ];
         let asked = |ip: &str| is_allowed(&rules, Some(ip.parse().expect("an address")));
         assert!(!asked("192.168.1.1"));
@@ -150,7 +164,16 @@ mod tests {
         assert!(asked("2001:db8::1"));
         assert!(!asked("10.0.0.1"));
         assert!(!is_allowed(&rules, None));
-        assert!(is_allowed(&[Rule { is_allowed: true, who: Who::Unix }, rules[3]], None));
+        assert!(is_allowed(
+            &[
+                Rule {
+                    is_allowed: true,
+                    who: Who::Unix
+                },
+                rules[3]
+            ],
+            None
+        ));
         assert!(is_allowed(&[], None));
     }
 }

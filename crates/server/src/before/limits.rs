@@ -20,13 +20,22 @@ directives! {
 
 /// Refuses a body whose announced length is over `client_max_body_size`.
 pub fn run(request: &mut Request) -> Option<Outcome> {
-    let Framing::Length(length) = request.head.framing else { return None };
-    let limit = request.location().settings.client_body.client_max_body_size.0;
+    let Framing::Length(length) = request.head.framing else {
+        return None;
+    };
+    let limit = request
+        .location()
+        .settings
+        .client_body
+        .client_max_body_size
+        .0;
     if limit == 0 || length <= limit {
         return None;
     }
     request.log(Level::Error, &|out| {
-        out.extend_from_slice(format!("client intended to send too large body: {length} bytes").as_bytes());
+        out.extend_from_slice(
+            format!("client intended to send too large body: {length} bytes").as_bytes(),
+        );
     });
     Some(Outcome::Failed(Failure::new(413)))
 }

@@ -24,7 +24,9 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
             }
         }
     }
-    let early = limits::run(request).or_else(|| return_::run(request)).or_else(|| access::run(request));
+    let early = limits::run(request)
+        .or_else(|| return_::run(request))
+        .or_else(|| access::run(request));
     match early {
         Some(early) => Some(early),
         None => try_files::run(request).await,

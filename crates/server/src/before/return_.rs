@@ -22,13 +22,21 @@ impl Value for Return {
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let word = &args[0];
-        let code = std::str::from_utf8(word.bytes()).ok().filter(|t| t.bytes().all(|c| c.is_ascii_digit()));
+        let code = std::str::from_utf8(word.bytes())
+            .ok()
+            .filter(|t| t.bytes().all(|c| c.is_ascii_digit()));
         let status = code.and_then(|text| text.parse::<u16>().ok());
         match (status, &args[1..]) {
             (Some(1000..), _) => Err(invalid(word)),
-            (Some(status), [text]) => Ok(Self { status, text: Some(Template::of_word(text, scope)?) }),
+            (Some(status), [text]) => Ok(Self {
+                status,
+                text: Some(Template::of_word(text, scope)?),
+            }),
             (Some(status), _) => Ok(Self { status, text: None }),
-            (None, []) if is_url(word.bytes()) => Ok(Self { status: 302, text: Some(Template::of_word(word, scope)?) }),
+            (None, []) if is_url(word.bytes()) => Ok(Self {
+                status: 302,
+                text: Some(Template::of_word(word, scope)?),
+            }),
             (None, _) => Err(invalid(word)),
         }
     }
@@ -62,7 +70,13 @@ directives! {
 /// Answers, where the location (or, before one was sought, the server) has a `return`.
 pub fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
-    let decided = generation.settings.location(request.location).settings.returning.return_.as_ref()?;
+    let decided = generation
+        .settings
+        .location(request.location)
+        .settings
+        .returning
+        .return_
+        .as_ref()?;
     Some(answer(request, decided))
 }
 
@@ -86,6 +100,10 @@ fn with_body(request: &Request, status: u16, text: Bytes) -> Response {
     let mut response = Response::new(status);
     response.content_type = request.content_type();
     response.content_length = Some(text.len() as u64);
-    response.body = if text.is_empty() { Body::Empty } else { Body::bytes(text) };
+    response.body = if text.is_empty() {
+        Body::Empty
+    } else {
+        Body::bytes(text)
+    };
     response
 }

@@ -43,19 +43,30 @@ impl Value for TryFiles {
     const SYNTAX: &'static str = "file … uri | file … =code";
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let [files @ .., last] = args else { return Err(Problem::argument_count("try_files")) };
+        let [files @ .., last] = args else {
+            return Err(Problem::argument_count("try_files"));
+        };
         let mut candidates = Vec::with_capacity(files.len());
         for (i, word) in files.iter().enumerate() {
             let text = word.bytes();
             let is_directory = text.ends_with(b"/");
-            let name = if is_directory { text.slice(..text.len() - 1) } else { text.clone() };
-            let name = Template::parse(&name, &word.place(), scope).map_err(|problem| problem.at(i))?;
+            let name = if is_directory {
+                text.slice(..text.len() - 1)
+            } else {
+                text.clone()
+            };
+            let name =
+                Template::parse(&name, &word.place(), scope).map_err(|problem| problem.at(i))?;
             candidates.push(Candidate { name, is_directory });
         }
         let last = match last.bytes().strip_prefix(b"=") {
             Some(code) => {
-                let code = std::str::from_utf8(code).ok().and_then(|code| code.parse().ok()).filter(|code| *code < 1000);
-                let invalid = || Problem::new(format!("invalid code \"{}\"", last.display())).at(files.len());
+                let code = std::str::from_utf8(code)
+                    .ok()
+                    .and_then(|code| code.parse().ok())
+                    .filter(|code| *code < 1000);
+                let invalid =
+                    || Problem::new(format!("invalid code \"{}\"", last.display())).at(files.len());
                 Last::Status(code.ok_or_else(invalid)?)
             }
             None => Last::Redirect(Template::of_word(last, scope)?),
@@ -102,13 +113,19 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
 }
 
 /// Whether the candidate is there; then it becomes the request's URI.
-async fn look(request: &mut Request, candidate: &Candidate, alias: Option<Alias>) -> Result<bool, Failure> {
+async fn look(
+    request: &mut Request,
+    candidate: &Candidate,
+    alias: Option<Alias>,
+) -> Result<bool, Failure> {
     if alias.is_some() && !request.is_location_valid {
         path::map(request, &mut path::Mapped::default())?;
     }
     let name = request.evaluate(&candidate.name);
     let name = match alias {
-        Some(Alias::Prefix(length)) if name.starts_with(&request.uri[..length.min(request.uri.len())]) => {
+        Some(Alias::Prefix(length))
+            if name.starts_with(&request.uri[..length.min(request.uri.len())]) =>
+        {
             name.slice(length.min(name.len())..)
         }
         _ => name,
@@ -126,7 +143,10 @@ async fn look(request: &mut Request, candidate: &Candidate, alias: Option<Alias>
         Ok(_) => Ok(false),
         Err(disk::Error::Overflow(overflow)) => Err(files::overflowed(request, &overflow)),
         Err(error) => {
-            if !matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG)) {
+            if !matches!(
+                error.errno(),
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG)
+            ) {
                 files::log_error(request, Level::Crit, &error, &path);
             }
             Ok(false)

@@ -100,8 +100,12 @@ impl Client {
             return Some(entry);
         }
         let listens = &generation.settings.listens;
-        let local = self.local.map_or_else(|| self.listener.address.clone(), Address::Inet);
-        let entry = listens.find(&local).or_else(|| listens.find(&self.listener.address))?;
+        let local = self
+            .local
+            .map_or_else(|| self.listener.address.clone(), Address::Inet);
+        let entry = listens
+            .find(&local)
+            .or_else(|| listens.find(&self.listener.address))?;
         self.entry.set(Some((generation.number, entry)));
         Some(entry)
     }
@@ -109,7 +113,9 @@ impl Client {
     /// Writes a line about the connection, outside of any request, to the error logs of the server that it came to.
     pub fn log(&self, generation: &Generation, level: Level, text: &str) {
         let settings = &generation.settings;
-        let Some(entry) = self.entry(generation) else { return };
+        let Some(entry) = self.entry(generation) else {
+            return;
+        };
         let server = settings.server(settings.listens.entries()[entry].default);
         let logs = settings.location(server.location).error_logs();
         if !logs.wants(level) {
@@ -121,11 +127,17 @@ impl Client {
         if let Some(port) = self.server_port() {
             address.extend_from_slice(format!(":{port}").as_bytes());
         }
-        let context = ErrorContext { client: Some(&client), server: Some(&address), ..ErrorContext::default() };
-        self.loop_.feed.error(logs, level, Some(self.number), |out| {
-            out.extend_from_slice(text.as_bytes());
-            context.append(out);
-        });
+        let context = ErrorContext {
+            client: Some(&client),
+            server: Some(&address),
+            ..ErrorContext::default()
+        };
+        self.loop_
+            .feed
+            .error(logs, level, Some(self.number), |out| {
+                out.extend_from_slice(text.as_bytes());
+                context.append(out);
+            });
     }
 }
 

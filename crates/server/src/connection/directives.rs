@@ -17,10 +17,17 @@ impl Value for KeepaliveTimeout {
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let timeout_ms = Msec::parse(&args[..1], scope)?.0;
         let told = match args.get(1) {
-            Some(_) => Some(Sec::parse(&args[1..], scope).map_err(|problem| problem.at(1))?.0),
+            Some(_) => Some(
+                Sec::parse(&args[1..], scope)
+                    .map_err(|problem| problem.at(1))?
+                    .0,
+            ),
             None => None,
         };
-        Ok(Self { timeout_ms, told: told.filter(|seconds| *seconds > 0) })
+        Ok(Self {
+            timeout_ms,
+            told: told.filter(|seconds| *seconds > 0),
+        })
     }
 }
 
@@ -100,4 +107,3 @@ directives! {
 pub fn size(text: &[u8]) -> u64 {
     config::parse_offset(text).unwrap_or(0)
 }
-

@@ -28,12 +28,18 @@ impl After {
     /// Closed in the ordinary way.
     #[must_use]
     pub const fn close() -> Self {
-        Self::Close { must_linger: false, is_timeout: false }
+        Self::Close {
+            must_linger: false,
+            is_timeout: false,
+        }
     }
 }
 
 /// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
-pub async fn finish(mut request: Request, mut after: After) -> Option<(wire::Connection, Duration)> {
+pub async fn finish(
+    mut request: Request,
+    mut after: After,
+) -> Option<(wire::Connection, Duration)> {
     let mut body = Decoder::new(request.head.framing, 0);
     let has_body = request.head.framing != Framing::None && !request.is_body_read;
     if has_body && after == After::Keep {
@@ -42,15 +48,22 @@ pub async fn finish(mut request: Request, mut after: After) -> Option<(wire::Con
     log(&request).await;
     let generation = request.generation.clone();
     let settings = &generation.settings.location(request.location).settings;
-    let (total, between) = (settings.closing.lingering_time.duration(), settings.closing.lingering_timeout.duration());
+    let (total, between) = (
+        settings.closing.lingering_time.duration(),
+        settings.closing.lingering_timeout.duration(),
+    );
     let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
     let wire = request.wire;
     match after {
         After::Keep => return Some((wire, timeout)),
-        After::Close { is_timeout: true, .. } if settings.closing.reset_timedout_connection => {
+        After::Close {
+            is_timeout: true, ..
+        } if settings.closing.reset_timedout_connection => {
             let _ = wire.stream.set_reset_on_close();
         }
-        After::Close { is_timeout: true, .. } => {}
+        After::Close {
+            is_timeout: true, ..
+        } => {}
         After::Close { must_linger, .. } => {
             let is_due = match settings.closing.lingering_close {
                 Lingering::Off => false,
@@ -68,14 +81,24 @@ pub async fn finish(mut request: Request, mut after: After) -> Option<(wire::Con
 /// Reads the rest of a body and throws it away, so that the next request is found behind it (nginx-drop-in 36).
 async fn discard(request: &mut Request, body: &mut Decoder) -> After {
     let generation = request.generation.clone();
-    let closing = &generation.settings.location(request.location).settings.closing;
-    let (total, between) = (closing.lingering_time.duration(), closing.lingering_timeout.duration());
+    let closing = &generation
+        .settings
+        .location(request.location)
+        .settings
+        .closing;
+    let (total, between) = (
+        closing.lingering_time.duration(),
+        closing.lingering_timeout.duration(),
+    );
     let before = request.wire.received();
     let outcome = request.wire.discard_body(body, total, between).await;
     request.length += request.wire.received() - before;
     match outcome {
         Ok(()) => After::Keep,
-        Err(wire::Error::Timeout) => After::Close { must_linger: false, is_timeout: true },
+        Err(wire::Error::Timeout) => After::Close {
+            must_linger: false,
+            is_timeout: true,
+        },
         Err(_) => After::close(),
     }
 }
@@ -94,5 +117,6 @@ async fn log(request: &Request) {
         return;
     }
     let feed = &request.client.loop_.feed;
-    logs.log(feed, request, |out| crate::path::root(request, out)).await;
+    logs.log(feed, request, |out| crate::path::root(request, out))
+        .await;
 }

@@ -34,9 +34,17 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
 
 async fn run(loop_: Rc<Loop>, accepted: Accepted) {
     let (number, peer, listener) = (accepted.number, accepted.peer, accepted.listener.clone());
-    let Ok(stream) = stream_of(accepted) else { return };
+    let Ok(stream) = stream_of(accepted) else {
+        return;
+    };
     let local = stream.local_addr().ok().flatten();
-    let client = Rc::new(Client::new(Rc::clone(&loop_), number, peer, local, listener));
+    let client = Rc::new(Client::new(
+        Rc::clone(&loop_),
+        number,
+        peer,
+        local,
+        listener,
+    ));
     let mut wire = wire::Connection::new(stream, &loop_.wire);
     let mut keepalive = None;
     loop {
@@ -69,18 +77,34 @@ fn stream_of(accepted: Accepted) -> std::io::Result<Stream> {
 }
 
 /// Waits for the first byte of a request; `false`: the connection is over.
-async fn wait(wire: &mut wire::Connection, client: &Client, generation: &Generation, keepalive: Option<Duration>) -> bool {
+async fn wait(
+    wire: &mut wire::Connection,
+    client: &Client,
+    generation: &Generation,
+    keepalive: Option<Duration>,
+) -> bool {
     if wire.has_unread() {
         return true;
     }
     let Some(timeout) = keepalive else {
-        let Some(entry) = client.entry(generation) else { return false };
+        let Some(entry) = client.entry(generation) else {
+            return false;
+        };
         let server = generation.settings.listens.entries()[entry].default;
-        let timeout = generation.settings.server(server).settings.client_header_timeout.duration();
+        let timeout = generation
+            .settings
+            .server(server)
+            .settings
+            .client_header_timeout
+            .duration();
         return match wire.wait(timeout).await {
             Ok(()) => true,
             Err(WireError::Timeout) => {
-                client.log(generation, Level::Info, "client timed out (110: Connection timed out) while waiting for request");
+                client.log(
+                    generation,
+                    Level::Info,
+                    "client timed out (110: Connection timed out) while waiting for request",
+                );
                 false
             }
             Err(_) => false,
@@ -105,7 +129,11 @@ async fn exchange(
         Ok(read) => read,
         Err(error) => {
             if let WireError::Io(error) = &error {
-                client.log(&generation, Level::Info, &format!("recv() failed ({error}) while reading client request"));
+                client.log(
+                    &generation,
+                    Level::Info,
+                    &format!("recv() failed ({error}) while reading client request"),
+                );
             }
             return None;
         }
@@ -125,7 +153,10 @@ async fn exchange(
     };
     let after = match response {
         Some(response) => transmit::transmit(&mut request, response).await,
-        None => After::Close { must_linger: false, is_timeout: is_silent },
+        None => After::Close {
+            must_linger: false,
+            is_timeout: is_silent,
+        },
     };
     finish::finish(request, after).await
 }
@@ -156,7 +187,14 @@ async fn read(
         chosen = Some(server);
         Some(settings.server(server).limits)
     };
-    match wire.read_head(&first.limits, first.settings.client_header_timeout.duration(), &mut choose).await {
+    match wire
+        .read_head(
+            &first.limits,
+            first.settings.client_header_timeout.duration(),
+            &mut choose,
+        )
+        .await
+    {
         Ok(head) => {
             let server = match head.host() {
                 Some(_) => chosen,
@@ -166,7 +204,11 @@ async fn read(
         }
         Err(WireError::Refused(refusal)) => {
             client.log(generation, Level::Info, &refusal.why);
-            let start = if refusal.is_silent { Started::Silent(refusal.status) } else { Started::Refused(refusal.status) };
+            let start = if refusal.is_silent {
+                Started::Silent(refusal.status)
+            } else {
+                Started::Refused(refusal.status)
+            };
             Ok((refusal.head, chosen.unwrap_or(default), start))
         }
         Err(error) => Err(error),

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use disk::{OpenFile, Sink};
 use message::{Body, BodyError, Chunk, FileRange, Version};
 use tokio::io::Interest;
-use wire::{Stream, Timer};
 use wire::http1::write;
 use wire::rate::{Allowed, Rate};
+use wire::{Stream, Timer};
 
 use crate::after::headers;
 use crate::content::files;
@@ -70,7 +70,11 @@ pub async fn transmit(request: &mut Request, mut response: Response) -> After {
     match send(request, body, framing).await {
         Ok(()) => {
             request.is_complete = true;
-            if request.keepalive { After::Keep } else { After::close() }
+            if request.keepalive {
+                After::Keep
+            } else {
+                After::close()
+            }
         }
         Err(stop) => stopped(request, stop),
     }
@@ -78,7 +82,11 @@ pub async fn transmit(request: &mut Request, mut response: Response) -> After {
 
 /// Decides on chunks and on the connection.
 fn frame(request: &mut Request, response: &mut Response) -> Framing {
-    let settings = &request.generation.settings.location(request.location).settings;
+    let settings = &request
+        .generation
+        .settings
+        .location(request.location)
+        .settings;
     let status = response.status;
     let is_bodiless = matches!(status, 204 | 304) || status < 200;
     let has_trailers = headers::has_trailers(&settings.headers, status);
@@ -97,9 +105,18 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
     }
     request.is_chunked = is_chunked;
     request.keepalive &= !request.client.loop_.is_leaving();
-    let text = |template: &Option<config::Template>| template.as_ref().map_or(0, |t| size(&request.evaluate(t)));
-    let per_second = request.limit_rate.get().unwrap_or_else(|| text(&settings.sending.limit_rate));
-    let after = if per_second == 0 { 0 } else { text(&settings.sending.limit_rate_after) };
+    let text = |template: &Option<config::Template>| {
+        template.as_ref().map_or(0, |t| size(&request.evaluate(t)))
+    };
+    let per_second = request
+        .limit_rate
+        .get()
+        .unwrap_or_else(|| text(&settings.sending.limit_rate));
+    let after = if per_second == 0 {
+        0
+    } else {
+        text(&settings.sending.limit_rate_after)
+    };
     Framing {
         is_chunked,
         has_body: !is_bodiless && !request.is_head(),
@@ -109,7 +126,11 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
     }
 }
 
-async fn send(request: &mut Request, body: Body<Rc<OpenFile>>, framing: Framing) -> Result<(), Stop> {
+async fn send(
+    request: &mut Request,
+    body: Body<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
     if !framing.has_body {
         return send_head(request, framing, &[]).await;
     }
@@ -145,9 +166,14 @@ async fn send_head(request: &mut Request, framing: Framing, body: &[u8]) -> Resu
     }
     let mut head_bytes = 0;
     let location = request.generation.settings.location(request.location);
-    let connection = match (request.response.as_ref().map_or(0, |r| r.status), request.keepalive) {
+    let connection = match (
+        request.response.as_ref().map_or(0, |r| r.status),
+        request.keepalive,
+    ) {
         (101, _) => write::Connection::Upgrade,
-        (_, true) => write::Connection::KeepAlive(location.settings.keepalive.keepalive_timeout.told),
+        (_, true) => {
+            write::Connection::KeepAlive(location.settings.keepalive.keepalive_timeout.told)
+        }
         (_, false) => write::Connection::Close,
     };
     let date = request.client.loop_.wire.date();
@@ -174,12 +200,22 @@ async fn send_head(request: &mut Request, framing: Framing, body: &[u8]) -> Resu
 }
 
 /// A file that is the whole body: small ones go with the head, large ones from the page cache behind it.
-async fn send_file_answer(request: &mut Request, range: FileRange<Rc<OpenFile>>, framing: Framing) -> Result<(), Stop> {
+async fn send_file_answer(
+    request: &mut Request,
+    range: FileRange<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
     if range.len <= TOGETHER_MAX {
-        let bytes = read(request, &range, usize::try_from(range.len).unwrap_or(usize::MAX)).await?;
+        let bytes = read(
+            request,
+            &range,
+            usize::try_from(range.len).unwrap_or(usize::MAX),
+        )
+        .await?;
         return send_head(request, framing, &bytes).await;
     }
-    let corks = request.location().settings.sending.tcp_nopush && request.location().settings.files.sendfile;
+    let corks = request.location().settings.sending.tcp_nopush
+        && request.location().settings.files.sendfile;
     if corks {
         let _ = request.wire.stream.set_nopush(true);
     }
@@ -192,27 +228,40 @@ async fn send_file_answer(request: &mut Request, range: FileRange<Rc<OpenFile>>,
 }
 
 /// Reads a whole range; one that ends early was truncated.
-async fn read(request: &Request, range: &FileRange<Rc<OpenFile>>, len: usize) -> Result<Bytes, Stop> {
+async fn read(
+    request: &Request,
+    range: &FileRange<Rc<OpenFile>>,
+    len: usize,
+) -> Result<Bytes, Stop> {
     let disk = &request.client.loop_.disk;
     let first = match disk.try_read(&range.file, range.offset, len) {
         Ok(found) => found,
         Err(disk::WouldBlock) => {
-            let access = files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
+            let access =
+                files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
             disk.read(&range.file, range.offset, len, &access).await
         }
     };
     let bytes = first.map_err(Stop::Disk)?;
     if bytes.len() < len {
-        return Err(Stop::Disk(disk::Error::Truncated { len: range.offset + bytes.len() as u64 }));
+        return Err(Stop::Disk(disk::Error::Truncated {
+            len: range.offset + bytes.len() as u64,
+        }));
     }
     Ok(bytes)
 }
 
 /// Sends a range of a file as it lies.
-async fn send_file(request: &mut Request, range: FileRange<Rc<OpenFile>>, framing: Framing) -> Result<(), Stop> {
+async fn send_file(
+    request: &mut Request,
+    range: FileRange<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
-    let pool = files::pool(request).map_err(|_| Stop::Body(BodyError::Truncated))?.clone();
+    let pool = files::pool(request)
+        .map_err(|_| Stop::Body(BodyError::Truncated))?
+        .clone();
     let access = files::reading(location, &pool);
     let disk = request.client.loop_.disk.clone();
     let (mut offset, end) = (range.offset, range.offset + range.len);
@@ -221,8 +270,14 @@ async fn send_file(request: &mut Request, range: FileRange<Rc<OpenFile>>, framin
         let upto = end.min(offset.saturating_add(allowed(request, framing, begun).await));
         let start = offset;
         let (stream, timer) = request.wire.halves();
-        let sink = ToClient { stream, timer: Cell::new(Some(timer)), timeout: framing.timeout };
-        let outcome = disk.send(&range.file, &mut offset, upto, &sink, &access).await;
+        let sink = ToClient {
+            stream,
+            timer: Cell::new(Some(timer)),
+            timeout: framing.timeout,
+        };
+        let outcome = disk
+            .send(&range.file, &mut offset, upto, &sink, &access)
+            .await;
         request.add_sent(offset - start);
         outcome.map_err(Stop::Disk)?;
     }
@@ -245,14 +300,21 @@ async fn allowed(request: &Request, framing: Framing, begun: u64) -> u64 {
 }
 
 /// Sends one piece of a body.
-async fn send_chunk(request: &mut Request, chunk: Chunk<Rc<OpenFile>>, framing: Framing) -> Result<(), Stop> {
+async fn send_chunk(
+    request: &mut Request,
+    chunk: Chunk<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
     if chunk.is_empty() {
         return Ok(());
     }
     let before = request.wire.sent();
     if framing.is_chunked {
         let len = chunk.len();
-        request.wire.send(framing.timeout, |out| write::chunk_head(out, len)).await?;
+        request
+            .wire
+            .send(framing.timeout, |out| write::chunk_head(out, len))
+            .await?;
         request.count(before, 0);
     }
     match chunk {
@@ -261,7 +323,10 @@ async fn send_chunk(request: &mut Request, chunk: Chunk<Rc<OpenFile>>, framing: 
     }
     if framing.is_chunked {
         let before = request.wire.sent();
-        request.wire.send_bytes(framing.timeout, write::CRLF).await?;
+        request
+            .wire
+            .send_bytes(framing.timeout, write::CRLF)
+            .await?;
         request.count(before, 0);
     }
     Ok(())
@@ -281,7 +346,11 @@ async fn send_bytes(request: &mut Request, mut bytes: Bytes, framing: Framing) -
 }
 
 /// Ends a chunked body, with its trailers.
-async fn end(request: &mut Request, framing: Framing, body: &mut Body<Rc<OpenFile>>) -> Result<(), Stop> {
+async fn end(
+    request: &mut Request,
+    framing: Framing,
+    body: &mut Body<Rc<OpenFile>>,
+) -> Result<(), Stop> {
     if !framing.is_chunked {
         return Ok(());
     }
@@ -290,16 +359,28 @@ async fn end(request: &mut Request, framing: Framing, body: &mut Body<Rc<OpenFil
         _ => Vec::new(),
     };
     if framing.has_trailers {
-        let status = request.response.as_ref().map_or(0, |response| response.status);
-        trailers.extend(headers::trailers(request, &request.location().settings.headers, status));
+        let status = request
+            .response
+            .as_ref()
+            .map_or(0, |response| response.status);
+        trailers.extend(headers::trailers(
+            request,
+            &request.location().settings.headers,
+            status,
+        ));
     }
     if let Some(response) = &mut request.response {
         for trailer in &trailers {
-            response.trailers.push(trailer.name.clone(), trailer.value.clone());
+            response
+                .trailers
+                .push(trailer.name.clone(), trailer.value.clone());
         }
     }
     let before = request.wire.sent();
-    request.wire.send(framing.timeout, |out| write::last_chunk(out, &trailers)).await?;
+    request
+        .wire
+        .send(framing.timeout, |out| write::last_chunk(out, &trailers))
+        .await?;
     request.count(before, 0);
     Ok(())
 }
@@ -350,10 +431,14 @@ fn stopped(request: &mut Request, stop: Stop) -> After {
             log_timeout(request);
         }
         Stop::Client(error) => request.log(Level::Info, &|out| {
-            out.extend_from_slice(format!("send() failed: {error} while sending response to client").as_bytes());
+            out.extend_from_slice(
+                format!("send() failed: {error} while sending response to client").as_bytes(),
+            );
         }),
         Stop::Disk(disk::Error::Socket(error)) => request.log(Level::Info, &|out| {
-            out.extend_from_slice(format!("sendfile() failed: {error} while sending response to client").as_bytes());
+            out.extend_from_slice(
+                format!("sendfile() failed: {error} while sending response to client").as_bytes(),
+            );
         }),
         Stop::Disk(disk::Error::Overflow(overflow)) => request.log(Level::Error, &|out| {
             out.extend_from_slice(overflow.to_string().as_bytes());
@@ -367,13 +452,20 @@ fn stopped(request: &mut Request, stop: Stop) -> After {
             }
             out.push(b'"');
         }),
-        Stop::Body(error) => request.log(Level::Error, &|out| out.extend_from_slice(error.to_string().as_bytes())),
+        Stop::Body(error) => request.log(Level::Error, &|out| {
+            out.extend_from_slice(error.to_string().as_bytes())
+        }),
     }
-    After::Close { must_linger: false, is_timeout }
+    After::Close {
+        must_linger: false,
+        is_timeout,
+    }
 }
 
 fn log_timeout(request: &Request) {
     request.log(Level::Info, &|out| {
-        out.extend_from_slice(b"client timed out (110: Connection timed out) while sending response to client");
+        out.extend_from_slice(
+            b"client timed out (110: Connection timed out) while sending response to client",
+        );
     });
 }

@@ -47,8 +47,16 @@ const TITLES: &[(u16, &str)] = &[
 const DETAILS: &[(u16, &str, &str)] = &[
     (494, "400 Bad Request", "Request Header Or Cookie Too Large"),
     (495, "400 Bad Request", "The SSL certificate error"),
-    (496, "400 Bad Request", "No required SSL certificate was sent"),
-    (497, "400 Bad Request", "The plain HTTP request was sent to HTTPS port"),
+    (
+        496,
+        "400 Bad Request",
+        "No required SSL certificate was sent",
+    ),
+    (
+        497,
+        "400 Bad Request",
+        "The plain HTTP request was sent to HTTPS port",
+    ),
 ];
 
 /// Six comment lines behind an error page for browsers that hide short ones
@@ -100,7 +108,8 @@ mod tests {
 
     #[test]
     fn pages_are_signed_and_padded() {
-        let text = String::from_utf8(page(404, "freewheel", false).expect("a page")).expect("UTF-8");
+        let text =
+            String::from_utf8(page(404, "freewheel", false).expect("a page")).expect("UTF-8");
         assert_eq!(
             text,
             "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n\

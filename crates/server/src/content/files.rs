@@ -4,7 +4,10 @@
 //! ([`crate::path`]) and the calls themselves (`disk`).
 
 use bytes::Bytes;
-use config::{Bufs, Flag, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value, Word, directives};
+use config::{
+    Bufs, Flag, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value, Word,
+    directives,
+};
 use disk::{Access, Mode, Pool, Symlinks};
 
 use crate::Failure;
@@ -42,7 +45,12 @@ impl Value for Aio {
         if name.is_empty() {
             return Err(Problem::directive("invalid value").at(0));
         }
-        Template::parse(&word.bytes().slice(b"threads=".len()..), &word.place(), scope).map(Self::Pool)
+        Template::parse(
+            &word.bytes().slice(b"threads=".len()..),
+            &word.place(),
+            scope,
+        )
+        .map(Self::Pool)
     }
 }
 
@@ -63,11 +71,20 @@ impl Value for DisableSymlinks {
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let mut from = None;
         if let Some(word) = args.get(1) {
-            let part = word.bytes().strip_prefix(b"from=").filter(|part| !part.is_empty());
+            let part = word
+                .bytes()
+                .strip_prefix(b"from=")
+                .filter(|part| !part.is_empty());
             if part.is_none() {
-                return Err(Problem::new(format!("invalid parameter \"{}\"", word.display())).at(1));
+                return Err(
+                    Problem::new(format!("invalid parameter \"{}\"", word.display())).at(1),
+                );
             }
-            from = Some(Template::parse(&word.bytes().slice(b"from=".len()..), &word.place(), scope)?);
+            from = Some(Template::parse(
+                &word.bytes().slice(b"from=".len()..),
+                &word.place(),
+                scope,
+            )?);
         }
         match &args[0].bytes()[..] {
             b"off" if from.is_none() => Ok(Self::Off),
@@ -93,10 +110,18 @@ impl Value for OpenFileCache {
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
         let (mut max, mut inactive) = (0, 60);
         for (i, word) in args.iter().enumerate() {
-            let invalid = || Problem::new(format!("invalid \"open_file_cache\" parameter \"{}\"", word.display())).at(i);
+            let invalid = || {
+                Problem::new(format!(
+                    "invalid \"open_file_cache\" parameter \"{}\"",
+                    word.display()
+                ))
+                .at(i)
+            };
             let text = word.bytes();
             if let Some(number) = text.strip_prefix(b"max=") {
-                let number = std::str::from_utf8(number).ok().and_then(|n| n.parse().ok());
+                let number = std::str::from_utf8(number)
+                    .ok()
+                    .and_then(|n| n.parse().ok());
                 max = number.filter(|n| *n > 0).ok_or_else(invalid)?;
             } else if let Some(time) = text.strip_prefix(b"inactive=") {
                 inactive = config::parse_sec(time).ok_or_else(invalid)?;
@@ -105,7 +130,9 @@ impl Value for OpenFileCache {
             }
         }
         if max == 0 {
-            return Err(Problem::new("\"open_file_cache\" must have the \"max\" parameter"));
+            return Err(Problem::new(
+                "\"open_file_cache\" must have the \"max\" parameter",
+            ));
         }
         Ok(Self { max, inactive })
     }
@@ -153,7 +180,11 @@ directives! {
 pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
     let files = &location.settings.files;
     let mut access = Access::new(pool);
-    access.mode = if matches!(files.aio.value, Aio::Off) { Mode::Inline } else { Mode::Pool };
+    access.mode = if matches!(files.aio.value, Aio::Off) {
+        Mode::Inline
+    } else {
+        Mode::Pool
+    };
     access.directio = files.directio.on().map(|size| size.0);
     access.directio_alignment = files.directio_alignment.0;
     access.read_ahead = files.read_ahead.0;
@@ -169,7 +200,11 @@ pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
 /// 500 when the pool's name, made from variables, names none.
 pub fn access<'a>(request: &'a Request, path: &[u8]) -> Result<Access<'a>, Failure> {
     let mut access = reading(request.location(), pool(request)?);
-    access.symlinks = symlinks(request, &request.location().settings.files.disable_symlinks, path);
+    access.symlinks = symlinks(
+        request,
+        &request.location().settings.files.disable_symlinks,
+        path,
+    );
     Ok(access)
 }
 
@@ -207,7 +242,9 @@ fn symlinks(request: &Request, setting: &DisableSymlinks, path: &[u8]) -> Symlin
     let from = |template: &Option<Template>| {
         let Some(template) = template else { return 0 };
         let part = request.evaluate(template);
-        if path.starts_with(&part) && (path.len() == part.len() || path[part.len()] == b'/' || part.ends_with(b"/")) {
+        if path.starts_with(&part)
+            && (path.len() == part.len() || path[part.len()] == b'/' || part.ends_with(b"/"))
+        {
             part.len()
         } else {
             0
@@ -245,7 +282,9 @@ pub fn log_error(request: &Request, level: Level, error: &disk::Error, path: &[u
             out.extend_from_slice(format!("{call} \"").as_bytes());
             out.extend_from_slice(path);
             let text = disk::errno_text(*errno);
-            out.extend_from_slice(format!("\" failed ({}: {text})", errno.raw_os_error()).as_bytes());
+            out.extend_from_slice(
+                format!("\" failed ({}: {text})", errno.raw_os_error()).as_bytes(),
+            );
         }
         other => {
             out.extend_from_slice(format!("{other}: \"").as_bytes());
@@ -258,6 +297,8 @@ pub fn log_error(request: &Request, level: Level, error: &disk::Error, path: &[u
 /// 503 when a pool's queue is full (nginx answers 500: see `docs/differences.md`).
 #[must_use]
 pub fn overflowed(request: &Request, overflow: &disk::Overflow) -> Failure {
-    request.log(Level::Error, &|out| out.extend_from_slice(overflow.to_string().as_bytes()));
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(overflow.to_string().as_bytes())
+    });
     Failure::new(503).with_header("Retry-After", Bytes::from_static(b"1"))
 }

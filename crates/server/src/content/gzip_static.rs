@@ -51,7 +51,10 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
         Ok(file) if file.meta().kind == Kind::File => file,
         Ok(_) => return None,
         Err(error) => {
-            let is_missing = matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG));
+            let is_missing = matches!(
+                error.errno(),
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG)
+            );
             if !is_missing {
                 let _logged = files::failure(request, &error, &mapped.path);
             }
@@ -68,18 +71,26 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
 
 /// Whether `Accept-Encoding` takes gzip with a quality over 0 (RFC 9110, 12.5.3).
 fn accepts_gzip(request: &Request) -> bool {
-    request.head.get_each(HeaderId::AcceptEncoding).any(|value| {
-        value.split(|c| *c == b',').any(|member| {
-            let mut parts = member.split(|c| *c == b';');
-            let name = parts.next().unwrap_or_default().trim_ascii();
-            let is_gzip = name.eq_ignore_ascii_case(b"gzip") || name == b"*";
-            is_gzip && !parts.any(|part| is_zero_quality(part.trim_ascii()))
+    request
+        .head
+        .get_each(HeaderId::AcceptEncoding)
+        .any(|value| {
+            value.split(|c| *c == b',').any(|member| {
+                let mut parts = member.split(|c| *c == b';');
+                let name = parts.next().unwrap_or_default().trim_ascii();
+                let is_gzip = name.eq_ignore_ascii_case(b"gzip") || name == b"*";
+                is_gzip && !parts.any(|part| is_zero_quality(part.trim_ascii()))
+            })
         })
-    })
 }
 
 fn is_zero_quality(part: &[u8]) -> bool {
-    let Some(quality) = part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")) else { return false };
+    let Some(quality) = part
+        .strip_prefix(b"q=")
+        .or_else(|| part.strip_prefix(b"Q="))
+    else {
+        return false;
+    };
     !quality.is_empty() && quality.iter().all(|c| matches!(c, b'0' | b'.'))
 }
 

@@ -26,7 +26,10 @@ impl Value for Names {
         let mut names = Vec::with_capacity(args.len());
         for (i, word) in args.iter().enumerate() {
             if word.bytes().starts_with(b"/") && i + 1 != args.len() {
-                let sentence = format!("only the last index in \"index\" directive should be absolute: \"{}\"", word.display());
+                let sentence = format!(
+                    "only the last index in \"index\" directive should be absolute: \"{}\"",
+                    word.display()
+                );
                 scope.warn(word.error(&Problem::new(sentence)));
             }
             if word.bytes().is_empty() {
@@ -42,7 +45,9 @@ impl Value for Names {
         let names = slot.get_or_insert(Self(Vec::new()));
         names.0.extend(line.0);
         if names.0.len() > NAMES_MAX {
-            return Err(Problem::new(format!("more than {NAMES_MAX} index files at one level")));
+            return Err(Problem::new(format!(
+                "more than {NAMES_MAX} index files at one level"
+            )));
         }
         Ok(())
     }
@@ -63,7 +68,13 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
         return None;
     }
     let generation = request.generation.clone();
-    let names = &generation.settings.location(request.location).settings.index.index.0;
+    let names = &generation
+        .settings
+        .location(request.location)
+        .settings
+        .index
+        .index
+        .0;
     let mut mapped = Mapped::default();
     let mut is_directory_seen = false;
     for name in names {
@@ -79,7 +90,10 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
         match look(request, &mapped.path, directory, &mut is_directory_seen).await {
             Ok(true) => {
                 let uri = [&request.uri[..], &name].concat();
-                return Some(Outcome::Redirect(Target::Uri(uri.into(), request.args.clone())));
+                return Some(Outcome::Redirect(Target::Uri(
+                    uri.into(),
+                    request.args.clone(),
+                )));
             }
             Ok(false) => {}
             Err(failure) => return Some(Outcome::Failed(failure)),
@@ -89,13 +103,22 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
 }
 
 /// Whether there is a file at `path`; the first that is missing makes sure of its directory.
-async fn look(request: &Request, path: &[u8], directory: usize, is_directory_seen: &mut bool) -> Result<bool, Failure> {
+async fn look(
+    request: &Request,
+    path: &[u8],
+    directory: usize,
+    is_directory_seen: &mut bool,
+) -> Result<bool, Failure> {
     let access = files::access(request, path)?;
     let disk = &request.client.loop_.disk;
-    let Err(error) = disk.stat(path, &access).await else { return Ok(true) };
+    let Err(error) = disk.stat(path, &access).await else {
+        return Ok(true);
+    };
     match error.errno() {
         Some(Errno::MLINK | Errno::LOOP) => return Err(Failure::new(403)),
-        Some(errno @ (Errno::NOTDIR | Errno::NAMETOOLONG | Errno::ACCESS)) => return Err(refused(request, path, errno)),
+        Some(errno @ (Errno::NOTDIR | Errno::NAMETOOLONG | Errno::ACCESS)) => {
+            return Err(refused(request, path, errno));
+        }
         _ => {}
     }
     if !*is_directory_seen {
@@ -109,7 +132,11 @@ async fn look(request: &Request, path: &[u8], directory: usize, is_directory_see
 }
 
 async fn look_at_directory(request: &Request, path: &[u8]) -> Result<(), Failure> {
-    let path = if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path };
+    let path = if path.len() > 1 {
+        path.strip_suffix(b"/").unwrap_or(path)
+    } else {
+        path
+    };
     let access = files::access(request, path)?;
     match request.client.loop_.disk.stat(path, &access).await {
         Ok(meta) if meta.kind == Kind::Directory => Ok(()),
@@ -136,9 +163,15 @@ fn refused(request: &Request, path: &[u8], errno: Errno) -> Failure {
         request.log(Level::Error, &|out| {
             out.push(b'"');
             out.extend_from_slice(path);
-            let word = if is_forbidden { "forbidden" } else { "not found" };
+            let word = if is_forbidden {
+                "forbidden"
+            } else {
+                "not found"
+            };
             let text = disk::errno_text(errno);
-            out.extend_from_slice(format!("\" is {word} ({}: {text})", errno.raw_os_error()).as_bytes());
+            out.extend_from_slice(
+                format!("\" is {word} ({}: {text})", errno.raw_os_error()).as_bytes(),
+            );
         });
     }
     Failure::new(if is_forbidden { 403 } else { 404 })
@@ -160,4 +193,3 @@ pub fn forbid(request: &Request) -> Outcome {
     }
     Outcome::Failed(Failure::new(403))
 }
-

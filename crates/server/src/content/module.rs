@@ -36,7 +36,11 @@ pub trait Module: Send + Sync {
     ///
     /// # Errors
     /// What is wrong with them, at their place.
-    fn configure(&self, directives: &[&Directive], scope: &mut Scope) -> Result<Option<Arc<dyn Handler>>, Error>;
+    fn configure(
+        &self,
+        directives: &[&Directive],
+        scope: &mut Scope,
+    ) -> Result<Option<Arc<dyn Handler>>, Error>;
 }
 
 /// Lets the location's handler answer.

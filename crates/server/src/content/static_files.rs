@@ -9,8 +9,8 @@ use message::escape::Escape;
 use message::response::Ranges;
 use message::{Body, ETag, Method};
 
-use crate::log::Level;
 use crate::connection::TOGETHER_MAX;
+use crate::log::Level;
 use crate::path::{self, Mapped};
 use crate::request::Request;
 use crate::respond::Outcome;
@@ -76,7 +76,11 @@ async fn answer(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Outc
 ///
 /// # Errors
 /// The failure of that read.
-pub async fn of_file(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Result<Response, Failure> {
+pub async fn of_file(
+    request: &Request,
+    file: &Rc<OpenFile>,
+    mapped: &Mapped,
+) -> Result<Response, Failure> {
     let meta = file.meta();
     let mut response = Response::new(200);
     response.content_type = request.content_type();
@@ -102,11 +106,16 @@ async fn read(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Result
     let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
     let read = match disk.try_read(file, 0, len) {
         Ok(read) => read,
-        Err(disk::WouldBlock) => disk.read(file, 0, len, &files::access(request, &mapped.path)?).await,
+        Err(disk::WouldBlock) => {
+            disk.read(file, 0, len, &files::access(request, &mapped.path)?)
+                .await
+        }
     };
     let bytes = read.map_err(|error| files::failure(request, &error, &mapped.path))?;
     if bytes.len() < len {
-        let error = disk::Error::Truncated { len: bytes.len() as u64 };
+        let error = disk::Error::Truncated {
+            len: bytes.len() as u64,
+        };
         return Err(files::failure(request, &error, &mapped.path));
     }
     Ok(bytes)

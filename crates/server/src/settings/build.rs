@@ -57,10 +57,18 @@ impl Settings {
     ///
     /// # Errors
     /// The first thing that is wrong, in nginx's words, at its place.
-    pub fn build(tree: &Tree, scope: &mut Scope, surroundings: &Surroundings) -> Result<Self, Error> {
+    pub fn build(
+        tree: &Tree,
+        scope: &mut Scope,
+        surroundings: &Surroundings,
+    ) -> Result<Self, Error> {
         let mut http = Http::default();
         let mut definitions = Definitions::default();
-        for directive in tree.directives.iter().filter(|directive| directive.name == "http") {
+        for directive in tree
+            .directives
+            .iter()
+            .filter(|directive| directive.name == "http")
+        {
             if http.is_seen {
                 return Err(directive.error(&Problem::duplicate()));
             }
@@ -89,14 +97,24 @@ impl Settings {
     /// Checks that every pool that is named without variables is declared.
     fn check_pools(&self, tree: &Tree) -> Result<(), Error> {
         let is_declared = |name: &[u8]| {
-            let mut pools = tree.directives.iter().filter(|line| line.name == "thread_pool");
-            name == b"default" || pools.any(|line| line.args.first().is_some_and(|word| word.bytes() == name))
+            let mut pools = tree
+                .directives
+                .iter()
+                .filter(|line| line.name == "thread_pool");
+            name == b"default"
+                || pools.any(|line| line.args.first().is_some_and(|word| word.bytes() == name))
         };
         for location in &self.locations {
-            let Aio::Pool(pool) = &location.settings.files.aio.value else { continue };
+            let Aio::Pool(pool) = &location.settings.files.aio.value else {
+                continue;
+            };
             if let Some(name) = pool.literal().filter(|name| !is_declared(name)) {
                 let name = String::from_utf8_lossy(name);
-                return Err(location.settings.files.aio.error(format!("unknown thread pool \"{name}\"")));
+                return Err(location
+                    .settings
+                    .files
+                    .aio
+                    .error(format!("unknown thread pool \"{name}\"")));
             }
         }
         Ok(())
@@ -136,7 +154,11 @@ impl Settings {
     }
 }
 
-fn read_known<S: Section>(raw: &mut S::Raw, directive: &Directive, scope: &mut Scope) -> Result<(), Error> {
+fn read_known<S: Section>(
+    raw: &mut S::Raw,
+    directive: &Directive,
+    scope: &mut Scope,
+) -> Result<(), Error> {
     // What no table takes, the grammar let through as "ignored, because …".
     S::set(raw, directive, scope).map(|_| ())
 }
@@ -153,7 +175,9 @@ fn read_http<'a>(
                 let server = read_server(line, scope)?;
                 http.servers.push(server);
                 if http.servers.len() > SERVERS_MAX {
-                    return Err(line.error(&Problem::new(format!("more than {SERVERS_MAX} servers"))));
+                    return Err(
+                        line.error(&Problem::new(format!("more than {SERVERS_MAX} servers")))
+                    );
                 }
             }
             b"map" => definitions.read_map(line, scope)?,
@@ -165,7 +189,12 @@ fn read_http<'a>(
     Ok(())
 }
 
-fn read_level(server: &mut RawServer, location: &mut Raw, line: &Directive, scope: &mut Scope) -> Result<(), Error> {
+fn read_level(
+    server: &mut RawServer,
+    location: &mut Raw,
+    line: &Directive,
+    scope: &mut Scope,
+) -> Result<(), Error> {
     if ServerSettings::set(server, line, scope)? {
         return Ok(());
     }
@@ -185,8 +214,9 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
             server.locations.push(Block::read(line, None, 0, scope)?);
         } else if line.name == "listen" {
             let args: Vec<&[u8]> = line.args.iter().map(|word| &word.bytes()[..]).collect();
-            let listen = Listen::parse(&args)
-                .map_err(|refusal| line.error(&Problem::new(refusal.sentence).at(refusal.argument)))?;
+            let listen = Listen::parse(&args).map_err(|refusal| {
+                line.error(&Problem::new(refusal.sentence).at(refusal.argument))
+            })?;
             server.listens.push((listen, line));
         } else {
             read_level(&mut server.raw, &mut server.own, line, scope)?;
@@ -195,7 +225,12 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
     Ok(server)
 }
 
-fn finish_http(mut http: Http<'_>, around: &Surroundings, settings: &mut Settings, scope: &mut Scope) -> Result<(), Error> {
+fn finish_http(
+    mut http: Http<'_>,
+    around: &Surroundings,
+    settings: &mut Settings,
+    scope: &mut Scope,
+) -> Result<(), Error> {
     if !http.is_seen {
         return Ok(());
     }
@@ -224,11 +259,22 @@ fn finish_server(
     own.root.anchor(&around.prefix);
     let own = LocationSettings::merge(location, own);
     let all: &mut Vec<Location> = &mut settings.locations;
-    let itself = locations::add(Bytes::new(), false, LocationSettings::finish(own.clone(), scope)?, all);
+    let itself = locations::add(
+        Bytes::new(),
+        false,
+        LocationSettings::finish(own.clone(), scope)?,
+        all,
+    );
     let (inner, named) = locations::finish_all(block.locations, &own, &around.prefix, all, scope)?;
     all[itself as usize].inner = inner;
     let (name, limits) = (finished.server_name.first.clone(), finished.limits());
-    settings.servers.push(Server { name, settings: finished, limits, location: itself, named });
+    settings.servers.push(Server {
+        name,
+        settings: finished,
+        limits,
+        location: itself,
+        named,
+    });
     Ok(())
 }
 
@@ -242,10 +288,20 @@ fn listen_for(
     scope: &mut Scope,
 ) -> Result<(), Error> {
     let port: &[u8] = if around.is_root { b"80" } else { b"8000" };
-    let default = [(Listen::parse(&[port]).map_err(|r| Error::without_place(r.sentence))?, block)];
-    let listens = if listens.is_empty() { &default } else { listens };
+    let default = [(
+        Listen::parse(&[port]).map_err(|r| Error::without_place(r.sentence))?,
+        block,
+    )];
+    let listens = if listens.is_empty() {
+        &default
+    } else {
+        listens
+    };
     for (listen, line) in listens {
-        let added = settings.listens.add(listen, id, &mut crate::process::resolve::host).map_err(|sentence| line.error(&Problem::new(sentence)))?;
+        let added = settings
+            .listens
+            .add(listen, id, &mut crate::process::resolve::host)
+            .map_err(|sentence| line.error(&Problem::new(sentence)))?;
         for warning in added {
             scope.warn(line.error(&Problem::new(warning.0)));
         }
@@ -255,15 +311,20 @@ fn listen_for(
 
 /// Enters a server's names at each of its addresses.
 fn name_for(id: ServerId, server: &ServerSettings, settings: &mut Settings, scope: &mut Scope) {
-    settings.names.resize_with(settings.listens.entries().len(), ServerNames::default);
+    settings
+        .names
+        .resize_with(settings.listens.entries().len(), ServerNames::default);
     for (entry, names) in settings.listens.entries().iter().zip(&mut settings.names) {
         if !entry.servers.contains(&id) {
             continue;
         }
         for (name, word) in &server.server_name.names {
             if !names.add(name, id) {
-                let sentence =
-                    format!("conflicting server name \"{}\" on {}, ignored", word.display(), entry.address);
+                let sentence = format!(
+                    "conflicting server name \"{}\" on {}, ignored",
+                    word.display(),
+                    entry.address
+                );
                 scope.warn(word.error(&Problem::new(sentence)));
             }
         }

@@ -49,14 +49,25 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// What is wrong with it, at its place.
-    pub fn read(directive: &'a Directive, outer: Option<&Block<'a>>, depth: usize, scope: &mut Scope) -> Result<Self, Error> {
+    pub fn read(
+        directive: &'a Directive,
+        outer: Option<&Block<'a>>,
+        depth: usize,
+        scope: &mut Scope,
+    ) -> Result<Self, Error> {
         if depth == NESTED_LOCATIONS_MAX {
             let sentence = format!("locations are nested deeper than {NESTED_LOCATIONS_MAX}");
             return Err(directive.error(&Problem::new(sentence)));
         }
         let (kind, name) = kind_and_name(directive, scope)?;
-        let mut block =
-            Self { directive, kind, name, raw: Raw::default(), is_internal: false, inner: Vec::new() };
+        let mut block = Self {
+            directive,
+            kind,
+            name,
+            raw: Raw::default(),
+            is_internal: false,
+            inner: Vec::new(),
+        };
         if let Some(outer) = outer {
             block.check_place(outer)?;
         }
@@ -74,14 +85,27 @@ impl<'a> Block<'a> {
     }
 
     fn check_place(&self, outer: &Block<'_>) -> Result<(), Error> {
-        let (name, around) = (String::from_utf8_lossy(&self.name), String::from_utf8_lossy(&outer.name));
+        let (name, around) = (
+            String::from_utf8_lossy(&self.name),
+            String::from_utf8_lossy(&outer.name),
+        );
         let fail = |sentence: String| Err(self.directive.error(&Problem::new(sentence)));
         match (&outer.kind, &self.kind) {
-            (Kind::Exact, _) => fail(format!("location \"{name}\" cannot be inside the exact location \"{around}\"")),
-            (Kind::Named, _) => fail(format!("location \"{name}\" cannot be inside the named location \"{around}\"")),
-            (_, Kind::Named) => fail(format!("named location \"{name}\" can be on the server level only")),
-            (Kind::Prefix { .. }, Kind::Prefix { .. } | Kind::Exact) if !self.name.starts_with(&outer.name) => {
-                fail(format!("location \"{name}\" is outside location \"{around}\""))
+            (Kind::Exact, _) => fail(format!(
+                "location \"{name}\" cannot be inside the exact location \"{around}\""
+            )),
+            (Kind::Named, _) => fail(format!(
+                "location \"{name}\" cannot be inside the named location \"{around}\""
+            )),
+            (_, Kind::Named) => fail(format!(
+                "named location \"{name}\" can be on the server level only"
+            )),
+            (Kind::Prefix { .. }, Kind::Prefix { .. } | Kind::Exact)
+                if !self.name.starts_with(&outer.name) =>
+            {
+                fail(format!(
+                    "location \"{name}\" is outside location \"{around}\""
+                ))
             }
             _ => Ok(()),
         }
@@ -91,30 +115,51 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// A value that cannot hold, or two equal locations inside.
-    pub fn finish(mut self, outer: &Raw, prefix: &Path, all: &mut Vec<Location>, scope: &mut Scope) -> Result<LocationId, Error> {
+    pub fn finish(
+        mut self,
+        outer: &Raw,
+        prefix: &Path,
+        all: &mut Vec<Location>,
+        scope: &mut Scope,
+    ) -> Result<LocationId, Error> {
         self.raw.root.anchor(prefix);
         if self.raw.root.has_alias() {
             self.raw.root.alias = Some(match self.kind {
                 Kind::Regex(_) => Alias::Whole,
                 Kind::Named => {
-                    let sentence = "the \"alias\" directive cannot be used inside the named location";
+                    let sentence =
+                        "the \"alias\" directive cannot be used inside the named location";
                     return Err(self.directive.error(&Problem::new(sentence)));
                 }
                 Kind::Exact | Kind::Prefix { .. } => Alias::Prefix(self.name.len()),
             });
         }
         let raw = LocationSettings::merge(outer, self.raw);
-        let id = add(self.name, self.is_internal, LocationSettings::finish(raw.clone(), scope)?, all);
+        let id = add(
+            self.name,
+            self.is_internal,
+            LocationSettings::finish(raw.clone(), scope)?,
+            all,
+        );
         let (inner, named) = finish_all(self.inner, &raw, prefix, all, scope)?;
-        debug_assert!(named.is_empty(), "named locations stand at the server alone");
+        debug_assert!(
+            named.is_empty(),
+            "named locations stand at the server alone"
+        );
         all[id as usize].inner = inner;
         Ok(id)
     }
 }
 
 /// Adds a location without any inside it.
-pub fn add(name: Bytes, is_internal: bool, settings: LocationSettings, all: &mut Vec<Location>) -> LocationId {
-    let id = LocationId::try_from(all.len()).expect("a configuration of less than 4 GiB has fewer locations");
+pub fn add(
+    name: Bytes,
+    is_internal: bool,
+    settings: LocationSettings,
+    all: &mut Vec<Location>,
+) -> LocationId {
+    let id = LocationId::try_from(all.len())
+        .expect("a configuration of less than 4 GiB has fewer locations");
     let pool = OnceLock::new();
     all.push(Location {
         name,
@@ -150,8 +195,19 @@ pub fn finish_all(
         let is_new = match kind {
             Kind::Exact => locations.add_exact(&name, id),
             Kind::Prefix { stops } => {
-                let auto_redirect = all[id as usize].handler.as_ref().is_some_and(|h| h.passes()) && name.ends_with(b"/");
-                locations.add_prefix(&name, Prefix { location: id, stops, auto_redirect })
+                let auto_redirect = all[id as usize]
+                    .handler
+                    .as_ref()
+                    .is_some_and(|h| h.passes())
+                    && name.ends_with(b"/");
+                locations.add_prefix(
+                    &name,
+                    Prefix {
+                        location: id,
+                        stops,
+                        auto_redirect,
+                    },
+                )
             }
             Kind::Regex(regex) => {
                 locations.add_regex(regex, id);
@@ -178,7 +234,11 @@ fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(Kind, Byte
     let (modifier, word, skipped) = match &directive.args[..] {
         [modifier, word] => (modifier.bytes().clone(), word, 0),
         [word, ..] => {
-            let modifier = MODIFIERS.iter().find(|m| word.bytes().starts_with(m)).copied().unwrap_or_default();
+            let modifier = MODIFIERS
+                .iter()
+                .find(|m| word.bytes().starts_with(m))
+                .copied()
+                .unwrap_or_default();
             (Bytes::from_static(modifier), word, modifier.len())
         }
         [] => return Err(directive.error(&Problem::argument_count("location"))),
@@ -187,7 +247,9 @@ fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(Kind, Byte
     let mut regex = |caseless| {
         let pattern = String::from_utf8_lossy(&name);
         let regex = Regex::of_configuration(&pattern, caseless, word, scope);
-        regex.map(|regex| Kind::Regex(Arc::new(regex))).map_err(|problem| directive.error(&problem))
+        regex
+            .map(|regex| Kind::Regex(Arc::new(regex)))
+            .map_err(|problem| directive.error(&problem))
     };
     let kind = match &modifier[..] {
         b"=" => Kind::Exact,
@@ -197,7 +259,10 @@ fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(Kind, Byte
         b"" if name.starts_with(b"@") => Kind::Named,
         b"" => Kind::Prefix { stops: false },
         _ => {
-            let sentence = format!("invalid location modifier \"{}\"", String::from_utf8_lossy(&modifier));
+            let sentence = format!(
+                "invalid location modifier \"{}\"",
+                String::from_utf8_lossy(&modifier)
+            );
             return Err(directive.error(&Problem::new(sentence).at(0)));
         }
     };

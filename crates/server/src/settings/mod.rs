@@ -15,8 +15,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use config::VariableIndex;
-use wire::http1::read::Limits;
 use disk::Pool;
+use wire::http1::read::Limits;
 
 use crate::content::module::Handler;
 use crate::listen;
@@ -91,7 +91,10 @@ impl Server {
     /// The location `@name` (`@` included).
     #[must_use]
     pub fn named(&self, name: &[u8]) -> Option<LocationId> {
-        self.named.iter().find(|(known, _)| known == name).map(|(_, location)| *location)
+        self.named
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, location)| *location)
     }
 }
 

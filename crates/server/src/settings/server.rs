@@ -27,7 +27,10 @@ impl Value for Names {
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let mut names = Vec::with_capacity(args.len());
         for (i, word) in args.iter().enumerate() {
-            names.push((name(word, scope).map_err(|problem| problem.at(i))?, word.clone()));
+            names.push((
+                name(word, scope).map_err(|problem| problem.at(i))?,
+                word.clone(),
+            ));
         }
         let first = match args.first().map(Word::bytes) {
             Some(text) if text.starts_with(b".") => text.slice(1..),
@@ -45,22 +48,28 @@ impl Value for Names {
             Some(names) => names.names.extend(line.names),
         }
         match slot {
-            Some(names) if names.names.len() > NAMES_MAX => {
-                Err(Problem::new(format!("more than {NAMES_MAX} names of one server")))
-            }
+            Some(names) if names.names.len() > NAMES_MAX => Err(Problem::new(format!(
+                "more than {NAMES_MAX} names of one server"
+            ))),
             _ => Ok(()),
         }
     }
 
     fn absent() -> Option<Self> {
-        Some(Self { names: Vec::new(), first: Bytes::new() })
+        Some(Self {
+            names: Vec::new(),
+            first: Bytes::new(),
+        })
     }
 }
 
 /// The machine's name, lower-cased.
 #[must_use]
 pub fn hostname() -> Bytes {
-    let name = rustix::system::uname().nodename().to_bytes().to_ascii_lowercase();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_bytes()
+        .to_ascii_lowercase();
     Bytes::from(name)
 }
 
@@ -68,7 +77,10 @@ fn name(word: &Word, scope: &mut Scope) -> Result<ServerName, Problem> {
     let text = word.bytes();
     if let Some(pattern) = text.strip_prefix(b"~") {
         if pattern.is_empty() {
-            return Err(Problem::new(format!("empty regex in server name \"{}\"", word.display())));
+            return Err(Problem::new(format!(
+                "empty regex in server name \"{}\"",
+                word.display()
+            )));
         }
         let pattern = String::from_utf8_lossy(pattern);
         // Hosts are lower-cased before they are compared, so case never counts.
@@ -76,17 +88,29 @@ fn name(word: &Word, scope: &mut Scope) -> Result<ServerName, Problem> {
         return Ok(ServerName::Regex(Arc::new(regex)));
     }
     if text.contains(&b'/') {
-        scope.warn(word.error(&Problem::new(format!("server name \"{}\" has suspicious symbols", word.display()))));
+        scope.warn(word.error(&Problem::new(format!(
+            "server name \"{}\" has suspicious symbols",
+            word.display()
+        ))));
     }
-    let invalid = || Problem::new(format!("invalid server name or wildcard \"{}\"", word.display()));
+    let invalid = || {
+        Problem::new(format!(
+            "invalid server name or wildcard \"{}\"",
+            word.display()
+        ))
+    };
     if text == "$hostname" {
         return Ok(ServerName::Exact(hostname().to_vec().into()));
     }
     let lower = text.to_ascii_lowercase();
     let is_plain = |rest: &[u8]| !rest.contains(&b'*') && !rest.windows(2).any(|two| two == b"..");
     match &lower[..] {
-        [b'*', b'.', rest @ ..] if is_plain(rest) && !rest.is_empty() => Ok(ServerName::Leading(lower[1..].into())),
-        [b'.', rest @ ..] if is_plain(rest) && !rest.is_empty() => Ok(ServerName::Both(lower.into())),
+        [b'*', b'.', rest @ ..] if is_plain(rest) && !rest.is_empty() => {
+            Ok(ServerName::Leading(lower[1..].into()))
+        }
+        [b'.', rest @ ..] if is_plain(rest) && !rest.is_empty() => {
+            Ok(ServerName::Both(lower.into()))
+        }
         [rest @ .., b'.', b'*'] if is_plain(rest) && !rest.is_empty() => {
             Ok(ServerName::Trailing(lower[..lower.len() - 1].into()))
         }

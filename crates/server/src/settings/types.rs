@@ -55,14 +55,18 @@ impl Section for Types {
         if directive.name != "types" {
             return Ok(false);
         }
-        let types = raw.types.get_or_insert_with(|| Arc::new(MediaTypes::empty()));
+        let types = raw
+            .types
+            .get_or_insert_with(|| Arc::new(MediaTypes::empty()));
         let types = Arc::make_mut(types);
         let mut count = 0;
         for line in directive.children() {
             for extension in &line.args {
                 count += 1;
                 if count > EXTENSIONS_MAX {
-                    return Err(line.error(&Problem::new(format!("more than {EXTENSIONS_MAX} extensions in \"types\""))));
+                    return Err(line.error(&Problem::new(format!(
+                        "more than {EXTENSIONS_MAX} extensions in \"types\""
+                    ))));
                 }
                 if let Some(old) = types.insert(extension.bytes(), line.name.bytes().clone()) {
                     let sentence = format!(
@@ -86,15 +90,19 @@ impl Section for Types {
     }
 
     fn fill(raw: &mut Raw, _: &mut Scope) -> Result<(), Error> {
-        raw.types.get_or_insert_with(|| Arc::new(MediaTypes::built_in()));
-        raw.default_type.get_or_insert_with(|| Bytes::from_static(b"text/plain"));
+        raw.types
+            .get_or_insert_with(|| Arc::new(MediaTypes::built_in()));
+        raw.default_type
+            .get_or_insert_with(|| Bytes::from_static(b"text/plain"));
         Ok(())
     }
 
     fn finish(mut raw: Raw, scope: &mut Scope) -> Result<Self, Error> {
         Self::fill(&mut raw, scope)?;
         Ok(Self {
-            types: raw.types.unwrap_or_else(|| Arc::new(MediaTypes::built_in())),
+            types: raw
+                .types
+                .unwrap_or_else(|| Arc::new(MediaTypes::built_in())),
             default_type: raw.default_type.unwrap_or_default(),
         })
     }

@@ -87,7 +87,14 @@ impl Definitions {
                 _ => return Err(fail(Problem::new("invalid number of the map parameters"))),
             }
         }
-        self.made.push((target, Definition::Map(Arc::new(MapSource { source, map, is_volatile }))));
+        self.made.push((
+            target,
+            Definition::Map(Arc::new(MapSource {
+                source,
+                map,
+                is_volatile,
+            })),
+        ));
         Ok(())
     }
 
@@ -95,17 +102,27 @@ impl Definitions {
     ///
     /// # Errors
     /// What is wrong with it, at its place.
-    pub fn read_split_clients(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
+    pub fn read_split_clients(
+        &mut self,
+        block: &Directive,
+        scope: &mut Scope,
+    ) -> Result<(), Error> {
         let (source, target) = source_and_target(block, scope)?;
         let mut lines = Vec::with_capacity(block.children().len());
         for line in block.children() {
             let [value] = &line.args[..] else {
-                return Err(line.error(&Problem::new("invalid number of the split_clients parameters")));
+                return Err(line.error(&Problem::new(
+                    "invalid number of the split_clients parameters",
+                )));
             };
             lines.push((&line.name.bytes()[..], value.bytes().clone()));
         }
-        let parts = SplitClients::new(lines).map_err(|found| block.error(&Problem::new(found.to_string())))?;
-        self.made.push((target, Definition::Split(Arc::new(SplitSource { source, parts }))));
+        let parts = SplitClients::new(lines)
+            .map_err(|found| block.error(&Problem::new(found.to_string())))?;
+        self.made.push((
+            target,
+            Definition::Split(Arc::new(SplitSource { source, parts })),
+        ));
         Ok(())
     }
 
@@ -115,7 +132,9 @@ impl Definitions {
     /// `unknown "x" variable`.
     pub fn finish(self, scope: &Scope) -> Result<Vec<Definition>, Error> {
         scope.check(|name| {
-            let is_made = scope.find(name).is_some_and(|index| scope.is_defined(index));
+            let is_made = scope
+                .find(name)
+                .is_some_and(|index| scope.is_defined(index));
             is_made || Definition::built_in(name).is_some()
         })?;
         let mut all: Vec<Definition> = scope
@@ -130,16 +149,29 @@ impl Definitions {
     }
 }
 
-fn source_and_target(block: &Directive, scope: &mut Scope) -> Result<(Template, VariableIndex), Error> {
-    let [source, target] = &block.args[..] else { return Err(block.error(&Problem::argument_count("map"))) };
+fn source_and_target(
+    block: &Directive,
+    scope: &mut Scope,
+) -> Result<(Template, VariableIndex), Error> {
+    let [source, target] = &block.args[..] else {
+        return Err(block.error(&Problem::argument_count("map")));
+    };
     let source = Template::of_word(source, scope).map_err(|problem| block.error(&problem.at(0)))?;
-    let invalid = || block.error(&Problem::new(format!("invalid variable name \"{}\"", target.display())).at(1));
-    let name = target.bytes().strip_prefix(b"$").filter(|name| !name.is_empty()).ok_or_else(invalid)?;
+    let invalid = || {
+        block.error(&Problem::new(format!("invalid variable name \"{}\"", target.display())).at(1))
+    };
+    let name = target
+        .bytes()
+        .strip_prefix(b"$")
+        .filter(|name| !name.is_empty())
+        .ok_or_else(invalid)?;
     let name = std::str::from_utf8(name).map_err(|_| invalid())?;
     if names::core(name).is_some() {
         return Err(block.error(&Problem::new(format!("the duplicate \"{name}\" variable")).at(1)));
     }
-    let index = scope.define(name, &target.place()).map_err(|problem| block.error(&problem.at(1)))?;
+    let index = scope
+        .define(name, &target.place())
+        .map_err(|problem| block.error(&problem.at(1)))?;
     Ok((source, index))
 }
 
@@ -166,7 +198,9 @@ impl Request {
     /// Appends a variable's value; `false` when it has none.
     pub fn append_variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
         if self.depth.get() == DEPTH_MAX {
-            self.log(Level::Error, &|out| out.extend_from_slice(b"cycle while evaluating a variable"));
+            self.log(Level::Error, &|out| {
+                out.extend_from_slice(b"cycle while evaluating a variable")
+            });
             return false;
         }
         self.depth.set(self.depth.get() + 1);

@@ -155,7 +155,9 @@ pub const FAMILIES: &[(&str, Family)] = &[
 /// The core variable of that (lower-case) name.
 #[must_use]
 pub fn core(name: &str) -> Option<Core> {
-    CORE.iter().find(|(n, ..)| *n == name).map(|(_, core, _)| *core)
+    CORE.iter()
+        .find(|(n, ..)| *n == name)
+        .map(|(_, core, _)| *core)
 }
 
 /// The family of that (lower-case) name, and the rest of the name.
@@ -175,7 +177,10 @@ mod tests {
     fn names_are_found() {
         assert_eq!(core("uri"), Some(Core::Uri));
         assert_eq!(core("urx"), None);
-        assert_eq!(family("http_user_agent"), Some((Family::Http, "user_agent")));
+        assert_eq!(
+            family("http_user_agent"),
+            Some((Family::Http, "user_agent"))
+        );
         assert_eq!(family("sent_http_x"), Some((Family::SentHttp, "x")));
         assert_eq!(family("http_"), None);
     }
@@ -183,7 +188,10 @@ mod tests {
     #[test]
     fn every_name_stands_once() {
         for (i, (name, ..)) in CORE.iter().enumerate() {
-            assert!(CORE[i + 1..].iter().all(|(other, ..)| other != name), "{name}");
+            assert!(
+                CORE[i + 1..].iter().all(|(other, ..)| other != name),
+                "{name}"
+            );
         }
     }
 }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 
 use message::{HeaderId, Version, uri};
 
-use crate::path;
 use crate::identity::NGINX_VERSION;
+use crate::path;
 use crate::request::Request;
 
 use super::names::{Core, Family};
@@ -18,7 +18,10 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     match core {
         Core::Args | Core::QueryString => put(&request.args, out),
         Core::BinaryRemoteAddr => binary_remote_addr(request, out),
-        Core::BodyBytesSent => number(request.sent.get().bytes - request.sent.get().head_bytes, out),
+        Core::BodyBytesSent => number(
+            request.sent.get().bytes - request.sent.get().head_bytes,
+            out,
+        ),
         Core::BytesSent => number(request.sent.get().bytes, out),
         Core::Connection => number(request.client.number, out),
         Core::ConnectionRequests => number(request.client.requests.get(), out),
@@ -34,7 +37,14 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::Hostname => put(&request.settings().hostname, out),
         Core::Https => put(b"", out),
         Core::IsArgs => put(if request.args.is_empty() { b"" } else { b"?" }, out),
-        Core::IsRequestPort => put(if request.head.port.is_some() { b":" } else { b"" }, out),
+        Core::IsRequestPort => put(
+            if request.head.port.is_some() {
+                b":"
+            } else {
+                b""
+            },
+            out,
+        ),
         Core::LimitRate => limit_rate(request, out),
         Core::Msec => {
             request.client.loop_.feed.clock().tick().append_msec(out);
@@ -55,7 +65,10 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             request.client.append_remote_addr(out);
             true
         }
-        Core::RemotePort => number(request.client.peer.map_or(0, |peer| u64::from(peer.port())), out),
+        Core::RemotePort => number(
+            request.client.peer.map_or(0, |peer| u64::from(peer.port())),
+            out,
+        ),
         Core::Request => put(request.head.line(), out),
         Core::RequestCompletion => put(if request.is_complete { b"OK" } else { b"" }, out),
         Core::RequestFilename => request_filename(request, out),
@@ -71,7 +84,10 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             Some(port) => number(u64::from(port), out),
             None => put(b"", out),
         },
-        Core::RequestTime => milliseconds(u64::try_from(request.started.elapsed().as_millis()).unwrap_or(0), out),
+        Core::RequestTime => milliseconds(
+            u64::try_from(request.started.elapsed().as_millis()).unwrap_or(0),
+            out,
+        ),
         Core::RequestUri => put(request.head.target(), out),
         Core::Scheme => put(b"http", out),
         Core::ServerAddr => {
@@ -134,7 +150,9 @@ fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
 fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {
     let set = || {
         let template = request.location().settings.sending.limit_rate.as_ref()?;
-        Some(crate::connection::directives::size(&request.evaluate(template)))
+        Some(crate::connection::directives::size(
+            &request.evaluate(template),
+        ))
     };
     number(request.limit_rate.get().or_else(set).unwrap_or(0), out)
 }
@@ -158,15 +176,22 @@ fn status(request: &Request, out: &mut Vec<u8>) -> bool {
         (None, Some(response)) => response.status,
         (None, None) => request.error_status.unwrap_or(0),
     };
-    if request.head.version == Version::HTTP_09 && request.response.is_some() && request.silent_status.is_none() {
+    if request.head.version == Version::HTTP_09
+        && request.response.is_some()
+        && request.silent_status.is_none()
+    {
         return put(b"009", out);
     }
     write!(out, "{status:03}").is_ok()
 }
 
 fn tcp_info(request: &Request, which: Core, out: &mut Vec<u8>) -> bool {
-    let wire::Stream::Tcp(socket) = &request.wire.stream else { return false };
-    let Ok(info) = sys::tcp_info(socket) else { return false };
+    let wire::Stream::Tcp(socket) = &request.wire.stream else {
+        return false;
+    };
+    let Ok(info) = sys::tcp_info(socket) else {
+        return false;
+    };
     let value = match which {
         Core::TcpinfoRtt => info.rtt,
         Core::TcpinfoRttvar => info.rttvar,
@@ -180,11 +205,22 @@ fn tcp_info(request: &Request, which: Core, out: &mut Vec<u8>) -> bool {
 pub fn family(request: &Request, family: Family, rest: &[u8], out: &mut Vec<u8>) -> bool {
     match family {
         Family::Arg => uri::arg(&request.args, rest).is_some_and(|value| put(value, out)),
-        Family::Cookie => request.head.cookie(rest).is_some_and(|value| put(value, out)),
+        Family::Cookie => request
+            .head
+            .cookie(rest)
+            .is_some_and(|value| put(value, out)),
         Family::Http => request_header(request, rest, out),
         Family::SentHttp => sent_header(request, rest, out),
         Family::SentTrailer => match &request.response {
-            Some(response) => joined(response.trailers.iter().map(|h| (&h.name[..], &h.value[..])), rest, b", ", out),
+            Some(response) => joined(
+                response
+                    .trailers
+                    .iter()
+                    .map(|h| (&h.name[..], &h.value[..])),
+                rest,
+                b", ",
+                out,
+            ),
             None => false,
         },
     }
@@ -193,24 +229,44 @@ pub fn family(request: &Request, family: Family, rest: &[u8], out: &mut Vec<u8>)
 /// `$http_x_y` is the header `X-Y`; lines are joined (nginx-drop-in 11).
 fn request_header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
     let separator: &[u8] = if rest == b"cookie" { b"; " } else { b", " };
-    joined(request.head.iter().map(|(name, value, _)| (name, value)), rest, separator, out)
+    joined(
+        request.head.iter().map(|(name, value, _)| (name, value)),
+        rest,
+        separator,
+        out,
+    )
 }
 
 fn sent_header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(response) = &request.response else { return false };
+    let Some(response) = &request.response else {
+        return false;
+    };
     match rest {
-        b"connection" => put(if request.keepalive { b"keep-alive" } else { b"close" }, out),
+        b"connection" => put(
+            if request.keepalive {
+                b"keep-alive"
+            } else {
+                b"close"
+            },
+            out,
+        ),
         b"keep_alive" => match request.location().settings.keepalive.keepalive_timeout.told {
             Some(seconds) if request.keepalive => put(b"timeout=", out) && number(seconds, out),
             _ => false,
         },
         b"transfer_encoding" => request.is_chunked && put(b"chunked", out),
         _ => {
-            let name: Vec<u8> = rest.iter().map(|c| if *c == b'_' { b'-' } else { *c }).collect();
+            let name: Vec<u8> = rest
+                .iter()
+                .map(|c| if *c == b'_' { b'-' } else { *c })
+                .collect();
             match response.header(&name) {
-                Some(_) if response.headers.get_all(&name).nth(1).is_some() => {
-                    joined(response.headers.iter().map(|h| (&h.name[..], &h.value[..])), rest, b", ", out)
-                }
+                Some(_) if response.headers.get_all(&name).nth(1).is_some() => joined(
+                    response.headers.iter().map(|h| (&h.name[..], &h.value[..])),
+                    rest,
+                    b", ",
+                    out,
+                ),
                 Some(value) => put(&value, out),
                 None => false,
             }
@@ -219,7 +275,12 @@ fn sent_header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 /// Joins the values of the lines whose name, lower-cased and with `_` for `-`, is `rest`.
-fn joined<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>, rest: &[u8], separator: &[u8], out: &mut Vec<u8>) -> bool {
+fn joined<'a>(
+    lines: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    rest: &[u8],
+    separator: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
     let mut is_found = false;
     for (_, value) in lines.filter(|(name, _)| is_name(name, rest)) {
         if is_found {
@@ -232,7 +293,13 @@ fn joined<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>, rest: &[u8], se
 }
 
 fn is_name(name: &[u8], rest: &[u8]) -> bool {
-    let same = |(a, b): (&u8, &u8)| (if *a == b'-' { b'_' } else { a.to_ascii_lowercase() }) == *b;
+    let same = |(a, b): (&u8, &u8)| {
+        (if *a == b'-' {
+            b'_'
+        } else {
+            a.to_ascii_lowercase()
+        }) == *b
+    };
     name.len() == rest.len() && name.iter().zip(rest).all(same)
 }
 

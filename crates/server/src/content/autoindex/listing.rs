@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-use message::escape::{self, Escape};
 use message::date::{self, Civil};
+use message::escape::{self, Escape};
 
 /// Characters of a name that the HTML listing shows (`NGX_HTTP_AUTOINDEX_NAME_LEN`).
 pub const NAME_SHOWN: usize = 50;
@@ -136,7 +136,14 @@ fn character_ends(name: &[u8], utf8: bool) -> Vec<usize> {
 
 /// `28-Sep-1970 12:00`.
 fn stamp(seconds: i64) -> String {
-    let Civil { year, month_name, day, hour, minute, .. } = Civil::at(seconds);
+    let Civil {
+        year,
+        month_name,
+        day,
+        hour,
+        minute,
+        ..
+    } = Civil::at(seconds);
     format!("{day:02}-{month_name}-{year} {hour:02}:{minute:02}")
 }
 
@@ -234,11 +241,20 @@ mod tests {
     use super::*;
 
     fn entry(name: &str, kind: Kind, size: u64) -> Entry {
-        Entry { name: name.into(), kind, mtime: 784_111_777, size }
+        Entry {
+            name: name.into(),
+            kind,
+            mtime: 784_111_777,
+            size,
+        }
     }
 
-    const HTML: Html<'_> =
-        Html { uri: b"/a<b/", utf8: false, exact_size: true, utc_offset: 0 };
+    const HTML: Html<'_> = Html {
+        uri: b"/a<b/",
+        utf8: false,
+        exact_size: true,
+        utc_offset: 0,
+    };
 
     fn lines(html: Html<'_>, entries: &[Entry]) -> Vec<String> {
         let page = String::from_utf8(html.page(entries)).expect("UTF-8");
@@ -259,23 +275,42 @@ mod tests {
 
     #[test]
     fn a_line_of_each_kind() {
-        let html = lines(HTML, &[entry("d", Kind::Directory, 0), entry("f x", Kind::File, 12)]);
+        let html = lines(
+            HTML,
+            &[entry("d", Kind::Directory, 0), entry("f x", Kind::File, 12)],
+        );
         assert_eq!(html[1], "<head><title>Index of /a&lt;b/</title></head>");
-        let d = format!("<a href=\"d/\">d/</a>{} 06-Nov-1994 08:49 {:>19}", " ".repeat(48), "-");
+        let d = format!(
+            "<a href=\"d/\">d/</a>{} 06-Nov-1994 08:49 {:>19}",
+            " ".repeat(48),
+            "-"
+        );
         assert_eq!(html[4], d);
-        let f = format!("<a href=\"f%20x\">f x</a>{} 06-Nov-1994 08:49 {:>19}", " ".repeat(47), 12);
+        let f = format!(
+            "<a href=\"f%20x\">f x</a>{} 06-Nov-1994 08:49 {:>19}",
+            " ".repeat(47),
+            12
+        );
         assert_eq!(html[5], f);
     }
 
     #[test]
     fn long_names_are_cut() {
         let html = lines(HTML, &[entry(&"n".repeat(51), Kind::File, 0)]);
-        assert!(html[4].contains(&format!(">{}..&gt;</a> 06-", "n".repeat(47))), "{}", html[4]);
+        assert!(
+            html[4].contains(&format!(">{}..&gt;</a> 06-", "n".repeat(47))),
+            "{}",
+            html[4]
+        );
         let wide = lines(
             Html { utf8: true, ..HTML },
             &[entry(&"ж".repeat(51), Kind::File, 0)],
         );
-        assert!(wide[4].contains(&format!(">{}..&gt;</a> 06-", "ж".repeat(47))), "{}", wide[4]);
+        assert!(
+            wide[4].contains(&format!(">{}..&gt;</a> 06-", "ж".repeat(47))),
+            "{}",
+            wide[4]
+        );
     }
 
     #[test]

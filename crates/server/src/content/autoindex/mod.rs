@@ -71,18 +71,37 @@ async fn list(request: &Request) -> Result<Response, Failure> {
         mapped.path.pop();
     }
     let access = files::access(request, &mapped.path)?;
-    let read = request.client.loop_.disk.readdir(&mapped.path, &access).await;
+    let read = request
+        .client
+        .loop_
+        .disk
+        .readdir(&mapped.path, &access)
+        .await;
     let entries = read.map_err(|error| failure(request, &error, &mapped.path))?;
     let format = settings.autoindex_format;
     let (exact_size, is_local) = (settings.autoindex_exact_size, settings.autoindex_localtime);
-    let utc_offset = if is_local { i64::from(request.client.loop_.feed.clock().utc_offset()) } else { 0 };
+    let utc_offset = if is_local {
+        i64::from(request.client.loop_.feed.clock().utc_offset())
+    } else {
+        0
+    };
     let uri = request.uri.clone();
     let is_call = callback.is_some();
     let write = move || {
-        let mut entries: Vec<Entry> = entries.iter().filter(|e| !e.name.starts_with(b".")).map(entry).collect();
+        let mut entries: Vec<Entry> = entries
+            .iter()
+            .filter(|e| !e.name.starts_with(b"."))
+            .map(entry)
+            .collect();
         listing::sort(&mut entries);
         match format {
-            Format::Html => Html { uri: &uri, utf8: false, exact_size, utc_offset }.page(&entries),
+            Format::Html => Html {
+                uri: &uri,
+                utf8: false,
+                exact_size,
+                utc_offset,
+            }
+            .page(&entries),
             Format::Xml => listing::xml(&entries),
             Format::Json | Format::Jsonp => listing::json(&entries, callback.as_deref()),
         }
@@ -111,15 +130,26 @@ fn entry(entry: &disk::Entry) -> Entry {
         FileKind::File => Kind::File,
         FileKind::Other => Kind::Other,
     };
-    Entry { name: entry.name.to_vec(), kind, mtime: entry.meta.mtime, size: entry.meta.len }
+    Entry {
+        name: entry.name.to_vec(),
+        kind,
+        mtime: entry.meta.mtime,
+        size: entry.meta.len,
+    }
 }
 
 /// The argument `callback`, if it is the name of a function.
 fn callback(request: &Request) -> Result<Option<Bytes>, Failure> {
-    let Some(name) = uri::arg(&request.args, b"callback").filter(|name| !name.is_empty()) else { return Ok(None) };
+    let Some(name) = uri::arg(&request.args, b"callback").filter(|name| !name.is_empty()) else {
+        return Ok(None);
+    };
     let is_name = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_' || *c == b'.';
     if name.len() > CALLBACK_MAX || !name.iter().all(is_name) {
-        let what = if name.len() > CALLBACK_MAX { "too long" } else { "invalid" };
+        let what = if name.len() > CALLBACK_MAX {
+            "too long"
+        } else {
+            "invalid"
+        };
         request.log(Level::Info, &|out| {
             out.extend_from_slice(format!("client sent {what} callback name: \"").as_bytes());
             out.extend_from_slice(name);
