@@ -59,8 +59,12 @@ def name_known(directory, name):
     """Whether a look-up of the name, there or not there, needs no disk."""
     at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     how = _OpenHow(os.O_RDONLY | os.O_CLOEXEC, 0, _RESOLVE_CACHED)
-    fd = _libc.syscall(_OPENAT2, at, name.encode(), ctypes.byref(how), ctypes.sizeof(how))
-    error = ctypes.get_errno()
+    # EAGAIN may also mean that something else changed in the tree just then.
+    for _ in range(5):
+        fd = _libc.syscall(_OPENAT2, at, name.encode(), ctypes.byref(how), ctypes.sizeof(how))
+        error = ctypes.get_errno()
+        if fd >= 0 or error != errno.EAGAIN:
+            break
     os.close(at)
     if fd >= 0:
         os.close(fd)

@@ -1,6 +1,7 @@
 """A server as installed: master as root, worker as nobody, its own directory, pinned to cores. Ends with the `with` block, also when
 the measurement is interrupted."""
 
+import glob
 import grp
 import os
 import pwd
@@ -164,11 +165,13 @@ class Server:
         found, ahead = [], [self.process.pid]
         while ahead:
             pid = ahead.pop()
-            try:
-                with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-                    children = [int(p) for p in f.read().split()]
-            except OSError:
-                children = []
+            children = []
+            for path in glob.glob("/proc/%d/task/*/children" % pid):
+                try:
+                    with open(path) as f:
+                        children += [int(p) for p in f.read().split()]
+                except OSError:
+                    pass
             found += children
             ahead += children
         return found
