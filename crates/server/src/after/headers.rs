@@ -29,7 +29,9 @@ impl Value for Line {
             None => false,
             Some(word) if *word == "always" => true,
             Some(word) => {
-                return Err(Problem::new(format!("invalid parameter \"{}\"", word.display())).at(2));
+                return Err(
+                    Problem::new(format!("invalid parameter \"{}\"", word.display())).at(2),
+                );
             }
         };
         Ok(Self {
