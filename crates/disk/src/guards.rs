@@ -21,12 +21,16 @@ use std::time::{Duration, Instant};
 pub const WALKS_MAX: usize = 16;
 /// After a walk that gave no guard, the next one for that path waits so long.
 const RETRY: Duration = Duration::from_secs(1);
+/// After all guards were found in use, so long no new one is tried for.
+const FULL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Guards {
     watcher: Option<Watcher>,
     by_path: HashMap<Box<[u8]>, Slot>,
     walks: usize,
+    guards_max: usize,
+    full_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -37,11 +41,14 @@ enum Slot {
 }
 
 impl Guards {
-    pub fn new() -> Guards {
+    /// At most so many guards (each holds a descriptor), and at most [`GUARDS_MAX`].
+    pub fn new(guards_max: usize) -> Guards {
         Guards {
             watcher: Watcher::new(),
             by_path: HashMap::new(),
             walks: 0,
+            guards_max: guards_max.min(GUARDS_MAX),
+            full_until: None,
         }
     }
 
@@ -80,8 +87,12 @@ impl Guards {
 
     /// Makes room for one more; false if all are in use.
     fn make_room(&mut self, pool: &Pool) -> bool {
-        if self.by_path.len() < GUARDS_MAX {
+        if self.by_path.len() < self.guards_max {
             return true;
+        }
+        let now = Instant::now();
+        if self.full_until.is_some_and(|until| now < until) {
+            return false;
         }
         let mut dropped = Vec::new();
         self.by_path.retain(|_, slot| match slot {
@@ -99,7 +110,9 @@ impl Guards {
             Slot::None { .. } => false,
         });
         dropped.iter().for_each(|guard| self.forget(guard, pool));
-        self.by_path.len() < GUARDS_MAX
+        let room = self.by_path.len() < self.guards_max;
+        self.full_until = (!room).then(|| now + FULL);
+        room
     }
 
     fn forget(&mut self, guard: &Rc<Guard>, pool: &Pool) {

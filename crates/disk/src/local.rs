@@ -40,7 +40,7 @@ impl Local {
             disk: disk.clone(),
             counters: Counters::default(),
             files: RefCell::new(Files::new(files_max)),
-            guards: RefCell::new(Guards::new()),
+            guards: RefCell::new(Guards::new(files_max / 2)),
             mounts: Cell::new(disk.mounts.generation()),
         }))
     }

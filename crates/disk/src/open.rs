@@ -446,7 +446,7 @@ fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool
 
 /// Opens in a pool (or inline, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
 pub(crate) fn open_waiting(
-    disk: &Disk,
+    disk: &Arc<Disk>,
     path: &[u8],
     purpose: Purpose,
     options: &OpenOptions,
@@ -459,6 +459,8 @@ pub(crate) fn open_waiting(
     let direct = purpose == Purpose::Read && switch_direct(fd.as_fd(), &meta, options);
     let mut body = None;
     if purpose == Purpose::Read && meta.kind == Kind::File && !direct {
+        // Other loops must not take the pages in flight for present ones.
+        let _fill = (meta.len > BODY_MAX as u64).then(|| disk.begin_first_fill(&meta));
         let first = read_first(fd.as_fd(), meta.len)?;
         if first.len() as u64 == meta.len {
             body = Some(first);

@@ -111,10 +111,17 @@ fn try_read_file(
     {
         return Err(WouldBlock);
     }
+    // tmpfs has RWF_NOWAIT since Linux 6.6 only, and does not need it.
+    let memory = file.filesystem() == Filesystem::Memory;
+    let read = if memory {
+        sys::pread_into
+    } else {
+        sys::pread_nowait
+    };
     let mut buffer = Vec::with_capacity(len);
     while buffer.len() < len {
         let (left, at) = (len - buffer.len(), offset + buffer.len() as u64);
-        match sys::pread_nowait(file.as_fd(), &mut buffer, left, at) {
+        match read(file.as_fd(), &mut buffer, left, at) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -134,10 +134,10 @@ impl Table {
             let Some((tick, path)) = self.order.first_key_value() else {
                 return;
             };
-            if !self
+            if self
                 .entries
                 .get(path)
-                .is_some_and(|entry| now - entry.used >= inactive)
+                .is_none_or(|entry| now - entry.used < inactive)
             {
                 return;
             }

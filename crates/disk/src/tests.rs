@@ -471,7 +471,7 @@ fn the_very_next_request_sees_that_a_parent_may_not_be_searched_any_more() {
         put(&path, b"x");
         warm(&local, &path, &pool).await;
         let before = local.counts()[Operation::Open as usize].cached;
-        std::fs::set_permissions(&parent, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&parent, std::fs::Permissions::from_mode(0o0)).unwrap();
         let answer = get(&local, &path, &pool).await;
         // The kernel was asked anew; it lets root in all the same.
         assert_eq!(local.counts()[Operation::Open as usize].cached, before);

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Guards that one loop has at most.
-pub const GUARDS_MAX: usize = 1024;
+pub const GUARDS_MAX: usize = 4096;
 /// Events that are remembered while a walk is under way; more make the walk worthless.
 const RECENT_MAX: usize = 1024;
 /// Events that one look-up takes in; a longer queue makes all guards invalid (a look-up must end).

@@ -13,7 +13,7 @@
 
 use crate::access::Access;
 use crate::disk::Disk;
-use crate::file::{Handle, OpenFile};
+use crate::file::{Handle, Meta, OpenFile};
 use crate::fill::{Failure, Fill, Outcome};
 use crate::mount::Filesystem;
 use crate::pool::Lane;
@@ -200,6 +200,25 @@ impl Disk {
         fill
     }
 
+    /// Says that the first window of a file is being read, until the result is dropped. (If somebody else says so already,
+    /// his word holds.)
+    pub(crate) fn begin_first_fill(self: &Arc<Self>, meta: &Meta) -> FirstFill {
+        let window = (meta.dev, meta.ino, 0);
+        let mut shard = self.windows.shard(window).lock();
+        if shard.fills.contains_key(&window) {
+            return FirstFill(None);
+        }
+        let fill = Fill::new();
+        shard.fills.insert(window, fill.clone());
+        FirstFill(Some(Job {
+            disk: self.clone(),
+            fill,
+            window,
+            file_len: meta.len,
+            done: false,
+        }))
+    }
+
     /// Undoes mappings that were idle for long. **Waits**: call it in a pool, every so often; fills do it too.
     pub fn sweep(&self) {
         let windows = &self.windows;
@@ -225,6 +244,17 @@ struct Job {
     window: Key,
     file_len: u64,
     done: bool,
+}
+
+/// The first bytes of a file on their way, with its open.
+pub(crate) struct FirstFill(Option<Job>);
+
+impl Drop for FirstFill {
+    fn drop(&mut self) {
+        if let Some(job) = &mut self.0 {
+            job.finish(Ok(()));
+        }
+    }
 }
 
 impl Job {

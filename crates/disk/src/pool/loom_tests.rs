@@ -7,6 +7,7 @@
     dead_code,
     reason = "the whole queue is compiled; these tests use a part"
 )]
+#[allow(clippy::duplicate_mod, reason = "the second time on loom's primitives")]
 #[path = "queue.rs"]
 mod queue;
 
