@@ -26,7 +26,7 @@ config::directives! {
         master_process: Flag = "on", [MAIN] FLAG;
         /// Sets the file that holds the process id of the master. It is written when everything is listening.
         pid: PathText = "logs/nginx.pid", [MAIN] 1;
-        /// Sets the user and the group (by default of the same name) that the worker process runs as.
+        /// Sets the user and the group (by default the one of the same name, else the user's own) that the worker process runs as.
         ///
         /// Without the directive, and as root: `nobody` and its group. Started by another user, the directive is ignored
         /// with a warning.
@@ -129,8 +129,8 @@ config::choices! {
 pub struct User {
     /// The user.
     pub name: String,
-    /// The group.
-    pub group: String,
+    /// The group, if one is named.
+    pub group: Option<String>,
 }
 
 impl Value for User {
@@ -138,9 +138,7 @@ impl Value for User {
 
     fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
         let name = args[0].display().into_owned();
-        let group = args
-            .get(1)
-            .map_or_else(|| name.clone(), |word| word.display().into_owned());
+        let group = args.get(1).map(|word| word.display().into_owned());
         Ok(Self { name, group })
     }
 }
@@ -474,7 +472,7 @@ mod tests {
         .unwrap();
         let user = User {
             name: "www".to_owned(),
-            group: "www".to_owned(),
+            group: None,
         };
         assert_eq!(main.processes.user, Some(user));
         assert_eq!(main.processes.worker_processes, Loops::Auto);

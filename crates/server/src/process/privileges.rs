@@ -47,14 +47,17 @@ impl Account {
         let name = wanted.map_or(USER_DEFAULT, |user| &user.name);
         let user = User::from_name(name).map_err(|error| failed("getpwnam", name, error))?;
         let user = user.ok_or_else(|| format!("getpwnam(\"{name}\") failed"))?;
-        let gid = match wanted {
-            Some(wanted) => group(&wanted.group)?
-                .ok_or_else(|| format!("getgrnam(\"{}\") failed", wanted.group))?,
+        let gid = match wanted.map(|wanted| wanted.group.as_deref()) {
+            Some(Some(name)) => {
+                group(name)?.ok_or_else(|| format!("getgrnam(\"{name}\") failed"))?
+            }
+            // Where no group has the user's name nginx refuses to start; his own group is what is meant.
+            Some(None) => group(name)?.unwrap_or(user.gid),
             None => {
                 let known = GROUPS_DEFAULT
                     .iter()
                     .find_map(|name| group(name).ok().flatten());
-                known.ok_or_else(|| format!("getgrnam(\"{USER_DEFAULT}\") failed"))?
+                known.unwrap_or(user.gid)
             }
         };
         Ok(Some(Self {
