@@ -13,6 +13,7 @@ pub mod directives;
 pub mod directories;
 pub mod figures;
 pub mod frame;
+pub mod hold;
 pub mod load;
 pub mod logs;
 pub mod master;

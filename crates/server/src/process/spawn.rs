@@ -42,10 +42,11 @@ pub fn worker(env: &[Bytes]) -> io::Result<(Child, Channel)> {
     Ok((child, ours))
 }
 
-/// What the worker's environment holds: `TZ`, and what `env` keeps or sets.
+/// What the worker's environment holds: `TZ`, the stall test's variable, and what `env` keeps or sets.
 fn environment(env: &[Bytes]) -> Vec<(OsString, OsString)> {
     let keep = |name: &OsStr| std::env::var_os(name).map(|value| (name.to_owned(), value));
-    let mut all: Vec<_> = keep(OsStr::new("TZ")).into_iter().collect();
+    let always = ["TZ", super::hold::VARIABLE];
+    let mut all: Vec<_> = always.iter().filter_map(|name| keep(OsStr::new(name))).collect();
     for line in env {
         let mut parts = line.splitn(2, |&byte| byte == b'=');
         let name = OsStr::from_bytes(parts.next().unwrap_or_default());

@@ -341,7 +341,9 @@ fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
     if let Some(directory) = &main.processes.working_directory {
         privileges::change_directory(&directory.resolve(Path::new("")))?;
     }
-    Ok(Disk::new(prepared))
+    let disk = Disk::new(prepared);
+    super::hold::watch(&disk);
+    Ok(disk)
 }
 
 /// Gives every place of the configuration its logs. May resolve names: on the helper thread.
