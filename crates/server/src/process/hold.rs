@@ -19,26 +19,39 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Begins to look for the file, where the variable names one.
 pub fn watch(disk: &Arc<Disk>) {
-    let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return };
+    let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
+        return;
+    };
     let disk = Arc::clone(disk);
     error_log(
         Level::Warn,
-        format_args!("{VARIABLE} is set: pools stand still while \"{}\" exists", path.display()),
+        format_args!(
+            "{VARIABLE} is set: pools stand still while \"{}\" exists",
+            path.display()
+        ),
     );
-    let started = thread::Builder::new().name("hold".to_owned()).spawn(move || {
-        let mut held = Vec::new();
-        loop {
-            #[expect(clippy::disallowed_methods, reason = "a debugging thread of its own, not a loop")]
-            let is_wanted = path.exists();
-            if !is_wanted {
-                held.clear();
-            } else if held.len() != disk.pool_counters().len() {
-                held = disk.hold_pools();
+    let started = thread::Builder::new()
+        .name("hold".to_owned())
+        .spawn(move || {
+            let mut held = Vec::new();
+            loop {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "a debugging thread of its own, not a loop"
+                )]
+                let is_wanted = path.exists();
+                if !is_wanted {
+                    held.clear();
+                } else if held.len() != disk.pool_counters().len() {
+                    held = disk.hold_pools();
+                }
+                thread::park_timeout(TICK);
             }
-            thread::park_timeout(TICK);
-        }
-    });
+        });
     if let Err(error) = started {
-        error_log(Level::Alert, format_args!("the thread of {VARIABLE} cannot be started ({error})"));
+        error_log(
+            Level::Alert,
+            format_args!("the thread of {VARIABLE} cannot be started ({error})"),
+        );
     }
 }

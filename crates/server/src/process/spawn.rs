@@ -46,7 +46,10 @@ pub fn worker(env: &[Bytes]) -> io::Result<(Child, Channel)> {
 fn environment(env: &[Bytes]) -> Vec<(OsString, OsString)> {
     let keep = |name: &OsStr| std::env::var_os(name).map(|value| (name.to_owned(), value));
     let always = ["TZ", super::hold::VARIABLE];
-    let mut all: Vec<_> = always.iter().filter_map(|name| keep(OsStr::new(name))).collect();
+    let mut all: Vec<_> = always
+        .iter()
+        .filter_map(|name| keep(OsStr::new(name)))
+        .collect();
     for line in env {
         let mut parts = line.splitn(2, |&byte| byte == b'=');
         let name = OsStr::from_bytes(parts.next().unwrap_or_default());
