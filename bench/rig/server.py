@@ -96,11 +96,10 @@ class Server:
         workers = workers or self.workers
         group = "nobody" if any(g.gr_name == "nobody" for g in grp.getgrall()) else "nogroup"
         user = "user nobody %s;\n" % group if os.geteuid() == 0 and not self.as_user else ""
-        temp = "".join("    %s_temp_path %s/%s_temp;\n" % (n, self.dir, n) for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         text = (
             "daemon off;\n%sworker_processes %d;\nworker_rlimit_nofile %d;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n%s\n"
-            "events { worker_connections %d; }\nhttp {\n    root %s;\n%s    keepalive_timeout 300s; keepalive_requests 100000000;\n%s\n}\n"
-            % (user, workers, NOFILE, main, NOFILE, self.site.html, temp, http.replace("%PORT%", str(self.port)))
+            "events { worker_connections %d; }\nhttp {\n    root %s;\n    keepalive_timeout 300s; keepalive_requests 100000000;\n%s\n}\n"
+            % (user, workers, NOFILE, main, NOFILE, self.site.html, http.replace("%PORT%", str(self.port)))
         )
         with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
             f.write(text)

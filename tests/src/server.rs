@@ -377,15 +377,11 @@ impl Drop for Server {
     }
 }
 
-/// The lines around `http` that every test needs. Temporary files stand in the test's own directory.
+/// The lines around `http` that every test needs.
 fn whole(main: &str, http: &str) -> String {
-    let temp: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|name| format!("    {name}_temp_path %DIR%/{name}_temp;\n"))
-        .collect();
     format!(
         "daemon off;\npid nginx.pid;\nerror_log logs/error.log info;\n{main}\nevents {{ }}\n\
-         http {{\n    root %DIR%/html;\n    access_log logs/access.log;\n{temp}{http}\n}}\n"
+         http {{\n    root %DIR%/html;\n    access_log logs/access.log;\n{http}\n}}\n"
     )
 }
 

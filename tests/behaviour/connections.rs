@@ -1,0 +1,124 @@
+//! Kept connections, pipelining, bodies that nobody reads.
+
+use blackbox::Server;
+
+const ECHO: &str = "server { listen 127.0.0.1:%PORT%; location / { return 200 $uri; } }";
+
+#[test]
+fn http_1_1_is_kept_and_http_1_0_closed_unless_asked() {
+    let server = Server::start(ECHO);
+    let mut kept = server.connect();
+    for target in ["/a", "/b"] {
+        let reply = kept
+            .send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"))
+            .reply();
+        assert_eq!(
+            (reply.text().as_str(), reply.header("connection")),
+            (target, Some("keep-alive"))
+        );
+    }
+    let mut old = server.connect();
+    let reply = old
+        .send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        .reply();
+    assert_eq!(reply.header("connection"), Some("keep-alive"));
+    assert_eq!(
+        old.send("GET /b HTTP/1.0\r\n\r\n")
+            .reply()
+            .header("connection"),
+        Some("close")
+    );
+    assert!(old.is_closed());
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Server::start(ECHO);
+    let mut connection = server.connect();
+    let requests: String = (0..50)
+        .map(|at| format!("GET /{at} HTTP/1.1\r\nHost: a\r\n\r\n"))
+        .collect();
+    connection.send(requests);
+    for at in 0..50 {
+        assert_eq!(connection.reply().text(), format!("/{at}"));
+    }
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    let server = Server::start(ECHO);
+    let mut connection = server.connect();
+    for byte in b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n" {
+        connection.send([*byte]);
+    }
+    assert_eq!(connection.reply().text(), "/slow");
+}
+
+#[test]
+fn an_unread_body_is_thrown_away_before_the_next_request() {
+    let server = Server::start(ECHO);
+    let mut connection = server.connect();
+    connection.send(format!(
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{}",
+        "x".repeat(100_000)
+    ));
+    connection.send(
+        "POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    );
+    connection.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
+    let texts = [
+        connection.reply().text(),
+        connection.reply().text(),
+        connection.reply().text(),
+    ];
+    assert_eq!(texts, ["/a", "/b", "/c"]);
+}
+
+#[test]
+fn ambiguous_bodies_are_refused_and_the_connection_closed() {
+    let server = Server::start(ECHO);
+    for (headers, status) in [
+        ("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", 400),
+        ("Content-Length: 3\r\nContent-Length: 3\r\n", 400),
+        ("Content-Length: x\r\n", 400),
+        ("Content-Length: -1\r\n", 400),
+        ("Transfer-Encoding: gzip\r\n", 501),
+        ("Transfer-Encoding: chunked, chunked\r\n", 501),
+    ] {
+        let reply = server.raw(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\n{headers}\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+        assert!(
+            reply.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{headers}: {reply}"
+        );
+        assert!(!reply.contains("smuggled"), "{headers}: {reply}");
+    }
+}
+
+#[test]
+fn keepalive_requests_and_timeout_are_limits() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; keepalive_requests 2; keepalive_timeout 60s 20s; location / { return 200 x; } }
+         server { listen 127.0.0.1:%PORT1%; keepalive_timeout 0; location / { return 200 x; } }",
+    );
+    let mut connection = server.connect();
+    let first = connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").reply();
+    assert_eq!(
+        (first.header("connection"), first.header("keep-alive")),
+        (Some("keep-alive"), Some("timeout=20"))
+    );
+    assert_eq!(
+        connection
+            .send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .reply()
+            .header("connection"),
+        Some("close")
+    );
+    assert!(connection.is_closed());
+    let none = server
+        .connect_to(1)
+        .send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .reply();
+    assert_eq!(none.header("connection"), Some("close"));
+}

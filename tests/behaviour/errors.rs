@@ -1,0 +1,88 @@
+//! Error pages.
+
+use blackbox::Server;
+
+#[test]
+fn a_built_in_page_is_html_and_closes_with_the_server() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; }");
+    let reply = server.get("/none");
+    assert_eq!(
+        (
+            reply.status,
+            reply.reason.as_str(),
+            reply.header("content-type")
+        ),
+        (404, "Not Found", Some("text/html"))
+    );
+    assert!(reply.text().contains("<title>404 Not Found</title>"));
+    assert_eq!(
+        reply.header("content-length").map(str::to_owned),
+        Some(reply.body.len().to_string())
+    );
+}
+
+#[test]
+fn error_page_keeps_changes_or_redirects() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+            error_page 404 /missing.html;
+            location /changed { error_page 404 =200 /missing.html; }
+            location /taken { error_page 404 = /say; }
+            location /away { error_page 404 http://other.example/; }
+            location /named { error_page 404 = @named; }
+            location @named { return 202 named; }
+            location = /say { return 203 said; } }",
+    );
+    server.file("missing.html", "page");
+    for (target, status, body) in [
+        ("/x", 404, "page"),
+        ("/changed/x", 200, "page"),
+        ("/taken/x", 203, "said"),
+        ("/named/x", 202, "named"),
+    ] {
+        let reply = server.get(target);
+        assert_eq!(
+            (reply.status, reply.text().as_str()),
+            (status, body),
+            "{target}"
+        );
+    }
+    let away = server.get("/away/x");
+    assert_eq!(
+        (away.status, away.header("location")),
+        (302, Some("http://other.example/"))
+    );
+}
+
+#[test]
+fn an_internal_location_is_404_from_outside() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; location /in/ { internal; } location / { error_page 404 /in/page; } }",
+    );
+    server.file("in/page", "inside");
+    assert_eq!(server.get("/in/page").status, 404);
+    assert_eq!(server.get("/none").text(), "inside");
+}
+
+#[test]
+fn access_rules_go_by_address_in_order() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+            location /open { allow 127.0.0.0/8; deny all; } location /shut { deny 127.0.0.1; allow all; } }",
+    );
+    server.file("open", "x");
+    server.file("shut", "x");
+    assert_eq!(
+        (server.get("/open").status, server.get("/shut").status),
+        (200, 403)
+    );
+}
+
+#[test]
+fn a_body_that_is_too_large_is_413() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; client_max_body_size 10; location / { return 200 x; } }",
+    );
+    let reply = server.raw("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n");
+    assert!(reply.starts_with("HTTP/1.1 413 "), "{reply}");
+}

@@ -1,0 +1,50 @@
+//! The access log.
+
+use blackbox::Server;
+
+#[test]
+fn formats_escape_and_conditions_decide() {
+    let server = Server::start(
+        "log_format plain '$status $request_method $uri \"$http_user_agent\" $body_bytes_sent';
+         log_format json escape=json '{\"agent\":\"$http_user_agent\"}';
+         map $arg_log $wanted { default 1; no 0; }
+         server { listen 127.0.0.1:%PORT%;
+            access_log logs/access.log plain if=$wanted;
+            location /json { access_log logs/access.log json; return 200 x; }
+            location /off { access_log off; return 200 x; }
+            location / { return 200 four; } }",
+    );
+    server.get_with("/a", "User-Agent: q\"\\\x7f\r\n");
+    server.get("/b");
+    server.get("/c?log=no");
+    server.get("/off");
+    server.get_with("/json", "User-Agent: q\"\\\r\n");
+    let log = server.access_log(3);
+    assert_eq!(
+        log,
+        "200 GET /a \"q\\x22\\x5C\\x7F\" 4\n200 GET /b \"-\" 4\n{\"agent\":\"q\\\"\\\\\"}\n"
+    );
+}
+
+#[test]
+fn combined_is_the_default_and_refused_requests_are_logged() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; return 200 x; }");
+    server.raw("GET /../x HTTP/1.0\r\n\r\n");
+    let log = server.access_log(1);
+    assert!(log.starts_with("127.0.0.1 - - ["), "{log}");
+    assert!(log.contains("] \"GET /../x HTTP/1.0\" 400 "), "{log}");
+}
+
+#[test]
+fn the_log_is_complete_after_quit() {
+    let mut server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; access_log logs/buffered.log combined buffer=64k flush=1m; return 200 x; }",
+    );
+    let mut connection = server.connect();
+    for _ in 0..100 {
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").reply();
+    }
+    drop(connection);
+    assert!(server.quit().success());
+    assert_eq!(server.read("logs/buffered.log").lines().count(), 100);
+}

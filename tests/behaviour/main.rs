@@ -1,0 +1,17 @@
+//! Black-box tests of the program, by subject. Each describes behaviour that nginx has too, unless it says otherwise:
+//! `FREEWHEEL_TEST_BINARY=/path/to/nginx cargo test -p blackbox` tries it there.
+
+mod autoindex;
+mod conditional;
+mod connections;
+mod errors;
+mod headers;
+mod host;
+mod locations;
+mod logs;
+mod map;
+mod process;
+mod ranges;
+mod request_line;
+mod static_files;
+mod try_files;

@@ -1,0 +1,148 @@
+//! Start, signals, end.
+
+use blackbox::{Server, Site};
+use nix::sys::signal::Signal;
+
+const ONE: &str = "server { listen 127.0.0.1:%PORT%; return 200 one; }";
+const TWO: &str = "server { listen 127.0.0.1:%PORT%; return 200 two; }";
+
+#[test]
+fn a_wrong_configuration_is_refused_at_once_with_file_and_line() {
+    let site = Site::new();
+    site.configure(
+        "daemon off;\npid nginx.pid;\nevents { }\nhttp {\n    no_such_directive on;\n}\n",
+    );
+    let refused = site.start().err().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        refused.stderr.contains("[emerg]")
+            && refused
+                .stderr
+                .contains("unknown directive \"no_such_directive\" in "),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        refused.stderr.contains("/nginx.conf:5"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn t_tests_and_capital_t_shows() {
+    let site = Site::new();
+    let text = "daemon off;\npid nginx.pid;\nevents { }\nhttp { include other.conf; }\n";
+    site.configure(text);
+    #[expect(clippy::disallowed_methods, reason = "a test")]
+    std::fs::write(site.path("other.conf"), "# nothing\n").unwrap();
+    let (status, said) = site.run(&["-t"]);
+    assert!(
+        status.success()
+            && said.contains("nginx.conf syntax is ok\n")
+            && said.contains("nginx.conf test is successful\n"),
+        "{said}"
+    );
+    let (_, said) = site.run(&["-T"]);
+    let dump = format!(
+        "# configuration file {0}/nginx.conf:\n{text}\n# configuration file {0}/other.conf:\n# nothing\n\n",
+        site.path("").display().to_string().trim_end_matches('/')
+    );
+    assert!(said.starts_with(&dump), "{said}\nexpected\n{dump}");
+}
+
+#[test]
+fn a_reload_takes_the_new_file_and_keeps_the_old_one_if_it_is_wrong() {
+    let server = Server::start(ONE);
+    assert_eq!(server.get("/").text(), "one");
+    server.reload(TWO);
+    assert_eq!(server.get("/").text(), "two");
+    let good = server.site().fill("pid nginx.pid;");
+    server.reload_file(&format!(
+        "daemon off; {good} no_such_directive; events {{ }}"
+    ));
+    server.wait_for("unknown directive \"no_such_directive\"", "a wrong file");
+    assert_eq!(server.get("/").text(), "two");
+    // The line above is an [emerg], which the end of a test else forbids.
+    drop_with_emerg(server);
+}
+
+fn drop_with_emerg(mut server: Server) {
+    assert!(server.quit().success());
+    server.forget_log();
+}
+
+#[test]
+fn quit_finishes_what_is_in_flight() {
+    let mut server = Server::start("server { listen 127.0.0.1:%PORT%; limit_rate 400k; }");
+    server.file("a", vec![b'x'; 800_000]);
+    let mut connection = server.connect();
+    connection.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.read(1000);
+    server.signal(Signal::SIGQUIT);
+    let rest = connection.rest();
+    assert!(rest.len() > 799_000, "{}", rest.len());
+    assert!(server.quit().success());
+}
+
+#[test]
+fn term_leaves_at_once() {
+    let mut server = Server::start("server { listen 127.0.0.1:%PORT%; limit_rate 1k; }");
+    server.file("a", vec![b'x'; 100_000]);
+    let mut connection = server.connect();
+    connection.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.read(10);
+    assert!(server.end(Signal::SIGTERM).success());
+    assert!(!server.site().path("nginx.pid").try_exists().unwrap());
+}
+
+#[test]
+fn usr1_opens_logs_again() {
+    let server = Server::start(ONE);
+    server.get("/");
+    server.access_log(1);
+    #[expect(clippy::disallowed_methods, reason = "a test")]
+    std::fs::rename(
+        server.site().path("logs/access.log"),
+        server.site().path("logs/old.log"),
+    )
+    .unwrap();
+    server.signal(Signal::SIGUSR1);
+    while server.read("logs/access.log").is_empty() {
+        server.get("/");
+    }
+    assert!(
+        !server.read("logs/old.log").is_empty(),
+        "the old file keeps what it had"
+    );
+}
+
+#[test]
+fn an_address_in_use_is_an_error() {
+    let server = Server::start(ONE);
+    let second = Site::new();
+    second.configure(&server.site().fill(
+        "daemon off; pid nginx.pid; events { } http { server { listen 127.0.0.1:%PORT%; } }",
+    ));
+    let refused = second.start().err().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        refused.stderr.contains(&format!(
+            "bind() to 127.0.0.1:{} failed (98: Address already in use)",
+            server.site().port(0)
+        )),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn version_names_the_behaviour_that_is_followed() {
+    let (status, said) = Site::new().run(&["-V"]);
+    assert!(
+        status.success()
+            && said.contains("nginx version: nginx/1.")
+            && said.contains("configure arguments:"),
+        "{said}"
+    );
+}
