@@ -23,7 +23,7 @@ use std::time::Instant;
 /// Times that a window is brought in before it is read into a buffer instead: it was evicted twice.
 const FILLS_MAX: u32 = 3;
 /// Windows that are brought in ahead at most, whatever `read_ahead` says.
-const AHEAD_MAX: u64 = 8;
+const AHEAD_MAX: u64 = 16;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for sendfile.
@@ -46,6 +46,8 @@ struct Sending<'a, S> {
     fills: u32,
     /// Windows before this one have been asked for already.
     ahead: u64,
+    /// How many windows are brought in ahead.
+    depth: u64,
     /// Bytes until the loop's other tasks get their turn.
     turn: u64,
 }
@@ -78,6 +80,7 @@ impl Local {
             window: u64::MAX,
             fills: 0,
             ahead: 0,
+            depth: (access.read_ahead / WINDOW).clamp(1, AHEAD_MAX),
             turn,
         };
         if file.direct {
@@ -174,9 +177,18 @@ impl<S: Sink> Sending<'_, S> {
     async fn fill(&mut self) -> Result<(), Error> {
         self.fills += 1;
         let begun = Instant::now();
-        let fill = self.local.disk().fill(self.file, self.window, self.access);
-        // Two windows at once: the disk stays busy while the first one goes out.
-        self.fill_ahead();
+        let last = self.last_window().min(self.window + self.depth);
+        let fill = self
+            .local
+            .disk()
+            .fill(self.file, self.window, last, self.access);
+        self.ahead = self.ahead.max(last + 1);
+        // Who waits is faster than the disk: larger requests. Who comes back for an evicted window asks for too much.
+        self.depth = if self.fills > 1 {
+            1
+        } else {
+            (self.depth * 2).min(AHEAD_MAX)
+        };
         match fill.wait().await {
             Ok(()) => {
                 self.local
@@ -193,22 +205,32 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
-    /// Has the pool bring the next windows in, once each, without waiting.
+    /// Has the pool bring the next windows in, once each, without waiting: some at a time, so that requests stay large.
     fn fill_ahead(&mut self) {
-        if self.access.mode == Mode::Inline {
+        let from = self.ahead.max(self.window + 1);
+        let target = self.last_window().min(self.window + self.depth);
+        if self.access.mode == Mode::Inline
+            || from > target
+            || from > self.window + self.depth.div_ceil(2)
+        {
             return;
         }
-        let depth = (self.access.read_ahead / WINDOW).clamp(1, AHEAD_MAX);
-        let last = (self.end - 1) / WINDOW;
-        let target = last.min(self.window + depth);
-        for window in (self.window + 1).max(self.ahead)..=target {
+        for window in from..=target {
             let (start, stop) = (window * WINDOW, self.end.min((window + 1) * WINDOW));
             if self.local.disk().residency(self.file, start, stop - start) == Residency::Absent {
                 // Its outcome is seen when its turn comes; an overflow too.
-                let _ = self.local.disk().fill(self.file, window, self.access);
+                let _ = self
+                    .local
+                    .disk()
+                    .fill(self.file, window, target, self.access);
+                break;
             }
         }
         self.ahead = target + 1;
+    }
+
+    fn last_window(&self) -> u64 {
+        (self.end - 1) / WINDOW
     }
 
     /// Sends the rest of a window from buffers of a bounded total.

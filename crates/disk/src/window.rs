@@ -163,41 +163,50 @@ impl Disk {
         Some(sys::all_present(pagemap.as_fd(), &segment.mapping, start, len).unwrap_or(false))
     }
 
-    /// The fill of a window, begun now unless it is under way: everyone who asks meanwhile waits for the same one.
+    /// The fill of window `first`, begun now unless it is under way: everyone who asks meanwhile waits for the same one.
+    /// With it, in one job and (where the disk takes that) one request, the windows behind it up to `last`.
     pub(crate) fn fill(
         self: &Arc<Self>,
         file: &OpenFile,
-        number: u64,
+        first: u64,
+        last: u64,
         access: &Access<'_>,
     ) -> Arc<Fill> {
-        let window = key(file, number);
-        let fill = {
-            let mut shard = self.windows.shard(window).lock();
-            if let Some(fill) = shard.fills.get(&window) {
-                return fill.clone();
-            }
-            let fill = Fill::new();
-            shard.fills.insert(window, fill.clone());
-            fill
+        let fill = match self.claim(file, first) {
+            Ok(job) => job,
+            Err(running) => return running,
         };
+        let answer = fill.fill.clone();
+        let mut jobs = vec![fill];
+        jobs.extend((first + 1..=last).map_while(|number| self.claim(file, number).ok()));
         let mapped = file.no_cachestat.get() || file.filesystem() == Filesystem::Overlay;
-        let len = WINDOW.min(file.meta().len.saturating_sub(number * WINDOW));
-        let job = Job {
+        let handle = file.handle.clone();
+        let begun = access
+            .pool
+            .spawn(Lane::Read, move || run(jobs, &handle, first, mapped));
+        if let Err(overflow) = begun {
+            // The refused jobs have ended the fills already, with a failure that says less.
+            answer.finish(Err(Failure::Overflow(overflow)));
+        }
+        answer
+    }
+
+    /// Takes it on to bring a window in; or the fill that somebody else has begun.
+    fn claim(self: &Arc<Self>, file: &OpenFile, number: u64) -> Result<Job, Arc<Fill>> {
+        let window = key(file, number);
+        let mut shard = self.windows.shard(window).lock();
+        if let Some(running) = shard.fills.get(&window) {
+            return Err(running.clone());
+        }
+        let fill = Fill::new();
+        shard.fills.insert(window, fill.clone());
+        Ok(Job {
             disk: self.clone(),
-            fill: fill.clone(),
+            fill,
             window,
             file_len: file.meta().len,
             done: false,
-        };
-        let handle = file.handle.clone();
-        let begun = access.pool.spawn(Lane::Read, move || {
-            job.run(&handle, number * WINDOW, len, mapped)
-        });
-        if let Err(overflow) = begun {
-            // The refused job has ended the fill already, with a failure that says less.
-            fill.finish(Err(Failure::Overflow(overflow)));
-        }
-        fill
+        })
     }
 
     /// Says that the first window of a file is being read, until the result is dropped. (If somebody else says so already,
@@ -257,11 +266,33 @@ impl Drop for FirstFill {
     }
 }
 
+/// Brings neighbouring windows in, from number `first` on, in a pool.
+fn run(jobs: Vec<Job>, handle: &Handle, first: u64, mapped: bool) {
+    let will_need = |number: u64, count: u64| {
+        let _ = fadvise(
+            handle,
+            number * WINDOW,
+            NonZeroU64::new(count * WINDOW),
+            Advice::WillNeed,
+        );
+    };
+    // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
+    let _ = fadvise(handle, 0, None, Advice::Random);
+    will_need(first, jobs.len() as u64);
+    let last = first + jobs.len() as u64 - 1;
+    for (number, job) in (first..).zip(jobs) {
+        // The kernel cuts one such wish at the device's largest request or its readahead; so the next one is begun
+        // before this one is waited for.
+        if number < last {
+            will_need(number + 1, 1);
+        }
+        job.run(handle, number * WINDOW, mapped);
+    }
+}
+
 impl Job {
-    fn run(mut self, handle: &Handle, offset: u64, len: u64, mapped: bool) {
-        // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
-        let _ = fadvise(handle, 0, None, Advice::Random);
-        let _ = fadvise(handle, offset, NonZeroU64::new(len), Advice::WillNeed);
+    fn run(mut self, handle: &Handle, offset: u64, mapped: bool) {
+        let len = WINDOW.min(self.file_len.saturating_sub(offset));
         let outcome = self.touch(handle, offset, len);
         if mapped && outcome.is_ok() {
             // Only maps what is there now: a page that had to be read here might be waited for under the process's mapping
