@@ -13,6 +13,17 @@ use config::{Directive, Tree};
 use super::privileges::Account;
 use crate::listen::bind::errno;
 
+config::blocks! {
+    /// Directories for temporary files.
+    pub fn blocks in Location {
+        /// Names the directory for request bodies that are kept in files, and the digits of its levels of subdirectories.
+        ///
+        /// The directory is made at the start and belongs to the worker's user. Nothing that is built so far keeps a body in
+        /// a file.
+        "client_body_temp_path": [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
+    }
+}
+
 /// The paths of all `…_temp_path` lines, relative ones below the prefix.
 #[must_use]
 pub fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {

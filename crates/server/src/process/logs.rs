@@ -19,12 +19,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Directive, Error, Scope, Tree, Value};
+use config::{Error, Scope, Tree, Value};
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
+use super::load::Loaded;
 use super::report::{Level, set_sink};
-use crate::log::directives::{AccessLine, Destination, ErrorLine};
+use crate::log::directives::{Destination, ErrorLine};
 use crate::log::{Buffer, ErrorLogs, Logs, Sink};
 
 /// Files of logs that one configuration may name.
@@ -63,11 +64,11 @@ impl Wanted {
         }
     }
 
-    /// Gathers the logs of all places of a configuration.
+    /// Reads the lines `error_log` outside of every block.
     ///
     /// # Errors
     /// A wrong line, at its place.
-    pub fn gather(tree: &Tree, prefix: &Path, default: Option<&Path>) -> Result<Self, Error> {
+    pub fn main(tree: &Tree, prefix: &Path, default: Option<&Path>) -> Result<Self, Error> {
         let mut wanted = Self {
             default: default.map(Path::to_owned),
             prefix: prefix.to_owned(),
@@ -79,40 +80,30 @@ impl Wanted {
             .iter()
             .filter(|line| line.name == "error_log")
         {
-            wanted
-                .main
-                .push(ErrorLine::parse(&line.args, &mut scope).map_err(|p| line.error(&p))?);
+            let parsed = ErrorLine::parse(&line.args, &mut scope).map_err(|p| line.error(&p))?;
+            if let Destination::File(path) = &parsed.destination {
+                wanted.add(wanted.full(path), None);
+            }
+            wanted.main.push(parsed);
         }
         if wanted.main.is_empty()
             && let Some(path) = default
         {
             wanted.add(path.to_owned(), None);
         }
-        wanted.collect(&tree.directives, &mut scope)?;
         Ok(wanted)
     }
 
-    fn collect(&mut self, directives: &[Directive], scope: &mut Scope) -> Result<(), Error> {
-        for line in directives {
-            let file = match &line.name.bytes()[..] {
-                b"error_log" => {
-                    let parsed = ErrorLine::parse(&line.args, scope).map_err(|p| line.error(&p))?;
-                    Some((parsed.destination, None))
-                }
-                b"access_log" => {
-                    match AccessLine::parse(&line.args, scope).map_err(|p| line.error(&p))? {
-                        AccessLine::Off => None,
-                        AccessLine::On(to) => Some((to.destination, to.buffer)),
-                    }
-                }
-                _ => None,
-            };
-            if let Some((Destination::File(path), buffer)) = file {
-                self.add(self.full(&path), buffer);
-            }
-            self.collect(line.children(), scope)?;
+    /// The same, and the files of all logs below `http`.
+    ///
+    /// # Errors
+    /// A wrong line, at its place.
+    pub fn all(loaded: &Loaded, prefix: &Path, default: Option<&Path>) -> Result<Self, Error> {
+        let mut wanted = Self::main(&loaded.tree, prefix, default)?;
+        for (path, buffer) in loaded.settings.log_files()?.files() {
+            wanted.add(path.clone(), *buffer);
         }
-        Ok(())
+        Ok(wanted)
     }
 
     fn full(&self, path: &[u8]) -> PathBuf {
@@ -299,29 +290,20 @@ pub fn redirect_stderr(opened: &Opened) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn gather(text: &str) -> Wanted {
+    fn main(text: &str) -> Wanted {
         let tree = config::parse_bytes(text.as_bytes()).unwrap();
-        Wanted::gather(&tree, Path::new("/p"), Some(Path::new("/p/e"))).unwrap()
+        Wanted::main(&tree, Path::new("/p"), Some(Path::new("/p/e"))).unwrap()
     }
 
     #[test]
-    fn every_file_is_gathered_once_with_its_buffer() {
-        let wanted = gather(
-            "error_log a info; http { access_log b; server { access_log b combined buffer=4k; error_log a;
-             location / { access_log off; access_log /l/$x; } } }",
-        );
-        let paths: Vec<_> = wanted
-            .files
-            .iter()
-            .map(|(path, _)| path.to_str().unwrap())
-            .collect();
-        assert_eq!(paths, ["/p/a", "/p/b"]);
-        assert!(wanted.files[0].1.is_none() && wanted.files[1].1.is_some());
-        assert_eq!(wanted.main.len(), 1);
+    fn a_file_that_is_named_twice_is_opened_once() {
+        let wanted = main("error_log a info; error_log a error; error_log stderr; events { }");
+        assert_eq!(wanted.files, [(PathBuf::from("/p/a"), None)]);
+        assert_eq!(wanted.main.len(), 3);
     }
 
     #[test]
     fn without_a_log_the_one_of_the_command_line_is_used() {
-        assert_eq!(gather("events { }").files, [(PathBuf::from("/p/e"), None)]);
+        assert_eq!(main("events { }").files, [(PathBuf::from("/p/e"), None)]);
     }
 }

@@ -35,6 +35,7 @@ pub mod worker;
 pub fn tables() -> Vec<&'static config::Table> {
     directives::Main::tables()
         .into_iter()
+        .chain([directories::blocks()])
         .chain(crate::settings::tables::all())
         .collect()
 }

@@ -98,7 +98,7 @@ impl Options {
     /// # Errors
     /// A wrong level, a file that cannot be opened; nginx's sentence.
     pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), String> {
-        let wanted = Wanted::gather(&loaded.tree, &self.origin.prefix, self.error_log.as_deref());
+        let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref());
         let wanted = wanted.map_err(|error| error.to_string())?;
         let opened = wanted.open()?;
         Ok((wanted, opened))

@@ -263,8 +263,6 @@ impl Worker {
     fn take_over(&mut self, built: Built) -> Result<(), String> {
         let Built { bundle, outcome } = built;
         let outcome = outcome.and_then(|loaded| {
-            let wanted = logs_of(&bundle, &loaded.tree)?;
-            super::logs::use_thread(&wanted, &self.logs);
             if let Some(disk) = &self.disk {
                 define_pools(&loaded.main.processes, disk);
             }
@@ -329,7 +327,8 @@ fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
     let origin = bundle.origin();
     let (tree, main) =
         load::main(&origin, &mut bundle.texts.clone()).map_err(|error| error.to_string())?;
-    let wanted = logs_of(bundle, &tree)?;
+    let wanted = Wanted::main(&tree, &bundle.prefix, bundle.error_log.as_deref());
+    let wanted = wanted.map_err(|error| error.to_string())?;
     super::logs::make_known(bundle, &wanted, logs);
     super::logs::use_thread(&wanted, logs);
     privileges::set_limits(&main.processes);
@@ -348,16 +347,12 @@ fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
 
 /// Gives every place of the configuration its logs. May resolve names: on the helper thread.
 fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Loaded, String> {
-    let wanted = logs_of(bundle, &loaded.tree)?;
+    let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
+    let wanted = wanted.map_err(|error| error.to_string())?;
     super::logs::make_known(bundle, &wanted, logs);
     super::logs::use_thread(&wanted, logs);
     loaded.equip(logs).map_err(|error| error.to_string())?;
     Ok(loaded)
-}
-
-fn logs_of(bundle: &Bundle, tree: &config::Tree) -> Result<Wanted, String> {
-    let wanted = Wanted::gather(tree, &bundle.prefix, bundle.error_log.as_deref());
-    wanted.map_err(|error| error.to_string())
 }
 
 /// What the loops are to do for a bundle.

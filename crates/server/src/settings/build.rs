@@ -125,7 +125,12 @@ impl Settings {
         self.log_files().map(|_| ())
     }
 
-    fn log_files(&self) -> Result<LogFiles, Error> {
+    /// The files of all logs of requests and of errors below `http`: to be opened by the master, and made known to the
+    /// worker's logs before [`Settings::equip`].
+    ///
+    /// # Errors
+    /// An unknown format, a file that is buffered in two ways.
+    pub fn log_files(&self) -> Result<LogFiles, Error> {
         let mut files = LogFiles::new(&self.prefix);
         for location in &self.locations {
             files.add_access(&location.settings.access_log.access_log, &self.log_formats)?;
