@@ -1,4 +1,4 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | conformance | installed`.
+//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -9,6 +9,7 @@
 
 mod conformance;
 mod installed;
+mod manual;
 mod scope;
 mod source;
 mod tidy;
@@ -21,6 +22,8 @@ usage: cargo xtask TASK
 
   tidy
       house rules that neither rustc nor clippy knows
+  manual
+      writes docs/reference/ again, from the tables of directives
   conformance --suite-git DIR --binary BIN [--yardsticks DIR] [--files LIST] [--list] [--verbose]
       nginx's public test suite: the files whose configuration needs nothing that is not built yet
   installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first() {
         Some((task, rest)) if task == "tidy" && rest.is_empty() => tidy::run(&project()),
+        Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         _ => Err(USAGE.to_owned()),

@@ -14,7 +14,7 @@ use crate::table::{Entry, Table};
 use crate::tree::{Directive, Tree};
 
 crate::blocks! {
-    /// Files.
+    /// Including files.
     ///
     /// A configuration may stand in several files.
     pub(crate) fn include in Main {

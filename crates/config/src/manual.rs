@@ -11,8 +11,12 @@ use crate::known::{self, Fate, Known};
 use crate::suggest;
 use crate::table::{Entry, Inherit, Table};
 
-const GENERATED: &str =
+/// Opens every generated page.
+pub const GENERATED: &str =
     "<!-- Generated from the directive tables. Do not edit: change the table. -->\n";
+
+/// A directive whose text begins so is taken in for the sake of configurations that have it.
+const IGNORED: &str = "Ignored: ";
 
 /// Every page of the reference, as file name and text: `README.md` (the index), one for each table, and
 /// `compatibility.md`. `include` is added.
@@ -80,20 +84,13 @@ fn with_include<'a>(tables: &[&'a Table]) -> Vec<&'a Table> {
     all
 }
 
-/// `StaticFiles` and `static_files` both have the page `static-files.md`.
+/// The heading makes the name: "Static files" has the page `static-files.md`.
 fn file_name(table: &Table) -> String {
-    let mut name = String::new();
-    for (number, letter) in table.name.chars().enumerate() {
-        if letter.is_ascii_uppercase() && number > 0 {
-            name.push('-');
-        }
-        name.push(if letter == '_' {
-            '-'
-        } else {
-            letter.to_ascii_lowercase()
-        });
-    }
-    name + ".md"
+    let heading = heading(table).0.to_ascii_lowercase();
+    let words = heading
+        .split(|letter: char| !letter.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-") + ".md"
 }
 
 /// The doc comment's first sentence without its full stop, and the rest.
@@ -192,6 +189,15 @@ fn index(tables: &[&Table]) -> String {
     out
 }
 
+/// Why a directive that a table takes in has no effect: its text says so.
+fn without_effect<'a>(tables: &[&'a Table], row: &Known) -> Option<&'a str> {
+    let mut entries = tables
+        .iter()
+        .flat_map(|table| table.named(row.name.as_bytes()))
+        .filter(|entry| entry.contexts.meets(row.contexts));
+    entries.find_map(|entry| entry.doc.trim_start().strip_prefix(IGNORED))
+}
+
 /// Whether a table has the directive in every context in which nginx's module has it.
 fn is_built(tables: &[&Table], row: &Known) -> bool {
     let entries = tables
@@ -213,13 +219,23 @@ fn fate(fate: Fate) -> String {
 fn compatibility(tables: &[&Table]) -> String {
     let (built, others): (Vec<&Known>, Vec<&Known>) =
         known::all().iter().partition(|row| is_built(tables, row));
+    let (idle, built): (Vec<&Known>, Vec<&Known>) = built
+        .into_iter()
+        .partition(|row| without_effect(tables, row).is_some());
     let of = |wanted: fn(Fate) -> bool| others.iter().copied().filter(move |row| wanted(row.fate));
     let mut out = format!(
-        "{GENERATED}\n# Compatibility with nginx\n\nEvery directive of nginx's public modules.\n"
+        "{GENERATED}\n# Compatibility with nginx\n\nEvery directive of the public modules of nginx 1.31.5. Deliberate differences of \
+         those that are built: [differences](../differences.md).\n"
     );
     out.push_str("\n## Built\n\n");
     let names: Vec<_> = built.iter().map(|row| format!("`{}`", row.name)).collect();
     let _ = writeln!(out, "{}", distinct(names).join(", "));
+    out.push_str("\n## Accepted without effect\n\n| directive | context | why |\n|---|---|---|\n");
+    for row in idle {
+        let why = paragraphs(without_effect(tables, row).unwrap_or_default());
+        let why = cell(&why.replace('\n', " "));
+        let _ = writeln!(out, "| `{}` | {} | {why} |", row.name, row.contexts);
+    }
     out.push_str("\n## Accepted and ignored, with one warning\n\n| directive | context | why |\n|---|---|---|\n");
     for row in of(|fate| matches!(fate, Fate::Ignored(_))) {
         let Fate::Ignored(why) = row.fate else {

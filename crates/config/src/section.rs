@@ -265,7 +265,7 @@ macro_rules! blocks {
                     args: $crate::block_args!($args $(, $INNER)?),
                     inner: $crate::block_inner!($($INNER)?),
                     default: $crate::block_default!($($default)?),
-                    inherit: $crate::Inherit::Never,
+                    inherit: $crate::Inherit::Normal,
                     syntax: concat!("", $($syntax)?),
                     doc: concat!($($about, "\n"),*),
                 },)*],

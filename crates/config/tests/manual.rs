@@ -67,7 +67,7 @@ fn the_index_links_every_directive_and_include() {
     for link in [
         "* [Static files](static-files.md)",
         "* [root](static-files.md#root)",
-        "[include](include.md#include)",
+        "[include](including-files.md#include)",
     ] {
         assert!(index.contains(link), "{link} in {index}");
     }

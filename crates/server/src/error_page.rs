@@ -117,11 +117,11 @@ directives! {
         /// `=CODE` changes the status, `=` takes that of whatever answers.
         error_page: Option<Pages> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 2..;
         /// Lets a failing error page have error pages itself.
-        recursive_error_pages: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        recursive_error_pages: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Pads built-in pages of 4xx and 5xx to over 512 bytes for MSIE and Chrome, which hide shorter ones.
-        msie_padding: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        msie_padding: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Answers MSIE with a page that refreshes instead of a redirect.
-        msie_refresh: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        msie_refresh: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 

@@ -17,6 +17,7 @@ pub mod listen;
 pub mod locate;
 pub mod log;
 pub mod loops;
+pub mod manual;
 pub mod map;
 pub mod path;
 pub mod process;

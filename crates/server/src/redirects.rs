@@ -10,11 +10,11 @@ directives! {
     /// Where redirects of the server's own lead.
     pub struct Redirects in Location {
         /// Completes redirects with scheme, host and port.
-        absolute_redirect: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        absolute_redirect: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Uses the server's first name for them instead of the request's host.
-        server_name_in_redirect: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        server_name_in_redirect: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Names the port in them, unless it is 80.
-        port_in_redirect: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        port_in_redirect: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 

@@ -1,3 +1,5 @@
+//! What pools promise, tried out in one process.
+
 use super::*;
 use std::sync::mpsc;
 use tokio::runtime::{Builder, LocalRuntime};

@@ -118,11 +118,11 @@ fn tell(text: impl AsRef<str>) -> ExitCode {
 
 fn explain(name: Option<&OsString>) -> ExitCode {
     let Some(name) = name else {
-        eprintln!("freewheel: --explain takes the name of a directive");
+        eprintln!("freewheel: --explain takes the name of a directive or a variable");
         return ExitCode::FAILURE;
     };
     let name = name.to_string_lossy();
-    match config::manual::explain(&crate::process::tables(), &name) {
+    match crate::manual::explain(&crate::process::tables(), &name) {
         Ok(text) => tell(text),
         Err(sentence) => {
             eprintln!("freewheel: {sentence}");

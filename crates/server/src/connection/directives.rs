@@ -66,7 +66,7 @@ directives! {
         /// Limits the age of a connection; then it ends after the request at hand.
         keepalive_time: Msec = "1h", [HTTP | SERVER | LOCATION] 1;
         /// Does not keep connections of misbehaving browsers.
-        keepalive_disable: Browsers = "msie6", [HTTP | SERVER | LOCATION] 1..;
+        keepalive_disable: Browsers = "msie6", [HTTP | SERVER | LOCATION] 1..=2;
     }
 }
 
@@ -76,15 +76,15 @@ directives! {
         /// Limits the time between two writes to the client.
         send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Sends small packets at once (TCP_NODELAY).
-        tcp_nodelay: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        tcp_nodelay: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Sends heads and the beginnings of files in full packets. With `sendfile`.
-        tcp_nopush: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        tcp_nopush: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Limits the rate of an answer in bytes a second; may have variables. `0`: no limit.
         limit_rate: Option<Template> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "rate";
         /// Sends so many bytes before the rate is limited; may have variables.
         limit_rate_after: Option<Template> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "size";
         /// Sends answers of unknown length in chunks to HTTP/1.1 clients; else the end of the connection ends them.
-        chunked_transfer_encoding: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        chunked_transfer_encoding: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 
@@ -98,7 +98,7 @@ directives! {
         /// Limits that waiting between two reads.
         lingering_timeout: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
         /// Resets connections that timed out, so that the kernel keeps nothing for them.
-        reset_timedout_connection: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        reset_timedout_connection: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 

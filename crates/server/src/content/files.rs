@@ -147,9 +147,9 @@ directives! {
         /// loop, as nginx does; it is there to be measured against.
         aio: Placed<Aio> = "threads", [HTTP | SERVER | LOCATION] 1;
         /// Whether files are written (temporary files, cache) in the pool. They always are.
-        aio_write: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        aio_write: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Sends files from the page cache to the socket without copying them.
-        sendfile: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
+        sendfile: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
         /// Limits what one connection sends of a file before others get their turn. `0`: no limit.
         sendfile_max_chunk: Size = "2m", [HTTP | SERVER | LOCATION] 1;
         /// Reads files of this size and more with O_DIRECT, in the pool.
@@ -171,7 +171,7 @@ directives! {
         /// Says how often a file must be asked for within `inactive` for its descriptor to stay open.
         open_file_cache_min_uses: Number = "1", [HTTP | SERVER | LOCATION] 1;
         /// Keeps errors (missing files) too.
-        open_file_cache_errors: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        open_file_cache_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 

@@ -22,9 +22,9 @@ directives! {
     /// Answering with files.
     pub struct StaticFiles in Location {
         /// Sends `ETag` with files: modification time and size in hexadecimal digits.
-        etag: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        etag: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Logs files that are not there.
-        log_not_found: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        log_not_found: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 

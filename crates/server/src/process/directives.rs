@@ -81,11 +81,11 @@ config::directives! {
         worker_connections: Number = "512", [EVENTS] 1;
         /// Names the method of waiting for events. It is always epoll.
         use_ as "use": Option<Method> = none, [EVENTS] 1;
-        /// Means nothing here: loops always take all connections that wait, in batches.
+        /// Ignored: loops always take all connections that wait, in batches.
         multi_accept: Flag = "off", [EVENTS] FLAG;
-        /// Means nothing here: each loop has sockets of its own, so there is nothing to take turns for.
+        /// Ignored: each loop has sockets of its own, so there is nothing to take turns for.
         accept_mutex: Flag = "off", [EVENTS] FLAG;
-        /// Ignored, as `accept_mutex`.
+        /// Ignored: there is no mutex to wait for.
         accept_mutex_delay: Option<Msec> = none, [EVENTS] 1;
         /// Ignored: disk reads go through thread pools, not through the kernel's asynchronous I/O.
         worker_aio_requests: Option<Number> = none, [EVENTS] 1;

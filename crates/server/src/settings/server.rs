@@ -133,11 +133,11 @@ directives! {
         /// header line with 400.
         large_client_header_buffers: Bufs = "4 8k", [HTTP | SERVER] 2;
         /// Drops header lines with invalid names.
-        ignore_invalid_headers: Flag = "on", [HTTP | SERVER] 1;
+        ignore_invalid_headers: Flag = "on", [HTTP | SERVER] FLAG;
         /// Lets names of header lines hold underscores.
-        underscores_in_headers: Flag = "off", [HTTP | SERVER] 1;
+        underscores_in_headers: Flag = "off", [HTTP | SERVER] FLAG;
         /// Takes several slashes in a URI for one.
-        merge_slashes: Flag = "on", [HTTP | SERVER] 1;
+        merge_slashes: Flag = "on", [HTTP | SERVER] FLAG;
         /// Limits the header lines of a request.
         max_headers: Number = "1000", [HTTP | SERVER] 1;
     }

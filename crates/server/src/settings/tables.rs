@@ -87,7 +87,7 @@ blocks! {
         "listen" = "*:80 | *:8000": [SERVER] 1.., syntax "address[:port] [default_server] [reuseport] [backlog=number] [rcvbuf=size] [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [so_keepalive=on|off|[idle]:[interval]:[count]]";
         /// What holds for a part of the URIs: a prefix, `=` an exact URI, `^~` a prefix that stops the search, `~` and `~*`
         /// a regular expression with and without case, `@` a name for internal redirects.
-        "location": [SERVER | LOCATION] 1..=2 => LOCATION, syntax "[ = | ~ | ~* | ^~ ] uri { … } | @name { … }";
+        "location": [SERVER | LOCATION] 1..=2 => LOCATION, syntax "[ = | ~ | ~* | ^~ ] uri | @name";
         /// Answers only internal redirects in this location; 404 to clients.
         "internal": [LOCATION] 0;
         /// Makes a variable out of another value: by name, by wildcard (with `hostnames`), by regular expression.

@@ -131,25 +131,37 @@ variables! {
 /// A family of variables: the rest of the name says which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// `$arg_NAME`: an argument of the URI.
+    /// `$arg_NAME`.
     Arg,
     /// `$cookie_NAME`.
     Cookie,
-    /// `$http_NAME`: a request header.
+    /// `$http_NAME`.
     Http,
-    /// `$sent_http_NAME`: a response header.
+    /// `$sent_http_NAME`.
     SentHttp,
-    /// `$sent_trailer_NAME`: a response trailer.
+    /// `$sent_trailer_NAME`.
     SentTrailer,
 }
 
-/// The prefixes, the longer before the shorter where one begins with another.
-pub const FAMILIES: &[(&str, Family)] = &[
-    ("arg_", Family::Arg),
-    ("cookie_", Family::Cookie),
-    ("http_", Family::Http),
-    ("sent_http_", Family::SentHttp),
-    ("sent_trailer_", Family::SentTrailer),
+/// The prefixes, each with what its variables are.
+pub const FAMILIES: &[(&str, Family, &str)] = &[
+    ("arg_", Family::Arg, "An argument of the URI."),
+    ("cookie_", Family::Cookie, "A cookie of the request."),
+    (
+        "http_",
+        Family::Http,
+        "A header of the request: lower case, `_` for `-`.",
+    ),
+    (
+        "sent_http_",
+        Family::SentHttp,
+        "A header of the response: lower case, `_` for `-`.",
+    ),
+    (
+        "sent_trailer_",
+        Family::SentTrailer,
+        "A trailer of the response: lower case, `_` for `-`.",
+    ),
 ];
 
 /// The core variable of that (lower-case) name.
@@ -163,7 +175,7 @@ pub fn core(name: &str) -> Option<Core> {
 /// The family of that (lower-case) name, and the rest of the name.
 #[must_use]
 pub fn family(name: &str) -> Option<(Family, &str)> {
-    FAMILIES.iter().find_map(|(prefix, family)| {
+    FAMILIES.iter().find_map(|(prefix, family, _)| {
         let rest = name.strip_prefix(prefix)?;
         (!rest.is_empty()).then_some((*family, rest))
     })

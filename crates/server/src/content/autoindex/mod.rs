@@ -37,13 +37,13 @@ directives! {
     /// Listings of directories.
     pub struct Autoindex in Location {
         /// Lists directories that have no index file. The directory is read in the pool.
-        autoindex: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        autoindex: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Sets how a listing is written.
         autoindex_format: Format = "html", [HTTP | SERVER | LOCATION] 1;
         /// Shows times in HTML listings in local time instead of UTC.
-        autoindex_localtime: Flag = "off", [HTTP | SERVER | LOCATION] 1;
+        autoindex_localtime: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Shows sizes in HTML listings in bytes instead of rounded to K, M and G.
-        autoindex_exact_size: Flag = "on", [HTTP | SERVER | LOCATION] 1;
+        autoindex_exact_size: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 

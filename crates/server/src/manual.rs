@@ -1,0 +1,62 @@
+//! The manual of the whole program: what `docs/reference/` holds and `--explain` prints.
+//!
+//! Not here: how a page is made of a table (`config::manual`). Invariant: the pages depend on the tables and on the list of
+//! variables alone, so that a test can tell a stale one (`cargo xtask manual` writes them).
+
+use std::fmt::Write as _;
+
+use config::Table;
+
+use crate::variables::names::{CORE, FAMILIES};
+
+/// Every page as file name and text.
+#[must_use]
+pub fn pages() -> Vec<(String, String)> {
+    let mut pages = config::manual::pages(&crate::process::tables());
+    if let Some((_, index)) = pages.iter_mut().find(|(name, _)| name == "README.md") {
+        let anchor = "(compatibility.md).\n";
+        *index = index.replacen(
+            anchor,
+            &format!("{anchor}What a value may hold: [variables](variables.md).\n"),
+            1,
+        );
+    }
+    pages.push(("variables.md".to_owned(), variables()));
+    pages
+}
+
+/// What `--explain` prints of a directive of `tables`, or of a variable (`$` first).
+///
+/// # Errors
+/// The sentence for a name that nobody knows.
+pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
+    let Some(variable) = name.strip_prefix('$') else {
+        return config::manual::explain(tables, name);
+    };
+    let lower = variable.to_ascii_lowercase();
+    let core = CORE.iter().find(|(known, ..)| *known == lower);
+    let family = || {
+        let begins = |prefix: &str| lower.starts_with(prefix) && lower.len() > prefix.len();
+        FAMILIES.iter().find(|(prefix, ..)| begins(prefix))
+    };
+    let text = core
+        .map(|(.., text)| *text)
+        .or_else(|| family().map(|(.., text)| *text));
+    let text = text.ok_or_else(|| format!("unknown variable \"${variable}\""))?;
+    Ok(format!("${lower}: {}\n", text.trim()))
+}
+
+fn variables() -> String {
+    let mut page = format!(
+        "{}\n# Variables\n\nA name has no case. What else there is, the configuration makes: `map`, `split_clients`, and named \
+         groups of regular expressions in `server_name` and `location`.\n\n| variable | value |\n|---|---|\n",
+        config::manual::GENERATED
+    );
+    for (name, _, text) in CORE {
+        let _ = writeln!(page, "| `${name}` | {} |", text.trim());
+    }
+    for (prefix, _, text) in FAMILIES {
+        let _ = writeln!(page, "| `${prefix}NAME` | {} |", text.trim());
+    }
+    page
+}
