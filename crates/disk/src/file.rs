@@ -185,6 +185,13 @@ impl OpenFile {
         &self.slot
     }
 
+    pub(crate) fn read_ahead(&self) -> u64 {
+        self.handle
+            .mount
+            .as_ref()
+            .map_or(0, |mount| mount.read_ahead())
+    }
+
     pub(crate) fn is_inline(&self) -> bool {
         self.filesystem() != Filesystem::Foreign
     }

@@ -60,6 +60,8 @@ pub struct Mount {
 struct Opened {
     dir: OwnedFd,
     filesystem: Filesystem,
+    /// The device's readahead in bytes; 0 if it does not say.
+    read_ahead: u64,
 }
 
 impl Mount {
@@ -87,6 +89,14 @@ impl Mount {
             .is_some_and(|filesystem| filesystem != Filesystem::Foreign)
     }
 
+    /// How much the administrator wants read ahead on its device (`read_ahead_kb`), in bytes; 0: not known.
+    pub(crate) fn read_ahead(&self) -> u64 {
+        self.opened
+            .get()
+            .and_then(Option::as_ref)
+            .map_or(0, |opened| opened.read_ahead)
+    }
+
     /// The directory at its top, if it answers inline.
     pub(crate) fn dir(&self) -> Option<BorrowedFd<'_>> {
         match self.opened.get() {
@@ -107,9 +117,30 @@ impl Mount {
             // Another mount may hide this one.
             (mount_id(dir.as_fd()) == Some(self.id)).then_some(())?;
             let filesystem = Filesystem::of(dir.as_fd());
-            Some(Opened { dir, filesystem })
+            let read_ahead = read_ahead_of(dir.as_fd());
+            Some(Opened {
+                dir,
+                filesystem,
+                read_ahead,
+            })
         });
     }
+}
+
+/// `read_ahead_kb` of the device below a directory, in bytes. **Waits.**
+fn read_ahead_of(dir: BorrowedFd<'_>) -> u64 {
+    let Ok(stat) = rustix::fs::fstat(dir) else {
+        return 0;
+    };
+    let (major, minor) = (
+        rustix::fs::major(stat.st_dev),
+        rustix::fs::minor(stat.st_dev),
+    );
+    #[expect(clippy::disallowed_methods, reason = "sysfs, in a pool")]
+    let text = std::fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    text.ok()
+        .and_then(|text| text.trim().parse::<u64>().ok())
+        .map_or(0, |kib| kib << 10)
 }
 
 /// The mount that an open file is on. **May wait** on foreign file systems.

@@ -80,7 +80,7 @@ impl Local {
             window: u64::MAX,
             fills: 0,
             ahead: 0,
-            depth: (access.read_ahead / WINDOW).clamp(1, AHEAD_MAX),
+            depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
         };
         if file.direct {
