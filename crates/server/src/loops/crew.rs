@@ -108,7 +108,9 @@ pub struct Crew {
     members: Vec<Member>,
     /// Loops that are ending.
     retired: Vec<Member>,
-    ended: (mpsc::Sender<usize>, mpsc::Receiver<usize>),
+    /// Configurations that connections may still use. Kept so that the last use ends here: to free a large one, and
+    /// to close its files, takes longer than a loop may be kept waiting.
+    settings: Vec<Arc<Settings>>,
 }
 
 #[derive(Debug)]
@@ -132,7 +134,7 @@ impl Crew {
             shared,
             members: Vec::new(),
             retired: Vec::new(),
-            ended: mpsc::channel(),
+            settings: Vec::new(),
         }
     }
 
@@ -143,6 +145,8 @@ impl Crew {
     /// When a thread, an epoll instance or a registration cannot be had; the loops go on with what
     /// they have then.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
+        self.forget_old();
+        self.settings.push(Arc::clone(&plan.settings));
         let wanted = plan.loops.clamp(1, super::LOOPS_MAX);
         let surplus = self.members.split_off(wanted.min(self.members.len()));
         while self.members.len() < wanted {
@@ -221,7 +225,6 @@ impl Crew {
         );
         let serve = self.serve;
         let shared = self.shared.clone();
-        let ended = self.ended.0.clone();
         let (started, is_started) = mpsc::channel();
         let thread = thread::Builder::new()
             .name(format!("loop {index}"))
@@ -229,12 +232,18 @@ impl Crew {
                 let berth = Arc::clone(&berth);
                 move || {
                     run(index, berth, generation, serve, shared, orders, &started);
-                    let _ = ended.send(index);
                 }
             })?;
         let answer = is_started.recv_timeout(ORDER_TIMEOUT);
         answer.map_err(|_| io::Error::other("a loop does not start"))??;
         Ok(Member { berth, thread })
+    }
+
+    /// Frees configurations that nothing uses any more; whether there are older ones that something does.
+    pub fn forget_old(&mut self) -> bool {
+        self.settings
+            .retain(|settings| Arc::strong_count(settings) > 1);
+        self.settings.len() > 1
     }
 
     /// Orders all loops to finish and end.

@@ -12,7 +12,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -126,16 +126,11 @@ impl Wanted {
     pub fn open(&self) -> Result<Opened, String> {
         let mut opened = Opened::with_capacity(self.files.len());
         for (path, _) in &self.files {
-            let file = OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(0o644)
-                .open(path);
-            let file = file.map_err(|error| {
+            let file = open(path).map_err(|error| {
                 let text = crate::listen::bind::errno(&error);
                 format!("open() \"{}\" failed ({text})", path.display())
             })?;
-            opened.push((path.clone(), Arc::new(file.into())));
+            opened.push((path.clone(), Arc::new(file)));
         }
         Ok(opened)
     }
@@ -168,6 +163,20 @@ impl Wanted {
             logs.extend(default.map(|target| (Level::Error, target)));
         }
         ErrorLogs::new(logs)
+    }
+}
+
+/// Opens a log. The names of the standard streams mean the streams themselves: opened anew, a socket (systemd's
+/// journal) would be refused, and a file would have two places to write at.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    match path.to_str() {
+        Some("/dev/stderr") => io::stderr().as_fd().try_clone_to_owned(),
+        Some("/dev/stdout") => io::stdout().as_fd().try_clone_to_owned(),
+        _ => {
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(0o644);
+            options.open(path).map(OwnedFd::from)
+        }
     }
 }
 

@@ -36,6 +36,9 @@ pub const FATAL: u8 = 2;
 /// How often a worker that leaves looks whether its loops have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(5);
 
+/// How often a worker looks whether an old configuration is still in use.
+const FORGETTING_TICK: Duration = Duration::from_secs(1);
+
 /// What master and worker say to each other.
 pub mod word {
     /// Master: serve this bundle.
@@ -139,7 +142,8 @@ enum Next {
 impl Worker {
     fn run(mut self, results: &mpsc::Receiver<Built>) -> Result<ExitCode, String> {
         loop {
-            self.wait(None)?;
+            let has_old = self.crew.as_mut().is_some_and(Crew::forget_old);
+            self.wait(has_old.then_some(FORGETTING_TICK))?;
             let mut next = self.obey_signals();
             if let Next::Goes = next {
                 next = self.obey_master()?;
