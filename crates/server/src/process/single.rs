@@ -4,7 +4,6 @@
 //! nothing is restarted.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 use disk::Disk;
@@ -29,75 +28,63 @@ const LEAVING_TICK: Timespec = Timespec {
 #[must_use]
 pub fn run(mut master: Master) -> ExitCode {
     privileges::set_limits(&master.current.loaded.main.processes);
-    let logs = match Logs::start() {
-        Ok(logs) => logs,
-        Err(error) => {
-            error_log(
-                Level::Emerg,
-                format_args!("the log thread cannot be started ({error})"),
-            );
-            return ExitCode::FAILURE;
+    match start(&mut master) {
+        Ok((crew, shared)) => obey(master, crew, &shared),
+        Err(sentence) => {
+            error_log(Level::Emerg, format_args!("{sentence}"));
+            ExitCode::FAILURE
         }
-    };
+    }
+}
+
+fn start(master: &mut Master) -> Result<(Crew, Shared), String> {
+    let logs =
+        Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     worker::log_panics();
     let disk = Disk::new(Disk::prepare());
-    worker::define_pools(&master.current.loaded.main.processes, &disk);
-    let mut crew = Crew::new(
-        master.options.serve,
-        Shared {
-            logs: logs.clone(),
-            disk: Arc::clone(&disk),
-        },
-    );
-    if let Err(sentence) = apply(&mut crew, &master, &master.current, &logs) {
-        error_log(Level::Emerg, format_args!("{sentence}"));
-        return ExitCode::FAILURE;
-    }
-    let path = master
-        .current
-        .loaded
-        .main
-        .processes
-        .pid
-        .resolve(&master.options.origin.prefix);
-    match PidFile::write(&path) {
-        Ok(file) => master.pid_file = Some(file),
-        Err(error) => {
-            let text = crate::listen::bind::errno(&error);
-            error_log(
-                Level::Emerg,
-                format_args!("open() \"{}\" failed ({text})", path.display()),
-            );
-            return ExitCode::FAILURE;
-        }
-    }
+    let processes = &master.current.loaded.main.processes;
+    worker::define_pools(processes, &disk);
+    let shared = Shared { logs, disk };
+    let mut crew = Crew::new(master.options.serve, shared.clone());
+    apply(&mut crew, master, &master.current, &shared.logs)?;
+    let path = processes.pid.resolve(&master.options.origin.prefix);
+    let file = PidFile::write(&path).map_err(|error| {
+        let text = crate::listen::bind::errno(&error);
+        format!("open() \"{}\" failed ({text})", path.display())
+    })?;
+    master.pid_file = Some(file);
     if let Some(ready) = master.ready.take() {
         let _ = rustix::io::write(&ready, b"1");
     }
+    Ok((crew, shared))
+}
+
+fn obey(mut master: Master, mut crew: Crew, shared: &Shared) -> ExitCode {
+    let Shared { logs, disk } = shared;
     loop {
         let _ = poll(&mut [PollFd::new(&master.signals, PollFlags::IN)], None);
         while let Some(received) = master.signals.take() {
             match received.signal {
                 Signal::SIGTERM | Signal::SIGINT => {
                     note(received, "exiting");
-                    return end(&master, &logs);
+                    return end(&master, logs);
                 }
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
                     leave(&mut crew, &master);
-                    return end(&master, &logs);
+                    return end(&master, logs);
                 }
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
-                    reload(&mut crew, &mut master, &logs);
-                    worker::define_pools(&master.current.loaded.main.processes, &disk);
+                    reload(&mut crew, &mut master, logs);
+                    worker::define_pools(&master.current.loaded.main.processes, disk);
                 }
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");
-                    reopen(&mut master, &logs);
-                    super::figures::tell(&crew, &disk, &logs);
+                    reopen(&mut master, logs);
+                    super::figures::tell(&crew, disk, logs);
                 }
-                Signal::SIGUSR2 => note(received, "ignoring"),
+                Signal::SIGUSR2 => note(received, "ignoring: an upgrade is not built yet"),
                 _ => {}
             }
         }
