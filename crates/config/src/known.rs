@@ -98,6 +98,18 @@ const ALWAYS_JIT: Fate =
 const NO_DEBUG: Fate =
     Fate::Ignored("Freewheel has no debugging log; nginx without --with-debug ignores it too");
 const OBSOLETE: Fate = Fate::Ignored("it is obsolete, and nginx ignores it too");
+const NO_STORED_BODY: Fate = Fate::Ignored(
+    "only what passes requests on stores their bodies, and nothing of that is built yet",
+);
+const NO_SUBREQUESTS: Fate = Fate::Ignored("nothing that makes subrequests is built yet");
+const NO_INTERIM: Fate =
+    Fate::Ignored("\"proxy_pass\" is not built yet, so there is no early hint to pass on");
+const NO_NAMES: Fate =
+    Fate::Ignored("nothing that asks for names while it serves is built yet");
+const NO_KQUEUE: Fate =
+    Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
+const NO_HTTP2: Fate =
+    Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
 const NO_PROXY: Fate =
     Fate::Ignored("\"proxy_pass\" is not built yet, so nothing would be written there");
 const NO_FASTCGI: Fate =

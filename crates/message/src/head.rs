@@ -117,7 +117,7 @@ impl RequestHead {
             method_text: Span::default(),
             target: Span::default(),
             protocol: Span::default(),
-            version: Version::HTTP_09,
+            version: Version::HTTP_10,
             scheme: Span::default(),
             authority: Span::default(),
             path: Span::default(),

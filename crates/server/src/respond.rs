@@ -44,7 +44,10 @@ pub enum Start {
 pub async fn respond(request: &mut Request, start: Start) -> Option<Response> {
     let mut outcome = match start {
         Start::Fresh => pass(request, Arrival::Fresh).await,
-        Start::Refused(status) => Outcome::Failed(Failure::new(status)),
+        Start::Refused(status) => {
+            request.keepalive = false;
+            Outcome::Failed(Failure::new(status))
+        }
     };
     for _ in 0..=URI_CHANGES_MAX {
         match settle(request, outcome) {

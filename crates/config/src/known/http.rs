@@ -47,11 +47,11 @@ rows! {
         "alias": [LOCATION] 1;
         "auth_delay": [HTTP | SERVER | LOCATION] 1;
         "chunked_transfer_encoding": [HTTP | SERVER | LOCATION] FLAG;
-        "client_body_buffer_size": [HTTP | SERVER | LOCATION] 1;
+        "client_body_buffer_size": [HTTP | SERVER | LOCATION] 1 => NO_STORED_BODY;
         "client_body_early_read": [HTTP | SERVER] (1..);
-        "client_body_in_file_only": [HTTP | SERVER | LOCATION] 1;
-        "client_body_in_single_buffer": [HTTP | SERVER | LOCATION] FLAG;
-        "client_body_temp_path": [HTTP | SERVER | LOCATION] (1..=4);
+        "client_body_in_file_only": [HTTP | SERVER | LOCATION] 1 => NO_STORED_BODY;
+        "client_body_in_single_buffer": [HTTP | SERVER | LOCATION] FLAG => NO_STORED_BODY;
+        "client_body_temp_path": [HTTP | SERVER | LOCATION] (1..=4) => NO_STORED_BODY;
         "client_body_timeout": [HTTP | SERVER | LOCATION] 1;
         "client_header_buffer_size": [HTTP | SERVER] 1;
         "client_header_timeout": [HTTP | SERVER] 1;
@@ -61,7 +61,7 @@ rows! {
         "directio": [HTTP | SERVER | LOCATION] 1;
         "directio_alignment": [HTTP | SERVER | LOCATION] 1;
         "disable_symlinks": [HTTP | SERVER | LOCATION] (1..=2);
-        "early_hints": [HTTP | SERVER | LOCATION] (1..);
+        "early_hints": [HTTP | SERVER | LOCATION] (1..) => NO_INTERIM;
         "error_log": [HTTP | SERVER | LOCATION] (1..);
         "error_page": [HTTP | SERVER | LOCATION | LOCATION_IF] (2..);
         "etag": [HTTP | SERVER | LOCATION] FLAG;
@@ -87,7 +87,7 @@ rows! {
         "listen": [SERVER] (1..);
         "location": [SERVER | LOCATION] (1..=2) block;
         "log_not_found": [HTTP | SERVER | LOCATION] FLAG;
-        "log_subrequest": [HTTP | SERVER | LOCATION] FLAG;
+        "log_subrequest": [HTTP | SERVER | LOCATION] FLAG => NO_SUBREQUESTS;
         "max_headers": [HTTP | SERVER] 1;
         "max_ranges": [HTTP | SERVER | LOCATION] 1;
         "merge_slashes": [HTTP | SERVER] FLAG;
@@ -95,7 +95,7 @@ rows! {
         "msie_refresh": [HTTP | SERVER | LOCATION] FLAG;
         "open_file_cache": [HTTP | SERVER | LOCATION] (1..=2);
         "open_file_cache_errors": [HTTP | SERVER | LOCATION] FLAG;
-        "open_file_cache_events": [HTTP | SERVER | LOCATION] FLAG;
+        "open_file_cache_events": [HTTP | SERVER | LOCATION] FLAG => NO_KQUEUE;
         "open_file_cache_min_uses": [HTTP | SERVER | LOCATION] 1;
         "open_file_cache_valid": [HTTP | SERVER | LOCATION] 1;
         "output_buffers": [HTTP | SERVER | LOCATION] 2;
@@ -106,8 +106,8 @@ rows! {
         "recursive_error_pages": [HTTP | SERVER | LOCATION] FLAG;
         "request_pool_size": [HTTP | SERVER] 1 => NO_MEMORY_POOLS;
         "reset_timedout_connection": [HTTP | SERVER | LOCATION] FLAG;
-        "resolver": [HTTP | SERVER | LOCATION] (1..);
-        "resolver_timeout": [HTTP | SERVER | LOCATION] 1;
+        "resolver": [HTTP | SERVER | LOCATION] (1..) => NO_NAMES;
+        "resolver_timeout": [HTTP | SERVER | LOCATION] 1 => NO_NAMES;
         "root": [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
         "satisfy": [HTTP | SERVER | LOCATION] 1;
         "send_lowat": [HTTP | SERVER | LOCATION] 1 => NO_LOW_WATER;
@@ -120,7 +120,7 @@ rows! {
         "server_names_hash_bucket_size": [HTTP] 1 => TABLES_GROW;
         "server_names_hash_max_size": [HTTP] 1 => TABLES_GROW;
         "server_tokens": [HTTP | SERVER | LOCATION] 1;
-        "subrequest_output_buffer_size": [HTTP | SERVER | LOCATION] 1;
+        "subrequest_output_buffer_size": [HTTP | SERVER | LOCATION] 1 => NO_SUBREQUESTS;
         "tcp_nodelay": [HTTP | SERVER | LOCATION] FLAG;
         "tcp_nopush": [HTTP | SERVER | LOCATION] FLAG;
         "types": [HTTP | SERVER | LOCATION] 0 block;
@@ -366,18 +366,18 @@ rows! {
     }
     "http_v2" {
         "http2": [HTTP | SERVER] FLAG;
-        "http2_body_preread_size": [HTTP | SERVER] 1;
-        "http2_chunk_size": [HTTP | SERVER | LOCATION] 1;
+        "http2_body_preread_size": [HTTP | SERVER] 1 => NO_HTTP2;
+        "http2_chunk_size": [HTTP | SERVER | LOCATION] 1 => NO_HTTP2;
         "http2_idle_timeout": [HTTP | SERVER] 1 => OBSOLETE;
         "http2_max_concurrent_pushes": [HTTP | SERVER] 1 => OBSOLETE;
-        "http2_max_concurrent_streams": [HTTP | SERVER] 1;
+        "http2_max_concurrent_streams": [HTTP | SERVER] 1 => NO_HTTP2;
         "http2_max_field_size": [HTTP | SERVER] 1 => OBSOLETE;
         "http2_max_header_size": [HTTP | SERVER] 1 => OBSOLETE;
         "http2_max_requests": [HTTP | SERVER] 1 => OBSOLETE;
         "http2_pool_size": [HTTP | SERVER] 1 => NO_MEMORY_POOLS;
         "http2_push": [HTTP | SERVER | LOCATION] 1 => OBSOLETE;
         "http2_push_preload": [HTTP | SERVER | LOCATION] FLAG => OBSOLETE;
-        "http2_recv_buffer_size": [HTTP] 1;
+        "http2_recv_buffer_size": [HTTP] 1 => NO_HTTP2;
         "http2_recv_timeout": [HTTP | SERVER] 1 => OBSOLETE;
         "http2_streams_index_size": [HTTP | SERVER] 1 => TABLES_GROW;
     }

@@ -9,18 +9,17 @@ use super::{CONFIGURATION, ERROR_LOG, PREFIX};
 /// The nginx whose behaviour is followed.
 const NGINX: &str = "1.31.5";
 
-/// Modules that nginx has by default and that are not built here.
+/// Modules that nginx has by default and of which nothing is built here. (Of the rewrite module `return` is; of what goes
+/// with the gzip module, compressed logs and the core's `gzip_*` directives are.)
 const NOT_BUILT: &[&str] = &[
     "http-cache",
     "http_charset_module",
-    "http_gzip_module",
     "http_ssi_module",
     "http_userid_module",
     "http_auth_basic_module",
     "http_mirror_module",
     "http_geo_module",
     "http_referer_module",
-    "http_rewrite_module",
     "http_proxy_module",
     "http_fastcgi_module",
     "http_uwsgi_module",

@@ -46,6 +46,9 @@ pub async fn finish(
         after = discard(&mut request, &mut body).await;
     }
     log(&request).await;
+    if after != After::Keep {
+        request.client.loop_.feed.settle().await;
+    }
     let generation = request.generation.clone();
     let settings = &generation.settings.location(request.location).settings;
     let (total, between) = (

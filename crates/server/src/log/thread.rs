@@ -18,7 +18,7 @@ use crate::clock::{Clock, refresh_zone};
 /// How long lines gather under load.
 const NAP: Duration = Duration::from_millis(2);
 /// So many wake-ups in a row are answered at once before lines gather …
-const CREDITS_MAX: u32 = 16;
+const CREDITS_MAX: u32 = 256;
 /// … and one more for each of these spans.
 const CREDIT_EVERY: Duration = Duration::from_millis(4);
 /// How often the time zone is looked at.

@@ -291,7 +291,12 @@ impl Parser {
         let found = match line::parse_request(text, true) {
             Ok(Some(found)) => found,
             Ok(None) => return Err(describe(Fault::Request, text)),
-            Err(fault) => return Err(describe(fault, text)),
+            Err(fault) => {
+                if matches!(fault, Fault::Method09) {
+                    head.version = Version::HTTP_09;
+                }
+                return Err(describe(fault, text));
+            }
         };
         let moved = |span: Span| Span {
             start: span.start + start as u32,
