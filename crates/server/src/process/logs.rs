@@ -26,7 +26,7 @@ use super::frame::{Reader, Writer};
 use super::load::Loaded;
 use super::report::{Level, set_sink};
 use crate::log::directives::{Destination, ErrorLine};
-use crate::log::{Buffer, ErrorLogs, Logs, Sink};
+use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
 
 /// Files of logs that one configuration may name.
 pub const FILES_MAX: usize = 10_000;
@@ -217,8 +217,11 @@ pub fn use_both(wanted: &Wanted, opened: &Opened) {
     }));
 }
 
-/// In the worker: makes the files of a bundle known, so that settings can be built on them.
-pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) {
+/// In the worker: makes the files of a bundle known, so that settings can be built on them. Whoever builds holds what this
+/// gives until he has built: the log thread lets go of files that nobody holds.
+#[must_use]
+pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
+    let mut known = Vec::with_capacity(bundle.logs.len());
     for (path, file) in &bundle.logs {
         let buffer = wanted
             .files
@@ -226,9 +229,10 @@ pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) {
             .find(|(known, _)| known == path)
             .and_then(|(_, buffer)| *buffer);
         if let Ok(file) = file.try_clone() {
-            logs.file(path, file, buffer);
+            known.push(logs.file(path, file, buffer));
         }
     }
+    known
 }
 
 /// In the worker: lets the process's lines go to the bundle's logs, through the log thread.

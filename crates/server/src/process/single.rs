@@ -98,7 +98,7 @@ fn apply(
     logs: &Logs,
 ) -> Result<(), String> {
     let bundle = candidate.bundle(&master.options);
-    super::logs::make_known(&bundle, &candidate.logs.0, logs);
+    let _held = super::logs::make_known(&bundle, &candidate.logs.0, logs);
     super::logs::use_thread(&candidate.logs.0, logs);
     candidate
         .loaded

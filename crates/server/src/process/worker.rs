@@ -333,7 +333,7 @@ fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
         load::main(&origin, &mut bundle.texts.clone()).map_err(|error| error.to_string())?;
     let wanted = Wanted::main(&tree, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    super::logs::make_known(bundle, &wanted, logs);
+    let _held = super::logs::make_known(bundle, &wanted, logs);
     super::logs::use_thread(&wanted, logs);
     privileges::set_limits(&main.processes);
     let prepared = Disk::prepare();
@@ -353,7 +353,7 @@ fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
 fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Loaded, String> {
     let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    super::logs::make_known(bundle, &wanted, logs);
+    let _held = super::logs::make_known(bundle, &wanted, logs);
     super::logs::use_thread(&wanted, logs);
     loaded.equip(logs).map_err(|error| error.to_string())?;
     Ok(loaded)
