@@ -104,12 +104,9 @@ const NO_STORED_BODY: Fate = Fate::Ignored(
 const NO_SUBREQUESTS: Fate = Fate::Ignored("nothing that makes subrequests is built yet");
 const NO_INTERIM: Fate =
     Fate::Ignored("\"proxy_pass\" is not built yet, so there is no early hint to pass on");
-const NO_NAMES: Fate =
-    Fate::Ignored("nothing that asks for names while it serves is built yet");
-const NO_KQUEUE: Fate =
-    Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
-const NO_HTTP2: Fate =
-    Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
+const NO_NAMES: Fate = Fate::Ignored("nothing that asks for names while it serves is built yet");
+const NO_KQUEUE: Fate = Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
+const NO_HTTP2: Fate = Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
 const NO_PROXY: Fate =
     Fate::Ignored("\"proxy_pass\" is not built yet, so nothing would be written there");
 const NO_FASTCGI: Fate =
