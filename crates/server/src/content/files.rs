@@ -3,12 +3,14 @@
 //! The settings behind every open, read and send, put into the words of the disk layer. Not here: paths
 //! ([`crate::path`]) and the calls themselves (`disk`).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use config::{
     Bufs, Flag, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value, Word,
     directives,
 };
-use disk::{Access, Mode, Pool, Symlinks};
+use disk::{Access, Mode, Pool, StaleSettings, Symlinks};
 
 use crate::Failure;
 use crate::log::Level;
@@ -175,6 +177,21 @@ directives! {
     }
 }
 
+impl Files {
+    /// `open_file_cache` in the disk layer's words; `None` when it is off.
+    #[must_use]
+    pub fn stale(&self) -> Option<StaleSettings> {
+        let cache = self.open_file_cache.on()?;
+        Some(StaleSettings {
+            max: usize::try_from(cache.max).unwrap_or(usize::MAX),
+            inactive: Duration::from_secs(cache.inactive),
+            valid: self.open_file_cache_valid.duration(),
+            min_uses: u32::try_from(self.open_file_cache_min_uses.0).unwrap_or(u32::MAX),
+            errors: self.open_file_cache_errors,
+        })
+    }
+}
+
 /// The options for reading and sending an open file at a location.
 #[must_use]
 pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
@@ -200,6 +217,7 @@ pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
 /// 500 when the pool's name, made from variables, names none.
 pub fn access<'a>(request: &'a Request, path: &[u8]) -> Result<Access<'a>, Failure> {
     let mut access = reading(request.location(), pool(request)?);
+    access.stale = request.generation.stale_files(request.location);
     access.symlinks = symlinks(
         request,
         &request.location().settings.files.disable_symlinks,

@@ -321,11 +321,7 @@ fn run(
     let figures = Rc::new(Figures::default());
     timing::enter(Rc::clone(&figures));
     let _ = started.send(Ok(()));
-    let generation = Generation {
-        number,
-        settings,
-        connections_max,
-    };
+    let generation = Generation::new(number, settings, connections_max);
     runtime.block_on(timed(Kind::Control, async move {
         let loop_ = Loop::new(index, berth, generation, serve, &shared, figures);
         obey(Rc::clone(&loop_), orders).await;
@@ -388,11 +384,7 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
 fn take_over(loop_: &Rc<Loop>, watches: &mut Watches, take: Take) -> io::Result<()> {
     watches.add(loop_, &take.sources)?;
     set_cpus(&take.cpus);
-    let generation = Generation {
-        number: take.number,
-        settings: take.settings,
-        connections_max: take.connections_max,
-    };
+    let generation = Generation::new(take.number, take.settings, take.connections_max);
     *loop_.generation.borrow_mut() = Rc::new(generation);
     *loop_.berths.borrow_mut() = take.berths.into();
     watches.keep_only(loop_, &take.sources);

@@ -16,7 +16,7 @@ pub mod idle;
 mod tests;
 pub mod timing;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -27,11 +27,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use disk::Disk;
+use disk::{Disk, StaleFiles};
 
 use crate::clock::Clock;
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
+use crate::route::LocationId;
 use crate::settings::Settings;
 pub use crew::Crew;
 pub use idle::{Idle, IdleList};
@@ -70,6 +71,25 @@ pub struct Generation {
     pub settings: Arc<Settings>,
     /// `worker_connections`: connections that one loop may hold.
     pub connections_max: u32,
+    /// This loop's `open_file_cache` of each location, made when it is first asked.
+    stale_files: Vec<OnceCell<Option<StaleFiles>>>,
+}
+
+impl Generation {
+    /// A configuration for one loop.
+    #[must_use]
+    pub fn new(number: u64, settings: Arc<Settings>, connections_max: u32) -> Self {
+        let mut stale_files = Vec::new();
+        stale_files.resize_with(settings.locations().len(), OnceCell::new);
+        Self { number, settings, connections_max, stale_files }
+    }
+
+    /// The location's `open_file_cache`, unless it is off.
+    #[must_use]
+    pub fn stale_files(&self, location: LocationId) -> Option<&StaleFiles> {
+        let make = || self.settings.location(location).settings.files.stale().map(StaleFiles::new);
+        self.stale_files.get(location as usize)?.get_or_init(make).as_ref()
+    }
 }
 
 /// What all loops of a worker share.

@@ -14,6 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use disk::Disk;
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -247,7 +248,7 @@ impl Worker {
             self.crew = Some(Crew::new(self.serve, shared));
         }
         let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
-        let logs = self.logs.clone();
+        let (logs, disk) = (self.logs.clone(), self.disk.clone());
         let helper = thread::Builder::new()
             .name("settings".to_owned())
             .spawn(move || {
@@ -256,8 +257,10 @@ impl Worker {
                 let outcome = loaded
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
+                let roots = outcome.as_ref().map_or_else(|_| Vec::new(), |l| l.settings.roots());
                 let _ = built.send(Built { bundle, outcome });
                 let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
+                tell_proofs(&roots, disk.as_deref());
             });
         helper
             .map(drop)
@@ -357,6 +360,13 @@ fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Loaded, String>
     super::logs::use_thread(&wanted, logs);
     loaded.equip(logs).map_err(|error| error.to_string())?;
     Ok(loaded)
+}
+
+/// Says how the residency of files is proven below each root of the configuration. Waits for disks: on the helper thread.
+fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
+    for (root, disk) in roots.iter().zip(std::iter::repeat(disk).flatten()) {
+        error_log(Level::Notice, format_args!("root {}", disk.probe(root)));
+    }
 }
 
 /// What the loops are to do for a bundle.

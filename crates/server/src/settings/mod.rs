@@ -27,6 +27,9 @@ use crate::variables::Definition;
 pub use server::ServerSettings;
 pub use tables::LocationSettings;
 
+/// Roots that are probed when a configuration is taken over.
+pub const ROOTS_MAX: usize = 256;
+
 /// A whole configuration.
 #[derive(Debug, Default)]
 pub struct Settings {
@@ -64,6 +67,18 @@ impl Settings {
     #[must_use]
     pub fn variable(&self, index: VariableIndex) -> &Definition {
         &self.variables[index.0 as usize]
+    }
+
+    /// The directories of every `root` and `alias` without variables, each once, at most [`ROOTS_MAX`].
+    #[must_use]
+    pub fn roots(&self) -> Vec<Bytes> {
+        let mut roots: Vec<Bytes> = Vec::new();
+        for path in self.locations.iter().filter_map(|l| l.settings.root.path.literal()) {
+            if !roots.contains(path) && roots.len() < ROOTS_MAX {
+                roots.push(path.clone());
+            }
+        }
+        roots
     }
 
     /// All locations, servers' own included.
