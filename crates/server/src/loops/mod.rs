@@ -81,14 +81,29 @@ impl Generation {
     pub fn new(number: u64, settings: Arc<Settings>, connections_max: u32) -> Self {
         let mut stale_files = Vec::new();
         stale_files.resize_with(settings.locations().len(), OnceCell::new);
-        Self { number, settings, connections_max, stale_files }
+        Self {
+            number,
+            settings,
+            connections_max,
+            stale_files,
+        }
     }
 
     /// The location's `open_file_cache`, unless it is off.
     #[must_use]
     pub fn stale_files(&self, location: LocationId) -> Option<&StaleFiles> {
-        let make = || self.settings.location(location).settings.files.stale().map(StaleFiles::new);
-        self.stale_files.get(location as usize)?.get_or_init(make).as_ref()
+        let make = || {
+            self.settings
+                .location(location)
+                .settings
+                .files
+                .stale()
+                .map(StaleFiles::new)
+        };
+        self.stale_files
+            .get(location as usize)?
+            .get_or_init(make)
+            .as_ref()
     }
 }
 

@@ -257,7 +257,9 @@ impl Worker {
                 let outcome = loaded
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
-                let roots = outcome.as_ref().map_or_else(|_| Vec::new(), |l| l.settings.roots());
+                let roots = outcome
+                    .as_ref()
+                    .map_or_else(|_| Vec::new(), |l| l.settings.roots());
                 let _ = built.send(Built { bundle, outcome });
                 let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
                 tell_proofs(&roots, disk.as_deref());

@@ -73,7 +73,11 @@ impl Settings {
     #[must_use]
     pub fn roots(&self) -> Vec<Bytes> {
         let mut roots: Vec<Bytes> = Vec::new();
-        for path in self.locations.iter().filter_map(|l| l.settings.root.path.literal()) {
+        for path in self
+            .locations
+            .iter()
+            .filter_map(|l| l.settings.root.path.literal())
+        {
             if !roots.contains(path) && roots.len() < ROOTS_MAX {
                 roots.push(path.clone());
             }
