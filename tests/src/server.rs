@@ -20,6 +20,7 @@ const WORKER_LEFT: &str = "exited with code";
 
 /// A directory with a configuration, ports and files, before a program runs on it.
 pub struct Site {
+    program: PathBuf,
     dir: tempfile::TempDir,
     ports: Vec<Port>,
 }
@@ -42,12 +43,18 @@ pub struct Server {
 impl Site {
     /// A fresh directory: `html/` and `logs/`, readable by everyone (a worker is not root), and four ports.
     pub fn new() -> Site {
+        Site::of(binary())
+    }
+
+    /// The same for another program that is built on freewheel.
+    pub fn of(program: &Path) -> Site {
         let dir = tempfile::Builder::new()
             .prefix("freewheel-test.")
             .tempdir()
             .expect("a temporary directory can be made");
         open_to_all(dir.path());
         let site = Site {
+            program: program.to_owned(),
             dir,
             ports: (0..PORTS_MAX).map(|_| Port::take()).collect(),
         };
@@ -103,7 +110,7 @@ impl Site {
 
     /// A command of the program with this directory as prefix and this configuration; arguments may be added.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(&self.program);
         let prefix = format!("{}/", self.dir.path().display());
         command
             .args(["-p", &prefix, "-c", "nginx.conf", "-e", "logs/error.log"])
@@ -189,6 +196,16 @@ impl Server {
         let site = Site::new();
         site.configure(text);
         site.start()
+    }
+
+    /// Starts on a prepared site, as [`Server::start_with`].
+    ///
+    /// # Panics
+    /// When the program does not start.
+    pub fn start_on(site: Site, main: &str, http: &str) -> Server {
+        site.configure(&whole(main, http));
+        site.start()
+            .unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr))
     }
 
     /// The directory and ports.

@@ -31,6 +31,7 @@ pub mod split_clients;
 pub mod template;
 pub mod variables;
 
+pub use command_line::main;
 pub use failure::Failure;
 pub use request::Request;
 

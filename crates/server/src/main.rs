@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    server::command_line::main(server::connection::serve)
+    server::main(&[])
 }

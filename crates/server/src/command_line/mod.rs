@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 pub use flags::{Flags, parse};
 
+use crate::content::module::Modules;
 use crate::loops::Serve;
 use crate::process::load::Origin;
 use crate::process::start::{self, Options};
@@ -28,23 +29,26 @@ pub const CONFIGURATION: &str = "conf/nginx.conf";
 /// The error log until the configuration names one, below the prefix.
 pub const ERROR_LOG: &str = "logs/error.log";
 
-/// The program: does what its arguments say. `serve` is what loops run for each connection.
+/// The program, with modules from outside (or none): does what its arguments say.
+///
+/// The worker process is the same program started again, so that it has the same modules.
 #[must_use]
-pub fn main(serve: Serve) -> ExitCode {
+pub fn main(modules: Modules) -> ExitCode {
+    let serve: Serve = crate::connection::serve;
     let mut args = std::env::args_os().skip(1);
     let args: Vec<OsString> = args.by_ref().collect();
     let first = args.first().map(|word| word.to_string_lossy().into_owned());
     match first.as_deref() {
-        Some(spawn::WORKER) => worker::run(serve),
-        Some("serve") => serve::run(&args, serve),
-        Some("--explain") => explain(args.get(1)),
+        Some(spawn::WORKER) => worker::run(serve, modules),
+        Some("serve") => serve::run(&args, serve, modules),
+        Some("--explain") => explain(args.get(1), modules),
         Some("--help") => tell(version::help()),
         Some("--version") => tell(version::version()),
-        _ => as_nginx(args, serve),
+        _ => as_nginx(args, serve, modules),
     }
 }
 
-fn as_nginx(args: Vec<OsString>, serve: Serve) -> ExitCode {
+fn as_nginx(args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode {
     let flags = match flags::parse(args.into_iter().map(OsString::into_vec)) {
         Ok(flags) => flags,
         Err(sentence) => {
@@ -64,7 +68,7 @@ fn as_nginx(args: Vec<OsString>, serve: Serve) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    let options = options(&flags, serve);
+    let options = options(&flags, serve, modules);
     if flags.tests {
         return start::test(&options, flags.dumps);
     }
@@ -74,7 +78,7 @@ fn as_nginx(args: Vec<OsString>, serve: Serve) -> ExitCode {
     }
 }
 
-fn options(flags: &Flags, serve: Serve) -> Options {
+fn options(flags: &Flags, serve: Serve, modules: Modules) -> Options {
     let prefix = match &flags.prefix {
         Some(prefix) if prefix.ends_with(b"/") => path(prefix),
         Some(prefix) => path(&[prefix, &b"/"[..]].concat()),
@@ -100,6 +104,7 @@ fn options(flags: &Flags, serve: Serve) -> Options {
         error_log,
         is_quiet: flags.is_quiet,
         serve,
+        modules,
     }
 }
 
@@ -116,13 +121,13 @@ fn tell(text: impl AsRef<str>) -> ExitCode {
     }
 }
 
-fn explain(name: Option<&OsString>) -> ExitCode {
+fn explain(name: Option<&OsString>, modules: Modules) -> ExitCode {
     let Some(name) = name else {
         eprintln!("freewheel: --explain takes the name of a directive or a variable");
         return ExitCode::FAILURE;
     };
     let name = name.to_string_lossy();
-    match crate::manual::explain(&crate::process::tables(), &name) {
+    match crate::manual::explain(&crate::process::tables_with(modules), &name) {
         Ok(text) => tell(text),
         Err(sentence) => {
             eprintln!("freewheel: {sentence}");

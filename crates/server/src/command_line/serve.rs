@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::content::module::Modules;
 use crate::listen::{Address, Target};
 use crate::loops::Serve;
 use crate::process::load::Origin;
@@ -36,7 +37,7 @@ struct Arguments {
 }
 
 /// Does what the arguments (the word `serve` first) say.
-pub fn run(args: &[OsString], serve: Serve) -> ExitCode {
+pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -89,6 +90,7 @@ pub fn run(args: &[OsString], serve: Serve) -> ExitCode {
         error_log: None,
         is_quiet: false,
         serve,
+        modules,
     };
     let code = start::serve(options);
     let _ = std::fs::remove_dir_all(&temporary);

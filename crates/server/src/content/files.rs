@@ -240,14 +240,18 @@ pub fn pool(request: &Request) -> Result<&Pool, Failure> {
         return Ok(location.pool.get_or_init(|| disk.default_pool()));
     };
     let name = request.evaluate(template);
-    let pool = disk.pool(&name).ok_or_else(|| not_found(request, &name))?;
+    let pool = disk
+        .pool(&name)
+        .ok_or_else(|| pool_not_found(request, &name))?;
     if template.literal().is_some() {
         return Ok(location.pool.get_or_init(|| pool));
     }
     Ok(request.keep_pool(pool))
 }
 
-fn not_found(request: &Request, name: &Bytes) -> Failure {
+/// 500 for a pool that is not declared, as nginx.
+#[must_use]
+pub fn pool_not_found(request: &Request, name: &[u8]) -> Failure {
     request.log(Level::Error, &|out| {
         out.extend_from_slice(b"thread pool \"");
         out.extend_from_slice(name);

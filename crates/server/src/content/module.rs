@@ -1,17 +1,26 @@
 //! Content made by code of one's own: the open end of an otherwise closed list.
 //!
-//! A module names its directives and, where a location has one of them, makes a [`Handler`] for that location. How to write
-//! one: `docs/adding-a-module.md`. Invariant: a handler never blocks; what does goes through [`crate::Request::run_in_pool`].
+//! A module names its directives and, where a location has what it needs, makes a [`Handler`] for that location. How to write
+//! one: `docs/adding-a-module.md`. Invariant: a handler never blocks; what does goes through [`run_in_pool`].
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use config::{Directive, Error, Scope, Table};
+use bytes::Bytes;
+use config::{Directive, Error, Placed, Scope, Section, Table};
+use disk::Lane;
 
+use super::files;
+use crate::Failure;
 use crate::request::Request;
 use crate::respond::Outcome;
+use crate::settings::build::Surroundings;
+
+/// The modules that a program is built with, besides its own.
+pub type Modules = &'static [&'static dyn Module];
 
 /// What a handler promises to give.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -28,22 +37,113 @@ pub trait Handler: Debug + Send + Sync {
 }
 
 /// A module: directives, and what they make.
-pub trait Module: Send + Sync {
-    /// Its directives, all of which stand in locations.
-    fn table(&self) -> &'static Table;
+pub trait Module: Debug + Send + Sync {
+    /// Its directives. They may stand in `http`, in servers and in locations, and their names must be new ones.
+    fn tables(&self) -> Vec<&'static Table>;
 
-    /// Takes in all directives of the module that one location has; `None` where they make no content.
+    /// Makes the handler of one location (or of what a server says outside of any); `None` where files are to answer.
+    ///
+    /// Called for every location of every configuration that is read, to check it, in the master too: nothing is opened here.
     ///
     /// # Errors
-    /// What is wrong with them, at their place.
+    /// What is wrong with the directives, at their place.
     fn configure(
         &self,
-        directives: &[&Directive],
+        place: &Place<'_>,
         scope: &mut Scope,
     ) -> Result<Option<Arc<dyn Handler>>, Error>;
+}
+
+/// A location as a module sees it: the lines of modules there and around it.
+#[derive(Debug)]
+pub struct Place<'a> {
+    levels: &'a [Vec<&'a Directive>],
+    around: &'a Surroundings,
+}
+
+impl<'a> Place<'a> {
+    /// `levels` go from the outside in.
+    #[must_use]
+    pub fn new(levels: &'a [Vec<&'a Directive>], around: &'a Surroundings) -> Self {
+        Self { levels, around }
+    }
+
+    /// The directory that relative paths of data begin at (`-p`).
+    #[must_use]
+    pub fn prefix(&self) -> &'a Path {
+        &self.around.prefix
+    }
+
+    /// What a group of directives says here: inherited, merged, and the defaults put in.
+    ///
+    /// # Errors
+    /// A wrong value, or a line that stands twice.
+    pub fn settings<S: Section>(&self, scope: &mut Scope) -> Result<S, Error> {
+        let mut merged = S::Raw::default();
+        for level in self.levels {
+            let mut raw = S::Raw::default();
+            for line in level {
+                S::set(&mut raw, line, scope)?;
+            }
+            merged = S::merge(&merged, raw);
+        }
+        S::finish(merged, scope)
+    }
+
+    /// Checks that a pool's name is declared (`default` always is).
+    ///
+    /// # Errors
+    /// `unknown thread pool "X"`, where the name stands.
+    pub fn check_pool(&self, name: &Placed<Bytes>) -> Result<(), Error> {
+        if name.value == "default" || self.around.pools.contains(&name.value) {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&name.value);
+        Err(name.error(format!("unknown thread pool \"{text}\"")))
+    }
+}
+
+/// Lets the first module that wants the location make its handler.
+///
+/// # Errors
+/// As [`Module::configure`].
+pub fn configure(
+    modules: Modules,
+    place: &Place<'_>,
+    scope: &mut Scope,
+) -> Result<Option<Arc<dyn Handler>>, Error> {
+    for module in modules {
+        if let Some(handler) = module.configure(place, scope)? {
+            return Ok(Some(handler));
+        }
+    }
+    Ok(None)
 }
 
 /// Lets the location's handler answer.
 pub async fn make(request: &mut Request, handler: &Arc<dyn Handler>) -> Outcome {
     handler.make(request).await
+}
+
+/// Runs work that may block in the pool of that name, while the loop goes on with other requests.
+///
+/// The work owns all that it uses, since it goes on (or is dropped, if it waits still) when the client has left.
+///
+/// # Errors
+/// 503 with `Retry-After` when the pool's queue is full, 500 when there is no such pool; each with its log line.
+pub async fn run_in_pool<F, T>(request: &Request, pool: &[u8], work: F) -> Result<T, Failure>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let disk = request.client.loop_.disk.disk();
+    let known = match pool {
+        b"default" => Some(disk.default_pool()),
+        name => disk.pool(name),
+    };
+    let known = known.ok_or_else(|| files::pool_not_found(request, pool))?;
+    known
+        .run(Lane::Read, work)
+        .await
+        .map_err(|overflow| files::overflowed(request, &overflow))
 }

@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::{Error, Scope, Source, Tree};
+use config::{Error, Grammar, Scope, Source, Tree};
 
 use super::directives::Main;
+use crate::content::module::Modules;
 use crate::log::Logs;
 use crate::settings::Settings;
 use crate::settings::build::Surroundings;
@@ -60,14 +61,18 @@ pub struct Refused {
 ///
 /// # Errors
 /// The first error, at its place.
-pub fn load(origin: &Origin, source: &mut dyn Source) -> Result<Loaded, Box<Refused>> {
+pub fn load(
+    origin: &Origin,
+    source: &mut dyn Source,
+    modules: Modules,
+) -> Result<Loaded, Box<Refused>> {
     let refused = |error, warnings| Box::new(Refused { error, warnings });
-    let grammar = super::grammar();
+    let grammar = Grammar::new(super::tables_with(modules));
     let (tree, mut warnings) =
         config::load_checked(&origin.root, origin.globals.as_deref(), source, &grammar)
             .map_err(|error| refused(error, Vec::new()))?;
     let mut scope = Scope::new();
-    let built = build(&tree, &mut scope, &origin.prefix);
+    let built = build(&tree, &mut scope, &origin.prefix, modules);
     warnings.extend(scope.take_warnings());
     match built {
         Ok((main, settings)) => Ok(Loaded {
@@ -80,11 +85,19 @@ pub fn load(origin: &Origin, source: &mut dyn Source) -> Result<Loaded, Box<Refu
     }
 }
 
-fn build(tree: &Tree, scope: &mut Scope, prefix: &Path) -> Result<(Main, Settings), Error> {
+fn build(
+    tree: &Tree,
+    scope: &mut Scope,
+    prefix: &Path,
+    modules: Modules,
+) -> Result<(Main, Settings), Error> {
     let main = Main::read(tree, scope)?;
+    let pools = main.processes.thread_pool.iter();
     let surroundings = Surroundings {
         prefix: prefix.to_owned(),
         is_root: rustix::process::geteuid().is_root(),
+        modules,
+        pools: pools.map(|pool| pool.name.clone().into()).collect(),
     };
     let settings = Settings::build(tree, scope, &surroundings)?;
     Ok((main, settings))
@@ -94,12 +107,16 @@ fn build(tree: &Tree, scope: &mut Scope, prefix: &Path) -> Result<(Main, Setting
 ///
 /// # Errors
 /// The first error, at its place.
-pub fn main(origin: &Origin, source: &mut dyn Source) -> Result<(Tree, Main), Error> {
+pub fn main(
+    origin: &Origin,
+    source: &mut dyn Source,
+    modules: Modules,
+) -> Result<(Tree, Main), Error> {
     let (tree, _) = config::load_checked(
         &origin.root,
         origin.globals.as_deref(),
         source,
-        &super::grammar(),
+        &Grammar::new(super::tables_with(modules)),
     )?;
     let main = Main::read(&tree, &mut Scope::new())?;
     Ok((tree, main))

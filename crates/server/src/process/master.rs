@@ -496,7 +496,7 @@ impl Options {
                 .clone()
                 .map(|text| (self.origin.root.clone(), text)),
         };
-        match super::load::load(&self.origin, &mut files) {
+        match super::load::load(&self.origin, &mut files, self.modules) {
             Ok(loaded) => {
                 for warning in &loaded.warnings {
                     error_log(Level::Warn, format_args!("{warning}"));

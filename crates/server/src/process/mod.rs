@@ -30,6 +30,8 @@ pub mod start;
 mod supervise;
 pub mod worker;
 
+use crate::content::module::Modules;
+
 /// The tables of everything that is built.
 #[must_use]
 pub fn tables() -> Vec<&'static config::Table> {
@@ -40,8 +42,10 @@ pub fn tables() -> Vec<&'static config::Table> {
         .collect()
 }
 
-/// The grammar of everything that is built.
+/// The same with the tables of modules from outside.
 #[must_use]
-pub fn grammar() -> config::Grammar {
-    config::Grammar::new(tables())
+pub fn tables_with(modules: Modules) -> Vec<&'static config::Table> {
+    let mut all = tables();
+    all.extend(modules.iter().flat_map(|module| module.tables()));
+    all
 }

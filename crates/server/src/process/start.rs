@@ -23,6 +23,7 @@ use super::signals::Signals;
 use super::sockets::Sockets;
 use super::source::Files;
 use super::{directories, single};
+use crate::content::module::Modules;
 use crate::listen::bind;
 use crate::loops::Serve;
 
@@ -39,6 +40,8 @@ pub struct Options {
     pub is_quiet: bool,
     /// What the loops run for each connection.
     pub serve: Serve,
+    /// The modules from outside.
+    pub modules: Modules,
 }
 
 impl Options {
@@ -65,7 +68,7 @@ impl Options {
                 .clone()
                 .map(|text| (self.origin.root.clone(), text)),
         };
-        match load::load(&self.origin, &mut files) {
+        match load::load(&self.origin, &mut files, self.modules) {
             Ok(loaded) => {
                 self.tell(&loaded.warnings);
                 Ok(loaded)

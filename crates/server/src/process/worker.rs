@@ -27,6 +27,7 @@ use super::logs::Wanted;
 use super::privileges;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
+use crate::content::module::Modules;
 use crate::log::Logs;
 use crate::loops::accept::Source;
 use crate::loops::crew::Plan;
@@ -56,8 +57,8 @@ pub mod word {
 
 /// The life of a worker process: its standard input is the channel to the master.
 #[must_use]
-pub fn run(serve: Serve) -> ExitCode {
-    match start(serve) {
+pub fn run(serve: Serve, modules: Modules) -> ExitCode {
+    match start(serve, modules) {
         Ok(code) => code,
         Err(sentence) => {
             error_log(Level::Emerg, format_args!("{sentence}"));
@@ -66,7 +67,7 @@ pub fn run(serve: Serve) -> ExitCode {
     }
 }
 
-fn start(serve: Serve) -> Result<ExitCode, String> {
+fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
     let text = |error: io::Error| error.to_string();
     let _ = rustix::thread::set_name(c"freewheel");
     let signals = Signals::open().map_err(text)?;
@@ -92,6 +93,7 @@ fn start(serve: Serve) -> Result<ExitCode, String> {
         crew: None,
         disk: None,
         serve,
+        modules,
         logs,
         built,
         bell,
@@ -123,6 +125,7 @@ struct Worker {
     crew: Option<Crew>,
     disk: Option<Arc<Disk>>,
     serve: Serve,
+    modules: Modules,
     logs: Logs,
     built: mpsc::Sender<Built>,
     /// Rung when something was built.
@@ -239,7 +242,7 @@ impl Worker {
     fn begin(&mut self, bundle: Bundle) -> Result<(), String> {
         self.is_daemon = bundle.is_daemon;
         if std::mem::take(&mut self.has_rights) {
-            let disk = prepare(&bundle, &self.logs)?;
+            let disk = prepare(&bundle, &self.logs, self.modules)?;
             self.disk = Some(Arc::clone(&disk));
             let shared = Shared {
                 logs: self.logs.clone(),
@@ -248,12 +251,12 @@ impl Worker {
             self.crew = Some(Crew::new(self.serve, shared));
         }
         let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
-        let (logs, disk) = (self.logs.clone(), self.disk.clone());
+        let (logs, disk, modules) = (self.logs.clone(), self.disk.clone(), self.modules);
         let helper = thread::Builder::new()
             .name("settings".to_owned())
             .spawn(move || {
                 let origin = bundle.origin();
-                let loaded = load::load(&origin, &mut bundle.texts.clone());
+                let loaded = load::load(&origin, &mut bundle.texts.clone(), modules);
                 let outcome = loaded
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
@@ -332,10 +335,10 @@ impl Worker {
 }
 
 /// What is done once, with root's rights, and giving them up.
-fn prepare(bundle: &Bundle, logs: &Logs) -> Result<Arc<Disk>, String> {
+fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<Arc<Disk>, String> {
     let origin = bundle.origin();
-    let (tree, main) =
-        load::main(&origin, &mut bundle.texts.clone()).map_err(|error| error.to_string())?;
+    let (tree, main) = load::main(&origin, &mut bundle.texts.clone(), modules)
+        .map_err(|error| error.to_string())?;
     let wanted = Wanted::main(&tree, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
     let _held = super::logs::make_known(bundle, &wanted, logs);

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree};
 
 use crate::content::files::Aio;
+use crate::content::module::Modules;
 use crate::listen::{Listen, Table as Listens};
 use crate::log::directives::LogFormats;
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
 use crate::route::{ServerId, ServerNames};
 use crate::variables::Definitions;
 
-use super::locations::{self, Block, Raw};
+use super::locations::{self, Block, Outer, Raw};
 use super::server::ServerSettings;
 use super::tables::LocationSettings;
 use super::{Location, Server, Settings};
@@ -30,6 +31,10 @@ pub struct Surroundings {
     pub prefix: PathBuf,
     /// Runs with the rights of root: without them a missing `listen` means port 8000.
     pub is_root: bool,
+    /// What makes content besides files.
+    pub modules: Modules,
+    /// The pools that are declared.
+    pub pools: Vec<Bytes>,
 }
 
 type RawServer = <ServerSettings as Section>::Raw;
@@ -39,6 +44,8 @@ struct ServerBlock<'a> {
     directive: &'a Directive,
     raw: RawServer,
     own: Raw,
+    /// Lines that are no module's of ours.
+    lines: Vec<&'a Directive>,
     locations: Vec<Block<'a>>,
     listens: Vec<(Listen, &'a Directive)>,
 }
@@ -47,6 +54,8 @@ struct ServerBlock<'a> {
 struct Http<'a> {
     server: RawServer,
     location: Raw,
+    /// Lines that are no module's of ours.
+    lines: Vec<&'a Directive>,
     formats: <LogFormats as Section>::Raw,
     servers: Vec<ServerBlock<'a>>,
     is_seen: bool,
@@ -159,15 +168,6 @@ impl Settings {
     }
 }
 
-fn read_known<S: Section>(
-    raw: &mut S::Raw,
-    directive: &Directive,
-    scope: &mut Scope,
-) -> Result<(), Error> {
-    // What no table takes, the grammar let through as "ignored, because …".
-    S::set(raw, directive, scope).map(|_| ())
-}
-
 fn read_http<'a>(
     block: &'a Directive,
     http: &mut Http<'a>,
@@ -188,22 +188,22 @@ fn read_http<'a>(
             b"map" => definitions.read_map(line, scope)?,
             b"split_clients" => definitions.read_split_clients(line, scope)?,
             b"log_format" => LogFormats::set(&mut http.formats, line, scope).map(|_| ())?,
-            _ => read_level(&mut http.server, &mut http.location, line, scope)?,
+            _ if read_level(&mut http.server, &mut http.location, line, scope)? => {}
+            _ => http.lines.push(line),
         }
     }
     Ok(())
 }
 
+/// Takes in a line. `Ok(false)`: no table of ours has it, so it is a module's, or the grammar let it through as "ignored,
+/// because …".
 fn read_level(
     server: &mut RawServer,
     location: &mut Raw,
     line: &Directive,
     scope: &mut Scope,
-) -> Result<(), Error> {
-    if ServerSettings::set(server, line, scope)? {
-        return Ok(());
-    }
-    read_known::<LocationSettings>(location, line, scope)
+) -> Result<bool, Error> {
+    Ok(ServerSettings::set(server, line, scope)? || LocationSettings::set(location, line, scope)?)
 }
 
 fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBlock<'a>, Error> {
@@ -211,6 +211,7 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
         directive: block,
         raw: RawServer::default(),
         own: Raw::default(),
+        lines: Vec::new(),
         locations: Vec::new(),
         listens: Vec::new(),
     };
@@ -223,8 +224,8 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
                 line.error(&Problem::new(refusal.sentence).at(refusal.argument))
             })?;
             server.listens.push((listen, line));
-        } else {
-            read_level(&mut server.raw, &mut server.own, line, scope)?;
+        } else if !read_level(&mut server.raw, &mut server.own, line, scope)? {
+            server.lines.push(line);
         }
     }
     Ok(server)
@@ -242,8 +243,13 @@ fn finish_http(
     LocationSettings::fill(&mut http.location, scope)?;
     http.location.root.anchor(&around.prefix);
     ServerSettings::fill(&mut http.server, scope)?;
+    let outer = Outer {
+        raw: http.location,
+        lines: vec![http.lines],
+        around,
+    };
     for block in http.servers {
-        finish_server(block, &http.server, &http.location, around, settings, scope)?;
+        finish_server(block, &http.server, &outer, settings, scope)?;
     }
     Ok(())
 }
@@ -251,26 +257,25 @@ fn finish_http(
 fn finish_server(
     block: ServerBlock<'_>,
     server: &RawServer,
-    location: &Raw,
-    around: &Surroundings,
+    http: &Outer<'_>,
     settings: &mut Settings,
     scope: &mut Scope,
 ) -> Result<(), Error> {
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
     let finished = ServerSettings::finish(ServerSettings::merge(server, block.raw), scope)?;
-    listen_for(id, &block.listens, block.directive, around, settings, scope)?;
+    listen_for(
+        id,
+        &block.listens,
+        block.directive,
+        http.around,
+        settings,
+        scope,
+    )?;
     name_for(id, &finished, settings, scope);
-    let mut own = block.own;
-    own.root.anchor(&around.prefix);
-    let own = LocationSettings::merge(location, own);
+    let own = http.enter(block.own, block.lines);
     let all: &mut Vec<Location> = &mut settings.locations;
-    let itself = locations::add(
-        Bytes::new(),
-        false,
-        LocationSettings::finish(own.clone(), scope)?,
-        all,
-    );
-    let (inner, named) = locations::finish_all(block.locations, &own, &around.prefix, all, scope)?;
+    let itself = locations::add(Bytes::new(), false, &own, all, scope)?;
+    let (inner, named) = locations::finish_all(block.locations, &own, all, scope)?;
     all[itself as usize].inner = inner;
     let (name, limits) = (finished.server_name.first.clone(), finished.limits());
     settings.servers.push(Server {

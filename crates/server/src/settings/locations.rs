@@ -1,15 +1,16 @@
 //! `location` blocks: read into a tree of raw settings, then merged from the outside in.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section};
 
+use crate::content::module::{self, Place};
 use crate::path::Alias;
 use crate::regex::Regex;
 use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
 
+use super::build::Surroundings;
 use super::{Location, LocationSettings};
 
 /// What one level says.
@@ -40,8 +41,40 @@ pub struct Block<'a> {
     /// Without the modifier.
     pub name: Bytes,
     raw: Raw,
+    /// Lines that are no module's of ours.
+    lines: Vec<&'a Directive>,
     is_internal: bool,
     inner: Vec<Block<'a>>,
+}
+
+/// What holds at a level: for the locations inside it.
+#[derive(Debug)]
+pub struct Outer<'a> {
+    /// What it and those around it say.
+    pub raw: Raw,
+    /// The lines of modules, level by level from the outside in.
+    pub lines: Vec<Vec<&'a Directive>>,
+    /// What holds everywhere.
+    pub around: &'a Surroundings,
+}
+
+impl<'a> Outer<'a> {
+    /// The level inside this one that says `raw` and has these lines of modules.
+    #[must_use]
+    pub fn enter(&self, mut raw: Raw, lines: Vec<&'a Directive>) -> Self {
+        raw.root.anchor(&self.around.prefix);
+        // Without modules the lines are those that are ignored, and nobody asks for them.
+        let lines = if self.around.modules.is_empty() {
+            Vec::new()
+        } else {
+            self.lines.iter().cloned().chain([lines]).collect()
+        };
+        Self {
+            raw: LocationSettings::merge(&self.raw, raw),
+            lines,
+            around: self.around,
+        }
+    }
 }
 
 impl<'a> Block<'a> {
@@ -65,6 +98,7 @@ impl<'a> Block<'a> {
             kind,
             name,
             raw: Raw::default(),
+            lines: Vec::new(),
             is_internal: false,
             inner: Vec::new(),
         };
@@ -77,8 +111,8 @@ impl<'a> Block<'a> {
                 block.inner.push(inner);
             } else if line.name == "internal" {
                 block.is_internal = true;
-            } else {
-                LocationSettings::set(&mut block.raw, line, scope)?;
+            } else if !LocationSettings::set(&mut block.raw, line, scope)? {
+                block.lines.push(line);
             }
         }
         Ok(block)
@@ -117,12 +151,10 @@ impl<'a> Block<'a> {
     /// A value that cannot hold, or two equal locations inside.
     pub fn finish(
         mut self,
-        outer: &Raw,
-        prefix: &Path,
+        outer: &Outer<'a>,
         all: &mut Vec<Location>,
         scope: &mut Scope,
     ) -> Result<LocationId, Error> {
-        self.raw.root.anchor(prefix);
         if self.raw.root.has_alias() {
             self.raw.root.alias = Some(match self.kind {
                 Kind::Regex(_) => Alias::Whole,
@@ -134,14 +166,9 @@ impl<'a> Block<'a> {
                 Kind::Exact | Kind::Prefix { .. } => Alias::Prefix(self.name.len()),
             });
         }
-        let raw = LocationSettings::merge(outer, self.raw);
-        let id = add(
-            self.name,
-            self.is_internal,
-            LocationSettings::finish(raw.clone(), scope)?,
-            all,
-        );
-        let (inner, named) = finish_all(self.inner, &raw, prefix, all, scope)?;
+        let own = outer.enter(self.raw, self.lines);
+        let id = add(self.name, self.is_internal, &own, all, scope)?;
+        let (inner, named) = finish_all(self.inner, &own, all, scope)?;
         debug_assert!(
             named.is_empty(),
             "named locations stand at the server alone"
@@ -152,25 +179,31 @@ impl<'a> Block<'a> {
 }
 
 /// Adds a location without any inside it.
+///
+/// # Errors
+/// A value that cannot hold, or what a module says of its lines.
 pub fn add(
     name: Bytes,
     is_internal: bool,
-    settings: LocationSettings,
+    own: &Outer<'_>,
     all: &mut Vec<Location>,
-) -> LocationId {
+    scope: &mut Scope,
+) -> Result<LocationId, Error> {
     let id = LocationId::try_from(all.len())
         .expect("a configuration of less than 4 GiB has fewer locations");
+    let place = Place::new(&own.lines, own.around);
+    let handler = module::configure(own.around.modules, &place, scope)?;
     let pool = OnceLock::new();
     all.push(Location {
         name,
-        settings,
+        settings: LocationSettings::finish(own.raw.clone(), scope)?,
         inner: Locations::default(),
         is_internal,
         logs: OnceLock::new(),
-        handler: None,
+        handler,
         pool,
     });
-    id
+    Ok(id)
 }
 
 /// The named locations of a server.
@@ -180,10 +213,9 @@ pub type Named = Vec<(Bytes, LocationId)>;
 ///
 /// # Errors
 /// As [`Block::finish`].
-pub fn finish_all(
-    blocks: Vec<Block<'_>>,
-    outer: &Raw,
-    prefix: &Path,
+pub fn finish_all<'a>(
+    blocks: Vec<Block<'a>>,
+    outer: &Outer<'a>,
     all: &mut Vec<Location>,
     scope: &mut Scope,
 ) -> Result<(Locations, Named), Error> {
@@ -191,7 +223,7 @@ pub fn finish_all(
     let mut named = Named::new();
     for block in blocks {
         let (kind, name, directive) = (block.kind.clone(), block.name.clone(), block.directive);
-        let id = block.finish(outer, prefix, all, scope)?;
+        let id = block.finish(outer, all, scope)?;
         let is_new = match kind {
             Kind::Exact => locations.add_exact(&name, id),
             Kind::Prefix { stops } => {

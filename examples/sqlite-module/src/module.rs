@@ -1,0 +1,119 @@
+//! The module: its directives, and the handler that they make.
+//!
+//! Not here: SQLite ([`crate::database`]). Invariant: nothing here blocks; the loop only hands over the query and later takes its
+//! answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{
+    Error, PathText, Placed, Problem, Scope, Section, Table, Template, Value, Word, directives,
+};
+use message::Method;
+use server::content::module::{Handler, Making, Module, Place, run_in_pool};
+use server::log::Level;
+use server::respond::Outcome;
+use server::{Failure, Request, Response};
+
+use crate::database::Database;
+
+/// `sqlite_query`: a statement, and a value for each `?` in it.
+#[derive(Debug, Clone)]
+struct Query {
+    sql: Bytes,
+    values: Vec<Template>,
+}
+
+impl Value for Query {
+    const SYNTAX: &'static str = "statement [value …]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let values = args[1..].iter().map(|word| Template::of_word(word, scope));
+        Ok(Self {
+            sql: args[0].bytes().clone(),
+            values: values.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+directives! {
+    /// Answering from SQLite.
+    struct Directives in Location {
+        /// Names the file of the database, relative to the prefix. It is opened for reading only.
+        sqlite_database: Option<PathText> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Names the thread pool in which queries run.
+        sqlite_pool: Placed<Bytes> = "default", [HTTP | SERVER | LOCATION] 1, syntax "name";
+        /// Answers with the rows of a query, as JSON. The values, which may have variables, take the places of the `?` in the
+        /// statement; they are never parsed as SQL.
+        sqlite_query: Option<Placed<Query>> = none, [LOCATION] 1.., inherit never;
+    }
+}
+
+/// The module.
+#[derive(Debug)]
+pub struct Sqlite;
+
+impl Module for Sqlite {
+    fn tables(&self) -> Vec<&'static Table> {
+        Directives::tables()
+    }
+
+    fn configure(
+        &self,
+        place: &Place<'_>,
+        scope: &mut Scope,
+    ) -> Result<Option<Arc<dyn Handler>>, Error> {
+        let settings: Directives = place.settings(scope)?;
+        let Some(query) = settings.sqlite_query else {
+            return Ok(None);
+        };
+        let Some(file) = &settings.sqlite_database else {
+            return Err(query.error("\"sqlite_query\" needs a \"sqlite_database\""));
+        };
+        place.check_pool(&settings.sqlite_pool)?;
+        let sql = String::from_utf8_lossy(&query.value.sql).into_owned();
+        Ok(Some(Arc::new(Rows {
+            database: Arc::new(Database::new(file.resolve(place.prefix()), sql)),
+            values: query.value.values,
+            pool: settings.sqlite_pool.value,
+        })))
+    }
+}
+
+/// Answers with the rows of one query.
+#[derive(Debug)]
+struct Rows {
+    database: Arc<Database>,
+    values: Vec<Template>,
+    pool: Bytes,
+}
+
+impl Handler for Rows {
+    fn make<'a>(&'a self, request: &'a mut Request) -> Making<'a> {
+        Box::pin(async move {
+            if !matches!(request.method, Method::Get | Method::Head) {
+                return Outcome::Failed(Failure::new(405));
+            }
+            match self.answer(request).await {
+                Ok(response) => Outcome::Answer(response),
+                Err(failure) => Outcome::Failed(failure),
+            }
+        })
+    }
+}
+
+impl Rows {
+    async fn answer(&self, request: &Request) -> Result<Response, Failure> {
+        let text = |value| String::from_utf8_lossy(&request.evaluate(value)).into_owned();
+        let values: Vec<String> = self.values.iter().map(text).collect();
+        let database = Arc::clone(&self.database);
+        let rows = run_in_pool(request, &self.pool, move || database.rows(&values)).await?;
+        let json = rows.map_err(|error| {
+            request.log(Level::Error, &|out| {
+                out.extend_from_slice(format!("SQLite: {error}").as_bytes());
+            });
+            Failure::new(500)
+        })?;
+        Ok(Response::text(200, "application/json", json))
+    }
+}
