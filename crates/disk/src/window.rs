@@ -365,6 +365,9 @@ impl Windows {
         };
         segment.used.store(self.now_ms(), Relaxed);
         let _ = segment.mapping.populate(start, len);
+        // The fill's own reading was no use of it: else the one `sendfile` to come would make every window that is sent
+        // once as precious to reclaim as a file that is asked for all the time.
+        let _ = segment.mapping.cool(start, len);
         drop(segment);
         // So that the last reference never falls to a loop.
         self.drop_retired();

@@ -45,9 +45,23 @@ impl Mapping {
             )
         };
         match NonNull::new(address) {
-            Some(address) if address.as_ptr() != libc::MAP_FAILED => Ok(Mapping { address, len }),
+            Some(address) if address.as_ptr() != libc::MAP_FAILED => {
+                let mapping = Mapping { address, len };
+                // That a page is mapped must not count as a use of it (vma_has_recency in mm_inline.h, Linux 6.3), or
+                // reclaim would keep what was read once and take what is asked for all the time.
+                mapping.advise(0, len, libc::MADV_RANDOM)?;
+                Ok(mapping)
+            }
             _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    /// Takes back that a part was used: its pages are as if just read ahead (madvise MADV_COLD, Linux 5.4).
+    ///
+    /// # Errors
+    /// EINVAL on older kernels.
+    pub fn cool(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.advise(offset, len, libc::MADV_COLD)
     }
 
     /// Bytes mapped.
