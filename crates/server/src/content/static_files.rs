@@ -102,15 +102,13 @@ pub async fn of_file(
 
 /// The contents of a small file.
 async fn read(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Result<Bytes, Failure> {
-    let disk = &request.client.loop_.disk;
+    if let Some(body) = file.body() {
+        return Ok(body);
+    }
     let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
-    let read = match disk.try_read(file, 0, len) {
-        Ok(read) => read,
-        Err(disk::WouldBlock) => {
-            disk.read(file, 0, len, &files::access(request, &mapped.path)?)
-                .await
-        }
-    };
+    let access = files::access(request, &mapped.path)?;
+    let disk = &request.client.loop_.disk;
+    let read = disk.read(file, 0, len, &access).await;
     let bytes = read.map_err(|error| files::failure(request, &error, &mapped.path))?;
     if bytes.len() < len {
         let error = disk::Error::Truncated {
