@@ -6,9 +6,15 @@ use message::Framing;
 use wire::http1::body::Decoder;
 use wire::http1::write;
 
+use crate::Response;
+use crate::log::Level;
 use crate::request::Request;
+use crate::respond::{self, Start};
 
 use super::directives::Lingering;
+
+/// Reads of a body before its request is answered.
+const READS_AHEAD_MAX: usize = 8;
 
 /// What becomes of a connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +44,9 @@ impl After {
 /// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
 pub async fn finish(
     mut request: Request,
+    mut body: Decoder,
     mut after: After,
 ) -> Option<(wire::Connection, Duration)> {
-    let mut body = Decoder::new(request.head.framing, 0);
     let has_body = request.head.framing != Framing::None && !request.is_body_read;
     if has_body && after == After::Keep {
         after = discard(&mut request, &mut body).await;
@@ -70,7 +76,12 @@ pub async fn finish(
         After::Close { must_linger, .. } => {
             let is_due = match settings.closing.lingering_close {
                 Lingering::Off => false,
-                Lingering::On => must_linger || (has_body && !body.is_end()) || wire.has_unread(),
+                Lingering::On => {
+                    must_linger
+                        || (has_body && !body.is_end())
+                        || wire.has_unread()
+                        || wire.may_have_more()
+                }
                 Lingering::Always => true,
             };
             if is_due {
@@ -79,6 +90,40 @@ pub async fn finish(
         }
     }
     None
+}
+
+/// Looks at what has come of a chunked body before the answer to it goes out: nginx refuses one that is no such. Gives the
+/// answer to send.
+pub async fn judge(
+    request: &mut Request,
+    response: Option<Response>,
+    body: &mut Decoder,
+) -> Option<Response> {
+    let response = response?;
+    if request.head.framing != Framing::Chunked || request.is_body_read {
+        return Some(response);
+    }
+    let before = request.wire.received();
+    let mut outcome = Ok(None);
+    for _ in 0..READS_AHEAD_MAX {
+        outcome = request.wire.try_read_body(body);
+        if !matches!(outcome, Ok(Some(_))) {
+            break;
+        }
+    }
+    request.length += request.wire.received() - before;
+    let Err(wire::Error::Body(fault)) = outcome else {
+        // A lost connection is noticed when the answer is sent.
+        return Some(response);
+    };
+    request.log(Level::Info, &|out| {
+        out.extend_from_slice(fault.to_string().as_bytes());
+    });
+    request.keepalive = false;
+    if response.status >= 400 {
+        return Some(response);
+    }
+    respond::respond(request, Start::Refused(400)).await
 }
 
 /// Reads the rest of a body and throws it away, so that the next request is found behind it (nginx-drop-in 36).

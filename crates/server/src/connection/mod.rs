@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use message::{RequestHead, Version};
+use wire::http1::body::Decoder;
 use wire::http1::read::Limits;
 use wire::{Error as WireError, Stream};
 
@@ -142,30 +143,52 @@ async fn exchange(
     let mut request = Request::new(wire, client, generation, head, server);
     request.is_pipelined = is_pipelined;
     request.capture_server_name();
-    let is_silent = matches!(start, Started::Silent(_));
+    let mut body = Decoder::new(request.head.framing, 0);
+    let mut refused = After::close();
     let response = match start {
-        Started::Fresh => respond::respond(&mut request, Start::Fresh).await,
-        Started::Refused(status) => respond::respond(&mut request, Start::Refused(status)).await,
+        Started::Fresh => {
+            let response = respond::respond(&mut request, Start::Fresh).await;
+            finish::judge(&mut request, response, &mut body).await
+        }
+        Started::Refused {
+            status,
+            must_linger,
+        } => {
+            refused = After::Close {
+                must_linger,
+                is_timeout: false,
+            };
+            respond::respond(&mut request, Start::Refused(status)).await
+        }
         Started::Silent(status) => {
             request.silent_status = Some(status);
+            refused = After::Close {
+                must_linger: false,
+                is_timeout: true,
+            };
             None
         }
     };
     let after = match response {
         Some(response) => transmit::transmit(&mut request, response).await,
-        None => After::Close {
-            must_linger: false,
-            is_timeout: is_silent,
-        },
+        None => refused,
     };
-    finish::finish(request, after).await
+    let after = if after == After::close() {
+        refused
+    } else {
+        after
+    };
+    finish::finish(request, body, after).await
 }
 
 /// How a request that was read begins.
 enum Started {
     Fresh,
     /// With an answer of this status.
-    Refused(u16),
+    Refused {
+        status: u16,
+        must_linger: bool,
+    },
     /// With no answer at all; the log says this status.
     Silent(u16),
 }
@@ -207,7 +230,10 @@ async fn read(
             let start = if refusal.is_silent {
                 Started::Silent(refusal.status)
             } else {
-                Started::Refused(refusal.status)
+                Started::Refused {
+                    status: refusal.status,
+                    must_linger: refusal.must_linger,
+                }
             };
             Ok((refusal.head, chosen.unwrap_or(default), start))
         }
