@@ -1,6 +1,5 @@
 //! HTTP/1 requests whose bytes are wrong or ambiguous: each is refused as nginx refuses it, and nothing behind it is taken for a
 //! request. Also what must not be refused.
-#![expect(clippy::unwrap_used, reason = "tests: a failure is a panic")]
 
 use blackbox::{Server, text_of};
 use std::net::Shutdown;

@@ -18,10 +18,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     match core {
         Core::Args | Core::QueryString => put(&request.args, out),
         Core::BinaryRemoteAddr => binary_remote_addr(request, out),
-        Core::BodyBytesSent => number(
-            request.sent.get().bytes - request.sent.get().head_bytes,
-            out,
-        ),
+        Core::BodyBytesSent => body_bytes_sent(request, out),
         Core::BytesSent => number(request.sent.get().bytes, out),
         Core::Connection => number(request.client.number, out),
         Core::ConnectionRequests => number(request.client.requests.get(), out),
@@ -37,14 +34,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::Hostname => put(&request.settings().hostname, out),
         Core::Https => put(b"", out),
         Core::IsArgs => put(if request.args.is_empty() { b"" } else { b"?" }, out),
-        Core::IsRequestPort => put(
-            if request.head.port.is_some() {
-                b":"
-            } else {
-                b""
-            },
-            out,
-        ),
+        Core::IsRequestPort => put(request.head.port.map_or(b"", |_| b":"), out),
         Core::LimitRate => limit_rate(request, out),
         Core::Msec => {
             request.client.loop_.feed.clock().tick().append_msec(out);
@@ -65,29 +55,15 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             request.client.append_remote_addr(out);
             true
         }
-        Core::RemotePort => number(
-            request.client.peer.map_or(0, |peer| u64::from(peer.port())),
-            out,
-        ),
+        Core::RemotePort => port(Some(request.client.peer.map_or(0, |peer| peer.port())), out),
         Core::Request => put(request.head.line(), out),
         Core::RequestCompletion => put(if request.is_complete { b"OK" } else { b"" }, out),
         Core::RequestFilename => request_filename(request, out),
-        Core::RequestId => {
-            for byte in request.id() {
-                out.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
-            }
-            true
-        }
+        Core::RequestId => request_id(request, out),
         Core::RequestLength => number(request.length, out),
         Core::RequestMethod => put(request.head.method_text(), out),
-        Core::RequestPort => match request.head.port {
-            Some(port) => number(u64::from(port), out),
-            None => put(b"", out),
-        },
-        Core::RequestTime => milliseconds(
-            u64::try_from(request.started.elapsed().as_millis()).unwrap_or(0),
-            out,
-        ),
+        Core::RequestPort => port(request.head.port, out),
+        Core::RequestTime => request_time(request, out),
         Core::RequestUri => put(request.head.target(), out),
         Core::Scheme => put(b"http", out),
         Core::ServerAddr => {
@@ -95,10 +71,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             true
         }
         Core::ServerName => put(&request.server().name, out),
-        Core::ServerPort => match request.client.server_port() {
-            Some(port) => number(u64::from(port), out),
-            None => put(b"", out),
-        },
+        Core::ServerPort => port(request.client.server_port(), out),
         Core::ServerProtocol => put(request.head.protocol(), out),
         Core::Status => status(request, out),
         Core::TcpinfoRcvSpace | Core::TcpinfoRtt | Core::TcpinfoRttvar | Core::TcpinfoSndCwnd => {
@@ -122,6 +95,30 @@ fn number(value: u64, out: &mut Vec<u8>) -> bool {
 fn milliseconds(value: u64, out: &mut Vec<u8>) -> bool {
     // Writing to memory cannot fail.
     write!(out, "{}.{:03}", value / 1000, value % 1000).is_ok()
+}
+
+fn port(port: Option<u16>, out: &mut Vec<u8>) -> bool {
+    match port {
+        Some(port) => number(u64::from(port), out),
+        None => put(b"", out),
+    }
+}
+
+fn body_bytes_sent(request: &Request, out: &mut Vec<u8>) -> bool {
+    let sent = request.sent.get();
+    number(sent.bytes - sent.head_bytes, out)
+}
+
+fn request_time(request: &Request, out: &mut Vec<u8>) -> bool {
+    let elapsed = request.started.elapsed().as_millis();
+    milliseconds(u64::try_from(elapsed).unwrap_or(0), out)
+}
+
+fn request_id(request: &Request, out: &mut Vec<u8>) -> bool {
+    for byte in request.id() {
+        out.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
+    }
+    true
 }
 
 fn hex(nibble: u8) -> u8 {
