@@ -43,3 +43,11 @@ fn as_json() {
         "{text}"
     );
 }
+
+#[test]
+fn head_has_no_chunks() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; autoindex on; }");
+    server.file("list/b", "12345");
+    let head = server.request("HEAD", "/list/", "");
+    assert_eq!((head.status, head.header("transfer-encoding")), (200, None));
+}

@@ -86,3 +86,35 @@ fn a_body_that_is_too_large_is_413() {
     let reply = server.raw("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n");
     assert!(reply.starts_with("HTTP/1.1 413 "), "{reply}");
 }
+
+#[test]
+fn a_redirect_may_have_no_target() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; return 301; }");
+    let reply = server.get("/");
+    assert_eq!((reply.status, reply.header("location")), (301, Some("")));
+    assert!(reply.text().contains("<h1>301 Moved Permanently</h1>"));
+}
+
+#[test]
+fn the_log_names_the_index_file_that_is_not_there() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; index first second; }");
+    assert_eq!(server.get("/none/").status, 404);
+    let line = "/html/none/first\" is not found (2: No such file or directory)";
+    server.wait_for(line, "the name");
+}
+
+#[test]
+fn the_log_says_what_was_being_read_and_of_which_request() {
+    let server =
+        Server::start("server { listen 127.0.0.1:%PORT%; server_name named; return 200 x; }");
+    server.raw("GET /one HTTP/7.0\r\n\r\n");
+    server.raw("GET /two HTTP/1.1\r\nHost: a/b\r\n\r\n");
+    server.raw("GET /three HTTP/1.0\r\nsome_name: value\r\n\r\n");
+    for line in [
+        "client sent invalid version while reading client request line, client: 127.0.0.1, server: named, request: \"GET /one HTTP/7.0\"",
+        "client sent invalid host header while reading client request headers, client: 127.0.0.1, server: named, request: \"GET /two HTTP/1.1\"",
+        "client sent invalid header line: \"some_name: value\" while reading client request headers, client: 127.0.0.1, server: named, request: \"GET /three HTTP/1.0\"",
+    ] {
+        server.wait_for(line, "the reason");
+    }
+}

@@ -36,3 +36,15 @@ fn files_then_directories_then_the_last() {
         "without a slash only files count"
     );
 }
+
+#[test]
+fn below_an_alias_the_name_is_taken_off_where_there_are_variables() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+            location /var { alias %DIR%/html/other; try_files $uri =404; }
+            location /lit { alias %DIR%/html/other; try_files /lit/a =404; } }",
+    );
+    server.file("other/a", "a");
+    assert_eq!(server.get("/var/a").text(), "a");
+    assert_eq!(server.get("/lit/a").status, 404);
+}

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use rustix::fs::{CWD, Mode as FileMode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -192,6 +192,29 @@ impl Local {
             .await?;
         self.guard_detour(path, &found, access);
         Ok(found.meta)
+    }
+
+    /// The path of the file or directory at an absolute path, without symlinks, `.` and `..` (realpath(3)).
+    ///
+    /// # Errors
+    /// As [`Local::open`]; the call is `realpath()`.
+    pub async fn real_path(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<u8>, Error> {
+        let found = match self.try_find(path, Purpose::Stat, &access.into()) {
+            Ok(answer) if access.mode == Mode::Pool => answer,
+            _ => {
+                self.find(path, Purpose::Stat, access, Operation::Stat)
+                    .await
+            }
+        };
+        let found = found.map_err(|error| match error {
+            Error::System { errno, .. } => Error::system("realpath()", errno),
+            other => other,
+        })?;
+        // The kernel makes this text out of names that it has in memory, since the file is open: procfs waits for no disk.
+        let link = format!("/proc/self/fd/{}", found.fd.as_raw_fd());
+        let text = rustix::fs::readlink(link, Vec::new());
+        text.map(std::ffi::CString::into_bytes)
+            .map_err(|errno| Error::system("realpath()", errno))
     }
 
     /// Puts what was opened into the loop's table of open files, where that is exact; what is there already gets its

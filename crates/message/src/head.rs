@@ -90,6 +90,8 @@ pub struct RequestHead {
     pub port: Option<u16>,
     /// The header lines that were not dropped, in order.
     pub fields: SmallVec<[Field; FIELDS_INLINE]>,
+    /// Those that were dropped since their names are not valid (`ignore_invalid_headers`), for the log.
+    pub dropped: Vec<Span>,
     /// Which well-known names are among them, by `HeaderId::bit`.
     pub known: u64,
     /// What `Connection` asks for.
@@ -129,6 +131,7 @@ impl RequestHead {
             host: None,
             port: None,
             fields: SmallVec::new(),
+            dropped: Vec::new(),
             known: 0,
             connection: None,
             framing: Framing::None,

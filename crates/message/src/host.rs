@@ -81,7 +81,8 @@ fn parse_port(digits: &[u8]) -> Result<Option<u16>, Invalid> {
             .and_then(|port| port.checked_add(u16::from(digit - b'0')))
             .ok_or(Invalid)?;
     }
-    Ok(Some(port))
+    // nginx keeps 0 for "none" and so does not see it.
+    Ok((port != 0).then_some(port))
 }
 
 #[cfg(test)]

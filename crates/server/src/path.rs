@@ -9,6 +9,7 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Table, Template, Value, blocks};
 
 use crate::Failure;
+use crate::content::files;
 use crate::log::Level;
 use crate::request::Request;
 
@@ -177,6 +178,58 @@ pub fn root(request: &Request, out: &mut Vec<u8>) {
                 out.splice(start..start, prefix.iter().copied());
             }
         }
+    }
+}
+
+/// What `$realpath_root` is for one root.
+#[derive(Debug)]
+pub struct Resolved {
+    root: Vec<u8>,
+    found: Result<Vec<u8>, disk::Error>,
+}
+
+/// Finds out what `$realpath_root` is at the request's location, where the configuration uses it: variables cannot wait for a
+/// disk, so this is done before anyone asks.
+pub async fn resolve(request: &mut Request) {
+    if !request.settings().uses_realpath {
+        return;
+    }
+    let mut path = Vec::new();
+    root(request, &mut path);
+    if request
+        .resolved
+        .as_ref()
+        .is_some_and(|known| known.root == path)
+    {
+        return;
+    }
+    let disk = &request.client.loop_.disk;
+    let found = match files::pool(request) {
+        Ok(pool) => {
+            let access = files::reading(request.location(), pool);
+            disk.real_path(&path, &access).await
+        }
+        // The log has been told.
+        Err(_) => return,
+    };
+    request.resolved = Some(Box::new(Resolved { root: path, found }));
+}
+
+/// Appends `$realpath_root`; `false` where it could not be found out.
+pub fn real_root(request: &Request, out: &mut Vec<u8>) -> bool {
+    let mut path = Vec::new();
+    root(request, &mut path);
+    let known = request.resolved.as_ref().filter(|known| known.root == path);
+    match known.map(|known| &known.found) {
+        Some(Ok(real)) => {
+            out.extend_from_slice(real);
+            true
+        }
+        Some(Err(error)) => {
+            files::log_error(request, Level::Crit, error, &path);
+            false
+        }
+        None => false,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::connection::Client;
 use crate::connection::directives::Browsers;
 use crate::log::{ErrorContext, Level};
 use crate::loops::Generation;
+use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
 use crate::respond::Target;
 use crate::route::{LocationId, ServerId};
@@ -102,7 +103,7 @@ pub struct Request {
     /// The answer is sent in chunks.
     pub is_chunked: bool,
     /// `$realpath_root`, where the configuration uses it.
-    pub realpath_root: Option<Bytes>,
+    pub resolved: Option<Box<Resolved>>,
     /// Closed without an answer: the status that logs show.
     pub silent_status: Option<u16>,
     /// `$limit_rate`, when it was set.
@@ -156,7 +157,7 @@ impl Request {
             is_body_read: false,
             is_complete: false,
             is_chunked: false,
-            realpath_root: None,
+            resolved: None,
             silent_status: None,
             limit_rate: Cell::new(None),
             response: None,
@@ -346,6 +347,16 @@ impl Request {
             .get(extension)
             .unwrap_or(&types.default_type)
             .clone()
+    }
+
+    /// `$request_method`: `GET` once an error page took a request of another method.
+    #[must_use]
+    pub fn method_text(&self) -> &[u8] {
+        if self.method == self.head.method {
+            self.head.method_text()
+        } else {
+            b"GET"
+        }
     }
 
     /// Is only a head to be sent?

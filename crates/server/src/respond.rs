@@ -7,6 +7,9 @@ use crate::error_page::{self, Cover};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response, after, before, content};
 
+/// What logs say of a connection that was closed without a byte.
+const CLOSED: u16 = 444;
+
 /// What a step has to say about a request.
 #[expect(
     clippy::large_enum_variant,
@@ -52,7 +55,10 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Response> {
     for _ in 0..=URI_CHANGES_MAX {
         match settle(request, outcome) {
             Settled::Response(response) => return Some(response),
-            Settled::Close => return None,
+            Settled::Close => {
+                request.silent_status = Some(CLOSED);
+                return None;
+            }
             Settled::Redirect(target) => {
                 let arrival = request.redirect(target);
                 outcome = pass(request, arrival).await;

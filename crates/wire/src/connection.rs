@@ -64,7 +64,7 @@ impl Loop {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The timeout of this wait ran out.
-    #[error("client timed out")]
+    #[error("client timed out (110: Connection timed out)")]
     Timeout,
     /// The peer closed; between requests that is how connections end.
     #[error("client prematurely closed connection")]

@@ -10,6 +10,7 @@ pub mod try_files;
 
 use crate::Failure;
 use crate::locate;
+use crate::path;
 use crate::request::{Arrival, Request};
 use crate::respond::Outcome;
 
@@ -19,11 +20,13 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         Arrival::Lost => return Some(Outcome::Failed(Failure::new(500))),
         Arrival::Named => {}
         Arrival::Fresh | Arrival::Redirected => {
+            path::resolve(request).await;
             if let Some(early) = return_::run(request).or_else(|| locate::run(request)) {
                 return Some(early);
             }
         }
     }
+    path::resolve(request).await;
     let early = limits::run(request)
         .or_else(|| return_::run(request))
         .or_else(|| access::run(request));

@@ -85,6 +85,7 @@ fn answer(request: &Request, decided: &Return) -> Outcome {
     let Some(text) = &decided.text else {
         return match status {
             444 => Outcome::Close,
+            301 | 302 | 303 | 307 | 308 => Outcome::Failed(Failure::redirect(status, Bytes::new())),
             ..400 => Outcome::Answer(with_body(request, status, Bytes::new())),
             _ => Outcome::Failed(Failure::new(status)),
         };

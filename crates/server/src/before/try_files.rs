@@ -123,8 +123,10 @@ async fn look(
     }
     let name = request.evaluate(&candidate.name);
     let name = match alias {
+        // nginx takes the location's name off only where the candidate has variables.
         Some(Alias::Prefix(length))
-            if name.starts_with(&request.uri[..length.min(request.uri.len())]) =>
+            if candidate.name.literal().is_none()
+                && name.starts_with(&request.uri[..length.min(request.uri.len())]) =>
         {
             name.slice(length.min(name.len())..)
         }

@@ -6,6 +6,7 @@
 pub mod client;
 pub mod directives;
 mod finish;
+pub mod guard;
 mod transmit;
 
 use std::future::Future;
@@ -30,7 +31,23 @@ pub use transmit::TOGETHER_MAX;
 
 /// What the loops run for each connection.
 pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
-    Box::pin(run(loop_, accepted))
+    Box::pin(run_guarded(loop_, accepted))
+}
+
+/// Runs a connection to its end; a panic ends it alone, with one line that names the client.
+async fn run_guarded(loop_: Rc<Loop>, accepted: Accepted) {
+    let (number, peer, listener) = (accepted.number, accepted.peer, accepted.listener.clone());
+    let run = run(Rc::clone(&loop_), accepted);
+    if let Err(words) = guard::guard(run).await {
+        let generation = loop_.generation();
+        let local = listener.address.inet();
+        let client = Client::new(loop_, number, peer, local, listener);
+        client.log(
+            &generation,
+            Level::Alert,
+            &format!("{words}, the connection is closed"),
+        );
+    }
 }
 
 async fn run(loop_: Rc<Loop>, accepted: Accepted) {
@@ -143,6 +160,7 @@ async fn exchange(
     let mut request = Request::new(wire, client, generation, head, server);
     request.is_pipelined = is_pipelined;
     request.capture_server_name();
+    tell_dropped(&request);
     let mut body = Decoder::new(request.head.framing, 0);
     let mut refused = After::close();
     let response = match start {
@@ -152,15 +170,18 @@ async fn exchange(
         }
         Started::Refused {
             status,
+            why,
             must_linger,
         } => {
+            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
             refused = After::Close {
                 must_linger,
                 is_timeout: false,
             };
             respond::respond(&mut request, Start::Refused(status)).await
         }
-        Started::Silent(status) => {
+        Started::Silent { status, why } => {
+            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
             request.silent_status = Some(status);
             refused = After::Close {
                 must_linger: false,
@@ -181,16 +202,31 @@ async fn exchange(
     finish::finish(request, body, after).await
 }
 
+/// Says which header lines do not count.
+fn tell_dropped(request: &Request) {
+    for line in &request.head.dropped {
+        request.log(Level::Info, &|out| {
+            out.extend_from_slice(b"client sent invalid header line: \"");
+            out.extend_from_slice(request.head.text(*line));
+            out.extend_from_slice(b"\" while reading client request headers");
+        });
+    }
+}
+
 /// How a request that was read begins.
 enum Started {
     Fresh,
     /// With an answer of this status.
     Refused {
         status: u16,
+        why: String,
         must_linger: bool,
     },
     /// With no answer at all; the log says this status.
-    Silent(u16),
+    Silent {
+        status: u16,
+        why: String,
+    },
 }
 
 /// Reads a head and chooses the server by its host.
@@ -226,12 +262,15 @@ async fn read(
             Ok((*head, server.unwrap_or(default), Started::Fresh))
         }
         Err(WireError::Refused(refusal)) => {
-            client.log(generation, Level::Info, &refusal.why);
             let start = if refusal.is_silent {
-                Started::Silent(refusal.status)
+                Started::Silent {
+                    status: refusal.status,
+                    why: refusal.why,
+                }
             } else {
                 Started::Refused {
                     status: refusal.status,
+                    why: refusal.why,
                     must_linger: refusal.must_linger,
                 }
             };

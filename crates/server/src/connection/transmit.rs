@@ -67,7 +67,16 @@ pub async fn transmit(request: &mut Request, mut response: Response) -> After {
     }
     let body = std::mem::take(&mut response.body);
     request.response = Some(response);
-    match send(request, body, framing).await {
+    let gathers = !request.location().settings.sending.tcp_nodelay;
+    if gathers {
+        let _ = request.wire.stream.set_nodelay(false);
+    }
+    let sent = send(request, body, framing).await;
+    if gathers {
+        // The next answer may be of another location. What is left goes out now.
+        let _ = request.wire.stream.set_nodelay(true);
+    }
+    match sent {
         Ok(()) => {
             request.is_complete = true;
             if request.keepalive {
@@ -91,7 +100,15 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
     let is_bodiless = matches!(status, 204 | 304) || status < 200;
     let has_trailers = headers::has_trailers(&settings.headers, status);
     let mut is_chunked = false;
-    if !is_bodiless && (response.content_length.is_none() || has_trailers) {
+    if !matches!(status, 200 | 206 | 304) {
+        response.last_modified = None;
+    }
+    if status == 204 {
+        response.content_type = Bytes::new();
+        response.content_length = None;
+    }
+    let may_chunk = !is_bodiless && !request.is_head();
+    if may_chunk && (response.content_length.is_none() || has_trailers) {
         if !is_http11(&request.head) {
             request.keepalive &= response.content_length.is_some();
         } else if settings.sending.chunked_transfer_encoding {

@@ -122,7 +122,7 @@ async fn look(
         _ => {}
     }
     if !*is_directory_seen {
-        look_at_directory(request, &path[..directory]).await?;
+        look_at_directory(request, path, directory).await?;
         *is_directory_seen = true;
     }
     match error.errno() {
@@ -131,7 +131,13 @@ async fn look(
     }
 }
 
-async fn look_at_directory(request: &Request, path: &[u8]) -> Result<(), Failure> {
+/// Looks at the directory that is the first `directory` bytes of the path of an index file.
+async fn look_at_directory(
+    request: &Request,
+    file: &[u8],
+    directory: usize,
+) -> Result<(), Failure> {
+    let path = &file[..directory];
     let path = if path.len() > 1 {
         path.strip_suffix(b"/").unwrap_or(path)
     } else {
@@ -150,7 +156,8 @@ async fn look_at_directory(request: &Request, path: &[u8]) -> Result<(), Failure
         }
         Err(error) => match error.errno() {
             Some(Errno::MLINK | Errno::LOOP) => Err(Failure::new(403)),
-            Some(errno @ Errno::NOENT) => Err(refused(request, path, errno)),
+            // nginx's line names the file, not the directory.
+            Some(errno @ Errno::NOENT) => Err(refused(request, file, errno)),
             Some(Errno::ACCESS) => Ok(()),
             _ => Err(files::failure(request, &error, path)),
         },

@@ -39,6 +39,15 @@ impl Address {
         }
     }
 
+    /// Address and port, unless it is a unix socket.
+    #[must_use]
+    pub fn inet(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Inet(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// The path of a unix socket.
     #[must_use]
     pub fn unix_path(&self) -> Option<&Path> {

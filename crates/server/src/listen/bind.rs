@@ -197,6 +197,8 @@ fn tune(socket: &Socket, address: &Address, options: &SocketOptions) {
     if address.unix_path().is_some() {
         return;
     }
+    // Accepted sockets have it too, and so none needs a call of its own (`tcp_nodelay off` switches it off per answer).
+    let _ = socket.set_tcp_nodelay(true);
     match options.so_keepalive {
         KeepaliveProbes::Unset => {}
         KeepaliveProbes::Off => drop(socket.set_keepalive(false)),
@@ -242,6 +244,18 @@ mod tests {
 
     fn any_port() -> Address {
         Address::Inet("127.0.0.1:0".parse::<SocketAddr>().unwrap())
+    }
+
+    #[test]
+    fn accepted_sockets_send_small_packets_at_once() {
+        let listening = open(&any_port(), &SocketOptions::default()).unwrap();
+        let Address::Inet(address) = local(&listening) else {
+            unreachable!("TCP was asked for")
+        };
+        let _client = TcpStream::connect(address).unwrap();
+        SockRef::from(&listening).set_nonblocking(false).unwrap();
+        let (accepted, _) = SockRef::from(&listening).accept().unwrap();
+        assert!(accepted.tcp_nodelay().unwrap());
     }
 
     #[test]

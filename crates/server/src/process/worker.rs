@@ -27,6 +27,7 @@ use super::logs::Wanted;
 use super::privileges;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
+use crate::connection::guard;
 use crate::content::module::Modules;
 use crate::log::Logs;
 use crate::loops::accept::Source;
@@ -421,9 +422,11 @@ pub fn define_pools(processes: &Processes, disk: &Disk) {
     }
 }
 
-/// A task that panics ends its connection only; the line says where.
+/// Every panic is told in one line: by its connection, which ends alone, else here.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        error_log(Level::Alert, format_args!("{panic}"));
+        if !guard::take(panic) {
+            error_log(Level::Alert, format_args!("{}", guard::line(panic)));
+        }
     }));
 }

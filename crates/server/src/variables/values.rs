@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::net::IpAddr;
 
-use message::{HeaderId, Version, uri};
+use message::{HeaderId, uri};
 
 use crate::identity::NGINX_VERSION;
 use crate::path;
@@ -50,7 +50,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         | Core::RemoteUser
         | Core::RequestBody
         | Core::RequestBodyFile => false,
-        Core::RealpathRoot => realpath_root(request, out),
+        Core::RealpathRoot => path::real_root(request, out),
         Core::RemoteAddr => {
             request.client.append_remote_addr(out);
             true
@@ -61,7 +61,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::RequestFilename => request_filename(request, out),
         Core::RequestId => request_id(request, out),
         Core::RequestLength => number(request.length, out),
-        Core::RequestMethod => put(request.head.method_text(), out),
+        Core::RequestMethod => put(request.method_text(), out),
         Core::RequestPort => port(request.head.port, out),
         Core::RequestTime => request_time(request, out),
         Core::RequestUri => put(request.head.target(), out),
@@ -159,26 +159,12 @@ fn request_filename(request: &Request, out: &mut Vec<u8>) -> bool {
     path::map(request, &mut mapped).is_ok() && put(&mapped.path, out)
 }
 
-/// `realpath_root` needs the file system: resolved once per request by whoever asks, in the pool, before the steps run.
-fn realpath_root(request: &Request, out: &mut Vec<u8>) -> bool {
-    match &request.realpath_root {
-        Some(path) => put(path, out),
-        None => false,
-    }
-}
-
 fn status(request: &Request, out: &mut Vec<u8>) -> bool {
     let status = match (request.silent_status, &request.response) {
         (Some(status), _) => status,
         (None, Some(response)) => response.status,
         (None, None) => request.error_status.unwrap_or(0),
     };
-    if request.head.version == Version::HTTP_09
-        && request.response.is_some()
-        && request.silent_status.is_none()
-    {
-        return put(b"009", out);
-    }
     write!(out, "{status:03}").is_ok()
 }
 

@@ -311,7 +311,6 @@ impl Parser {
         head.authority = moved(found.authority);
         head.is_path_empty = found.is_path_empty;
         head.is_complex = found.is_complex;
-        self.has_line = true;
         if found.is_complex {
             let normal = uri::normalise(found.target.of(text), self.limits.merge_slashes)
                 .map_err(|_| Stop::new(400, "client sent invalid request"))?;
@@ -332,6 +331,7 @@ impl Parser {
                     Stop::new(400, "client sent invalid host in request line")
                 })?;
         }
+        self.has_line = true;
         Ok(())
     }
 
@@ -376,6 +376,7 @@ impl Parser {
             return Err(describe(Fault::Header(text.len() as u32), text));
         }
         if found.is_invalid && self.limits.ignore_invalid_headers {
+            head.dropped.push(Span::new(start, start + text.len()));
             return Ok(());
         }
         self.headers += 1;
@@ -496,9 +497,10 @@ impl Parser {
             let len = memchr::memchr2(b'\r', b'\n', &bytes[start..]).unwrap_or(bytes.len() - start);
             head.line = Span::new(start, start + len);
         }
+        let part = if self.has_line { "headers" } else { "line" };
         Refusal {
             status: stop.status,
-            why: stop.why,
+            why: format!("{} while reading client request {part}", stop.why),
             head,
             must_linger: stop.must_linger,
             is_silent: false,

@@ -1,0 +1,82 @@
+//! Values that variables have, in answers and in logs.
+
+use blackbox::Server;
+
+const FORMAT: &str =
+    "log_format named '$uri: $status|$request_method|$sent_http_last_modified|$realpath_root';";
+const LOG: &str = "access_log logs/access.log named;";
+
+#[test]
+fn the_real_path_of_the_root_is_found_without_links() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+            location / { root %DIR%/html/link/../link; return 200 $realpath_root; }
+            location /by-host { root %DIR%/html/$arg_d; return 200 \"$realpath_root|$document_root\"; }
+            location /missing { root %DIR%/none; return 200 \"[$realpath_root]\"; } }",
+    );
+    server.file("real/files/a", "found");
+    let html = server.site().path("html");
+    std::os::unix::fs::symlink("real", html.join("link")).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a test")]
+    let real = std::fs::canonicalize(html.join("real")).unwrap();
+    let real = real.display().to_string();
+    assert_eq!(server.get("/").text(), real);
+    assert_eq!(
+        server.get("/by-host?d=link").text(),
+        format!("{real}|{}/link", html.display())
+    );
+    assert_eq!(server.get("/missing").text(), "[]");
+    server.wait_for(
+        "/none\" failed (2: No such file or directory)",
+        "the root that is not there",
+    );
+    server.forget_log();
+}
+
+#[test]
+fn a_connection_closed_without_a_byte_is_logged_as_444() {
+    let server = Server::start(&format!(
+        "{FORMAT} server {{ listen 127.0.0.1:%PORT%; {LOG} location / {{ return 444; }}
+            location /tried {{ try_files /none =444; }} location /page {{ error_page 404 =444 /none; }} }}"
+    ));
+    for target in ["/a", "/tried"] {
+        assert_eq!(server.raw(format!("GET {target} HTTP/1.0\r\n\r\n")), "");
+    }
+    let log = server.access_log(2);
+    assert!(
+        log.starts_with("/a: 444|GET|") && log.contains("\n/tried: 444|GET|"),
+        "{log}"
+    );
+}
+
+#[test]
+fn an_error_page_makes_the_method_get() {
+    let server = Server::start(&format!(
+        "{FORMAT} server {{ listen 127.0.0.1:%PORT%; {LOG} error_page 405 =200 /page; location = /page {{ return 200 $request_method; }} }}"
+    ));
+    server.file("a", "a");
+    assert_eq!(server.request("DELETE", "/a", "").text(), "GET");
+    assert!(server.access_log(1).starts_with("/page: 200|GET|-|"));
+}
+
+#[test]
+fn a_status_that_has_no_date_logs_none() {
+    let server = Server::start(&format!(
+        "{FORMAT} server {{ listen 127.0.0.1:%PORT%; {LOG} error_page 404 /page; }}"
+    ));
+    server.file("page", "not here");
+    assert_eq!(server.get("/none").header("last-modified"), None);
+    assert!(server.access_log(1).starts_with("/page: 404|GET|-|"));
+}
+
+#[test]
+fn port_0_is_no_port() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; return 200 \"$host$is_request_port$request_port\"; }",
+    );
+    let ask = |host: &str| {
+        let reply = server.raw(format!("GET / HTTP/1.0\r\nHost: {host}\r\n\r\n"));
+        reply.rsplit("\r\n").next().unwrap_or_default().to_owned()
+    };
+    assert_eq!([ask("a:0"), ask("a:81")], ["a", "a:81"]);
+}
