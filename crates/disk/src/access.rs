@@ -55,6 +55,10 @@ pub struct Access<'a> {
     pub output_buffer: usize,
     /// `open_file_cache`: what may be out of date for a while. None: off, every answer is exact.
     pub stale: Option<&'a StaleFiles>,
+    /// When the request had come, at the latest: a number that grows (say, the nanosecond of the event loop's last wake). A
+    /// look at a kept file that was made for one moment is good for every request of that moment or an earlier one, so that
+    /// the requests that one `epoll_wait` brought share it. 0: unknown, look anew.
+    pub moment: u64,
     /// Open with O_NOATIME where the kernel permits it (own files, or CAP_FOWNER).
     pub noatime: bool,
 }
@@ -74,6 +78,7 @@ impl<'a> Access<'a> {
             sendfile_max_chunk: 2 << 20,
             output_buffer: 32 << 10,
             stale: None,
+            moment: 0,
             noatime: false,
         }
     }

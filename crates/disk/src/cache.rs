@@ -2,7 +2,7 @@
 //!
 //! Per use: the events of the path above are taken in (see `watch`), then one `fstat` of the pinned descriptor, which sees
 //! writes, truncation, replacement, rename, unlink and chmod (each changes ctime, size or the number of links). Anything
-//! else opens anew. Not here: nginx's `open_file_cache`, where staleness is asked for (`stale`).
+//! else opens anew. A look made after a request had come is exact for it: requests of one moment share it. Not here: nginx's `open_file_cache`, where staleness is asked for (`stale`).
 //!
 //! Invariant: an entry without a valid guard, or whose file changed so recently that its time stamp may not show the next
 //! change, is never answered from. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp (at its
@@ -31,6 +31,8 @@ pub(crate) struct Entry {
     pub file: Rc<OpenFile>,
     pub guard: Option<Rc<Guard>>,
     used: bool,
+    /// The moment for which it was last looked at.
+    checked: u64,
 }
 
 /// What became of a file that was to be kept.
@@ -69,7 +71,7 @@ impl Files {
 
     /// The file of a path, if it is known to be as it was; the caller has taken in the events before. (None also for an
     /// entry without a valid guard: open it anew, and [`Files::keep`] says that it is known.)
-    pub fn look_up(&mut self, path: &[u8]) -> Option<Rc<OpenFile>> {
+    pub fn look_up(&mut self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
         let slot = self.slot(path)?;
         let entry = self.slots[slot as usize].as_mut()?;
         entry.used = true;
@@ -77,8 +79,12 @@ impl Files {
             entry.guard = None;
             return None;
         }
+        if moment != 0 && entry.checked >= moment {
+            return Some(entry.file.clone());
+        }
         let stat = rustix::fs::fstat(entry.file.as_fd());
         if stat.is_ok_and(|stat| Meta::from_stat(&stat) == *entry.file.meta()) {
+            entry.checked = moment;
             return Some(entry.file.clone());
         }
         self.remove(slot);
@@ -111,6 +117,7 @@ impl Files {
             file: file.clone(),
             guard: None,
             used: false,
+            checked: 0,
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);

@@ -21,6 +21,8 @@ pub(crate) struct Inner {
     pub counters: Counters,
     pub files: RefCell<Files>,
     pub guards: RefCell<Guards>,
+    /// The moment for which events were last taken in.
+    events_at: Cell<u64>,
     /// The table of mounts as last seen.
     mounts: Cell<u64>,
 }
@@ -41,6 +43,7 @@ impl Local {
             counters: Counters::default(),
             files: RefCell::new(Files::new(files_max)),
             guards: RefCell::new(Guards::new(files_max / 2)),
+            events_at: Cell::new(0),
             mounts: Cell::new(disk.mounts.generation()),
         }))
     }
@@ -59,19 +62,22 @@ impl Local {
 }
 
 impl Inner {
-    /// Looks a path up in the table of open files, after everything that happened to its directories so far.
-    pub fn look_up(&self, path: &[u8]) -> Option<Rc<OpenFile>> {
-        self.take_events();
-        self.files.borrow_mut().look_up(path)
+    /// Looks a path up in the table of open files, after everything that happened to its directories up to `moment`
+    /// ([`Access::moment`](crate::Access)).
+    pub fn look_up(&self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
+        self.take_events(moment);
+        self.files.borrow_mut().look_up(path, moment)
     }
 
-    /// After this, a guard that says it is valid is.
-    pub fn take_events(&self) {
-        let mut guards = self.guards.borrow_mut();
+    /// After this, a guard that says it is valid was so at `moment`.
+    fn take_events(&self, moment: u64) {
         let generation = self.disk.mounts.generation();
         if self.mounts.replace(generation) != generation {
-            guards.distrust_all();
+            self.guards.borrow_mut().distrust_all();
         }
-        guards.take_events();
+        if moment == 0 || self.events_at.get() < moment {
+            self.events_at.set(moment);
+            self.guards.borrow_mut().take_events();
+        }
     }
 }

@@ -104,7 +104,7 @@ impl Local {
         access: &Access<'_>,
     ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
         if keeps(access)
-            && let Some(file) = self.0.look_up(path)
+            && let Some(file) = self.0.look_up(path, access.moment)
             && file.direct == is_direct(file.meta(), access.directio)
         {
             self.0.counters.cached(Operation::Open);
@@ -167,7 +167,7 @@ impl Local {
         access: &Access<'_>,
     ) -> Result<Result<Meta, Error>, WouldBlock> {
         if keeps(access)
-            && let Some(file) = self.0.look_up(path)
+            && let Some(file) = self.0.look_up(path, access.moment)
         {
             self.0.counters.cached(Operation::Stat);
             return Ok(Ok(*file.meta()));

@@ -126,15 +126,11 @@ directives! {
 }
 
 /// What becomes of a failure.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "boxing the commonest variant would cost every request an allocation"
-)]
 pub enum Cover {
     /// An error page of the configuration.
     Redirect(Target),
     /// The built-in page.
-    Answer(Response),
+    Answer(Box<Response>),
     /// Nothing: the connection is closed.
     Close,
 }
@@ -153,7 +149,7 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
         return show(request, &page);
     }
     if status == 304 || status == 204 {
-        return Cover::Answer(Response::new(status));
+        return Cover::Answer(Box::new(Response::new(status)));
     }
     Cover::Answer(built_in(request, failure))
 }
@@ -208,7 +204,7 @@ pub fn split_args(target: &Bytes) -> (Bytes, Bytes) {
     }
 }
 
-fn built_in(request: &Request, failure: Failure) -> Response {
+fn built_in(request: &Request, failure: Failure) -> Box<Response> {
     let settings = &request.location().settings;
     let agent = request.head.get(HeaderId::UserAgent).unwrap_or_default();
     if settings.error_pages.msie_refresh
@@ -216,11 +212,11 @@ fn built_in(request: &Request, failure: Failure) -> Response {
         && is_msie(agent)
         && let Some(location) = &failure.location
     {
-        return refresh(location);
+        return Box::new(refresh(location));
     }
     let is_padded = settings.error_pages.msie_padding && (is_msie(agent) || is_chrome(agent));
     let page = error_text::page(failure.status, settings.identity.signature(), is_padded);
-    let mut response = Response::new(error_text::on_the_wire(failure.status));
+    let mut response = Box::new(Response::new(error_text::on_the_wire(failure.status)));
     if let Some(page) = page {
         response.content_type = Bytes::from_static(b"text/html");
         response.content_length = Some(page.len() as u64);

@@ -16,7 +16,7 @@ use crate::Response;
 use crate::connection::Client;
 use crate::connection::directives::Browsers;
 use crate::log::{ErrorContext, Level};
-use crate::loops::Generation;
+use crate::loops::{Generation, timing};
 use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
 use crate::respond::Target;
@@ -66,8 +66,10 @@ pub struct Request {
     pub wire: wire::Connection,
     /// The settings that it began with, and this loop's part of them.
     pub generation: Rc<Generation>,
+    /// When it had come, at the latest, in nanoseconds of CLOCK_MONOTONIC: what was found out since then is no news to it.
+    pub moment: u64,
     /// What was read.
-    pub head: RequestHead,
+    pub head: Box<RequestHead>,
     /// The method; error pages turn it into GET.
     pub method: Method,
     /// The current URI, decoded and normalised.
@@ -109,7 +111,7 @@ pub struct Request {
     /// `$limit_rate`, when it was set.
     pub limit_rate: Cell<Option<u64>>,
     /// The answer's head, once it is known.
-    pub response: Option<Response>,
+    pub response: Option<Box<Response>>,
     /// What was sent of it.
     pub sent: Cell<Sent>,
     /// Made on first use.
@@ -123,23 +125,29 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with its head as read, at the default server of its address.
+    /// A request with its head as read, at the default server of its address. In a box: it is large, and handed on.
     #[must_use]
     pub fn new(
         wire: wire::Connection,
         client: Rc<Client>,
         generation: Rc<Generation>,
-        head: RequestHead,
+        head: Box<RequestHead>,
         server: ServerId,
-    ) -> Self {
+    ) -> Box<Self> {
+        let moment = if wire.is_prompt() {
+            timing::moment()
+        } else {
+            timing::now_ns()
+        };
         let uri = bytes_of(&head, head.uri());
         let args = bytes_of(&head, head.args());
         let location = generation.settings.server(server).location;
         let length = head.bytes.len() as u64;
-        let mut request = Self {
+        let mut request = Box::new(Self {
             client,
             wire,
             generation,
+            moment,
             method: head.method,
             uri,
             args,
@@ -168,7 +176,7 @@ impl Request {
             pool: OnceCell::new(),
             depth: Cell::new(0),
             head,
-        };
+        });
         request.keepalive = request.head.wants_keepalive();
         request
     }

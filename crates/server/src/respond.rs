@@ -11,13 +11,9 @@ use crate::{Failure, Response, after, before, content};
 const CLOSED: u16 = 444;
 
 /// What a step has to say about a request.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "boxing the commonest variant would cost every request an allocation"
-)]
 pub enum Outcome {
-    /// The answer.
-    Answer(Response),
+    /// The answer, in a box: it is large, and handed on.
+    Answer(Box<Response>),
     /// No answer: this status, by an error page or the built-in one.
     Failed(Failure),
     /// Start again with another URI.
@@ -44,7 +40,7 @@ pub enum Start {
 }
 
 /// Answers a request; `None` closes the connection without a byte.
-pub async fn respond(request: &mut Request, start: Start) -> Option<Response> {
+pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response>> {
     let mut outcome = match start {
         Start::Fresh => pass(request, Arrival::Fresh).await,
         Start::Refused(status) => {
@@ -80,12 +76,8 @@ async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
     }
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "boxing the commonest variant would cost every request an allocation"
-)]
 enum Settled {
-    Response(Response),
+    Response(Box<Response>),
     Redirect(Target),
     Close,
 }

@@ -89,6 +89,8 @@ pub struct Connection {
     timer: Timer,
     received: u64,
     sent: u64,
+    /// The request at hand came whole with the event that `wait` waited for.
+    is_prompt: bool,
 }
 
 impl Connection {
@@ -101,6 +103,7 @@ impl Connection {
             timer: owner.wheel.timer(),
             received: 0,
             sent: 0,
+            is_prompt: false,
         }
     }
 
@@ -119,6 +122,12 @@ impl Connection {
         self.sent
     }
 
+    /// Did the head just read come whole with the event that [`Connection::wait`] waited for? Then its first byte was there
+    /// when the loop was last woken; else some of it may have come later.
+    pub fn is_prompt(&self) -> bool {
+        self.is_prompt
+    }
+
     /// Have bytes of the next request come already?
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
@@ -132,12 +141,20 @@ impl Connection {
 
     /// Waits for the first byte of a request. `Closed` and `Timeout` are no faults here.
     pub async fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
+        self.is_prompt = false;
         if self.has_unread() {
             return Ok(());
         }
         self.arm(timeout);
-        let outcome = poll_fn(|cx| self.poll_readable(cx)).await;
+        let mut has_waited = false;
+        let outcome = poll_fn(|cx| {
+            let outcome = self.poll_readable(cx);
+            has_waited |= outcome.is_pending();
+            outcome
+        })
+        .await;
         self.timer.disarm();
+        self.is_prompt = has_waited;
         outcome
     }
 
@@ -174,6 +191,7 @@ impl Connection {
                 Err(error) if is_would_block(&error) => {}
                 Err(error) => break Err(error.into()),
             }
+            self.is_prompt = false;
             if let Err(error) = poll_fn(|cx| self.poll_readable(cx)).await {
                 break Err(error);
             }

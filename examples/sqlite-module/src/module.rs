@@ -95,7 +95,7 @@ impl Handler for Rows {
                 return Outcome::Failed(Failure::new(405));
             }
             match self.answer(request).await {
-                Ok(response) => Outcome::Answer(response),
+                Ok(response) => Outcome::Answer(Box::new(response)),
                 Err(failure) => Outcome::Failed(failure),
             }
         })

@@ -14,7 +14,7 @@ use crate::{Failure, Response};
 ///
 /// # Errors
 /// The failure that takes its place (412, 416): it goes through the error pages like any other.
-pub fn apply(request: &Request, mut response: Response) -> Result<Response, Failure> {
+pub fn apply(request: &Request, mut response: Box<Response>) -> Result<Box<Response>, Failure> {
     let location = request.location();
     request.override_status(&mut response);
     not_modified::apply(request, &location.settings.not_modified, &mut response)?;

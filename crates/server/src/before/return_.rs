@@ -97,8 +97,8 @@ fn answer(request: &Request, decided: &Return) -> Outcome {
     }
 }
 
-fn with_body(request: &Request, status: u16, text: Bytes) -> Response {
-    let mut response = Response::new(status);
+fn with_body(request: &Request, status: u16, text: Bytes) -> Box<Response> {
+    let mut response = Box::new(Response::new(status));
     response.content_type = request.content_type();
     response.content_length = Some(text.len() as u64);
     response.body = if text.is_empty() {

@@ -43,7 +43,7 @@ impl After {
 
 /// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
 pub async fn finish(
-    mut request: Request,
+    mut request: Box<Request>,
     mut body: Decoder,
     mut after: After,
 ) -> Option<(wire::Connection, Duration)> {
@@ -92,17 +92,18 @@ pub async fn finish(
     None
 }
 
+/// Is there a chunked body that nobody has read?
+pub fn must_judge(request: &Request) -> bool {
+    request.head.framing == Framing::Chunked && !request.is_body_read
+}
+
 /// Looks at what has come of a chunked body before the answer to it goes out: nginx refuses one that is no such. Gives the
 /// answer to send.
 pub async fn judge(
     request: &mut Request,
-    response: Option<Response>,
+    response: Box<Response>,
     body: &mut Decoder,
-) -> Option<Response> {
-    let response = response?;
-    if request.head.framing != Framing::Chunked || request.is_body_read {
-        return Some(response);
-    }
+) -> Option<Box<Response>> {
     let before = request.wire.received();
     let mut outcome = Ok(None);
     for _ in 0..READS_AHEAD_MAX {

@@ -164,10 +164,12 @@ async fn exchange(
     let mut body = Decoder::new(request.head.framing, 0);
     let mut refused = After::close();
     let response = match start {
-        Started::Fresh => {
-            let response = respond::respond(&mut request, Start::Fresh).await;
-            finish::judge(&mut request, response, &mut body).await
-        }
+        Started::Fresh => match respond::respond(&mut request, Start::Fresh).await {
+            Some(response) if finish::must_judge(&request) => {
+                Box::pin(finish::judge(&mut request, response, &mut body)).await
+            }
+            response => response,
+        },
         Started::Refused {
             status,
             why,
@@ -234,7 +236,7 @@ async fn read(
     wire: &mut wire::Connection,
     client: &Client,
     generation: &Generation,
-) -> Result<(RequestHead, ServerId, Started), WireError> {
+) -> Result<(Box<RequestHead>, ServerId, Started), WireError> {
     let settings = &generation.settings;
     let entry = client.entry(generation).ok_or(WireError::Closed)?;
     let names = &settings.names[entry];
@@ -259,7 +261,7 @@ async fn read(
                 Some(_) => chosen,
                 None => names.find(b"").map(|named| named.server),
             };
-            Ok((*head, server.unwrap_or(default), Started::Fresh))
+            Ok((head, server.unwrap_or(default), Started::Fresh))
         }
         Err(WireError::Refused(refusal)) => {
             let start = if refusal.is_silent {
@@ -274,7 +276,7 @@ async fn read(
                     must_linger: refusal.must_linger,
                 }
             };
-            Ok((refusal.head, chosen.unwrap_or(default), start))
+            Ok((Box::new(refusal.head), chosen.unwrap_or(default), start))
         }
         Err(error) => Err(error),
     }

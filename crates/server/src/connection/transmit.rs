@@ -54,7 +54,7 @@ struct Framing {
 }
 
 /// Sends the answer; what was sent stands in the request then, and the answer's head too.
-pub async fn transmit(request: &mut Request, mut response: Response) -> After {
+pub async fn transmit(request: &mut Request, mut response: Box<Response>) -> After {
     redirects::complete(request, &mut response);
     let framing = frame(request, &mut response);
     if request.keepalive

@@ -217,6 +217,7 @@ pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
 /// 500 when the pool's name, made from variables, names none.
 pub fn access<'a>(request: &'a Request, path: &[u8]) -> Result<Access<'a>, Failure> {
     let mut access = reading(request.location(), pool(request)?);
+    access.moment = request.moment;
     access.stale = request.generation.stale_files(request.location);
     access.symlinks = symlinks(
         request,

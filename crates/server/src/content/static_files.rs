@@ -80,9 +80,9 @@ pub async fn of_file(
     request: &Request,
     file: &Rc<OpenFile>,
     mapped: &Mapped,
-) -> Result<Response, Failure> {
+) -> Result<Box<Response>, Failure> {
     let meta = file.meta();
-    let mut response = Response::new(200);
+    let mut response = Box::new(Response::new(200));
     response.content_type = request.content_type();
     response.content_length = Some(meta.len);
     response.last_modified = Some(meta.mtime);

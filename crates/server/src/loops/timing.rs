@@ -74,6 +74,7 @@ enum Reading {
 thread_local! {
     static READING: Cell<Reading> = const { Cell::new(Reading::None) };
     static AT: Cell<u64> = const { Cell::new(0) };
+    static MOMENT: Cell<u64> = const { Cell::new(0) };
     static FIGURES: RefCell<Option<Rc<Figures>>> = const { RefCell::new(None) };
 }
 
@@ -84,6 +85,13 @@ pub fn now_ns() -> u64 {
     (now.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
         .wrapping_add(now.tv_nsec as u64)
+}
+
+/// When the poll that is running was last woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
+/// then. 0: another thread woke it last, so nothing is known.
+#[must_use]
+pub fn moment() -> u64 {
+    MOMENT.get()
 }
 
 /// The figures of one loop; they belong to its thread.
@@ -194,6 +202,7 @@ pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output
         .expect("tasks are spawned on loop threads");
     let stamp = Arc::new(Stamp {
         woken_at: AtomicU64::new(stamp_of_wake()),
+        last: AtomicU64::new(0),
         task: OnceLock::new(),
     });
     let waker = Waker::from(Arc::clone(&stamp));
@@ -211,15 +220,21 @@ pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output
 struct Stamp {
     /// When the task was woken; 0 when it has been polled since.
     woken_at: AtomicU64,
+    /// When the loop itself last woke it; 0 when another thread did.
+    last: AtomicU64,
     task: OnceLock<Waker>,
 }
 
 impl Stamp {
     fn mark(&self) {
         // A wake by another thread may get lost against a poll that starts now: that is one sample.
+        let stamp = stamp_of_wake();
         if self.woken_at.load(Ordering::Relaxed) == 0 {
-            self.woken_at.store(stamp_of_wake(), Ordering::Relaxed);
+            self.woken_at.store(stamp, Ordering::Relaxed);
         }
+        let is_foreign = stamp & FROM_ANOTHER_THREAD != 0;
+        let last = if is_foreign { 0 } else { stamp };
+        self.last.store(last, Ordering::Relaxed);
         if let Some(task) = self.task.get() {
             task.wake_by_ref();
         }
@@ -274,6 +289,7 @@ impl<F: Future> Future for Timed<F> {
         };
         AT.set(start);
         READING.set(Reading::PollStart);
+        MOMENT.set(this.stamp.last.load(Ordering::Relaxed));
         let outcome = this
             .future
             .as_mut()

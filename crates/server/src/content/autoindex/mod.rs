@@ -54,7 +54,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
         return None;
     }
     Some(match list(request).await {
-        Ok(response) => Outcome::Answer(response),
+        Ok(response) => Outcome::Answer(Box::new(response)),
         Err(failure) => Outcome::Failed(failure),
     })
 }
