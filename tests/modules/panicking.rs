@@ -52,7 +52,7 @@ impl Handler for Panic {
                     let done = run_in_pool(request, b"default", || panic!("told to")).await;
                     done.map_or_else(Outcome::Failed, |()| unreachable!("the job panics"))
                 }
-                _ => Outcome::Answer(Response::text(200, "text/plain", "calm")),
+                _ => Outcome::Answer(Box::new(Response::text(200, "text/plain", "calm"))),
             }
         })
     }
