@@ -8,7 +8,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -455,26 +454,5 @@ fn wrong_flags_have_nginx_s_sentences() {
     assert!(
         said.contains("nginx version: nginx/1.31.5\n") && said.contains("configure arguments:"),
         "{said}"
-    );
-}
-
-#[test]
-fn serve_prints_its_configuration() {
-    let site = Site::new();
-    let directory = site.path("html");
-    let output = Command::new(blackbox::binary())
-        .args([
-            Path::new("serve"),
-            &directory,
-            Path::new("--print-config"),
-            Path::new("--autoindex"),
-        ])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success());
-    assert!(
-        text.contains("autoindex on;") && text.contains(&directory.display().to_string()),
-        "{text}"
     );
 }

@@ -6,7 +6,7 @@ use crate::send::BUFFERS_KIB;
 use crate::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,6 +34,8 @@ pub struct Probe {
     pub path: Box<[u8]>,
     /// Its file system; None if it could not be opened.
     pub filesystem: Option<Filesystem>,
+    /// This process's user may not enter it: whatever is asked for in it is forbidden.
+    pub is_forbidden: bool,
     pagemap: bool,
     openat2: bool,
 }
@@ -47,6 +49,12 @@ impl fmt::Display for Probe {
             "reads that do not wait"
         };
         match self.filesystem {
+            _ if self.is_forbidden => write!(
+                formatter,
+                "the user that serves (uid {}) may not enter it, so that all of it is forbidden: another user is needed, or the \
+                 right to enter it and the directories above (chmod o+x)",
+                rustix::process::geteuid().as_raw()
+            ),
             None => write!(
                 formatter,
                 "cannot be opened; every call in the pool until it can"
@@ -181,11 +189,18 @@ impl Disk {
             reason = "before any loop runs, or in a pool"
         )]
         let dir = rustix::fs::open(OsStr::from_bytes(path), flags, Mode::empty());
+        let access = rustix::fs::accessat(
+            rustix::fs::CWD,
+            OsStr::from_bytes(path),
+            Access::EXEC_OK,
+            AtFlags::EACCESS,
+        );
         let mount = dir.ok().and_then(|dir| self.mounts.learn(dir.as_fd()));
         let filesystem = mount.and_then(|mount| mount.filesystem());
         Probe {
             path: path.into(),
             filesystem,
+            is_forbidden: access == Err(rustix::io::Errno::ACCESS),
             pagemap: self.abilities.pagemap.is_some(),
             openat2: self.abilities.openat2,
         }

@@ -100,7 +100,7 @@ fn options(flags: &Flags, serve: Serve, modules: Modules) -> Options {
     };
     Options {
         origin,
-        text: None,
+        instead: None,
         error_log,
         is_quiet: flags.is_quiet,
         serve,

@@ -6,7 +6,6 @@
 #![expect(clippy::disallowed_methods, reason = "before anything is served")]
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use crate::content::module::Modules;
 use crate::listen::{Address, Target};
 use crate::loops::Serve;
 use crate::process::load::Origin;
-use crate::process::start::{self, Options};
+use crate::process::start::{self, Instead, Options};
 
 /// Serves a directory over HTTP.
 #[derive(Debug, Parser)]
@@ -63,20 +62,25 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
         Ok(urls) => urls,
         Err(sentence) => return refuse(&sentence),
     };
+    if arguments.print_config {
+        return match configuration(&arguments, &directory, &lasting_pid()) {
+            Ok(text) => super::tell(text),
+            Err(sentence) => refuse(&sentence),
+        };
+    }
     let temporary = std::env::temp_dir().join(format!("freewheel-{}", std::process::id()));
-    let text = match configuration(&arguments, &directory, &temporary) {
+    let text = match configuration(&arguments, &directory, &temporary.join("freewheel.pid")) {
         Ok(text) => text,
         Err(sentence) => return refuse(&sentence),
     };
-    if arguments.print_config {
-        return super::tell(text);
-    }
+    // Fails if it is there already: nobody else's directory or link is taken for ours.
     if let Err(error) = std::fs::create_dir(&temporary) {
         return refuse(&format!("{}: {error}", temporary.display()));
     }
-    for url in urls {
-        eprintln!("Serving {} at {url}", directory.display());
-    }
+    let greeting = urls
+        .iter()
+        .map(|url| format!("Serving {} at {url}\n", directory.display()))
+        .collect();
     let mut prefix = temporary.clone().into_os_string();
     prefix.push("/");
     let origin = Origin {
@@ -86,7 +90,10 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     };
     let options = Options {
         origin,
-        text: Some(text.into_bytes()),
+        instead: Some(Instead {
+            text: text.into_bytes(),
+            greeting,
+        }),
         error_log: None,
         is_quiet: false,
         serve,
@@ -95,6 +102,18 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     let code = start::serve(options);
     let _ = std::fs::remove_dir_all(&temporary);
     code
+}
+
+/// Where a configuration that is kept has its pid file: in a directory that is there and that its user can write to.
+fn lasting_pid() -> PathBuf {
+    let uid = nix::unistd::geteuid();
+    if uid.is_root() {
+        return PathBuf::from("/run/freewheel.pid");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(directory) if directory.is_dir() => directory.join("freewheel.pid"),
+        _ => std::env::temp_dir().join(format!("freewheel-{uid}.pid")),
+    }
 }
 
 fn refuse(sentence: &str) -> ExitCode {
@@ -118,107 +137,76 @@ fn urls(listen: &str) -> Result<Vec<String>, String> {
 }
 
 /// The configuration that the arguments stand for.
-fn configuration(
-    arguments: &Arguments,
-    directory: &Path,
-    temporary: &Path,
-) -> Result<String, String> {
+fn configuration(arguments: &Arguments, directory: &Path, pid: &Path) -> Result<String, String> {
     let root = quoted(directory)?;
-    let temporary = quoted(temporary)?;
+    let pid = quoted(pid)?;
     let listen = quoted(Path::new(&arguments.listen))?;
-    let mut text = String::new();
     let log = if std::io::stderr().is_terminal() {
         "    log_format readable '$time_local  $status  $request  $body_bytes_sent bytes  $request_time s  $remote_addr';\n    \
          access_log /dev/stderr readable;\n"
     } else {
         "    access_log /dev/stderr;\n"
     };
-    let _ = write!(
-        text,
+    let dollar = if root.contains(DOLLAR) {
+        "    # The language has no other way to say a dollar sign.\n    split_clients \"\" $dollar { * \"$\"; }\n\n"
+    } else {
+        ""
+    };
+    let autoindex = if arguments.autoindex {
+        "        autoindex on;\n"
+    } else {
+        ""
+    };
+    Ok(format!(
         "daemon off;
 worker_processes auto;
-error_log stderr notice;
-pid {temporary}/freewheel.pid;
+error_log stderr warn;
+pid {pid};
 
 events {{
-    worker_connections 4096;
+    worker_connections 1024;
 }}
 
 http {{
 {log}
-    types {{
-{types}    }}
+{TYPES}
     default_type application/octet-stream;
 
     sendfile on;
     tcp_nopush on;
     keepalive_timeout 75s;
-    client_body_temp_path {temporary}/client_body;
+    log_not_found off;
 
-    server {{
+{dollar}    server {{
         listen {listen};
         root {root};
         index index.html;
 {autoindex}    }}
 }}
-",
-        types = TYPES,
-        autoindex = if arguments.autoindex {
-            "        autoindex on;\n"
-        } else {
-            ""
-        },
-    );
-    Ok(text)
+"
+    ))
 }
 
-/// A path as a quoted word of the configuration.
+/// What stands for `$`, which else begins a variable.
+const DOLLAR: &str = "${dollar}";
+
+/// A path as a word of the configuration, quoted where it must be.
 fn quoted(path: &Path) -> Result<String, String> {
     let text = path
         .to_str()
         .ok_or_else(|| format!("{}: the path is not UTF-8", path.display()))?;
-    if text.contains('$') {
-        return Err(format!("{text}: a \"$\" in the path would be a variable"));
+    let is_plain = |letter: char| {
+        letter.is_alphanumeric() || matches!(letter, '/' | '.' | ':' | '[' | ']' | '-' | '_' | '*')
+    };
+    if text.chars().all(is_plain) {
+        return Ok(text.to_owned());
     }
-    Ok(text
-        .chars()
-        .flat_map(|letter| {
-            let escape = matches!(
-                letter,
-                ' ' | '"' | '\'' | '\\' | ';' | '{' | '}' | '#' | '\t'
-            );
-            escape.then_some('\\').into_iter().chain([letter])
-        })
-        .collect())
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    Ok(format!("\"{}\"", escaped.replace('$', DOLLAR)))
 }
 
-/// The types that matter to browsers.
-const TYPES: &str = "        text/html html htm;
-        text/css css;
-        text/plain txt log md;
-        text/xml xml;
-        text/javascript js mjs;
-        application/json json map;
-        application/wasm wasm;
-        application/pdf pdf;
-        application/zip zip;
-        application/gzip gz;
-        image/png png;
-        image/jpeg jpg jpeg;
-        image/gif gif;
-        image/webp webp;
-        image/avif avif;
-        image/svg+xml svg svgz;
-        image/x-icon ico;
-        font/woff woff;
-        font/woff2 woff2;
-        audio/mpeg mp3;
-        audio/ogg ogg oga opus;
-        video/mp4 mp4 m4v;
-        video/webm webm;
-        video/mp2t ts;
-        application/vnd.apple.mpegurl m3u8;
-";
+/// The file that is installed beside a configuration.
+const TYPES: &str = include_str!("../../../../conf/mime.types");
 
 #[cfg(test)]
 mod tests {
@@ -226,13 +214,18 @@ mod tests {
 
     fn text(args: &[&str]) -> String {
         let arguments = Arguments::try_parse_from(args).unwrap();
-        configuration(&arguments, &arguments.directory, Path::new("/tmp/t")).unwrap()
+        configuration(
+            &arguments,
+            &arguments.directory,
+            Path::new("/run/freewheel.pid"),
+        )
+        .unwrap()
     }
 
     #[test]
     fn the_configuration_says_what_was_asked_for() {
         let plain = text(&["serve", "/srv/a b"]);
-        assert!(plain.contains("root /srv/a\\ b;") && plain.contains("listen 127.0.0.1:8080;"));
+        assert!(plain.contains("root \"/srv/a b\";") && plain.contains("listen 127.0.0.1:8080;"));
         assert!(!plain.contains("autoindex"));
         let other = text(&["serve", "/srv", "--autoindex", "--listen", "[::1]:81"]);
         assert!(other.contains("autoindex on;") && other.contains("listen [::1]:81;"));
@@ -240,9 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_the_language_cannot_say_are_refused() {
-        assert!(quoted(Path::new("/a$b")).is_err());
-        assert_eq!(quoted(Path::new("/a;b")).unwrap(), "/a\\;b");
+    fn every_path_is_one_word_of_the_language() {
+        assert_eq!(quoted(Path::new("/a;b")).unwrap(), "\"/a;b\"");
+        assert_eq!(quoted(Path::new("/a\"\\n")).unwrap(), "\"/a\\\"\\\\n\"");
+        assert_eq!(quoted(Path::new("/a$b")).unwrap(), "\"/a${dollar}b\"");
+        assert!(text(&["serve", "/a$b"]).contains("split_clients"));
+        assert!(!text(&["serve", "/ab"]).contains("split_clients"));
     }
 
     #[test]

@@ -204,11 +204,16 @@ pub fn use_first(wanted: &Wanted, opened: &Opened) {
     }));
 }
 
-/// Lets the master's lines go to these logs, and what is at least a warning to stderr too.
+/// Lets the master's lines go to these logs, and what is at least a warning to stderr too, unless a log is that already.
 pub fn use_both(wanted: &Wanted, opened: &Opened) {
     let logs = wanted.direct(opened);
+    let is_stderr = |line: &ErrorLine| matches!(line.destination, Destination::Stderr);
+    let is_logged_to_stderr = match wanted.main.is_empty() {
+        true => wanted.default.is_none(),
+        false => wanted.main.iter().any(is_stderr),
+    };
     set_sink(Box::new(move |level, text| {
-        if level <= Level::Warn {
+        if level <= Level::Warn && !is_logged_to_stderr {
             eprintln!("nginx: [{}] {text}", level.name());
         }
         logs.write_now(level, |out| {

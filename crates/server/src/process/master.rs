@@ -188,16 +188,7 @@ impl Master {
 
     fn obey(&mut self, received: super::signals::Received) {
         match received.signal {
-            Signal::SIGTERM | Signal::SIGINT => {
-                note(received, "exiting");
-                if !matches!(self.purpose, Purpose::Terminating { .. }) {
-                    self.purpose = Purpose::Terminating {
-                        since: Instant::now(),
-                        is_killed: false,
-                    };
-                    self.signal_workers(Signal::SIGTERM);
-                }
-            }
+            Signal::SIGTERM | Signal::SIGINT => self.terminate(received),
             Signal::SIGQUIT => {
                 note(received, "shutting down");
                 if !matches!(self.purpose, Purpose::Terminating { .. }) {
@@ -207,6 +198,7 @@ impl Master {
                     self.current.sockets = Sockets::default();
                 }
             }
+            Signal::SIGHUP if self.options.instead.is_some() => self.terminate(received),
             Signal::SIGHUP => {
                 note(received, "reconfiguring");
                 self.is_reload_wanted = matches!(self.purpose, Purpose::Serving | Purpose::Paused);
@@ -230,6 +222,17 @@ impl Master {
             }
             Signal::SIGCHLD => note(received, ""),
             _ => {}
+        }
+    }
+
+    fn terminate(&mut self, received: super::signals::Received) {
+        note(received, "exiting");
+        if !matches!(self.purpose, Purpose::Terminating { .. }) {
+            self.purpose = Purpose::Terminating {
+                since: Instant::now(),
+                is_killed: false,
+            };
+            self.signal_workers(Signal::SIGTERM);
         }
     }
 
@@ -300,11 +303,18 @@ impl Master {
             }
             self.purpose = Purpose::Serving;
         }
-        if self.pid_file.is_none()
-            && self.write_pid_file()
-            && let Some(ready) = self.ready.take()
-        {
+        if self.pid_file.is_none() && self.write_pid_file() {
+            self.tell_ready();
+        }
+    }
+
+    /// Everything listens and the pid file is written: tells the command that waits, or the terminal.
+    pub(super) fn tell_ready(&mut self) {
+        if let Some(ready) = self.ready.take() {
             let _ = rustix::io::write(&ready, b"1");
+        }
+        if let Some(instead) = &self.options.instead {
+            eprint!("{}", instead.greeting);
         }
     }
 
@@ -490,13 +500,7 @@ fn needs_new_process(old: &Processes, new: &Processes) -> bool {
 /// For the command's process, which has no log of its own yet.
 impl Options {
     fn read_again(&self) -> Result<Loaded, String> {
-        let mut files = super::source::Files {
-            instead: self
-                .text
-                .clone()
-                .map(|text| (self.origin.root.clone(), text)),
-        };
-        match super::load::load(&self.origin, &mut files, self.modules) {
+        match super::load::load(&self.origin, &mut self.files(), self.modules) {
             Ok(loaded) => {
                 for warning in &loaded.warnings {
                     error_log(Level::Warn, format_args!("{warning}"));

@@ -53,9 +53,7 @@ fn start(master: &mut Master) -> Result<(Crew, Shared), String> {
         format!("open() \"{}\" failed ({text})", path.display())
     })?;
     master.pid_file = Some(file);
-    if let Some(ready) = master.ready.take() {
-        let _ = rustix::io::write(&ready, b"1");
-    }
+    master.tell_ready();
     Ok((crew, shared))
 }
 

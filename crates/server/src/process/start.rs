@@ -32,8 +32,8 @@ use crate::loops::Serve;
 pub struct Options {
     /// Where the configuration is.
     pub origin: Origin,
-    /// A text that stands for the configuration file.
-    pub text: Option<Vec<u8>>,
+    /// What is served without a configuration file.
+    pub instead: Option<Instead>,
     /// `-e`: the error log until the configuration names one; `None` is stderr.
     pub error_log: Option<PathBuf>,
     /// `-q`: in a test, only errors are told.
@@ -44,7 +44,26 @@ pub struct Options {
     pub modules: Modules,
 }
 
+/// What stands for a configuration file that is not there (`freewheel serve`). Closing the terminal ends such a server: there is nothing
+/// to read again.
+#[derive(Debug, Clone)]
+pub struct Instead {
+    /// The file's text.
+    pub text: Vec<u8>,
+    /// What to tell on stderr when everything listens.
+    pub greeting: String,
+}
+
 impl Options {
+    /// The files that are read for a configuration.
+    #[must_use]
+    pub fn files(&self) -> Files {
+        let stands_for = |instead: &Instead| (self.origin.root.clone(), instead.text.clone());
+        Files {
+            instead: self.instead.as_ref().map(stands_for),
+        }
+    }
+
     /// Opens the log of `-e`, for what is to say before the configuration names one.
     fn open_first_log(&self) {
         let wanted = Wanted::first(self.error_log.as_deref());
@@ -62,13 +81,7 @@ impl Options {
     /// # Errors
     /// It was told.
     pub fn load(&self) -> Result<Loaded, Told> {
-        let mut files = Files {
-            instead: self
-                .text
-                .clone()
-                .map(|text| (self.origin.root.clone(), text)),
-        };
-        match load::load(&self.origin, &mut files, self.modules) {
+        match load::load(&self.origin, &mut self.files(), self.modules) {
             Ok(loaded) => {
                 self.tell(&loaded.warnings);
                 Ok(loaded)

@@ -371,7 +371,13 @@ fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Loaded, String>
 /// Says how the residency of files is proven below each root of the configuration. Waits for disks: on the helper thread.
 fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
     for (root, disk) in roots.iter().zip(std::iter::repeat(disk).flatten()) {
-        error_log(Level::Notice, format_args!("root {}", disk.probe(root)));
+        let probe = disk.probe(root);
+        let level = if probe.is_forbidden {
+            Level::Warn
+        } else {
+            Level::Notice
+        };
+        error_log(level, format_args!("root {probe}"));
     }
 }
 

@@ -1,0 +1,221 @@
+//! `freewheel serve DIR`: a directory over HTTP without a configuration, as a user at a terminal or a script meets it.
+#![expect(clippy::unwrap_used, reason = "tests: a failure is a panic")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests have no event loop: blocking sockets and files"
+)]
+
+use blackbox::{Connection, PATIENCE, Site, text_of};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// `freewheel serve`, running; what it says goes to the file `said` of the site.
+struct Serve<'a> {
+    site: &'a Site,
+    child: Child,
+}
+
+fn command(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(blackbox::binary());
+    command.arg("serve").arg(directory).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// Runs it to its end: status, standard output, standard error.
+fn run(directory: &Path, arguments: &[&str]) -> (ExitStatus, String, String) {
+    let mut command = command(directory, arguments);
+    let output = command.stdout(Stdio::piped()).output().unwrap();
+    (
+        output.status,
+        text_of(&output.stdout),
+        text_of(&output.stderr),
+    )
+}
+
+fn listen(site: &Site) -> String {
+    format!("127.0.0.1:{}", site.port(0))
+}
+
+impl Serve<'_> {
+    /// Starts, and waits until it says that it serves.
+    fn start<'a>(site: &'a Site, directory: &Path, arguments: &[&str]) -> Serve<'a> {
+        let said = File::create(site.path("said")).unwrap();
+        let mut command = command(directory, &["--listen", &listen(site)]);
+        let child = command.args(arguments).stderr(said).spawn().unwrap();
+        let serve = Serve { site, child };
+        let deadline = Instant::now() + PATIENCE;
+        while !serve.said().contains("Serving ") {
+            assert!(Instant::now() < deadline, "{}", serve.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        serve
+    }
+
+    fn said(&self) -> String {
+        text_of(&std::fs::read(self.site.path("said")).unwrap())
+    }
+
+    fn get(&self, path: &str) -> String {
+        let address = (Ipv4Addr::LOCALHOST, self.site.port(0));
+        let mut connection = Connection::new(TcpStream::connect(address).unwrap());
+        connection.send(format!("GET {path} HTTP/1.0\r\n\r\n"));
+        text_of(&connection.rest())
+    }
+
+    /// Sends a signal and waits for the end: status and all that was said.
+    fn end(mut self, signal: Signal) -> (ExitStatus, String) {
+        kill(
+            Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
+            signal,
+        )
+        .unwrap();
+        let status = self.child.wait().unwrap();
+        (status, self.said())
+    }
+}
+
+impl Drop for Serve<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_it_prints_is_a_configuration_that_is_accepted() {
+    let site = Site::new();
+    let directory = site.path("html");
+    let (status, text, _) = run(&directory, &["--print-config", "--autoindex"]);
+    assert!(status.success() && text.contains("autoindex on;"), "{text}");
+    assert!(text.contains(&format!("root {};", directory.display())));
+    std::fs::write(site.path("printed.conf"), text).unwrap();
+    let (status, said) = site.run(&["-t", "-c", "printed.conf"]);
+    assert!(
+        status.success() && said.contains("test is successful"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_directory_may_have_any_name() {
+    for name in [
+        "sp ace",
+        "do$lar",
+        "qu\"o'te",
+        "back\\slash",
+        "semi;{}#",
+        "räder",
+    ] {
+        let site = Site::new();
+        site.file(&format!("{name}/index.html"), name);
+        let directory = site.path("html").join(name);
+        let serve = Serve::start(&site, &directory, &[]);
+        let answer = serve.get("/");
+        assert!(answer.ends_with(name), "{answer}");
+        let (status, printed, said) = run(&directory, &["--print-config"]);
+        assert!(status.success(), "{said}");
+        std::fs::write(site.path("printed.conf"), printed).unwrap();
+        let (status, said) = site.run(&["-t", "-c", "printed.conf"]);
+        assert!(status.success(), "{said}");
+    }
+}
+
+#[test]
+fn it_says_where_it_serves_and_what_was_asked_for_and_ends_quietly() {
+    let site = Site::new();
+    let directory = site.path("html");
+    site.file("a.md", "text");
+    let serve = Serve::start(&site, &directory, &["--autoindex"]);
+    assert!(serve.get("/a.md").contains("\r\n\r\ntext"));
+    assert!(serve.get("/").contains("<a href=\"a.md\">a.md</a>"));
+    assert!(serve.get("/missing").starts_with("HTTP/1.1 404 "));
+    let (status, said) = serve.end(Signal::SIGINT);
+    assert!(status.success(), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    let url = format!("http://{}/", listen(&site));
+    assert_eq!(
+        lines[0],
+        format!("Serving {} at {url}", directory.display())
+    );
+    assert!(
+        lines[1].starts_with("127.0.0.1 - - [")
+            && lines[1].contains("] \"GET /a.md HTTP/1.0\" 200 "),
+        "{said}"
+    );
+    assert!(lines[3].contains("\" 404 "), "{said}");
+    assert_eq!(lines.len(), 4, "{said}");
+}
+
+#[test]
+fn on_a_terminal_it_writes_lines_for_people_and_leaves_with_the_terminal() {
+    let site = Site::new();
+    site.file("a.txt", "text");
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let stderr: OwnedFd = terminal.slave;
+    let mut command = command(&site.path("html"), &["--listen", &listen(&site)]);
+    let child = command.stderr(stderr).spawn().unwrap();
+    drop(command);
+    let serve = Serve { site: &site, child };
+    let mut screen = File::from(terminal.master);
+    let mut seen = String::new();
+    let mut read_until = |wanted: &str| {
+        while !seen.contains(wanted) {
+            let mut bytes = [0; 4096];
+            let count = screen.read(&mut bytes).unwrap();
+            seen += &text_of(&bytes[..count]);
+        }
+        seen.clone()
+    };
+    read_until("Serving ");
+    serve.get("/a.txt");
+    let seen = read_until("127.0.0.1\r\n");
+    assert!(
+        seen.contains("  200  GET /a.txt HTTP/1.0  4 bytes  "),
+        "{seen}"
+    );
+    std::fs::write(site.path("said"), "").unwrap();
+    // What a terminal sends when it is closed.
+    let (status, _) = serve.end(Signal::SIGHUP);
+    assert!(status.success());
+}
+
+#[test]
+fn what_cannot_be_served_is_said_at_once() {
+    let site = Site::new();
+    let file = site.file("a", "");
+    let refusals = [
+        (site.path("missing"), "8080", "No such file or directory"),
+        (file, "8080", "is not a directory"),
+        (site.path("html"), "127.0.0.1:99999", "invalid port"),
+        (site.path("html"), ":8080", "no host in \":8080\""),
+    ];
+    for (directory, listen, sentence) in refusals {
+        let (status, _, said) = run(&directory, &["--listen", listen]);
+        assert_eq!(status.code(), Some(1));
+        assert!(
+            said.starts_with("freewheel: ") && said.contains(sentence) && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn on_a_port_that_is_taken_it_does_not_say_that_it_serves() {
+    let site = Site::new();
+    let first = Serve::start(&site, &site.path("html"), &[]);
+    let (status, _, said) = run(&site.path("html"), &["--listen", &listen(&site)]);
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        said.contains("(98: Address already in use)") && !said.contains("Serving"),
+        "{said}"
+    );
+    drop(first);
+}
