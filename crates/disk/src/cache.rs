@@ -30,9 +30,12 @@ pub(crate) struct Entry {
     hash: u64,
     pub file: Rc<OpenFile>,
     pub guard: Option<Rc<Guard>>,
+    /// Since the hand came by.
     used: bool,
     /// The moment for which it was last looked at.
     checked: u64,
+    /// Since the last sweep.
+    asked: bool,
 }
 
 /// What became of a file that was to be kept.
@@ -74,7 +77,7 @@ impl Files {
     pub fn look_up(&mut self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
         let slot = self.slot(path)?;
         let entry = self.slots[slot as usize].as_mut()?;
-        entry.used = true;
+        (entry.used, entry.asked) = (true, true);
         if !entry.guard.as_ref().is_some_and(|guard| guard.is_valid()) {
             entry.guard = None;
             return None;
@@ -82,8 +85,7 @@ impl Files {
         if moment != 0 && entry.checked >= moment {
             return Some(entry.file.clone());
         }
-        let stat = rustix::fs::fstat(entry.file.as_fd());
-        if stat.is_ok_and(|stat| Meta::from_stat(&stat) == *entry.file.meta()) {
+        if is_as_it_was(&entry.file) {
             entry.checked = moment;
             return Some(entry.file.clone());
         }
@@ -118,6 +120,7 @@ impl Files {
             guard: None,
             used: false,
             checked: 0,
+            asked: true,
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -164,6 +167,21 @@ impl Files {
         }
     }
 
+    /// Lets go, in the part `from .. from + count` of the table, of what was not asked for since the last sweep, and of
+    /// what has changed (a deleted file's blocks are not free while it is open). False: there is nothing behind that part.
+    pub fn sweep(&mut self, from: usize, count: usize) -> bool {
+        let end = (from + count).min(self.slots.len());
+        for at in from..end {
+            let Some(entry) = &mut self.slots[at] else {
+                continue;
+            };
+            if !std::mem::take(&mut entry.asked) || !is_as_it_was(&entry.file) {
+                self.remove(u32::try_from(at).expect("fewer than FILES_MAX slots"));
+            }
+        }
+        end < self.slots.len()
+    }
+
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -204,6 +222,10 @@ impl Files {
             }
         }
     }
+}
+
+fn is_as_it_was(file: &OpenFile) -> bool {
+    rustix::fs::fstat(file.as_fd()).is_ok_and(|stat| Meta::from_stat(&stat) == *file.meta())
 }
 
 /// Will the next change of this file show in its time stamp? A change within the same tick of the kernel's clock as the

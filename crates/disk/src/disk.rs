@@ -170,6 +170,11 @@ impl Disk {
             .cloned()
     }
 
+    /// Some pool, for what belongs to none; None before the first is defined.
+    pub(crate) fn any_pool(&self) -> Option<Pool> {
+        self.pools.lock().first().cloned()
+    }
+
     /// The pool `default` with nginx's bounds, unless it is defined otherwise.
     #[must_use]
     pub fn default_pool(&self) -> Pool {
@@ -206,26 +211,30 @@ impl Disk {
         }
     }
 
-    /// Freezes all pools as long as a file of this name exists (stall tests of the whole program). Starts a thread that
-    /// looks every 10 ms; for a debug switch, never for production.
-    pub fn hold_while_exists(self: &Arc<Self>, path: PathBuf) {
+    /// Freezes all pools, those defined meanwhile too, as long as a file of this name exists (stall tests of the whole
+    /// program). Starts a thread that looks every 10 ms; for a debug switch, never for production.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn hold_while_exists(self: &Arc<Self>, path: PathBuf) -> std::io::Result<()> {
         let disk = Arc::downgrade(self);
         let watch = move || {
-            let mut held = None;
+            let mut held = Vec::new();
             while let Some(disk) = disk.upgrade() {
                 #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
-                let wanted = path.exists();
-                if wanted != held.is_some() {
-                    held = wanted.then(|| disk.hold_pools());
+                let is_wanted = path.exists();
+                if !is_wanted {
+                    held.clear();
+                } else if held.len() != disk.pools.lock().len() {
+                    held = disk.hold_pools();
                 }
                 drop(disk);
                 #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
                 std::thread::sleep(HOLD_LOOK);
             }
         };
-        let _ = std::thread::Builder::new()
-            .name("disk hold".to_owned())
-            .spawn(watch);
+        let thread = std::thread::Builder::new().name("disk hold".to_owned());
+        thread.spawn(watch).map(drop)
     }
 
     /// Follows changes of the mounts in a thread of its own (poll(2) on /proc/self/mountinfo), until the layer is gone.

@@ -2,11 +2,11 @@
 //!
 //! Invariant: at most [`GUARDS_MAX`] guards, at most one walk per path and [`WALKS_MAX`] in all.
 
+use crate::file::{self, Handle, Meta};
 use crate::local::{Inner, Local};
-use crate::mount::Mount;
 use crate::pool::{Lane, Pool};
-use crate::walk::{self, Walked};
-use crate::watch::{GUARDS_MAX, Guard, Watcher, remove_watches};
+use crate::walk::{self, Walked, Watch};
+use crate::watch::{GUARDS_MAX, Guard, Watcher, Way, remove_watches};
 use hashbrown::HashMap;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -94,6 +94,14 @@ impl Guards {
         if self.full_until.is_some_and(|until| now < until) {
             return false;
         }
+        self.let_go(pool);
+        let room = self.by_path.len() < self.guards_max;
+        self.full_until = (!room).then(|| now + FULL);
+        room
+    }
+
+    /// Lets go of the guards that are worth nothing any more, or guard no open file.
+    pub fn let_go(&mut self, pool: &Pool) {
         let mut dropped = Vec::new();
         self.by_path.retain(|_, slot| match slot {
             Slot::Walking => true,
@@ -110,9 +118,6 @@ impl Guards {
             Slot::None { .. } => false,
         });
         dropped.iter().for_each(|guard| self.forget(guard, pool));
-        let room = self.by_path.len() < self.guards_max;
-        self.full_until = (!room).then(|| now + FULL);
-        room
     }
 
     fn forget(&mut self, guard: &Rc<Guard>, pool: &Pool) {
@@ -144,7 +149,7 @@ impl Local {
         let Some(guard) = guard else {
             return self.walk(parent, pool);
         };
-        match self.holds(&guard, &path[parent.len()..], path) {
+        match self.holds(&guard, &path[parent.len()..], path, pool) {
             Holds::This => self.set_guard(path, guard),
             Holds::Symlink => self.guard_symlink(path, pool),
             Holds::Other => {}
@@ -157,7 +162,7 @@ impl Local {
         let Some(guard) = guard else {
             return self.walk(path, pool);
         };
-        if let Holds::This = self.holds(&guard, &guard.name, path) {
+        if let Holds::This = self.holds(&guard, &guard.way().name, path, pool) {
             self.set_guard(path, guard);
         }
     }
@@ -169,23 +174,25 @@ impl Local {
     }
 
     /// Is what the guarded directory holds under this name the file that the table has for the path?
-    fn holds(&self, guard: &Guard, name: &[u8], path: &[u8]) -> Holds {
+    fn holds(&self, guard: &Guard, name: &[u8], path: &[u8], pool: &Pool) -> Holds {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
         let found = rustix::fs::openat2(
-            guard.dir.as_fd(),
+            guard.way().dir.as_fd(),
             OsStr::from_bytes(name),
             flags,
             Mode::empty(),
             resolve,
         )
-        .and_then(|fd| rustix::fs::fstat(&fd));
-        let Ok(stat) = found else { return Holds::Other };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        .and_then(|fd| Ok((Meta::from_stat(&rustix::fs::fstat(&fd)?), fd)));
+        let Ok((meta, fd)) = found else {
+            return Holds::Other;
+        };
+        file::close(fd, &meta, pool);
+        if FileType::from_raw_mode(meta.mode) == FileType::Symlink {
             return Holds::Symlink;
         }
         let mut files = self.0.files.borrow_mut();
-        let meta = crate::file::Meta::from_stat(&stat);
         match files.entry(path) {
             Some(entry)
                 if (entry.file.meta().dev, entry.file.meta().ino) == (meta.dev, meta.ino) =>
@@ -213,17 +220,17 @@ impl Local {
         };
         let inotify = watcher.begin_walk();
         let (disk, asked): (_, Box<[u8]>) = (self.0.disk.clone(), path.into());
-        let path = asked.clone();
+        let (path, closing) = (asked.clone(), pool.clone());
         let job = pool.submit(
             Lane::Read,
-            move || -> Result<(Walked, Arc<Mount>), Errno> {
-                let walked = walk::watch_path(&asked, inotify.as_fd())?;
-                let mount = disk.mounts.learn(walked.dir.as_fd()).ok_or(Errno::XDEV)?;
-                if mount.answers_inline() {
-                    Ok((walked, mount))
-                } else {
-                    Err(Errno::XDEV)
+            move || -> Result<(Way, Vec<Watch>), Errno> {
+                let Walked { dir, name, watches } = walk::watch_path(&asked, inotify.as_fd())?;
+                let mount = disk.mounts.learn(dir.as_fd()).ok_or(Errno::XDEV)?;
+                if !mount.answers_inline() {
+                    return Err(Errno::XDEV);
                 }
+                let dir = Handle::new(dir, Some(mount.clone()), &closing);
+                Ok((Way { dir, name, mount }, watches))
             },
         );
         let Ok(job) = job else {
@@ -239,7 +246,7 @@ impl Local {
 }
 
 impl Inner {
-    fn walked(&self, path: Box<[u8]>, walked: Option<(Walked, Arc<Mount>)>) {
+    fn walked(&self, path: Box<[u8]>, walked: Option<(Way, Vec<Watch>)>) {
         let mut guards = self.guards.borrow_mut();
         guards.walks -= 1;
         let guard = guards

@@ -35,6 +35,9 @@ mod write;
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod close_tests;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod nobody_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
@@ -50,7 +53,7 @@ pub use disk::{Disk, POOLS_MAX, Prepared, Probe};
 pub use error::{Error, WouldBlock, message as errno_text};
 pub use file::{INLINE_CLOSE_MAX, Kind, Meta, OpenFile};
 pub use guards::WALKS_MAX;
-pub use local::Local;
+pub use local::{Local, SWEEP_EVERY};
 pub use mount::{Filesystem, MOUNTS_MAX, Mount};
 pub use open::BODY_MAX;
 pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};

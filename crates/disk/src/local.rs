@@ -8,8 +8,9 @@ use crate::guards::Guards;
 use crate::pool;
 use rustix::process::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One loop's handle on the disk layer; cheap to clone, bound to its thread.
 #[derive(Clone, Debug)]
@@ -27,25 +28,32 @@ pub(crate) struct Inner {
     mounts: Cell<u64>,
 }
 
+/// How often a loop lets go of what it kept and nobody asks for.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// Kept files that are looked at (an `fstat` each, 0.3 µs) before the loop's other tasks get their turn.
+const SWEEP_STEP: usize = 64;
+
 /// One loop keeps at most this share of the process's descriptors for its table of open files.
 const FILES_SHARE: u64 = 8;
 
 impl Local {
-    /// Makes a loop's part and starts the task that collects what pools have finished. Call it inside the loop's
-    /// `LocalRuntime` (or a `LocalSet`), once per loop.
+    /// Makes a loop's part and starts the tasks that collect what pools have finished and that let go of what nobody asks
+    /// for. Call it inside the loop's `LocalRuntime` (or a `LocalSet`; with tokio's time enabled), once per loop.
     #[must_use]
     pub fn new(disk: &Arc<Disk>) -> Local {
         tokio::task::spawn_local(pool::deliver());
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files_max = usize::try_from(descriptors / FILES_SHARE).unwrap_or(usize::MAX);
-        Local(Rc::new(Inner {
+        let inner = Rc::new(Inner {
             disk: disk.clone(),
             counters: Counters::default(),
             files: RefCell::new(Files::new(files_max)),
             guards: RefCell::new(Guards::new(files_max / 2)),
             events_at: Cell::new(0),
             mounts: Cell::new(disk.mounts.generation()),
-        }))
+        });
+        tokio::task::spawn_local(sweep_now_and_then(Rc::downgrade(&inner)));
+        Local(inner)
     }
 
     /// What all loops share.
@@ -61,7 +69,31 @@ impl Local {
     }
 }
 
+async fn sweep_now_and_then(loops: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let Some(inner) = loops.upgrade() else { return };
+        inner.sweep().await;
+    }
+}
+
 impl Inner {
+    /// Lets go of files that were not asked for since the last sweep or have changed, of guards that guard nothing, and of
+    /// idle mappings.
+    pub async fn sweep(&self) {
+        let mut from = 0;
+        while self.files.borrow_mut().sweep(from, SWEEP_STEP) {
+            from += SWEEP_STEP;
+            tokio::task::yield_now().await;
+        }
+        let Some(pool) = self.disk.any_pool() else {
+            return;
+        };
+        self.take_events(0);
+        self.guards.borrow_mut().let_go(&pool);
+        self.disk.sweep_in(&pool);
+    }
+
     /// Looks a path up in the table of open files, after everything that happened to its directories up to `moment`
     /// ([`Access::moment`](crate::Access)).
     pub fn look_up(&self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {

@@ -8,7 +8,7 @@ use crate::cache::Kept;
 use crate::count::Operation;
 use crate::disk::Disk;
 use crate::error::{Error, WouldBlock};
-use crate::file::{Found, Kind, Meta, OpenFile};
+use crate::file::{self, Found, Handle, Kind, Meta, OpenFile};
 use crate::guards::parent_of;
 use crate::local::Local;
 use crate::mount::{Filesystem, Mount};
@@ -141,19 +141,16 @@ impl Local {
     }
 
     async fn open_in_pool(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
-        let found = match self
-            .find(path, Purpose::Read, access, Operation::Open)
-            .await
-        {
+        let open = || self.find(path, Purpose::Read, access, Operation::Open, std::convert::identity);
+        let found = match open().await {
             Err(error)
                 if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() =>
             {
-                self.find(path, Purpose::Read, access, Operation::Open)
-                    .await?
+                open().await?
             }
             result => result?,
         };
-        self.guard_detour(path, &found, access);
+        self.guard_detour(path, found.mount.as_deref(), access);
         Ok(self.keep(path, found, access))
     }
 
@@ -174,7 +171,10 @@ impl Local {
         }
         let found = self.try_find(path, Purpose::Stat, &access.into())?;
         self.0.counters.memory(Operation::Stat);
-        Ok(found.map(|found| found.meta))
+        Ok(found.map(|found| {
+            file::close(found.fd, &found.meta, access.pool);
+            found.meta
+        }))
     }
 
     /// Looks at the file or directory at an absolute path; no permission on the file itself is needed.
@@ -187,11 +187,13 @@ impl Local {
         {
             return answer;
         }
-        let found = self
-            .find(path, Purpose::Stat, access, Operation::Stat)
+        // Closed where it was opened.
+        let look = |found: Found| (found.meta, found.mount);
+        let (meta, mount) = self
+            .find(path, Purpose::Stat, access, Operation::Stat, look)
             .await?;
-        self.guard_detour(path, &found, access);
-        Ok(found.meta)
+        self.guard_detour(path, mount.as_deref(), access);
+        Ok(meta)
     }
 
     /// The path of the file or directory at an absolute path, without symlinks, `.` and `..` (realpath(3)).
@@ -248,13 +250,8 @@ impl Local {
 
     /// A path that leads through a symlink to another mount, or through an absolute one (Linux up to 6.18 at least), cannot
     /// be opened from its own mount on a loop (EXDEV); the next one is opened from its directory, guarded.
-    fn guard_detour(&self, path: &[u8], found: &Found, access: &Access<'_>) {
-        if !keeps(access)
-            || !found
-                .mount
-                .as_ref()
-                .is_some_and(|mount| mount.answers_inline())
-        {
+    fn guard_detour(&self, path: &[u8], found_on: Option<&Mount>, access: &Access<'_>) {
+        if !keeps(access) || !found_on.is_some_and(Mount::answers_inline) {
             return;
         }
         let Some((mount, rest)) = self.0.disk.mounts.find(path) else {
@@ -262,10 +259,10 @@ impl Local {
         };
         let Some(dir) = mount.dir() else { return };
         let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        if openat2(dir, rest, OFlags::PATH | OFlags::CLOEXEC, resolve)
-            .is_err_and(|errno| errno == Errno::XDEV)
-        {
-            self.walk(parent_of(path), access.pool);
+        match openat2(dir, rest, OFlags::PATH | OFlags::CLOEXEC, resolve) {
+            Ok(fd) => drop(Handle::new(fd, Some(mount.clone()), access.pool)),
+            Err(Errno::XDEV) => self.walk(parent_of(path), access.pool),
+            Err(_) => {}
         }
     }
 
@@ -307,28 +304,31 @@ impl Local {
             return None;
         }
         let guard = self.0.guards.borrow().get(parent)?;
-        match open_cached(guard.dir.as_fd(), name, 0, purpose, options).ok()? {
-            Ok(fd) => Some(found_inline(fd, guard.mount.clone(), purpose, options)),
+        let way = guard.way();
+        match open_cached(way.dir.as_fd(), name, 0, purpose, options).ok()? {
+            Ok(fd) => Some(found_inline(fd, way.mount.clone(), purpose, options)),
             Err(errno) => Some(Ok(Err(Error::system(purpose.call(), errno)))),
         }
     }
 
-    async fn find(
+    /// Opens in the pool and gives back what `take` takes of it there.
+    async fn find<T: Send + 'static>(
         &self,
         path: &[u8],
         purpose: Purpose,
         access: &Access<'_>,
         operation: Operation,
-    ) -> Result<Found, Error> {
+        take: fn(Found) -> T,
+    ) -> Result<T, Error> {
         let options = OpenOptions::from(access);
         if access.mode == Mode::Inline {
-            return open_waiting(&self.0.disk, path, purpose, &options);
+            return open_waiting(&self.0.disk, path, purpose, &options).map(take);
         }
         let disk = self.0.disk.clone();
         let path: Box<[u8]> = path.into();
         let begun = Instant::now();
         let job = access.pool.run(Lane::Read, move || {
-            open_waiting(&disk, &path, purpose, &options)
+            open_waiting(&disk, &path, purpose, &options).map(take)
         });
         match job.await {
             Ok(found) => {

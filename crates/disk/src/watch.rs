@@ -8,8 +8,9 @@
 //! Limits: no guard on file systems whose changes inotify does not see, for directories that may not be read (inotify asks
 //! for that permission), beyond [`GUARDS_MAX`], or when the user's watches are used up; then every use opens anew.
 
+use crate::file::Handle;
 use crate::mount::Mount;
-use crate::walk::{Walked, Watch};
+use crate::walk::Watch;
 use hashbrown::HashMap;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader};
 use rustix::io::Errno;
@@ -33,8 +34,15 @@ const BUFFER: usize = 4096;
 pub(crate) struct Guard {
     valid: Cell<bool>,
     watches: Vec<Watch>,
+    way: Way,
+}
+
+/// Where a guarded way leads; made in the pool. (What makes a guard invalid may be that its directory was removed: then
+/// its descriptor is the last reference, and not a loop's to close.)
+#[derive(Debug)]
+pub(crate) struct Way {
     /// The directory at its end, as resolved.
-    pub dir: OwnedFd,
+    pub dir: Handle,
     /// The last component, as resolved.
     pub name: Box<[u8]>,
     pub mount: Arc<Mount>,
@@ -43,6 +51,10 @@ pub(crate) struct Guard {
 impl Guard {
     pub fn is_valid(&self) -> bool {
         self.valid.get()
+    }
+
+    pub fn way(&self) -> &Way {
+        &self.way
     }
 
     pub fn watches_len(&self) -> usize {
@@ -86,9 +98,9 @@ impl Watcher {
     }
 
     /// The guard that a walk has made, unless the way changed meanwhile. Call it for every walk begun.
-    pub fn end_walk(&mut self, walked: Option<(Walked, Arc<Mount>)>) -> Option<Rc<Guard>> {
+    pub fn end_walk(&mut self, walked: Option<(Way, Vec<Watch>)>) -> Option<Rc<Guard>> {
         self.take_events();
-        let guard = walked.and_then(|(walked, mount)| self.register(walked, mount));
+        let guard = walked.and_then(|(way, watches)| self.register(way, watches));
         self.walks -= 1;
         if self.walks == 0 {
             self.recent.clear();
@@ -97,8 +109,8 @@ impl Watcher {
         guard
     }
 
-    fn register(&mut self, walked: Walked, mount: Arc<Mount>) -> Option<Rc<Guard>> {
-        let changed = walked.watches.iter().any(|watch| {
+    fn register(&mut self, way: Way, watches: Vec<Watch>) -> Option<Rc<Guard>> {
+        let changed = watches.iter().any(|watch| {
             self.recent
                 .iter()
                 .any(|(wd, name)| *wd == watch.wd && (name.is_none() || *name == watch.link))
@@ -106,13 +118,10 @@ impl Watcher {
         if self.lost || changed {
             return None;
         }
-        let Walked { dir, name, watches } = walked;
         let guard = Rc::new(Guard {
             valid: Cell::new(true),
             watches,
-            dir,
-            name,
-            mount,
+            way,
         });
         for watch in &guard.watches {
             self.dependants

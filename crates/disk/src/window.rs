@@ -16,7 +16,7 @@ use crate::disk::Disk;
 use crate::file::{Handle, Meta, OpenFile};
 use crate::fill::{Failure, Fill, Outcome};
 use crate::mount::Filesystem;
-use crate::pool::Lane;
+use crate::pool::{Lane, Pool};
 use crate::read;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ pub const MAPPED_MAX: usize = 16 << 30;
 pub const SEGMENTS_MAX: usize = 8192;
 /// Mappings unused for so long are undone.
 pub const IDLE: Duration = Duration::from_secs(30);
-/// How often, at most, a fill looks for idle mappings.
+/// How often, at most, somebody looks for idle mappings.
 const SWEEP_EVERY_MS: u64 = 5000;
 const SHARDS: usize = 16;
 
@@ -109,6 +109,16 @@ impl Windows {
 
     fn shard(&self, key: Key) -> &Mutex<Shard> {
         &self.shards[(key.1 ^ key.2) as usize % SHARDS]
+    }
+
+    /// True for one caller every [`SWEEP_EVERY_MS`].
+    fn takes_turn_to_sweep(&self) -> bool {
+        let (now, swept) = (self.now_ms(), self.swept.load(Relaxed));
+        now.saturating_sub(swept) > SWEEP_EVERY_MS
+            && self
+                .swept
+                .compare_exchange(swept, now, Relaxed, Relaxed)
+                .is_ok()
     }
 
     fn now_ms(&self) -> u64 {
@@ -228,11 +238,20 @@ impl Disk {
         }))
     }
 
-    /// Undoes mappings that were idle for long. **Waits**: call it in a pool, every so often; fills do it too.
-    pub fn sweep(&self) {
+    /// Has the pool undo mappings that were idle for long, unless that was just done. Fills do it too; this is for when
+    /// there are none.
+    pub(crate) fn sweep_in(self: &Arc<Self>, pool: &Pool) {
+        if self.mapped() > 0 && self.windows.takes_turn_to_sweep() {
+            let disk = self.clone();
+            // Refused: there is traffic, so there will be fills.
+            let _ = pool.spawn(Lane::Read, move || disk.sweep());
+        }
+    }
+
+    /// Undoes mappings that were idle for long. **Waits.**
+    fn sweep(&self) {
         let windows = &self.windows;
         let now = windows.now_ms();
-        windows.swept.store(now, Relaxed);
         let idle = u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX);
         windows.retire(|segment| now.saturating_sub(segment.used.load(Relaxed)) > idle);
     }
@@ -302,8 +321,7 @@ impl Job {
                 .populate(self.window, self.file_len, handle, offset, len);
         }
         self.finish(outcome);
-        let windows = &self.disk.windows;
-        if windows.now_ms().saturating_sub(windows.swept.load(Relaxed)) > SWEEP_EVERY_MS {
+        if self.disk.windows.takes_turn_to_sweep() {
             self.disk.sweep();
         }
     }
