@@ -9,7 +9,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mlock.argtypes = _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _OPENAT2 = 437          # the same number on every architecture
 _RESOLVE_CACHED = 0x20  # openat2(2), Linux 5.12
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -40,11 +40,19 @@ def resident(path):
         os.close(fd)
 
 
-def bring_in(path):
-    """Reads the whole file."""
-    with open(path, "rb", buffering=0) as f:
-        while f.read(1 << 20):
-            pass
+def hold_in(path):
+    """Reads the whole file and keeps its pages in memory (mlock) as long as this process lives: a host that takes memory
+    back from its guests would have some of them evicted meanwhile."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(fd).st_size
+        at = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+        if at in (None, ctypes.c_void_p(-1).value):
+            raise OSError(ctypes.get_errno(), "mmap")
+        if _libc.mlock(at, size):
+            raise OSError(ctypes.get_errno(), "mlock")
+    finally:
+        os.close(fd)
 
 
 def evict(path):
