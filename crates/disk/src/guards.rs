@@ -221,18 +221,15 @@ impl Local {
         let inotify = watcher.begin_walk();
         let (disk, asked): (_, Box<[u8]>) = (self.0.disk.clone(), path.into());
         let (path, closing) = (asked.clone(), pool.clone());
-        let job = pool.submit(
-            Lane::Read,
-            move || -> Result<(Way, Vec<Watch>), Errno> {
-                let Walked { dir, name, watches } = walk::watch_path(&asked, inotify.as_fd())?;
-                let mount = disk.mounts.learn(dir.as_fd()).ok_or(Errno::XDEV)?;
-                if !mount.answers_inline() {
-                    return Err(Errno::XDEV);
-                }
-                let dir = Handle::new(dir, Some(mount.clone()), &closing);
-                Ok((Way { dir, name, mount }, watches))
-            },
-        );
+        let job = pool.submit(Lane::Read, move || -> Result<(Way, Vec<Watch>), Errno> {
+            let Walked { dir, name, watches } = walk::watch_path(&asked, inotify.as_fd())?;
+            let mount = disk.mounts.learn(dir.as_fd()).ok_or(Errno::XDEV)?;
+            if !mount.answers_inline() {
+                return Err(Errno::XDEV);
+            }
+            let dir = Handle::new(dir, Some(mount.clone()), &closing);
+            Ok((Way { dir, name, mount }, watches))
+        });
         let Ok(job) = job else {
             watcher.end_walk(None);
             return;

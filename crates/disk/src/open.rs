@@ -141,7 +141,15 @@ impl Local {
     }
 
     async fn open_in_pool(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
-        let open = || self.find(path, Purpose::Read, access, Operation::Open, std::convert::identity);
+        let open = || {
+            self.find(
+                path,
+                Purpose::Read,
+                access,
+                Operation::Open,
+                std::convert::identity,
+            )
+        };
         let found = match open().await {
             Err(error)
                 if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() =>
