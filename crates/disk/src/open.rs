@@ -209,22 +209,22 @@ impl Local {
     /// # Errors
     /// As [`Local::open`]; the call is `realpath()`.
     pub async fn real_path(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<u8>, Error> {
-        let found = match self.try_find(path, Purpose::Stat, &access.into()) {
-            Ok(answer) if access.mode == Mode::Pool => answer,
+        let answer = match self.try_find(path, Purpose::Stat, &access.into()) {
+            Ok(answer) if access.mode == Mode::Pool => answer.and_then(|found| {
+                let text = path_of(&found.fd);
+                file::close(found.fd, &found.meta, access.pool);
+                text
+            }),
             _ => {
-                self.find(path, Purpose::Stat, access, Operation::Stat)
-                    .await
+                let look = |found: Found| path_of(&found.fd);
+                let found = self.find(path, Purpose::Stat, access, Operation::Stat, look);
+                found.await.flatten()
             }
         };
-        let found = found.map_err(|error| match error {
+        answer.map_err(|error| match error {
             Error::System { errno, .. } => Error::system("realpath()", errno),
             other => other,
-        })?;
-        // The kernel makes this text out of names that it has in memory, since the file is open: procfs waits for no disk.
-        let link = format!("/proc/self/fd/{}", found.fd.as_raw_fd());
-        let text = rustix::fs::readlink(link, Vec::new());
-        text.map(std::ffi::CString::into_bytes)
-            .map_err(|errno| Error::system("realpath()", errno))
+        })
     }
 
     /// Puts what was opened into the loop's table of open files, where that is exact; what is there already gets its
@@ -437,6 +437,14 @@ fn openat2(
         FileMode::empty(),
         resolve,
     )
+}
+
+/// The path of an open file as the kernel has it: made out of names in memory, since the file is open (procfs waits for no
+/// disk).
+fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, Error> {
+    rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())
+        .map(std::ffi::CString::into_bytes)
+        .map_err(|errno| Error::system("realpath()", errno))
 }
 
 /// Completes what was opened on a loop.
