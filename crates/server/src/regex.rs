@@ -28,6 +28,20 @@ pub struct Regex {
 /// Where the groups of the last successful match lie in its subject.
 pub type Spans = SmallVec<[Option<Range<u32>>; 4]>;
 
+/// nginx's sentence for a pattern that PCRE2 refuses; `before` is what was put before it.
+fn not_compiled(error: &pcre2::Error, pattern: &str, before: usize) -> String {
+    let said = error.to_string();
+    // "PCRE2: error compiling pattern at offset 22: missing closing parenthesis"
+    let reason = said.splitn(3, ": ").last().unwrap_or(&said);
+    let at = error.offset().and_then(|offset| offset.checked_sub(before));
+    match at.and_then(|at| pattern.get(at..)) {
+        Some(rest) if !rest.is_empty() => {
+            format!("pcre2_compile() failed: {reason} in \"{pattern}\" at \"{rest}\"")
+        }
+        _ => format!("pcre2_compile() failed: {reason} in \"{pattern}\""),
+    }
+}
+
 impl Regex {
     /// Compiles `pattern`; `name` gives the variable for a named group.
     ///
@@ -43,7 +57,7 @@ impl Regex {
             .caseless(caseless)
             .jit_if_available(true)
             .build(&limited)
-            .map_err(|e| format!("pcre2_compile() failed: {e} in \"{pattern}\""))?;
+            .map_err(|error| not_compiled(&error, pattern, limited.len() - pattern.len()))?;
         if program.captures_len() > CAPTURES_MAX {
             return Err(format!(
                 "the pattern \"{pattern}\" has more than {} captures",

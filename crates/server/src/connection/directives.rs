@@ -1,6 +1,10 @@
 //! What a location says about its clients' connections.
 
-use config::{Flag, Msec, Number, Problem, Scope, Sec, Template, Value, Word, directives};
+use config::{
+    Flag, Msec, Number, Problem, Scope, Sec, Size, Template, Value, Word, directives, parse_size,
+};
+
+use crate::request::Request;
 
 /// `keepalive_timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +84,9 @@ directives! {
         /// Sends heads and the beginnings of files in full packets. With `sendfile`.
         tcp_nopush: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Limits the rate of an answer in bytes a second; may have variables. `0`: no limit.
-        limit_rate: Option<Template> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "rate";
+        limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "rate";
         /// Sends so many bytes before the rate is limited; may have variables.
-        limit_rate_after: Option<Template> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "size";
+        limit_rate_after: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "size";
         /// Sends answers of unknown length in chunks to HTTP/1.1 clients; else the end of the connection ends them.
         chunked_transfer_encoding: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
@@ -102,8 +106,26 @@ directives! {
     }
 }
 
-/// A rate or size out of a template's text; 0 where it is none.
-#[must_use]
-pub fn size(text: &[u8]) -> u64 {
-    config::parse_offset(text).unwrap_or(0)
+/// A size that may have variables; one without is checked when it is read.
+#[derive(Clone, Debug)]
+pub struct SizeTemplate(Template);
+
+impl SizeTemplate {
+    /// The size for a request in bytes; 0 where the text is none.
+    #[must_use]
+    pub fn bytes(&self, request: &Request) -> u64 {
+        parse_size(&request.evaluate(&self.0)).unwrap_or(0)
+    }
+}
+
+impl Value for SizeTemplate {
+    const SYNTAX: &'static str = "size";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let template = <Template as Value>::parse(args, scope)?;
+        if template.literal().is_some() {
+            Size::parse(args, scope)?;
+        }
+        Ok(Self(template))
+    }
 }

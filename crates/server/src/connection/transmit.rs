@@ -23,7 +23,7 @@ use crate::log::Level;
 use crate::request::Request;
 use crate::{Response, redirects};
 
-use super::directives::size;
+use super::directives::SizeTemplate;
 use super::finish::{After, invite};
 use super::is_http11;
 
@@ -122,17 +122,15 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
     }
     request.is_chunked = is_chunked;
     request.keepalive &= !request.client.loop_.is_leaving();
-    let text = |template: &Option<config::Template>| {
-        template.as_ref().map_or(0, |t| size(&request.evaluate(t)))
-    };
+    let size = |size: &Option<SizeTemplate>| size.as_ref().map_or(0, |size| size.bytes(request));
     let per_second = request
         .limit_rate
         .get()
-        .unwrap_or_else(|| text(&settings.sending.limit_rate));
+        .unwrap_or_else(|| size(&settings.sending.limit_rate));
     let after = if per_second == 0 {
         0
     } else {
-        text(&settings.sending.limit_rate_after)
+        size(&settings.sending.limit_rate_after)
     };
     Framing {
         is_chunked,

@@ -54,13 +54,11 @@ impl LogFiles {
         for line in lines {
             let AccessLine::On(to) = line else { continue };
             let error = |sentence: String| Error::at(sentence, &to.place);
-            if let FormatName::Named(name) = &to.format
+            if let FormatName::Named(name, place) = &to.format
                 && formats.find(name).is_none()
             {
-                return Err(error(format!(
-                    "unknown log format \"{}\"",
-                    String::from_utf8_lossy(name)
-                )));
+                let name = String::from_utf8_lossy(name);
+                return Err(Error::at(format!("unknown log format \"{name}\""), place));
             }
             if let Destination::File(path) = &to.destination {
                 self.add(path, to.buffer).map_err(|Conflict| {
@@ -244,7 +242,7 @@ fn named_path(to: &AccessTo, files: &LogFiles) -> Option<(Bytes, Template)> {
 fn find_format(name: &FormatName, formats: &Formats) -> Result<Arc<Format>, Problem> {
     match name {
         FormatName::Combined(format) => Ok(Arc::clone(format)),
-        FormatName::Named(name) => formats.find(name).cloned().ok_or_else(|| {
+        FormatName::Named(name, _) => formats.find(name).cloned().ok_or_else(|| {
             Problem::new(format!(
                 "unknown log format \"{}\"",
                 String::from_utf8_lossy(name)

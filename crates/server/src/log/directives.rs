@@ -134,8 +134,8 @@ pub struct AccessTo {
 pub enum FormatName {
     /// The one that is always there.
     Combined(Arc<Format>),
-    /// One that the configuration names.
-    Named(Bytes),
+    /// One that the configuration names, and where it does.
+    Named(Bytes, Place),
 }
 
 /// `open_log_file_cache`; `None` is `off`.
@@ -240,7 +240,9 @@ impl Value for AccessLine {
             }
         };
         let format = match rest.first() {
-            Some(name) if name.bytes() != COMBINED => FormatName::Named(name.bytes().clone()),
+            Some(name) if name.bytes() != COMBINED => {
+                FormatName::Named(name.bytes().clone(), name.place())
+            }
             _ => FormatName::Combined(Arc::new(Format::combined(scope)?)),
         };
         let parameters = Parameters::parse(rest.get(1..).unwrap_or_default(), scope)?;
@@ -421,7 +423,7 @@ mod tests {
         );
         assert!(matches!(log.format, FormatName::Combined(_)));
         let log = one("access_log a.log main gzip flush=5m buffer=32k if=$x;");
-        assert_eq!(log.format, FormatName::Named(Bytes::from_static(b"main")));
+        assert!(matches!(log.format, FormatName::Named(name, _) if name == "main"));
         let buffer = Buffer {
             size: 32 << 10,
             flush: Some(Duration::from_secs(300)),

@@ -65,7 +65,7 @@ config::directives! {
         pcre_jit: Option<Flag> = none, [MAIN] FLAG;
         /// Declares a pool of threads for operations that may wait for a disk.
         ///
-        /// The pool `default` exists without being declared. With `max_queue=0` a pool takes only as many tasks as it has
+        /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512. With `max_queue=0` a pool takes only as many tasks as it has
         /// free threads.
         thread_pool: List<ThreadPool> = none, [MAIN] 2..=3;
     }
@@ -78,7 +78,7 @@ config::directives! {
     pub struct Events in Events {
         /// Sets how many connections one event loop may hold. When they run out, those that wait longest for their next
         /// request are closed; when there is none, new ones are refused.
-        worker_connections: Number = "512", [EVENTS] 1;
+        worker_connections: Connections = "512", [EVENTS] 1;
         /// Names the method of waiting for events. It is always epoll.
         use_ as "use": Option<Method> = none, [EVENTS] 1;
         /// Ignored: loops always take all connections that wait, in batches.
@@ -102,15 +102,40 @@ config::blocks! {
     }
 }
 
-config::choices! {
-    /// `use`.
-    pub enum Method {
-        /// The one there is.
-        Epoll = "epoll",
-        /// Accepted, epoll is used.
-        Poll = "poll",
-        /// Accepted, epoll is used.
-        Select = "select",
+/// `use`: a method that Linux has; epoll is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Method;
+
+impl Value for Method {
+    const SYNTAX: &'static str = "epoll | poll | select";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        if Self::SYNTAX.split(" | ").any(|name| args[0] == *name) {
+            return Ok(Self);
+        }
+        let sentence = format!("invalid event type \"{}\"", args[0].display());
+        Err(Problem::new(sentence)
+            .at(0)
+            .hint_that("it is always epoll: remove the line"))
+    }
+}
+
+/// `worker_connections`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections(pub u32);
+
+impl Value for Connections {
+    const SYNTAX: &'static str = "number";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match Number::parse(args, scope) {
+            Ok(Number(0)) => Err(Problem::new("0 worker_connections are not enough").at(0)),
+            Ok(Number(count)) => Ok(Self(u32::try_from(count).unwrap_or(u32::MAX))),
+            Err(_) => {
+                let sentence = format!("invalid number \"{}\"", args[0].display());
+                Err(Problem::new(sentence).at(0))
+            }
+        }
     }
 }
 
@@ -392,7 +417,17 @@ impl Main {
         let mut processes = <Processes as config::Section>::Raw::default();
         let mut events = <Events as config::Section>::Raw::default();
         let mut block: Option<&Directive> = None;
+        let mut pools = Vec::new();
         for directive in &tree.directives {
+            if directive.name == "thread_pool"
+                && let Some(name) = directive.args.first()
+            {
+                if pools.contains(&name.bytes()) {
+                    let sentence = format!("duplicate thread pool \"{}\"", name.display());
+                    return Err(directive.error(&Problem::new(sentence).at(0)));
+                }
+                pools.push(name.bytes());
+            }
             if directive.name == "events" {
                 if block.replace(directive).is_some() {
                     return Err(directive.error(&Problem::duplicate()));
@@ -460,7 +495,7 @@ mod tests {
         let main = read("events { }").unwrap();
         assert!(main.processes.daemon && main.processes.master_process);
         assert_eq!(main.processes.worker_processes, Loops::Count(1));
-        assert_eq!(main.events.worker_connections, Number(512));
+        assert_eq!(main.events.worker_connections, Connections(512));
     }
 
     #[test]
@@ -511,6 +546,17 @@ mod tests {
         assert_eq!(
             refused("thread_pool a threads=0;"),
             "invalid threads value \"threads=0\""
+        );
+        assert_eq!(
+            refused("thread_pool a threads=1; thread_pool a threads=2;"),
+            "duplicate thread pool \"a\""
+        );
+        let events = |text: &str| read(&format!("events {{ {text} }}")).unwrap_err();
+        assert_eq!(events("use kqueue;"), "invalid event type \"kqueue\"");
+        assert_eq!(events("worker_connections x;"), "invalid number \"x\"");
+        assert_eq!(
+            events("worker_connections 0;"),
+            "0 worker_connections are not enough"
         );
         assert_eq!(
             refused("daemon on; daemon off;"),

@@ -412,7 +412,7 @@ impl Master {
         let options = &self.options;
         let loaded = options.read_again()?;
         let processes = &loaded.main.processes;
-        let account = Account::find(processes.user.as_ref())?;
+        let account = Account::of(&loaded).map_err(|error| error.to_string())?;
         let logs = options.open_logs(&loaded)?;
         directories::make(
             &directories::named(&loaded.tree, &options.origin.prefix),

@@ -51,18 +51,31 @@ impl Drop for PidFile {
     }
 }
 
+/// Whether a pid file could be written; leaves what is there as it is.
+///
+/// # Errors
+/// nginx's sentence: the file cannot be opened.
+pub fn test(path: &Path) -> Result<(), String> {
+    let is_new = !path.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| not_opened(path, &error))?;
+    if is_new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+fn not_opened(path: &Path, error: &io::Error) -> String {
+    let text = crate::listen::bind::errno(error);
+    format!("open() \"{}\" failed ({text})", path.display())
+}
+
 /// The number in a pid file.
 ///
 /// # Errors
 /// nginx's sentence: the file cannot be opened, or holds no number.
 pub fn read(path: &Path) -> Result<i32, String> {
-    let failed = |error: io::Error| {
-        format!(
-            "open() \"{}\" failed ({})",
-            path.display(),
-            crate::listen::bind::errno(&error)
-        )
-    };
+    let failed = |error| not_opened(path, &error);
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
     file.take(LENGTH_MAX)

@@ -11,6 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
 
 use super::directives;
+use super::load::Loaded;
 use super::report::{Level, error_log};
 
 /// The user of the worker unless `user` says otherwise, as nginx has it.
@@ -36,11 +37,24 @@ pub fn is_root() -> bool {
 }
 
 impl Account {
+    /// Who the worker of a configuration is.
+    ///
+    /// # Errors
+    /// As [`Account::find`], at the place of the line `user`.
+    pub fn of(loaded: &Loaded) -> Result<Option<Self>, config::Error> {
+        let lines = &loaded.tree.directives;
+        let line = lines.iter().find(|line| line.name == "user");
+        Self::find(loaded.main.processes.user.as_ref()).map_err(|sentence| match line {
+            Some(line) => line.error(&config::Problem::new(sentence).at(0)),
+            None => config::Error::without_place(sentence),
+        })
+    }
+
     /// Looks the names up; `None` when the process is not root and the directive means nothing.
     ///
     /// # Errors
     /// nginx's sentence: `getpwnam("X") failed`.
-    pub fn find(wanted: Option<&directives::User>) -> Result<Option<Self>, String> {
+    fn find(wanted: Option<&directives::User>) -> Result<Option<Self>, String> {
         if !is_root() {
             return Ok(None);
         }

@@ -109,6 +109,14 @@ impl Options {
         }
     }
 
+    /// Who the worker of a configuration is.
+    fn account(&self, loaded: &Loaded) -> Result<Option<Account>, Told> {
+        Account::of(loaded).map_err(|error| {
+            self.tell(&[error]);
+            Told
+        })
+    }
+
     /// The logs of a configuration.
     ///
     /// # Errors
@@ -140,8 +148,10 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
         if !options.is_quiet {
             eprintln!("nginx: the configuration file {root} syntax is ok");
         }
+        let pid = loaded.main.processes.pid.resolve(&options.origin.prefix);
+        pid::test(&pid).map_err(emerg)?;
         options.open_logs(&loaded).map_err(emerg)?;
-        let account = Account::find(loaded.main.processes.user.as_ref()).map_err(emerg)?;
+        let account = options.account(&loaded)?;
         directories::make(
             &directories::named(&loaded.tree, &options.origin.prefix),
             account.as_ref(),
@@ -220,7 +230,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     options.open_first_log();
     let loaded = options.load()?;
     options.tell(&useless_user(&loaded));
-    let account = Account::find(loaded.main.processes.user.as_ref()).map_err(emerg)?;
+    let account = options.account(&loaded)?;
     let (wanted, opened) = options.open_logs(&loaded).map_err(emerg)?;
     let directories = directories::named(&loaded.tree, &options.origin.prefix);
     directories::make(&directories, account.as_ref()).map_err(emerg)?;

@@ -405,7 +405,7 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
         number: bundle.generation,
         settings: Arc::clone(&loaded.settings),
         loops,
-        connections_max: u32::try_from(loaded.main.events.worker_connections.0).unwrap_or(u32::MAX),
+        connections_max: loaded.main.events.worker_connections.0,
         sources,
         cpus,
     }

@@ -102,6 +102,13 @@ fn name(word: &Word, scope: &mut Scope) -> Result<ServerName, Problem> {
     if text == "$hostname" {
         return Ok(ServerName::Exact(hostname().to_vec().into()));
     }
+    let is_bare = text.starts_with(b"*") && (text.len() < 3 || text[1] != b'.');
+    if is_bare || text == "." {
+        return Err(Problem::new(format!(
+            "server name \"{}\" is invalid",
+            word.display()
+        )));
+    }
     let lower = text.to_ascii_lowercase();
     let is_plain = |rest: &[u8]| !rest.contains(&b'*') && !rest.windows(2).any(|two| two == b"..");
     match &lower[..] {
@@ -187,6 +194,8 @@ mod tests {
         assert_eq!(kind("~^www"), "regex ^www");
         assert_eq!(kind("a.*.b"), "invalid server name or wildcard \"a.*.b\"");
         assert_eq!(kind("*.*"), "invalid server name or wildcard \"*.*\"");
+        assert_eq!(kind("*a.b"), "server name \"*a.b\" is invalid");
+        assert_eq!(kind("."), "server name \".\" is invalid");
         assert_eq!(kind("~"), "empty regex in server name \"~\"");
     }
 }

@@ -146,10 +146,8 @@ fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
 
 fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {
     let set = || {
-        let template = request.location().settings.sending.limit_rate.as_ref()?;
-        Some(crate::connection::directives::size(
-            &request.evaluate(template),
-        ))
+        let rate = request.location().settings.sending.limit_rate.as_ref()?;
+        Some(rate.bytes(request))
     };
     number(request.limit_rate.get().or_else(set).unwrap_or(0), out)
 }
