@@ -87,3 +87,12 @@ fn if_modified_since_can_be_before_or_off_and_etag_off() {
     assert_eq!(ask(&format!("If-Modified-Since: {LATER}\r\n")).status, 304);
     assert_eq!(ask("").header("etag"), None);
 }
+
+#[test]
+fn texts_have_conditions_too() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; return 200 text; }");
+    let status = |headers: &str| server.get_with("/", headers).status;
+    assert_eq!(status("If-None-Match: *\r\n"), 304);
+    assert_eq!(status("If-None-Match: \"x\"\r\n"), 200);
+    assert_eq!(status("If-Match: \"x\"\r\n"), 412);
+}

@@ -118,3 +118,40 @@ fn the_log_says_what_was_being_read_and_of_which_request() {
         server.wait_for(line, "the reason");
     }
 }
+
+#[test]
+fn statuses_without_an_answer_close_the_connection() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; location /408 { return 408; } location /499 { return 499; } }",
+    );
+    assert_eq!(server.raw("GET /408 HTTP/1.0\r\n\r\n"), "");
+    assert_eq!(server.raw("GET /499 HTTP/1.0\r\n\r\n"), "");
+    let log = server.access_log(2);
+    assert!(log.contains(" 408 0 ") && log.contains(" 499 0 "), "{log}");
+}
+
+#[test]
+fn ten_redirects_are_followed_and_no_more() {
+    let locations: String = (1..=11)
+        .map(|at| format!("location = /{at} {{ error_page 404 = /{}; }}", at - 1))
+        .collect();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; recursive_error_pages on; location = /0 {{ return 200 end; }} {locations} }}"
+    ));
+    assert_eq!(server.get("/10").text(), "end");
+    assert_eq!(server.get("/11").status, 500);
+    server.wait_for(
+        "rewrite or internal redirection cycle while internally redirecting to \"/0\"",
+        "the line about the cycle",
+    );
+}
+
+#[test]
+fn a_page_that_refreshes_is_200() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; msie_refresh on; return 301 http://other.example/; }",
+    );
+    let reply = server.get_with("/", "User-Agent: Mozilla/4.0 (compatible; MSIE 6.0)\r\n");
+    assert_eq!((reply.status, reply.header("location")), (200, None));
+    assert!(reply.text().contains("URL=http://other.example/"));
+}

@@ -70,3 +70,36 @@ fn header_names_that_are_not_tokens_are_dropped() {
         "|2"
     );
 }
+
+#[test]
+fn values_may_look_at_what_is_to_be_sent() {
+    let server = Server::start(
+        "map $sent_http_content_type $lifetime { default off; text/html epoch; ~image/ max; }
+         types { text/html html; image/png png; }
+         server { listen 127.0.0.1:%PORT%; expires $lifetime;
+            add_header X-Seen \"$status $sent_http_content_type $sent_http_content_length\" always; }",
+    );
+    server.file("a.html", "12345");
+    server.file("b.png", "1");
+    server.file("c", "1");
+    let seen = |target: &str, headers: &str| {
+        let reply = server.get_with(target, headers);
+        let header = |name: &str| reply.header(name).unwrap_or("-").to_owned();
+        (header("cache-control"), header("x-seen"))
+    };
+    let pair = |one: &str, two: &str| (one.to_owned(), two.to_owned());
+    assert_eq!(seen("/a.html", ""), pair("no-cache", "200 text/html 5"));
+    assert_eq!(
+        seen("/b.png", ""),
+        pair("max-age=315360000", "200 image/png 1")
+    );
+    assert_eq!(seen("/c", ""), pair("-", "200 text/plain 1"));
+    assert_eq!(seen("/none", "").1[..13], *"404 text/html");
+}
+
+#[test]
+fn modified_0_is_now() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; expires modified 0; }");
+    server.file("a", "a");
+    assert_eq!(server.get("/a").header("cache-control"), Some("max-age=0"));
+}

@@ -48,3 +48,16 @@ fn the_log_is_complete_after_quit() {
     assert!(server.quit().success());
     assert_eq!(server.read("logs/buffered.log").lines().count(), 100);
 }
+
+#[test]
+fn the_user_is_the_one_of_the_authorization() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; return 200 [$remote_user]; }");
+    let user = |value: &str| {
+        server
+            .get_with("/", &format!("Authorization: {value}\r\n"))
+            .text()
+    };
+    assert_eq!(user("Basic dXNlcjpwYXNz"), "[user]");
+    assert_eq!(user("Basic dXNlcg=="), "[]");
+    assert!(server.access_log(2).starts_with("127.0.0.1 - user ["));
+}

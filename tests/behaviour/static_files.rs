@@ -157,3 +157,25 @@ fn other_methods_on_a_file() {
     );
     assert_eq!(server.request("DELETE", "/a", "").status, 405);
 }
+
+#[test]
+fn a_compressed_file_is_for_those_who_take_it() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; gzip_static on; }");
+    server.file("a", "plain");
+    server.file("a.gz", "packed");
+    let takes = "Accept-Encoding: gzip\r\n";
+    let reply = server.get_with("/a", takes);
+    assert_eq!(
+        (reply.text().as_str(), reply.header("content-encoding")),
+        ("packed", Some("gzip"))
+    );
+    for headers in [
+        "",
+        "Accept-Encoding: *\r\n",
+        "Accept-Encoding: gzip;q=0\r\n",
+    ] {
+        assert_eq!(server.get_with("/a", headers).text(), "plain", "{headers}");
+    }
+    let old = server.raw(format!("GET /a HTTP/1.0\r\n{takes}\r\n"));
+    assert!(old.ends_with("\r\n\r\nplain"), "{old}");
+}

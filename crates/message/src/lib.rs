@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod conditional;
+pub mod credentials;
 pub mod date;
 pub mod escape;
 pub mod etag;

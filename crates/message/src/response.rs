@@ -161,7 +161,8 @@ pub struct Response<F> {
     pub ranges: Ranges,
     /// Send `Accept-Ranges: bytes`? Set by the range step.
     pub accept_ranges: bool,
-    /// May the not-modified step answer 304 or 412 for it? (Static files and cached responses.)
+    /// May the not-modified step answer 304 or 412 for it? (All but what is
+    /// passed on from an upstream.)
     pub conditional: bool,
     /// Is `Vary: Accept-Encoding` due (`gzip_vary`)?
     pub vary_accept_encoding: bool,

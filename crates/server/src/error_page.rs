@@ -2,6 +2,8 @@
 //!
 //! The only such place. nginx-drop-in 33 and 43.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use config::{Flag, Problem, Scope, Template, Value, Word, directives};
 use message::{Body, HeaderId, Method};
@@ -131,15 +133,15 @@ pub enum Cover {
     Redirect(Target),
     /// The built-in page.
     Answer(Box<Response>),
-    /// Nothing: the connection is closed.
-    Close,
+    /// Nothing: the connection is closed, and logs show this status.
+    Close(u16),
 }
 
 /// Turns a failure into an answer or a redirect to one.
 pub fn cover(request: &mut Request, failure: Failure) -> Cover {
     let status = failure.status;
-    if status == 444 {
-        return Cover::Close;
+    if matches!(status, 408 | 444 | 499) {
+        return Cover::Close(status);
     }
     request.error_status = Some(error_text::on_the_wire(status));
     if matches!(status, 400 | 413 | 414 | 495 | 496 | 497 | 500 | 501) {
@@ -204,15 +206,19 @@ pub fn split_args(target: &Bytes) -> (Bytes, Bytes) {
     }
 }
 
-fn built_in(request: &Request, failure: Failure) -> Box<Response> {
-    let settings = &request.location().settings;
+fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
+    let generation = Rc::clone(&request.generation);
+    let settings = &generation.settings.location(request.location).settings;
     let agent = request.head.get(HeaderId::UserAgent).unwrap_or_default();
     if settings.error_pages.msie_refresh
         && matches!(failure.status, 301 | 302)
         && is_msie(agent)
         && let Some(location) = &failure.location
     {
-        return Box::new(refresh(location));
+        let page = Box::new(refresh(location));
+        // It is a page like any other.
+        request.error_status = None;
+        return page;
     }
     let is_padded = settings.error_pages.msie_padding && (is_msie(agent) || is_chrome(agent));
     let page = error_text::page(failure.status, settings.identity.signature(), is_padded);

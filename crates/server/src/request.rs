@@ -142,7 +142,8 @@ impl Request {
         let uri = bytes_of(&head, head.uri());
         let args = bytes_of(&head, head.args());
         let location = generation.settings.server(server).location;
-        let length = head.bytes.len() as u64;
+        // Empty lines before it do not count.
+        let length = (head.bytes.len() - head.line.start as usize) as u64;
         let mut request = Box::new(Self {
             client,
             wire,
@@ -264,13 +265,17 @@ impl Request {
         self.error_page_taken = true;
     }
 
-    /// Says that the redirects of the request lead in a circle.
-    pub fn log_cycle(&self) {
+    /// Says that the redirects of the request lead in a circle, to this target.
+    pub fn log_cycle(&self, target: &Target) {
+        let (text, to) = match target {
+            Target::Uri(uri, _) => ("internally redirecting to", uri),
+            Target::Named(name) => ("redirect to named location", name),
+        };
         self.log(Level::Error, &|out| {
-            out.extend_from_slice(
-                b"rewrite or internal redirection cycle while internally redirecting to \"",
-            );
-            out.extend_from_slice(&self.uri);
+            out.extend_from_slice(b"rewrite or internal redirection cycle while ");
+            out.extend_from_slice(text.as_bytes());
+            out.extend_from_slice(b" \"");
+            out.extend_from_slice(to);
             out.push(b'"');
         });
     }

@@ -18,7 +18,7 @@ pub enum Outcome {
     Failed(Failure),
     /// Start again with another URI.
     Redirect(Target),
-    /// Close the connection without a byte (`return 444`).
+    /// Close the connection without a byte, as `return 444` does.
     Close,
 }
 
@@ -48,12 +48,16 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
             Outcome::Failed(Failure::new(status))
         }
     };
-    for _ in 0..=URI_CHANGES_MAX {
+    for changes in 0..=URI_CHANGES_MAX {
         match settle(request, outcome) {
             Settled::Response(response) => return Some(response),
-            Settled::Close => {
-                request.silent_status = Some(CLOSED);
+            Settled::Close(status) => {
+                request.silent_status = Some(status);
                 return None;
+            }
+            Settled::Redirect(target) if changes == URI_CHANGES_MAX => {
+                request.log_cycle(&target);
+                break;
             }
             Settled::Redirect(target) => {
                 let arrival = request.redirect(target);
@@ -61,11 +65,10 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
             }
         }
     }
-    request.log_cycle();
     request.forbid_error_pages();
     match settle(request, Outcome::Failed(Failure::new(500))) {
         Settled::Response(response) => Some(response),
-        Settled::Close | Settled::Redirect(_) => None,
+        Settled::Close(_) | Settled::Redirect(_) => None,
     }
 }
 
@@ -79,7 +82,7 @@ async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
 enum Settled {
     Response(Box<Response>),
     Redirect(Target),
-    Close,
+    Close(u16),
 }
 
 /// Makes the outcome a response: through the error pages where it failed, through the steps after the content always.
@@ -88,11 +91,11 @@ fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
         let response = match outcome {
             Outcome::Answer(response) => response,
             Outcome::Redirect(target) => return Settled::Redirect(target),
-            Outcome::Close => return Settled::Close,
+            Outcome::Close => return Settled::Close(CLOSED),
             Outcome::Failed(failure) => match error_page::cover(request, failure) {
                 Cover::Redirect(target) => return Settled::Redirect(target),
                 Cover::Answer(response) => response,
-                Cover::Close => return Settled::Close,
+                Cover::Close(status) => return Settled::Close(status),
             },
         };
         match after::apply(request, response) {

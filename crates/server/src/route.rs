@@ -123,8 +123,7 @@ impl ServerNames {
 
     fn find_wildcard(&self, host: &[u8]) -> Option<ServerId> {
         if !self.leading.is_empty() {
-            let dots = memchr::memchr_iter(b'.', host);
-            for dot in dots.filter(|&d| d > 0) {
+            for dot in memchr::memchr_iter(b'.', host) {
                 if let Some(&server) = self.leading.get(&host[dot..]) {
                     return Some(server);
                 }

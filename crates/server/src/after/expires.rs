@@ -4,7 +4,6 @@ use bytes::Bytes;
 use config::{Problem, Scope, Template, Value, Word};
 use message::date;
 
-use crate::Response;
 use crate::request::Request;
 
 /// `expires` as written.
@@ -89,15 +88,19 @@ impl Value for Expires {
     }
 }
 
-/// Sets `Expires` and `Cache-Control`.
-pub fn apply(request: &Request, expires: &Expires, response: &mut Response) {
+/// Sets `Expires` and `Cache-Control` of the request's response.
+pub fn apply(request: &mut Request, expires: &Expires) {
     let lifetime = match expires {
         Expires::Fixed(lifetime) => *lifetime,
         Expires::Variable(template, is_modified) => {
             Lifetime::read(&request.evaluate(template), *is_modified).unwrap_or(Lifetime::Off)
         }
     };
-    let clock = &request.client.loop_.feed.clock();
+    let feed = &request.client.loop_.feed;
+    let clock = feed.clock();
+    let Some(response) = &mut request.response else {
+        return;
+    };
     let now = clock.now().second();
     let (expires, control) = match lifetime {
         Lifetime::Off => return,
@@ -109,6 +112,7 @@ pub fn apply(request: &Request, expires: &Expires, response: &mut Response) {
             Bytes::from_static(b"Thu, 31 Dec 2037 23:55:55 GMT"),
             Bytes::from_static(b"max-age=315360000"),
         ),
+        Lifetime::Access(0) | Lifetime::Modified(0) => until(now, now, false),
         Lifetime::Access(seconds) => until(now, now + seconds, seconds < 0),
         Lifetime::Modified(seconds) => match response.last_modified {
             Some(time) => until(now, time + seconds, seconds < 0),

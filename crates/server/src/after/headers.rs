@@ -142,15 +142,20 @@ fn inherited(
     }
 }
 
-/// Adds the lines of the location.
-pub fn apply(request: &Request, settings: &HeaderLines, response: &mut Response) {
-    let lines = &settings.lines;
-    if lines.expires.is_none() && lines.add_header.is_empty() {
-        return;
+impl HeaderLines {
+    /// Is there anything to add to a head?
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.lines.expires.is_some() || !self.lines.add_header.is_empty()
     }
-    let is_safe = is_safe(response.status);
+}
+
+/// Adds the lines of the location to the request's response, which is there.
+pub fn apply(request: &mut Request, settings: &HeaderLines) {
+    let lines = &settings.lines;
+    let is_safe = request.response.as_ref().is_some_and(|r| is_safe(r.status));
     if let Some(expires) = lines.expires.as_ref().filter(|_| is_safe) {
-        expires::apply(request, expires, response);
+        expires::apply(request, expires);
     }
     for line in lines
         .add_header
@@ -158,7 +163,9 @@ pub fn apply(request: &Request, settings: &HeaderLines, response: &mut Response)
         .filter(|line| is_safe || line.is_always)
     {
         let value = request.evaluate(&line.value);
-        add(response, line, value);
+        if let Some(response) = &mut request.response {
+            add(response, line, value);
+        }
     }
 }
 

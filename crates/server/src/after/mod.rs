@@ -7,6 +7,8 @@ pub mod headers;
 pub mod not_modified;
 pub mod ranges;
 
+use std::rc::Rc;
+
 use crate::request::Request;
 use crate::{Failure, Response};
 
@@ -14,11 +16,17 @@ use crate::{Failure, Response};
 ///
 /// # Errors
 /// The failure that takes its place (412, 416): it goes through the error pages like any other.
-pub fn apply(request: &Request, mut response: Box<Response>) -> Result<Box<Response>, Failure> {
-    let location = request.location();
+pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Failure> {
+    let generation = Rc::clone(&request.generation);
+    let settings = &generation.settings.location(request.location).settings;
     request.override_status(&mut response);
-    not_modified::apply(request, &location.settings.not_modified, &mut response)?;
-    headers::apply(request, &location.settings.headers, &mut response);
-    ranges::apply(request, &location.settings.ranges, &mut response)?;
+    not_modified::apply(request, &settings.not_modified, &mut response)?;
+    if settings.headers.is_any() {
+        // Their values may look at what is to be sent (`$sent_http_content_type`, `$status`).
+        request.response = Some(response);
+        headers::apply(request, &settings.headers);
+        response = request.response.take().expect("it was put there");
+    }
+    ranges::apply(request, &settings.ranges, &mut response)?;
     Ok(response)
 }

@@ -80,17 +80,20 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
     Some(answer(request, decided))
 }
 
-fn answer(request: &Request, decided: &Return) -> Outcome {
+fn answer(request: &mut Request, decided: &Return) -> Outcome {
     let status = decided.status;
     let Some(text) = &decided.text else {
         return match status {
-            444 => Outcome::Close,
             301 | 302 | 303 | 307 | 308 => Outcome::Failed(Failure::redirect(status, Bytes::new())),
             ..400 => Outcome::Answer(with_body(request, status, Bytes::new())),
             _ => Outcome::Failed(Failure::new(status)),
         };
     };
+    // A text that asks for `$status` is to see its own.
+    let covered = request.error_status;
+    request.error_status = covered.or(Some(status));
     let text = request.evaluate(text);
+    request.error_status = covered;
     match status {
         301 | 302 | 303 | 307 | 308 => Outcome::Failed(Failure::redirect(status, text)),
         _ => Outcome::Answer(with_body(request, status, text)),
@@ -101,6 +104,7 @@ fn with_body(request: &Request, status: u16, text: Bytes) -> Box<Response> {
     let mut response = Box::new(Response::new(status));
     response.content_type = request.content_type();
     response.content_length = Some(text.len() as u64);
+    response.conditional = true;
     response.body = if text.is_empty() {
         Body::Empty
     } else {

@@ -98,7 +98,6 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
         }
     }
     Some(match &trying.last {
-        Last::Status(444) => Outcome::Close,
         Last::Status(code) => Outcome::Failed(Failure::new(*code)),
         Last::Redirect(target) => {
             let target = request.evaluate(target);

@@ -117,7 +117,7 @@ pub async fn judge(
         // A lost connection is noticed when the answer is sent.
         return Some(response);
     };
-    request.log(Level::Info, &|out| {
+    request.log(Level::Error, &|out| {
         out.extend_from_slice(fault.to_string().as_bytes());
     });
     request.keepalive = false;

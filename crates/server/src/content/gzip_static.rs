@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use config::directives;
 use disk::{Errno, Kind};
-use message::{HeaderId, Method};
+use message::{HeaderId, Method, Version};
 
 use crate::path::{self, Mapped};
 use crate::request::Request;
@@ -37,7 +37,9 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     if when == Use::Off || !matches!(request.method, Method::Get | Method::Head) {
         return None;
     }
-    if when == Use::On && !accepts_gzip(request) {
+    // nginx's `gzip_http_version` is 1.1 unless it is set.
+    let is_old = request.head.version < Version::HTTP_11;
+    if when == Use::On && (is_old || !accepts_gzip(request)) {
         return None;
     }
     let mut mapped = Mapped::default();
@@ -69,7 +71,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     Some(Outcome::Answer(response))
 }
 
-/// Whether `Accept-Encoding` takes gzip with a quality over 0 (RFC 9110, 12.5.3).
+/// Whether `Accept-Encoding` names gzip with a quality over 0 (RFC 9110, 12.5.3; nginx does not take `*` for it).
 fn accepts_gzip(request: &Request) -> bool {
     request
         .head
@@ -78,7 +80,7 @@ fn accepts_gzip(request: &Request) -> bool {
             value.split(|c| *c == b',').any(|member| {
                 let mut parts = member.split(|c| *c == b';');
                 let name = parts.next().unwrap_or_default().trim_ascii();
-                let is_gzip = name.eq_ignore_ascii_case(b"gzip") || name == b"*";
+                let is_gzip = name.eq_ignore_ascii_case(b"gzip");
                 is_gzip && !parts.any(|part| is_zero_quality(part.trim_ascii()))
             })
         })

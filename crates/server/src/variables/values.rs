@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::net::IpAddr;
 
-use message::{HeaderId, uri};
+use message::{HeaderId, credentials, uri};
 
 use crate::identity::NGINX_VERSION;
 use crate::path;
@@ -47,7 +47,6 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         | Core::ProxyProtocolPort
         | Core::ProxyProtocolServerAddr
         | Core::ProxyProtocolServerPort
-        | Core::RemoteUser
         | Core::RequestBody
         | Core::RequestBodyFile => false,
         Core::RealpathRoot => path::real_root(request, out),
@@ -57,6 +56,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         }
         Core::RemotePort => port(Some(request.client.peer.map_or(0, |peer| peer.port())), out),
         Core::Request => put(request.head.line(), out),
+        Core::RemoteUser => remote_user(request, out),
         Core::RequestCompletion => put(if request.is_complete { b"OK" } else { b"" }, out),
         Core::RequestFilename => request_filename(request, out),
         Core::RequestId => request_id(request, out),
@@ -142,6 +142,13 @@ fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
         Some(IpAddr::V6(ip)) => put(&ip.octets(), out),
         None => put(b"unix:", out),
     }
+}
+
+fn remote_user(request: &Request, out: &mut Vec<u8>) -> bool {
+    let header = request.head.get(HeaderId::Authorization);
+    header
+        .and_then(credentials::basic_user)
+        .is_some_and(|user| put(&user, out))
 }
 
 fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {

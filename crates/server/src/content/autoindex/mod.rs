@@ -121,6 +121,7 @@ async fn list(request: &Request) -> Result<Response, Failure> {
     response.charset = charset.into();
     // nginx sends the head before it reads the directory, so it never announces the length.
     response.content_length = None;
+    response.conditional = true;
     Ok(response)
 }
 
