@@ -1,7 +1,7 @@
 """Judges a trace (see `trace`): which calls of the loop threads could have waited for a disk.
 
 A range of a `sendfile` counts as proven when, since the last cold answer about it, cachestat or PAGEMAP_SCAN said that its pages are in
-memory, or the pool brought it into its mapping (MADV_POPULATE_READ)."""
+memory, or the pool brought it into its mapping (MADV_POPULATE_READ). A memfd is memory, not a file on a disk."""
 
 import collections
 import os
@@ -54,6 +54,8 @@ class Trace:
     def fault(self, e):
         """What is wrong with a loop's call, or nothing."""
         call, args = e["call"], e["args"]
+        if e.get("file", "").startswith("/memfd:"):
+            return None
         regular = e.get("regular") and not e.get("file", "").startswith(("/proc/", "/sys/", "/dev/"))
         if call in BY_PATH:
             return call

@@ -8,6 +8,7 @@
 //! change, is never answered from. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp (at its
 //! first store after each writeback); changes made below an overlay, or to the mounts, are seen a moment later.
 
+use crate::copies::Copies;
 use crate::file::{Meta, OpenFile};
 use crate::watch::Guard;
 use bytes::Bytes;
@@ -57,6 +58,7 @@ pub(crate) struct Files {
     hand: usize,
     files_max: usize,
     body_bytes: usize,
+    copies: Copies,
 }
 
 impl Files {
@@ -69,6 +71,7 @@ impl Files {
             hand: 0,
             files_max: files_max.min(FILES_MAX),
             body_bytes: 0,
+            copies: Copies::new(),
         }
     }
 
@@ -153,7 +156,12 @@ impl Files {
             self.evict();
         }
         let fits = self.body_bytes + body.len() <= BODY_BYTES_MAX && file.kept.get();
-        file.set_body(fits.then(|| body.clone()));
+        let copy = fits.then(|| self.copies.keep(body)).flatten();
+        let in_heap = fits && copy.is_none();
+        file.set_body(in_heap.then(|| body.clone()));
+        if let Some(copy) = copy {
+            file.set_copy(copy);
+        }
         if fits {
             file.counted.set(body.len());
             self.body_bytes += body.len();

@@ -1,5 +1,6 @@
 //! An open file (or directory) and what is known of it.
 
+use crate::copies::Copy;
 use crate::mount::{Filesystem, Mount};
 use crate::pool::Pool;
 use bytes::Bytes;
@@ -157,6 +158,7 @@ pub struct OpenFile {
     /// Bytes of its body that count as kept.
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
+    copy: OnceCell<Copy>,
     slot: OnceCell<Rc<dyn Any>>,
 }
 
@@ -172,6 +174,7 @@ impl OpenFile {
             kept: Cell::new(false),
             counted: Cell::new(0),
             body: RefCell::new(found.body),
+            copy: OnceCell::new(),
             slot: OnceCell::new(),
         }
     }
@@ -186,6 +189,22 @@ impl OpenFile {
     #[must_use]
     pub fn body(&self) -> Option<Bytes> {
         self.body.borrow().clone()
+    }
+
+    /// Are its contents kept where `sendfile` takes them from without a disk, so that [`Local::send`](crate::Local::send) is
+    /// cheaper than reading them?
+    #[must_use]
+    pub fn has_copy(&self) -> bool {
+        self.copy.get().is_some()
+    }
+
+    pub(crate) fn copy(&self) -> Option<&Copy> {
+        self.copy.get()
+    }
+
+    pub(crate) fn set_copy(&self, copy: Copy) {
+        // One that is there already says the same.
+        let _ = self.copy.set(copy);
     }
 
     pub(crate) fn set_body(&self, body: Option<Bytes>) {

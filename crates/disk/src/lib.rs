@@ -13,6 +13,7 @@
 
 mod access;
 mod cache;
+mod copies;
 mod count;
 mod disk;
 mod error;
@@ -48,6 +49,7 @@ mod tests;
 
 pub use access::{Access, Mode, Symlinks};
 pub use cache::{BODY_BYTES_MAX, FILES_MAX};
+pub use copies::COPY_MIN;
 pub use count::{Count, OPERATIONS, Operation};
 pub use disk::{Disk, POOLS_MAX, Prepared, Probe};
 pub use error::{Error, WouldBlock, message as errno_text};

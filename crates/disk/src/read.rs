@@ -33,6 +33,7 @@ impl Local {
         let len = len.min(READ_MAX);
         let answer = match file.body() {
             Some(body) => Ok(part_of(&body, offset, len)),
+            None if file.has_copy() => read_copy(file, offset, len),
             None => try_read_file(file, offset, len)?,
         };
         self.0.counters.memory(Operation::Read);
@@ -100,6 +101,29 @@ fn part_of(body: &Bytes, offset: u64, len: usize) -> Bytes {
         .unwrap_or(usize::MAX)
         .min(body.len());
     body.slice(start..(start + len).min(body.len()))
+}
+
+/// From the file's copy, which is in memory.
+fn read_copy(file: &OpenFile, offset: u64, len: usize) -> Result<Bytes, Error> {
+    let Some(copy) = file.copy() else {
+        return Ok(Bytes::new());
+    };
+    let left = file.meta().len.saturating_sub(offset);
+    let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
+    let mut buffer = Vec::with_capacity(len);
+    while buffer.len() < len {
+        let (left, at) = (
+            len - buffer.len(),
+            copy.start + offset + buffer.len() as u64,
+        );
+        match sys::pread_into(copy.as_fd(), &mut buffer, left, at) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read()", &error)),
+        }
+    }
+    Ok(Bytes::from(buffer))
 }
 
 fn try_read_file(

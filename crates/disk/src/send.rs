@@ -17,6 +17,7 @@ use crate::window::{Residency, WINDOW};
 use bytes::Bytes;
 use rustix::fs::Advice;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -67,7 +68,7 @@ impl Local {
         sink: &S,
         access: &Access<'_>,
     ) -> Result<(), Error> {
-        let straight = access.sendfile && sink.socket().is_some();
+        let straight = (access.sendfile || file.has_copy()) && sink.socket().is_some();
         let turn = access.sendfile_max_chunk;
         let mut sending = Sending {
             local: self,
@@ -83,6 +84,9 @@ impl Local {
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
         };
+        if file.has_copy() {
+            return sending.run().await;
+        }
         if file.direct {
             return sending.copy_until(end).await;
         }
@@ -120,7 +124,7 @@ impl<S: Sink> Sending<'_, S> {
     }
 
     fn residency(&self, until: u64) -> Residency {
-        if self.access.mode == Mode::Inline {
+        if self.access.mode == Mode::Inline || self.file.has_copy() {
             return Residency::Present;
         }
         self.local
@@ -133,11 +137,14 @@ impl<S: Sink> Sending<'_, S> {
         let Some(socket) = self.sink.socket() else {
             return self.copy_until(until).await;
         };
-        let (mut offset, file) = (*self.offset, self.file);
-        let len = usize::try_from(until - offset).unwrap_or(usize::MAX);
+        let len = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
+        let (source, mut offset) = match self.file.copy() {
+            Some(copy) => (copy.as_fd(), copy.start + *self.offset),
+            None => (self.file.as_fd(), *self.offset),
+        };
         let mut from_disk = false;
         let sent = self.sink.try_io(|| {
-            rustix::fs::sendfile(socket, &**file, Some(&mut offset), len).map_err(|errno| {
+            rustix::fs::sendfile(socket, source, Some(&mut offset), len).map_err(|errno| {
                 from_disk = errno == rustix::io::Errno::IO;
                 io::Error::from(errno)
             })

@@ -312,3 +312,36 @@ fn a_sending_without_a_reader_is_small() {
         assert!(size_of_val(&sending) < 2048, "{}", size_of_val(&sending));
     });
 }
+
+#[test]
+fn a_small_file_is_sent_from_its_copy_until_it_changes() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small");
+        let access = Access::new(&pool);
+        let mut before: Option<(Rc<OpenFile>, Vec<u8>)> = None;
+        for fill in [b'a', b'b'] {
+            let contents = vec![fill; COPY_MIN + 5000];
+            std::fs::write(&path, &contents).unwrap();
+            // Until its time stamp would show the next change it is not kept.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let mut file = open(&local, &path, &access).await;
+            local.read(&file, 0, contents.len(), &access).await.unwrap();
+            file = open(&local, &path, &access).await;
+            assert!(file.has_copy());
+            let (got, result) = sent(&local, &file, 0..contents.len() as u64, &access).await;
+            result.unwrap();
+            assert_eq!(got, contents);
+            let part = local.read(&file, 4000, 200, &access).await.unwrap();
+            assert_eq!(part, contents[4000..4200]);
+            // Who still sends the old state sends the old bytes.
+            if let Some((file, contents)) = &before {
+                let (got, result) = sent(&local, file, 0..contents.len() as u64, &access).await;
+                result.unwrap();
+                assert_eq!(got, *contents);
+            }
+            before = Some((file, contents));
+        }
+    });
+}

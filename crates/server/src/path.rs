@@ -25,6 +25,9 @@ blocks! {
     }
 }
 
+/// Bytes reserved for a root; longer ones grow the buffer.
+const PATH_TYPICAL: usize = 64;
+
 /// How a location maps URIs to paths.
 #[derive(Debug, Clone)]
 pub struct Root {
@@ -239,6 +242,7 @@ pub fn real_root(request: &Request, out: &mut Vec<u8>) -> bool {
 /// 500 where an `alias` cannot be applied since the URI was rewritten.
 pub fn map(request: &Request, mapped: &mut Mapped) -> Result<(), Failure> {
     mapped.path.clear();
+    mapped.path.reserve(PATH_TYPICAL + request.uri.len());
     let alias = request.location().settings.root.alias;
     if alias.is_some() && !request.is_location_valid {
         request.log(Level::Alert, &|out| {

@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use config::{Template, VariableIndex};
@@ -94,8 +93,6 @@ pub struct Request {
     pub error_page_taken: bool,
     /// The rest of the request follows the head in what was read before the answer (`$pipe`).
     pub is_pipelined: bool,
-    /// When its first byte came.
-    pub started: Instant,
     /// Its length on the wire, head and what was read of the body.
     pub length: u64,
     /// The body was read by whoever made the content.
@@ -134,10 +131,9 @@ impl Request {
         head: Box<RequestHead>,
         server: ServerId,
     ) -> Box<Self> {
-        let moment = if wire.is_prompt() {
-            timing::moment()
-        } else {
-            timing::now_ns()
+        let moment = match timing::moment() {
+            woken if woken > 0 && wire.is_prompt() => woken,
+            _ => timing::now_ns(),
         };
         let uri = bytes_of(&head, head.uri());
         let args = bytes_of(&head, head.args());
@@ -161,7 +157,6 @@ impl Request {
             error_status: None,
             error_page_taken: false,
             is_pipelined: false,
-            started: Instant::now(),
             length,
             is_body_read: false,
             is_complete: false,
@@ -180,6 +175,12 @@ impl Request {
         });
         request.keepalive = request.head.wants_keepalive();
         request
+    }
+
+    /// Milliseconds since it came.
+    #[must_use]
+    pub fn elapsed_ms(&self) -> u64 {
+        timing::now_ns().saturating_sub(self.moment) / 1_000_000
     }
 
     /// The settings that it runs under.

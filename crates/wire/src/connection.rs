@@ -91,6 +91,8 @@ pub struct Connection {
     sent: u64,
     /// The request at hand came whole with the event that `wait` waited for.
     is_prompt: bool,
+    /// The next bytes sent shall wait for those behind them.
+    holds_next: bool,
 }
 
 impl Connection {
@@ -104,6 +106,7 @@ impl Connection {
             received: 0,
             sent: 0,
             is_prompt: false,
+            holds_next: false,
         }
     }
 
@@ -304,6 +307,12 @@ impl Connection {
         Ok(())
     }
 
+    /// Lets the next head wait in the kernel for what is sent behind it (`tcp_nopush`: head and file in one packet, with no
+    /// call more). Nothing else holds: what follows goes at once, and the kernel waits 200 ms at most.
+    pub fn hold_next(&mut self, holds: bool) {
+        self.holds_next = holds;
+    }
+
     /// Lets `write` send once by a call of its own (`sendfile`), as soon as the socket takes something; gives how much went.
     pub async fn send_by(
         &mut self,
@@ -465,9 +474,12 @@ impl Connection {
         if body.len() <= BODY_COPIED_MAX {
             out.extend_from_slice(body);
         }
+        let holds = std::mem::take(&mut self.holds_next);
         let outcome = if out.is_empty() || body.len() <= BODY_COPIED_MAX {
             if out.is_empty() {
                 Ok(0)
+            } else if holds {
+                self.stream.try_write_more(&out)
             } else {
                 self.stream.try_write(&out)
             }

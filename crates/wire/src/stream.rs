@@ -66,6 +66,13 @@ impl Stream {
         })
     }
 
+    /// Writes what goes, to be sent together with what is written next (MSG_MORE).
+    pub fn try_write_more(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, bytes.len(), || {
+            Ok(send(self, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
+        })
+    }
+
     /// Writes what goes of several buffers, in one call.
     pub fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -120,14 +127,6 @@ impl Stream {
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
         match self {
             Stream::Tcp(socket) => Ok(sockopt::set_tcp_nodelay(socket, is_on)?),
-            Stream::Unix(_) => Ok(()),
-        }
-    }
-
-    /// `tcp_nopush`: hold back packets that are not full. Nothing on Unix sockets.
-    pub fn set_nopush(&self, is_on: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(socket) => Ok(sockopt::set_tcp_cork(socket, is_on)?),
             Stream::Unix(_) => Ok(()),
         }
     }

@@ -220,7 +220,7 @@ async fn send_file_answer(
     range: FileRange<Rc<OpenFile>>,
     framing: Framing,
 ) -> Result<(), Stop> {
-    if range.len <= TOGETHER_MAX {
+    if range.len <= TOGETHER_MAX && !range.file.has_copy() {
         let bytes = read(
             request,
             &range,
@@ -229,17 +229,11 @@ async fn send_file_answer(
         .await?;
         return send_head(request, framing, &bytes).await;
     }
-    let corks = request.location().settings.sending.tcp_nopush
-        && request.location().settings.files.sendfile;
-    if corks {
-        let _ = request.wire.stream.set_nopush(true);
-    }
+    let settings = &request.location().settings;
+    let holds = range.file.has_copy() || (settings.sending.tcp_nopush && settings.files.sendfile);
+    request.wire.hold_next(holds);
     send_head(request, framing, &[]).await?;
-    send_file(request, range, framing).await?;
-    if corks {
-        let _ = request.wire.stream.set_nopush(false);
-    }
-    Ok(())
+    send_file(request, range, framing).await
 }
 
 /// Reads a whole range; one that ends early was truncated.
@@ -306,8 +300,7 @@ async fn allowed(request: &Request, framing: Framing, begun: u64) -> u64 {
     }
     loop {
         let sent = request.sent.get().bytes - begun;
-        let elapsed = u64::try_from(request.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        match framing.rate.allow(sent, elapsed) {
+        match framing.rate.allow(sent, request.elapsed_ms()) {
             Allowed::Bytes(bytes) => return bytes,
             Allowed::Wait(pause) => request.client.loop_.wire.wheel.sleep(pause).await,
         }

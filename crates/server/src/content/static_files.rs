@@ -94,6 +94,7 @@ pub async fn of_file(
     response.body = match meta.len {
         0 => Body::Empty,
         _ if request.is_head() => Body::file(Rc::clone(file), 0, meta.len),
+        _ if file.has_copy() => Body::file(Rc::clone(file), 0, meta.len),
         1..=TOGETHER_MAX => Body::bytes(read(request, file, mapped).await?),
         _ => Body::file(Rc::clone(file), 0, meta.len),
     };

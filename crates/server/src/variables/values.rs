@@ -110,8 +110,7 @@ fn body_bytes_sent(request: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 fn request_time(request: &Request, out: &mut Vec<u8>) -> bool {
-    let elapsed = request.started.elapsed().as_millis();
-    milliseconds(u64::try_from(elapsed).unwrap_or(0), out)
+    milliseconds(request.elapsed_ms(), out)
 }
 
 fn request_id(request: &Request, out: &mut Vec<u8>) -> bool {

@@ -1,0 +1,82 @@
+//! Copies of small files in memory of our own which `sendfile` can take pages from: one memfd per loop.
+//!
+//! A body of some KiB is cheaper to hand to the socket by the page than to copy: 16 KiB cost 3 µs less, 64 KiB 12. The pages of
+//! a memfd are memory like the heap's, so nobody has to prove that they are there (a machine that swaps may swap both out).
+//!
+//! Invariant: bytes of the memfd are written once, before anybody sends them. Room is never used again: a copy that is dropped
+//! gives its pages back, while the socket still holds those that are on their way, and the next copy lies further behind.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::io::{Errno, pwrite};
+
+/// Smaller bodies are copied behind their head: that takes one system call less.
+pub const COPY_MIN: usize = 8 << 10;
+
+/// One loop's memfd.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    /// None where there are none to be had.
+    memory: Option<Rc<OwnedFd>>,
+    /// Where the next copy goes.
+    end: u64,
+}
+
+/// A whole file's bytes.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    memory: Rc<OwnedFd>,
+    /// Where they begin.
+    pub start: u64,
+    len: u64,
+}
+
+impl Copies {
+    pub fn new() -> Copies {
+        let memory = memfd_create("freewheel: small files", MemfdFlags::CLOEXEC).ok();
+        Copies {
+            memory: memory.map(Rc::new),
+            end: 0,
+        }
+    }
+
+    /// Copies a body; None if it is too small for it, or there is no memory.
+    pub fn keep(&mut self, body: &[u8]) -> Option<Copy> {
+        if body.len() < COPY_MIN {
+            return None;
+        }
+        let memory = self.memory.clone()?;
+        let copy = Copy {
+            memory,
+            start: self.end,
+            len: (body.len() as u64).next_multiple_of(sys::page_size() as u64),
+        };
+        self.end += copy.len;
+        let mut written = 0;
+        while written < body.len() {
+            match pwrite(&copy.memory, &body[written..], copy.start + written as u64) {
+                Ok(0) => return None,
+                Ok(count) => written += count,
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+        Some(copy)
+    }
+}
+
+impl AsFd for Copy {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // What fails here keeps its pages until the loop ends.
+        let _ = fallocate(&self.memory, flags, self.start, self.len);
+    }
+}
