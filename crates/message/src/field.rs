@@ -48,6 +48,22 @@ pub struct Field {
     pub id: HeaderId,
 }
 
+impl Field {
+    /// The same line in a text that has `by` more bytes before it.
+    #[must_use]
+    pub fn moved(self, by: usize) -> Field {
+        let moved = |span: Span| Span {
+            start: span.start + by as u32,
+            len: span.len,
+        };
+        Field {
+            name: moved(self.name),
+            value: moved(self.value),
+            id: self.id,
+        }
+    }
+}
+
 macro_rules! header_ids {
     ($($id:ident $name:literal)*) => {
         /// The header names that the server itself looks at. `Other` is every other name.

@@ -28,7 +28,7 @@ pub fn pages() -> Vec<(String, String)> {
 /// What `--explain` prints of a directive of `tables`, or of a variable (`$` first).
 ///
 /// # Errors
-/// The sentence for a name that nobody knows.
+/// The sentence for a name that nobody knows, with a suggestion where one is near.
 pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
     let Some(variable) = name.strip_prefix('$') else {
         return config::manual::explain(tables, name);
@@ -42,7 +42,14 @@ pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
     let text = core
         .map(|(.., text)| *text)
         .or_else(|| family().map(|(.., text)| *text));
-    let text = text.ok_or_else(|| format!("unknown variable \"${variable}\""))?;
+    let unknown = || {
+        let known = CORE.iter().map(|(known, ..)| *known);
+        match config::suggest::nearest(lower.as_bytes(), known) {
+            Some(near) => format!("unknown variable \"${variable}\", did you mean \"${near}\"?"),
+            None => format!("unknown variable \"${variable}\""),
+        }
+    };
+    let text = text.ok_or_else(unknown)?;
     Ok(format!("${lower}: {}\n", text.trim()))
 }
 

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::regex::{Regex, Spans};
 
-/// Index of a server in [`crate::settings::Settings::servers`].
+/// Index of a server among those of the [`crate::settings::Settings`].
 pub type ServerId = u32;
 /// Index of a location in [`crate::settings::Settings::locations`].
 pub type LocationId = u32;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Where [`fork`] returned.
+/// Where [`fork_single_threaded`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forked {
     /// In the process that called.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 
+use bytes::Bytes;
 use std::future::Future;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as Plain;
@@ -39,6 +40,11 @@ async fn uri_of_next(connection: &mut Connection) -> Result<String, Error> {
         .read_head(&Limits::default(), SOON, &mut |_| None)
         .await?;
     Ok(String::from_utf8(head.uri().to_vec()).unwrap())
+}
+
+/// The next piece of a body; `None` at its end.
+async fn next_part(connection: &mut Connection, decoder: &mut Decoder) -> Option<Bytes> {
+    connection.read_body(decoder, SOON).await.unwrap()
 }
 
 #[test]
@@ -101,27 +107,16 @@ fn bodies_end_where_they_end() {
             .unwrap();
         let mut decoder = Decoder::new(head.framing, 0);
         assert_eq!(
-            connection
-                .read_body(&mut decoder, SOON)
-                .await
-                .unwrap()
-                .unwrap(),
+            next_part(&mut connection, &mut decoder).await.unwrap(),
             "hello"
         );
-        assert_eq!(
-            connection.read_body(&mut decoder, SOON).await.unwrap(),
-            None
-        );
+        assert_eq!(next_part(&mut connection, &mut decoder).await, None);
         assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/b");
 
         let mut decoder = Decoder::new(Framing::Chunked, 0);
         client.write_all(b"5\r\nhello\r\n3\r\n").unwrap();
         assert_eq!(
-            connection
-                .read_body(&mut decoder, SOON)
-                .await
-                .unwrap()
-                .unwrap(),
+            next_part(&mut connection, &mut decoder).await.unwrap(),
             "hello"
         );
         assert_eq!(connection.try_read_body(&mut decoder).unwrap(), None);
@@ -129,17 +124,10 @@ fn bodies_end_where_they_end() {
             .write_all(b"abc\r\n0\r\nX: y\r\n\r\nGET /c HTTP/1.0\n\n")
             .unwrap();
         assert_eq!(
-            connection
-                .read_body(&mut decoder, SOON)
-                .await
-                .unwrap()
-                .unwrap(),
+            next_part(&mut connection, &mut decoder).await.unwrap(),
             "abc"
         );
-        assert_eq!(
-            connection.read_body(&mut decoder, SOON).await.unwrap(),
-            None
-        );
+        assert_eq!(next_part(&mut connection, &mut decoder).await, None);
         assert_eq!(decoder.trailers().len(), 1);
         assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/c");
     });
@@ -172,17 +160,10 @@ fn bodies_that_do_not_end() {
         drop(client);
         let mut decoder = Decoder::until_close();
         assert_eq!(
-            connection
-                .read_body(&mut decoder, SOON)
-                .await
-                .unwrap()
-                .unwrap(),
+            next_part(&mut connection, &mut decoder).await.unwrap(),
             "hello"
         );
-        assert_eq!(
-            connection.read_body(&mut decoder, SOON).await.unwrap(),
-            None
-        );
+        assert_eq!(next_part(&mut connection, &mut decoder).await, None);
     });
 }
 

@@ -369,15 +369,8 @@ impl Master {
             .pending
             .as_ref()
             .is_some_and(|pending| pending.generation == generation)
-            && let Some(pending) = self.pending.take()
         {
-            self.current
-                .sockets
-                .remove_files_of_others(&pending.sockets);
-            error_log(
-                Level::Alert,
-                format_args!("the new configuration is not served, the old one goes on"),
-            );
+            self.keep_current();
         }
         if self.set_stage(process, Stage::Serving) == Some(Stage::Starting) {
             self.set_stage(process, Stage::Leaving);
@@ -388,6 +381,23 @@ impl Master {
             {
                 let _ = kill(pid_of(&worker.child), Signal::SIGTERM);
             }
+        }
+    }
+
+    /// What was to be served next is not: nothing is left of it.
+    pub(super) fn keep_current(&mut self) {
+        self.drop_pending();
+        error_log(
+            Level::Alert,
+            format_args!("the new configuration is not served, the old one goes on"),
+        );
+    }
+
+    pub(super) fn drop_pending(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.current
+                .sockets
+                .remove_files_of_others(&pending.sockets);
         }
     }
 

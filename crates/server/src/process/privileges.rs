@@ -40,7 +40,7 @@ impl Account {
     /// Who the worker of a configuration is.
     ///
     /// # Errors
-    /// As [`Account::find`], at the place of the line `user`.
+    /// nginx's sentence (`getpwnam("X") failed`), at the place of the line `user`.
     pub fn of(loaded: &Loaded) -> Result<Option<Self>, config::Error> {
         let lines = &loaded.tree.directives;
         let line = lines.iter().find(|line| line.name == "user");

@@ -154,22 +154,10 @@ impl Master {
         }
         if worker.stage == Stage::Starting && self.pending.is_some() && !self.workers.is_empty() {
             // The one that was to take over: the old one goes on.
-            if let Some(pending) = self.pending.take() {
-                self.current
-                    .sockets
-                    .remove_files_of_others(&pending.sockets);
-            }
-            error_log(
-                Level::Alert,
-                format_args!("the new configuration is not served, the old one goes on"),
-            );
+            self.keep_current();
             return;
         }
-        if let Some(pending) = self.pending.take() {
-            self.current
-                .sockets
-                .remove_files_of_others(&pending.sockets);
-        }
+        self.drop_pending();
         if self.pid_file.is_none() {
             let process = worker.child.id();
             error_log(

@@ -412,7 +412,7 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
 }
 
 /// The pools of a configuration. One that is not declared has nginx's 32 threads per process, here per
-/// loop, but not more than [`POOL_THREADS_DEFAULT_MAX`].
+/// loop, but not more than `POOL_THREADS_DEFAULT_MAX`.
 pub fn define_pools(processes: &Processes, disk: &Disk) {
     for pool in processes.thread_pool.iter() {
         drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));

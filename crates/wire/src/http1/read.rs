@@ -386,15 +386,7 @@ impl Parser {
                 ..Stop::new(494, "client sent too many header lines")
             });
         }
-        let moved = |span: Span| Span {
-            start: span.start + start as u32,
-            len: span.len,
-        };
-        let field = Field {
-            name: moved(found.field.name),
-            value: moved(found.field.value),
-            id: found.field.id,
-        };
+        let field = found.field.moved(start);
         if field.id != HeaderId::Other {
             self.known_header(bytes, field, head, choose)?;
         }

@@ -106,15 +106,7 @@ impl ResponseParser {
         if head.fields.len() == RESPONSE_HEADERS_MAX {
             return Err(Stop::Refused("upstream sent too many header lines".into()));
         }
-        let moved = |span: Span| Span {
-            start: span.start + start as u32,
-            len: span.len,
-        };
-        let field = Field {
-            name: moved(found.field.name),
-            value: moved(found.field.value),
-            id: found.field.id,
-        };
+        let field = found.field.moved(start);
         if head.status != 103 {
             self.framing_line(bytes, field, head)?;
         }

@@ -1,0 +1,92 @@
+//! What names an entry: the MD5 of its key's text, and the path that follows from it.
+
+use md5::{Digest, Md5};
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 16;
+/// Levels of subdirectories that there may be.
+pub const LEVELS_MAX: usize = 3;
+
+/// What names an entry, made from the text of `proxy_cache_key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(pub [u8; KEY_BYTES]);
+
+/// The subdirectories below a cache directory: how many digits of a key name each, from the key's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    digits: [u8; LEVELS_MAX],
+}
+
+impl Key {
+    /// The key of a text.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Self {
+        Self(Md5::digest(text).into())
+    }
+
+    /// Its 32 digits, which are the name of the entry's file.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+        let both = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+        self.0.iter().flat_map(both).collect()
+    }
+
+    /// Where the entry lies, relative to the cache directory: `c/29/b7f54b2df7773722d382f4809d65029c`.
+    #[must_use]
+    pub fn path(&self, levels: Levels) -> String {
+        let name = self.name();
+        let mut path = String::with_capacity(name.len() + 3 * LEVELS_MAX);
+        let mut end = name.len();
+        for digits in levels.digits.into_iter().filter(|digits| *digits > 0) {
+            let begin = end - usize::from(digits);
+            path.push_str(&name[begin..end]);
+            path.push('/');
+            end = begin;
+        }
+        path + &name
+    }
+}
+
+impl Levels {
+    /// Reads what stands behind `levels=`: up to three times `1` or `2`, colons between. `None` where it is something else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut levels = Self::default();
+        for (index, digits) in text.split(':').enumerate() {
+            *levels.digits.get_mut(index)? = match digits {
+                "1" => 1,
+                "2" => 2,
+                _ => return None,
+            };
+        }
+        Some(levels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_md5_of_its_text() {
+        // RFC 1321, appendix A.5.
+        assert_eq!(Key::of(b"abc").name(), "900150983cd24fb0d6963f7d28e17f72");
+    }
+
+    #[test]
+    fn the_last_digits_name_the_directories() {
+        let key = Key::of(b"abc");
+        let path = |levels: &str| key.path(Levels::parse(levels).unwrap());
+        assert_eq!(path("1:2"), "2/f7/900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(path("2:2:2"), "72/7f/e1/900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(key.path(Levels::default()), key.name());
+    }
+
+    #[test]
+    fn other_levels_are_none() {
+        for text in ["", "3", "0", "1:", "1:2:1:1", "1,2", "12"] {
+            assert_eq!(Levels::parse(text), None, "{text}");
+        }
+    }
+}
