@@ -334,6 +334,8 @@ impl Value for Module {
     }
 }
 
+/// Pools that one configuration may declare; `default` has a place of its own.
+pub const POOLS_MAX: usize = disk::POOLS_MAX - 1;
 /// Threads that one pool may have.
 pub const POOL_THREADS_MAX: usize = 4096;
 /// Tasks that may wait in a pool unless `max_queue` says otherwise.
@@ -424,6 +426,10 @@ impl Main {
             {
                 if pools.contains(&name.bytes()) {
                     let sentence = format!("duplicate thread pool \"{}\"", name.display());
+                    return Err(directive.error(&Problem::new(sentence).at(0)));
+                }
+                if pools.len() == POOLS_MAX {
+                    let sentence = format!("too many thread pools, there may be {POOLS_MAX}");
                     return Err(directive.error(&Problem::new(sentence).at(0)));
                 }
                 pools.push(name.bytes());
