@@ -16,6 +16,9 @@ pub struct Host<'a> {
 pub struct Invalid;
 
 /// Checks the value of `Host` or the authority of a request's target.
+///
+/// # Errors
+/// [`Invalid`]: it is none by RFC 3986, 3.2.2 and 3.2.3.
 pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     let (name, behind) = if text.first() == Some(&b'[') {
         let end = text.iter().position(|c| *c == b']').ok_or(Invalid)? + 1;

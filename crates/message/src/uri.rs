@@ -30,6 +30,9 @@ enum State {
 }
 
 /// Normalises a raw target: a path with perhaps arguments and a fragment, or (behind an authority) `?` and arguments.
+///
+/// # Errors
+/// [`Invalid`]: a wrong escape, a zero byte, or a path that climbs above the root.
 pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<Normal, Invalid> {
     let mut path = Path {
         out: Vec::with_capacity(raw.len() + 1),

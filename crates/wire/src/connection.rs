@@ -143,6 +143,9 @@ impl Connection {
     }
 
     /// Waits for the first byte of a request. `Closed` and `Timeout` are no faults here.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Timeout`]; [`Error::Io`] when the socket failed.
     pub async fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
         self.is_prompt = false;
         if self.has_unread() {
@@ -163,6 +166,9 @@ impl Connection {
 
     /// Reads a head; `timeout` is for the whole of it. `choose` gets the host once it is known. `Closed`: the peer left
     /// before its first byte.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], also for one that breaks off or takes too long; those of [`Connection::wait`] before its first byte.
     pub async fn read_head(
         &mut self,
         limits: &Limits,
@@ -206,6 +212,9 @@ impl Connection {
     }
 
     /// The next bytes of a body, or `None` at its end; `timeout` is for this piece. Trailers stay in the decoder.
+    ///
+    /// # Errors
+    /// [`Error::Body`] where it is no such body, and those of [`Connection::wait`].
     pub async fn read_body(
         &mut self,
         decoder: &mut Decoder,
@@ -218,6 +227,9 @@ impl Connection {
     }
 
     /// As [`Connection::read_body`], for what has come already; `None`: nothing has.
+    ///
+    /// # Errors
+    /// As [`Connection::read_body`], but for [`Error::Timeout`].
     pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
         let mut piece = Vec::new();
         let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
@@ -227,6 +239,9 @@ impl Connection {
 
     /// Reads the rest of a body and throws it away, for at most `total`, and `between` two pieces of it
     /// (`lingering_time`, `lingering_timeout`).
+    ///
+    /// # Errors
+    /// As [`Connection::read_body`].
     pub async fn discard_body(
         &mut self,
         decoder: &mut Decoder,
@@ -271,6 +286,9 @@ impl Connection {
 
     /// Sends what `write` appends to the loop's out buffer, with one call if the socket takes it; `timeout` is between two
     /// writes (`send_timeout`).
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] when the peer takes nothing; [`Error::Io`] when it is gone.
     pub async fn send(
         &mut self,
         timeout: Duration,
@@ -280,6 +298,9 @@ impl Connection {
     }
 
     /// As [`Connection::send`], with a body behind it.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
     pub async fn send_with_body(
         &mut self,
         timeout: Duration,
@@ -297,6 +318,9 @@ impl Connection {
     }
 
     /// Sends bytes; `timeout` is between two writes.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
     pub async fn send_bytes(&mut self, timeout: Duration, bytes: &[u8]) -> Result<(), Error> {
         let mut gone = 0;
         while gone < bytes.len() {
@@ -314,6 +338,9 @@ impl Connection {
     }
 
     /// Lets `write` send once by a call of its own (`sendfile`), as soon as the socket takes something; gives how much went.
+    ///
+    /// # Errors
+    /// As [`Connection::send`]; what `write` fails with.
     pub async fn send_by(
         &mut self,
         timeout: Duration,
@@ -324,6 +351,9 @@ impl Connection {
     }
 
     /// Writes once, without waiting; `WouldBlock`: the socket is full.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]; what `write` fails with.
     pub fn try_send_by(
         &mut self,
         write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
@@ -334,6 +364,9 @@ impl Connection {
     }
 
     /// Waits until the socket may take something.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
     pub async fn wait_writable(&mut self, timeout: Duration) -> Result<(), Error> {
         self.arm(timeout);
         let outcome = poll_fn(|cx| {

@@ -51,6 +51,9 @@ macro_rules! on_socket {
 
 impl Stream {
     /// Reads what is there; 0 is the end. `WouldBlock`: wait for [`Stream::poll_readable`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`], and that of read(2).
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = buffer.len();
         self.try_io(Interest::READABLE, wanted, || {
@@ -60,6 +63,9 @@ impl Stream {
     }
 
     /// Writes what goes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`], and that of write(2).
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.try_io(Interest::WRITABLE, bytes.len(), || {
             Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
@@ -67,6 +73,9 @@ impl Stream {
     }
 
     /// Writes what goes, to be sent together with what is written next (MSG_MORE).
+    ///
+    /// # Errors
+    /// As [`Stream::try_write`].
     pub fn try_write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         self.try_io(Interest::WRITABLE, bytes.len(), || {
             Ok(send(self, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
@@ -74,6 +83,9 @@ impl Stream {
     }
 
     /// Writes what goes of several buffers, in one call.
+    ///
+    /// # Errors
+    /// As [`Stream::try_write`].
     pub fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         self.try_io(Interest::WRITABLE, wanted, || {
@@ -82,6 +94,9 @@ impl Stream {
     }
 
     /// Writes by a call of the caller's own (`sendfile`), who gets the descriptor and says how much went.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`], and what the call fails with.
     pub fn try_write_with(
         &self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
@@ -90,6 +105,9 @@ impl Stream {
     }
 
     /// Looks at what is there without taking it; 0 is the end.
+    ///
+    /// # Errors
+    /// As [`Stream::try_read`].
     pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.try_io(Interest::READABLE, 0, || {
             let (got, _) = recv(self, &mut *buffer, RecvFlags::PEEK)?;
@@ -124,6 +142,9 @@ impl Stream {
     }
 
     /// `tcp_nodelay`. Nothing on Unix sockets.
+    ///
+    /// # Errors
+    /// That of setsockopt(2).
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
         match self {
             Stream::Tcp(socket) => Ok(sockopt::set_tcp_nodelay(socket, is_on)?),
@@ -132,16 +153,25 @@ impl Stream {
     }
 
     /// Makes the close to come a reset (`reset_timedout_connection`): no memory is kept for bytes that nobody takes.
+    ///
+    /// # Errors
+    /// That of setsockopt(2).
     pub fn set_reset_on_close(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
 
     /// Says to the peer that nothing more will come.
+    ///
+    /// # Errors
+    /// That of shutdown(2).
     pub fn shutdown_write(&self) -> io::Result<()> {
         Ok(shutdown(self, Shutdown::Write)?)
     }
 
     /// The socket's own address; `None` for Unix sockets.
+    ///
+    /// # Errors
+    /// That of getsockname(2).
     pub fn local_addr(&self) -> io::Result<Option<SocketAddr>> {
         match self {
             Stream::Tcp(socket) => socket.local_addr().map(Some),
@@ -180,16 +210,25 @@ impl AsFd for Stream {
 
 impl Listener {
     /// From a socket that listens already and does not block.
+    ///
+    /// # Errors
+    /// The runtime cannot watch it.
     pub fn tcp(socket: std::net::TcpListener) -> io::Result<Listener> {
         TcpListener::from_std(socket).map(Listener::Tcp)
     }
 
     /// From a socket that listens already and does not block.
+    ///
+    /// # Errors
+    /// The runtime cannot watch it.
     pub fn unix(socket: std::os::unix::net::UnixListener) -> io::Result<Listener> {
         UnixListener::from_std(socket).map(Listener::Unix)
     }
 
     /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// That of accept(2).
     pub async fn accept(&self) -> io::Result<(Stream, Peer)> {
         std::future::poll_fn(|cx| self.poll_accept(cx)).await
     }

@@ -94,6 +94,9 @@ impl Wheel {
     }
 
     /// The future's outcome, or `Elapsed` after `duration`. Who does this per request keeps a [`Timer`] instead.
+    ///
+    /// # Errors
+    /// [`Elapsed`]: the future was not ready in time.
     pub async fn timeout<F: Future>(
         self: &Rc<Self>,
         duration: Duration,
@@ -183,6 +186,9 @@ impl Timer {
     }
 
     /// The future's outcome, or `Elapsed` after `after`. A future that is ready at once never touches the wheel.
+    ///
+    /// # Errors
+    /// [`Elapsed`]: the future was not ready in time.
     pub async fn guard<F: Future>(
         &mut self,
         after: Duration,

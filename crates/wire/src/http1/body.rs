@@ -151,6 +151,9 @@ impl Decoder {
     }
 
     /// Goes through `input`, up to the end of one run of data. Call again while bytes are left and it was not the end.
+    ///
+    /// # Errors
+    /// What is no chunk, no size or no trailer line, and what is over a bound of this module.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
         match self.state {
             State::Length(left) => {

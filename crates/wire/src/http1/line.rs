@@ -74,6 +74,9 @@ static TARGET: [u8; 256] = {
 };
 
 /// Parses a request line without its line end. When it `is_complete` is not so, only checks what is there, and gives `None`.
+///
+/// # Errors
+/// The first byte that cannot stand there.
 pub fn parse_request(line: &[u8], is_complete: bool) -> Result<Option<RequestLine>, Fault> {
     let mut scan = Scan {
         line,
@@ -326,6 +329,9 @@ pub struct HeaderLine {
 }
 
 /// Parses a header line without its line end. An empty line is a fault: who reads a head looks for it before.
+///
+/// # Errors
+/// The first byte that cannot stand there; an empty line.
 pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, Fault> {
     if line.is_empty() {
         return Err(Fault::Header(0));
@@ -361,6 +367,9 @@ pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine,
 }
 
 /// Checks the beginning of a header line.
+///
+/// # Errors
+/// As [`parse_header`].
 pub fn check_header(line: &[u8]) -> Result<(), Fault> {
     match without_returns(line) {
         [] => Ok(()),
