@@ -7,7 +7,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 
 thread_local! {
@@ -16,8 +16,7 @@ thread_local! {
 }
 
 /// Runs a future; a panic in it ends it with what was said, and where.
-pub(super) async fn guard(future: impl Future<Output = ()>) -> Result<(), String> {
-    let mut future = pin!(future);
+pub(super) async fn guard(mut future: Pin<&mut impl Future<Output = ()>>) -> Result<(), String> {
     poll_fn(|context| {
         IS_GUARDED.set(true);
         // What the future shares with other tasks is in cells whose borrows end as it unwinds.

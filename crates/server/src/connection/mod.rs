@@ -10,7 +10,7 @@ pub mod guard;
 mod transmit;
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,55 +29,42 @@ pub use client::Client;
 use finish::After;
 pub use transmit::TOGETHER_MAX;
 
-/// What the loops run for each connection.
+/// What the loops run for each connection: it goes to its end, and a panic ends it alone, with one line that names the client.
 pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
-    Box::pin(run_guarded(loop_, accepted))
-}
-
-/// Runs a connection to its end; a panic ends it alone, with one line that names the client.
-async fn run_guarded(loop_: Rc<Loop>, accepted: Accepted) {
-    let (number, peer, listener) = (accepted.number, accepted.peer, accepted.listener.clone());
-    let run = run(Rc::clone(&loop_), accepted);
-    if let Err(words) = guard::guard(run).await {
-        let generation = loop_.generation();
-        let local = listener.address.inet();
-        let client = Client::new(loop_, number, peer, local, listener);
-        client.log(
-            &generation,
-            Level::Alert,
-            &format!("{words}, the connection is closed"),
-        );
-    }
-}
-
-async fn run(loop_: Rc<Loop>, accepted: Accepted) {
     let (number, peer, listener) = (accepted.number, accepted.peer, accepted.listener.clone());
     let Ok(stream) = stream_of(accepted) else {
-        return;
+        return Box::pin(async {});
     };
     let local = stream.local_addr().ok().flatten();
-    let client = Rc::new(Client::new(
-        Rc::clone(&loop_),
-        number,
-        peer,
-        local,
-        listener,
-    ));
-    let mut wire = wire::Connection::new(stream, &loop_.wire);
-    let mut keepalive = None;
-    loop {
-        let generation = loop_.generation();
-        if !wait(&mut wire, &client, &generation, keepalive).await {
-            return;
+    let wire = wire::Connection::new(stream, &loop_.wire);
+    let client = Rc::new(Client::new(loop_, number, peer, local, listener));
+    // An idle connection is this block and what it holds: nothing in it stands there twice.
+    Box::pin(async move {
+        let run = pin!(run(&client, wire));
+        if let Err(words) = guard::guard(run).await {
+            let text = format!("{words}, the connection is closed");
+            client.log(&client.loop_.generation(), Level::Alert, &text);
         }
-        // A reload may have come meanwhile.
-        let generation = loop_.generation();
-        match Box::pin(exchange(wire, Rc::clone(&client), generation)).await {
-            Some((kept, timeout)) => {
-                wire = kept;
-                keepalive = Some(timeout);
+    })
+}
+
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` would hold its arguments twice as long as the connection lives"
+)]
+fn run(client: &Rc<Client>, mut wire: wire::Connection) -> impl Future<Output = ()> {
+    async move {
+        let mut keepalive = None;
+        while wait(&mut wire, client, keepalive).await {
+            // A reload may have come meanwhile.
+            let generation = client.loop_.generation();
+            match Box::pin(exchange(wire, Rc::clone(client), generation)).await {
+                Some((kept, timeout)) => {
+                    wire = kept;
+                    keepalive = Some(timeout);
+                }
+                None => return,
             }
-            None => return,
         }
     }
 }
@@ -95,45 +82,39 @@ fn stream_of(accepted: Accepted) -> std::io::Result<Stream> {
 }
 
 /// Waits for the first byte of a request; `false`: the connection is over.
-async fn wait(
-    wire: &mut wire::Connection,
-    client: &Client,
-    generation: &Generation,
-    keepalive: Option<Duration>,
-) -> bool {
+async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Duration>) -> bool {
     if wire.has_unread() {
         return true;
     }
-    let Some(timeout) = keepalive else {
-        let Some(entry) = client.entry(generation) else {
-            return false;
+    if let Some(timeout) = keepalive {
+        let idle: Idle = client.loop_.idle.enter();
+        return tokio::select! {
+            biased;
+            outcome = wire.wait(timeout) => outcome.is_ok(),
+            () = idle.told() => false,
         };
-        let server = generation.settings.listens.entries()[entry].default;
-        let timeout = generation
-            .settings
-            .server(server)
-            .settings
-            .client_header_timeout
-            .duration();
-        return match wire.wait(timeout).await {
-            Ok(()) => true,
-            Err(WireError::Timeout) => {
-                client.log(
-                    generation,
-                    Level::Info,
-                    "client timed out (110: Connection timed out) while waiting for request",
-                );
-                false
-            }
-            Err(_) => false,
-        };
-    };
-    let idle: Idle = client.loop_.idle.enter();
-    tokio::select! {
-        biased;
-        outcome = wire.wait(timeout) => outcome.is_ok(),
-        () = idle.told() => false,
     }
+    let Some(timeout) = first_timeout(client) else {
+        return false;
+    };
+    let outcome = wire.wait(timeout).await;
+    if matches!(outcome, Err(WireError::Timeout)) {
+        client.log(
+            &client.loop_.generation(),
+            Level::Info,
+            "client timed out (110: Connection timed out) while waiting for request",
+        );
+    }
+    outcome.is_ok()
+}
+
+/// How long a new connection may stay silent; `None`: a reload took its address away.
+fn first_timeout(client: &Client) -> Option<Duration> {
+    let generation = client.loop_.generation();
+    let settings = &generation.settings;
+    let entry = client.entry(&generation)?;
+    let server = settings.server(settings.listens.entries()[entry].default);
+    Some(server.settings.client_header_timeout.duration())
 }
 
 /// Reads a request, answers it, and tidies up; gives the connection back if it is kept, with the time to keep it.
