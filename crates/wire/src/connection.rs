@@ -4,7 +4,6 @@
 //! buffer, so that an idle connection holds none, and only bytes that came too early are kept (`unread`); the scratch and the
 //! out buffer are never borrowed across an `await`.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -13,52 +12,19 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use message::{Date, RequestHead, date};
+use message::RequestHead;
 
 use crate::clock;
 use crate::http1::body::{BodyFault, Decoder};
 use crate::http1::read::{Choose, Limits, Parsed, Parser, Refusal};
+use crate::shared::Loop;
 use crate::stream::Stream;
-use crate::timers::{Timer, Wheel};
+use crate::timers::Timer;
 
-/// Bytes of the scratch buffer that all connections of a loop read into.
-pub const SCRATCH: usize = 64 * 1024;
 /// A body up to this length is copied behind the head, a longer one is sent from where it lies, with the same call.
 pub const BODY_COPIED_MAX: usize = 4096;
 /// What the out buffer keeps of its capacity between responses.
 const OUT_KEPT: usize = 64 * 1024;
-
-/// What the connections of one loop share.
-pub struct Loop {
-    /// The loop's timeouts.
-    pub wheel: Rc<Wheel>,
-    scratch: RefCell<Box<[u8]>>,
-    out: RefCell<Vec<u8>>,
-    date: RefCell<Date>,
-}
-
-impl Loop {
-    /// Spawn `loop_.wheel.clone().run()` on the same runtime.
-    pub fn new() -> Rc<Loop> {
-        Rc::new(Loop {
-            wheel: Wheel::new(),
-            scratch: RefCell::new(vec![0; SCRATCH].into()),
-            out: RefCell::new(Vec::new()),
-            date: RefCell::new(Date::new(clock::unix_seconds())),
-        })
-    }
-
-    /// The text of `Date` for now.
-    pub fn date(&self) -> [u8; date::DATE_LEN] {
-        *self.date.borrow_mut().at(clock::unix_seconds())
-    }
-
-    /// The scratch buffer, for a read of the caller's own that is done before the next `await` (a small body behind its
-    /// head). Nothing of this crate may be called meanwhile.
-    pub fn with_scratch<T>(&self, read: impl FnOnce(&mut [u8]) -> T) -> T {
-        read(&mut self.scratch.borrow_mut())
-    }
-}
 
 /// Why a connection cannot go on.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,11 @@ pub mod clock;
 pub mod connection;
 pub mod http1;
 pub mod rate;
+pub mod shared;
 pub mod stream;
 pub mod timers;
 
-pub use connection::{Connection, Error, Loop};
+pub use connection::{Connection, Error};
+pub use shared::Loop;
 pub use stream::{Listener, Peer, Stream};
 pub use timers::{Elapsed, Timer, Wheel};
