@@ -15,9 +15,9 @@ use bytes::Bytes;
 use message::RequestHead;
 
 use crate::clock;
+use crate::event_loop::Loop;
 use crate::http1::body::{BodyFault, Decoder};
 use crate::http1::read::{Choose, Limits, Parsed, Parser, Refusal};
-use crate::shared::Loop;
 use crate::stream::Stream;
 use crate::timers::Timer;
 

@@ -5,13 +5,14 @@
 
 pub mod clock;
 pub mod connection;
+pub mod event_loop;
 pub mod http1;
 pub mod rate;
-pub mod shared;
+
 pub mod stream;
 pub mod timers;
 
 pub use connection::{Connection, Error};
-pub use shared::Loop;
+pub use event_loop::Loop;
 pub use stream::{Listener, Peer, Stream};
 pub use timers::{Elapsed, Timer, Wheel};
