@@ -5,6 +5,7 @@ mod autoindex;
 mod conditional;
 mod connections;
 mod errors;
+mod freshness;
 mod headers;
 mod host;
 mod locations;
