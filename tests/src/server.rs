@@ -23,6 +23,7 @@ pub struct Site {
     program: PathBuf,
     dir: tempfile::TempDir,
     ports: Vec<Port>,
+    environment: Vec<(&'static str, String)>,
 }
 
 /// The program did not start: how it left and what it said.
@@ -57,12 +58,21 @@ impl Site {
             program: program.to_owned(),
             dir,
             ports: (0..PORTS_MAX).map(|_| Port::take()).collect(),
+            environment: Vec::new(),
         };
         for name in ["html", "logs"] {
             std::fs::create_dir(site.path(name)).expect("a fresh directory is writable");
             open_to_all(&site.path(name));
         }
         site
+    }
+
+    /// Sets a variable of the program's environment; `%DIR%` is filled in.
+    #[must_use]
+    pub fn with_environment(mut self, name: &'static str, value: &str) -> Site {
+        let value = self.fill(value);
+        self.environment.push((name, value));
+        self
     }
 
     /// Path of a name below the directory.
@@ -115,6 +125,7 @@ impl Site {
         command
             .args(["-p", &prefix, "-c", "nginx.conf", "-e", "logs/error.log"])
             .stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -370,6 +370,128 @@ fn the_command_returns_when_the_daemon_is_ready_and_signals_reach_it() {
     );
 }
 
+/// A daemon: found by its pid file, ended with the test whatever happens.
+struct Daemon(Site);
+
+impl Daemon {
+    fn start(text: &str) -> Self {
+        let site = Site::new();
+        site.configure(text);
+        assert!(site.command().status().unwrap().success());
+        Self(site)
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        let text = std::fs::read_to_string(self.0.path("nginx.pid")).ok()?;
+        text.trim().parse().ok().map(Pid::from_raw)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(self.pid().unwrap(), signal).unwrap();
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.0.path("logs/error.log")).unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill(pid, Signal::SIGTERM);
+            let deadline = Instant::now() + PATIENCE;
+            while self.0.path("nginx.pid").exists() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    }
+}
+
+#[test]
+fn winch_stops_the_worker_of_a_daemon_and_hup_starts_one() {
+    let daemon = Daemon::start(&PLAIN.replace("daemon off; ", ""));
+    let port = daemon.0.port(0);
+    assert!(ask(port).is_some());
+    daemon.signal(Signal::SIGWINCH);
+    until("the worker has left", || {
+        daemon.log().contains("exited with code 0")
+    });
+    // The master still listens: this connection waits for the next worker.
+    let mut waiting = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    daemon.signal(Signal::SIGHUP);
+    assert!(ask_on(&mut waiting).is_some());
+}
+
+#[test]
+fn who_is_told_to_leave_while_it_reloads_leaves() {
+    for signal in [Signal::SIGTERM, Signal::SIGQUIT] {
+        for pause in [0, 5, 20, 60] {
+            let master = Master::start(PLAIN);
+            // Another environment needs another process: the reload takes its time.
+            master.site.configure(&format!("env A=b; {PLAIN}"));
+            master.signal(Signal::SIGHUP);
+            std::thread::sleep(Duration::from_millis(pause));
+            master.ends(signal);
+        }
+    }
+}
+
+#[test]
+fn s_stop_and_reopen_reach_the_daemon() {
+    let daemon = Daemon::start(&PLAIN.replace("daemon off; ", ""));
+    let log = daemon.0.path("logs/error.log");
+    std::fs::rename(&log, daemon.0.path("logs/old.log")).unwrap();
+    assert!(daemon.0.run(&["-s", "reopen"]).0.success());
+    until("a new log", || log.exists());
+    assert!(daemon.0.run(&["-s", "stop"]).0.success());
+    until("the end", || !daemon.0.path("nginx.pid").exists());
+}
+
+#[test]
+fn workers_see_the_environment_that_the_configuration_names() {
+    let site = Site::new()
+        .with_environment("FREEWHEEL_TEST_KEPT", "kept")
+        .with_environment("FREEWHEEL_TEST_LEFT", "left");
+    site.configure(&format!(
+        "env FREEWHEEL_TEST_KEPT; env FREEWHEEL_TEST_MADE=made; {PLAIN}"
+    ));
+    let server = site.start().unwrap();
+    let log = server.error_log();
+    let line = log
+        .lines()
+        .find(|line| line.contains("start worker process "))
+        .unwrap();
+    let worker = line.rsplit(' ').next().unwrap();
+    let environment = std::fs::read(format!("/proc/{worker}/environ")).unwrap();
+    let variables: Vec<&[u8]> = environment.split(|byte| *byte == 0).collect();
+    assert!(variables.contains(&&b"FREEWHEEL_TEST_KEPT=kept"[..]));
+    assert!(variables.contains(&&b"FREEWHEEL_TEST_MADE=made"[..]));
+    assert!(
+        !variables
+            .iter()
+            .any(|text| text.starts_with(b"FREEWHEEL_TEST_LEFT"))
+    );
+}
+
+#[test]
+fn a_slow_request_ends_when_the_time_for_shutting_down_is_over() {
+    let master = Master::start(
+        &format!("worker_shutdown_timeout 300ms; {PLAIN}")
+            .replace("server {", "server { limit_rate 1k;"),
+    );
+    master.site.file("large", vec![b'x'; 1 << 20]);
+    let mut slow = TcpStream::connect(("127.0.0.1", master.site.port(0))).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    slow.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    slow.read_exact(&mut [0; 100]).unwrap();
+    master.ends(Signal::SIGQUIT);
+    let mut rest = Vec::new();
+    let _ = slow.read_to_end(&mut rest);
+    assert!(rest.len() < 1 << 20, "{}", rest.len());
+}
+
 #[test]
 fn one_process_can_do_it_all() {
     let master = Master::start(&format!("master_process off; {PLAIN}"));

@@ -6,7 +6,7 @@ use crate::send::BUFFERS_KIB;
 use crate::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Access, AtFlags, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -200,12 +200,18 @@ impl Disk {
             Access::EXEC_OK,
             AtFlags::EACCESS,
         );
+        // An `alias` may be a file, which nobody enters.
+        let stat = dir
+            .as_ref()
+            .ok()
+            .and_then(|dir| rustix::fs::fstat(dir).ok());
+        let is_file = stat.is_some_and(|stat| !FileType::from_raw_mode(stat.st_mode).is_dir());
         let mount = dir.ok().and_then(|dir| self.mounts.learn(dir.as_fd()));
         let filesystem = mount.and_then(|mount| mount.filesystem());
         Probe {
             path: path.into(),
             filesystem,
-            is_forbidden: access == Err(rustix::io::Errno::ACCESS),
+            is_forbidden: !is_file && access == Err(rustix::io::Errno::ACCESS),
             pagemap: self.abilities.pagemap.is_some(),
             openat2: self.abilities.openat2,
         }

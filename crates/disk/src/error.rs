@@ -23,9 +23,9 @@ pub enum Error {
     #[error(transparent)]
     Overflow(#[from] Overflow),
     /// The file ended before the range that was to be sent: it was truncated meanwhile.
-    #[error("file was truncated to {len} bytes while being sent")]
+    #[error("file was truncated: nothing comes behind {len} bytes")]
     Truncated {
-        /// Bytes of the file that there still are.
+        /// There is nothing from here on; it may have become shorter still.
         len: u64,
     },
     /// The socket failed, not the disk.

@@ -236,6 +236,7 @@ fn tune(socket: &Socket, address: &Address, options: &SocketOptions) {
 mod tests {
     use super::*;
     use std::net::{SocketAddr, TcpStream};
+    use std::time::Duration;
 
     fn local(socket: &OwnedFd) -> Address {
         let address = SockRef::from(socket).local_addr().unwrap();
@@ -244,6 +245,37 @@ mod tests {
 
     fn any_port() -> Address {
         Address::Inet("127.0.0.1:0".parse::<SocketAddr>().unwrap())
+    }
+
+    #[test]
+    fn options_stand_at_the_socket() {
+        let options = SocketOptions {
+            rcvbuf: Some(40_000),
+            sndbuf: Some(50_000),
+            fastopen: Some(7),
+            deferred: true,
+            so_keepalive: KeepaliveProbes::On {
+                idle: Some(Duration::from_secs(600)),
+                interval: Some(Duration::from_secs(20)),
+                count: Some(5),
+            },
+            ..SocketOptions::default()
+        };
+        let listening = open(&any_port(), &options).unwrap();
+        let socket = SockRef::from(&listening);
+        // The kernel doubles what it is told (socket(7)).
+        assert_eq!(socket.recv_buffer_size().unwrap(), 80_000);
+        assert_eq!(socket.send_buffer_size().unwrap(), 100_000);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(
+            socket.tcp_keepalive_time().unwrap(),
+            Duration::from_secs(600)
+        );
+        assert_eq!(
+            socket.tcp_keepalive_interval().unwrap(),
+            Duration::from_secs(20)
+        );
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 5);
     }
 
     #[test]

@@ -192,6 +192,7 @@ impl Master {
             Signal::SIGQUIT => {
                 note(received, "shutting down");
                 if !matches!(self.purpose, Purpose::Terminating { .. }) {
+                    self.stop_reloading();
                     self.purpose = Purpose::Quitting;
                     self.dismiss_workers();
                     self.current.sockets.remove_files();
@@ -228,12 +229,19 @@ impl Master {
     fn terminate(&mut self, received: super::signals::Received) {
         note(received, "exiting");
         if !matches!(self.purpose, Purpose::Terminating { .. }) {
+            self.stop_reloading();
             self.purpose = Purpose::Terminating {
                 since: Instant::now(),
                 is_killed: false,
             };
             self.signal_workers(Signal::SIGTERM);
         }
+    }
+
+    /// The end has come: a reload that was asked for or begun does not count.
+    fn stop_reloading(&mut self) {
+        self.is_reload_wanted = false;
+        self.drop_pending();
     }
 
     pub(super) fn candidate(&self, generation: u64) -> &Candidate {
@@ -301,7 +309,10 @@ impl Master {
                     ),
                 );
             }
-            self.purpose = Purpose::Serving;
+            // Who is told to leave while a reload is on its way leaves.
+            if self.purpose == Purpose::Paused {
+                self.purpose = Purpose::Serving;
+            }
         }
         if self.pid_file.is_none() && self.write_pid_file() {
             self.tell_ready();

@@ -149,12 +149,16 @@ impl Master {
 
     /// A worker died that was to serve.
     pub(super) fn lost(&mut self, worker: &Worker, status: ExitStatus) {
-        if self.purpose != Purpose::Serving {
+        let others_go_on = match self.purpose {
+            Purpose::Serving => worker.stage == Stage::Starting && !self.workers.is_empty(),
+            Purpose::Paused => true,
+            Purpose::Quitting | Purpose::Terminating { .. } => return,
+        };
+        if self.pending.is_some() && others_go_on {
+            self.keep_current();
             return;
         }
-        if worker.stage == Stage::Starting && self.pending.is_some() && !self.workers.is_empty() {
-            // The one that was to take over: the old one goes on.
-            self.keep_current();
+        if self.purpose == Purpose::Paused {
             return;
         }
         self.drop_pending();

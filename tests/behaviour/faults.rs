@@ -1,0 +1,118 @@
+//! What a disk, a file or a pool does to a request, and to others.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests run on no loop: they touch files"
+)]
+
+use blackbox::{Server, Site, is_nginx};
+use std::path::PathBuf;
+
+/// A file whose reads fail with EIO, whoever asks: the kernel has such attributes of devices that cannot sleep.
+fn unreadable() -> Option<PathBuf> {
+    let devices = std::fs::read_dir("/sys/devices").ok()?;
+    devices
+        .flatten()
+        .map(|device| device.path().join("power/autosuspend_delay_ms"))
+        .find(|path| {
+            std::fs::read(path).is_err_and(|error| error.raw_os_error() == Some(5 /* EIO */))
+        })
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_is_500_and_one_line_names_the_file() {
+    let (Some(file), false) = (unreadable(), is_nginx()) else {
+        return;
+    };
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; location = /bad {{ alias {}; }} location / {{ return 200 fine; }} }}",
+        file.display()
+    ));
+    assert_eq!(server.get("/bad").status, 500);
+    assert_eq!(server.get("/").text(), "fine");
+    let line = format!(
+        "read() \"{}\" failed (5: Input/output error), client: 127.0.0.1",
+        file.display()
+    );
+    server.wait_for(&line, "the line about the disk");
+    let log = server.error_log();
+    assert_eq!(log.matches("[crit]").count(), 1, "{log}");
+    server.forget_log();
+}
+
+#[test]
+fn a_file_truncated_while_it_is_sent_ends_that_connection_only() {
+    const LENGTH: u64 = 64 << 20;
+    for sendfile in ["on", "off"] {
+        let server = Server::start(&format!(
+            "server {{ listen 127.0.0.1:%PORT%; sendfile {sendfile}; }}"
+        ));
+        server.file("small", "small");
+        let path = server.file("large", "");
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(LENGTH).unwrap();
+        let mut reading = server.connect();
+        reading.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        reading.read(1000);
+        // More than the sockets hold is still to come.
+        file.set_len(100_000).unwrap();
+        let rest = reading.rest().len() as u64;
+        assert!(rest < LENGTH - 1000, "sendfile {sendfile}: {rest}");
+        assert_eq!(server.get("/small").text(), "small");
+        if !is_nginx() {
+            server.wait_for("file was truncated: ", "the reason");
+        }
+        assert!(!server.error_log().contains("exited on signal"));
+        server.forget_log();
+    }
+}
+
+#[test]
+fn a_full_pool_is_503_with_retry_after_and_the_waiting_request_is_answered_later() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let hold = site.path("hold");
+    std::fs::write(&hold, "").unwrap();
+    // What lies in procfs always goes through the pool.
+    let server = Server::start_on(
+        site,
+        "thread_pool narrow threads=1 max_queue=0;",
+        "server { listen 127.0.0.1:%PORT%; aio threads=narrow; location = /slow { alias /proc/self/limits; }
+            location / { return 200 fine; } }",
+    );
+    let ask = "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    // The pools stand still from the first look at the file on.
+    let mut waiting = Vec::new();
+    let full = loop {
+        let mut connection = server.connect();
+        connection.send(ask);
+        if server.error_log().contains("queue overflow") {
+            waiting.push(connection);
+            break waiting.pop().unwrap().reply();
+        }
+        waiting.push(connection);
+        assert!(waiting.len() < 1000, "no overflow:\n{}", server.error_log());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert_eq!((full.status, full.header("retry-after")), (503, Some("1")));
+    assert_eq!(server.get("/").text(), "fine", "others are answered");
+    let log = server.error_log();
+    let line = log.lines().find(|line| line.contains("queue overflow"));
+    assert!(
+        line.is_some_and(|line| line.contains("[error]")
+            && line.contains("thread pool \"narrow\" queue overflow: ")
+            && line.contains(" tasks waiting, client: 127.0.0.1")),
+        "{log}"
+    );
+    std::fs::remove_file(hold).unwrap();
+    let answers: Vec<u16> = waiting
+        .iter_mut()
+        .map(|connection| connection.reply().status)
+        .collect();
+    assert!(answers.contains(&200), "{answers:?}");
+    assert!(
+        answers.iter().all(|status| [200, 503].contains(status)),
+        "{answers:?}"
+    );
+}

@@ -1,0 +1,158 @@
+//! Clients that take too long, and how connections end. Times are short where something must happen, and long where not.
+
+use blackbox::{Connection, PATIENCE, Server};
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+const SHORT: &str = "300ms";
+const LARGE: usize = 16 << 20;
+
+#[test]
+fn a_head_that_does_not_come_closes_the_connection_and_is_logged_as_408() {
+    let server = Server::start(&format!(
+        "client_header_timeout {SHORT}; server {{ listen 127.0.0.1:%PORT%; }}"
+    ));
+    let mut silent = server.connect();
+    let mut half = server.connect();
+    half.send("GET /half HTTP/1.1\r\nHost: a\r\n");
+    assert!(silent.is_closed());
+    assert!(half.is_closed());
+    let log = server.access_log(1);
+    assert!(log.contains("\"GET /half HTTP/1.1\" 408 0 "), "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
+    server.wait_for(
+        "client timed out (110: Connection timed out) while reading client request headers",
+        "the reason",
+    );
+}
+
+#[test]
+fn the_time_for_a_head_is_not_begun_anew_by_each_byte() {
+    let server = Server::start("client_header_timeout 1s; server { listen 127.0.0.1:%PORT%; }");
+    let mut slow = server.connect();
+    slow.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
+    let begun = Instant::now();
+    slow.stream()
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    while slow
+        .stream()
+        .read(&mut [0])
+        .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+    {
+        slow.send("x");
+        assert!(begun.elapsed() < PATIENCE, "it still listens");
+    }
+}
+
+/// A client that asks for much and reads nothing.
+fn stuck(server: &Server, index: usize) -> Connection {
+    let mut connection = server.connect_to(index);
+    connection.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection
+}
+
+#[test]
+fn a_client_that_does_not_read_is_left_by_a_close_or_a_reset() {
+    let server = Server::start(&format!(
+        "send_timeout {SHORT}; server {{ listen 127.0.0.1:%PORT%; }}
+         server {{ listen 127.0.0.1:%PORT1%; reset_timedout_connection on; }}"
+    ));
+    server.file("large", vec![b'x'; LARGE]);
+    let mut closed = stuck(&server, 0);
+    server.wait_for(
+        "client timed out (110: Connection timed out) while sending response to client",
+        "the first timeout",
+    );
+    let sent = closed.rest().len();
+    assert!(sent > 0 && sent < LARGE, "{sent}");
+    let reset = stuck(&server, 1);
+    let mut sent = 0;
+    std::thread::sleep(Duration::from_secs(1));
+    let error = loop {
+        match reset.stream().read(&mut [0; 65_536]) {
+            Ok(0) => panic!("closed in the ordinary way after {sent} bytes"),
+            Ok(count) => sent += count,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn an_idle_connection_is_closed_when_its_time_is_over() {
+    let server = Server::start(&format!(
+        "keepalive_timeout {SHORT}; server {{ listen 127.0.0.1:%PORT%; return 200 x; }}"
+    ));
+    let mut kept = server.connect();
+    let reply = kept.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").reply();
+    assert_eq!(reply.header("connection"), Some("keep-alive"));
+    assert!(kept.is_closed());
+}
+
+#[test]
+fn an_old_connection_ends_with_the_request_at_hand() {
+    let server = Server::start(
+        "keepalive_time 200ms; server { listen 127.0.0.1:%PORT%; location / { return 200 x; } }",
+    );
+    let mut kept = server.connect();
+    let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    kept.send(ask).reply();
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(kept.send(ask).reply().header("connection"), Some("close"));
+    assert!(kept.is_closed());
+}
+
+#[test]
+fn a_body_that_does_not_come_ends_the_connection_behind_the_answer() {
+    let server = Server::start(&format!(
+        "lingering_timeout {SHORT}; server {{ listen 127.0.0.1:%PORT%; return 200 x; }}"
+    ));
+    let mut connection = server.connect();
+    connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nsome");
+    assert_eq!(connection.reply().text(), "x");
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn a_lingering_close_takes_what_still_comes_and_another_does_not() {
+    let server = Server::start(
+        "lingering_timeout 60s; server { listen 127.0.0.1:%PORT%; lingering_close always; return 200 x; }
+         server { listen 127.0.0.1:%PORT1%; lingering_close off; return 200 x; }",
+    );
+    let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let mut lingering = server.connect();
+    assert!(lingering.send(ask).rest().ends_with(b"x"));
+    for _ in 0..10 {
+        lingering.stream().write_all(b"more").expect("it is taken");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut gone = server.connect_to(1);
+    assert!(gone.send(ask).rest().ends_with(b"x"));
+    let begun = Instant::now();
+    while gone.stream().write_all(b"more").is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it is still taken");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(lingering);
+}
+
+#[test]
+fn a_rate_is_a_limit_behind_the_first_bytes() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; limit_rate 20k; location /after { limit_rate_after 1m; } location /var { limit_rate $arg_rate; } }",
+    );
+    for name in ["slow", "after", "var"] {
+        server.file(name, vec![b'x'; 60_000]);
+    }
+    let time = |target: &str| {
+        let begun = Instant::now();
+        assert_eq!(server.get(target).body.len(), 60_000);
+        begun.elapsed()
+    };
+    let (slow, after) = (time("/slow"), time("/after"));
+    assert!(slow > Duration::from_secs(1), "{slow:?}");
+    assert!(after < slow, "{after:?} {slow:?}");
+    assert!(time("/var?rate=0") < slow);
+    assert!(time("/var?rate=20k") > Duration::from_secs(1));
+}
