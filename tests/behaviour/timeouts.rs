@@ -1,4 +1,8 @@
 //! Clients that take too long, and how connections end. Times are short where something must happen, and long where not.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests run on no loop: they may sleep"
+)]
 
 use blackbox::{Connection, PATIENCE, Server};
 use std::io::{ErrorKind, Read, Write};
