@@ -21,3 +21,4 @@ mod static_files;
 mod timeouts;
 mod try_files;
 mod variables;
+mod wrong_configurations;

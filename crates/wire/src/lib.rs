@@ -8,7 +8,6 @@ pub mod connection;
 pub mod event_loop;
 pub mod http1;
 pub mod rate;
-
 pub mod stream;
 pub mod timers;
 

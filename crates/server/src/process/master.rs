@@ -434,7 +434,9 @@ impl Master {
         let loaded = options.read_again()?;
         let processes = &loaded.main.processes;
         let account = Account::of(&loaded).map_err(|error| error.to_string())?;
-        let logs = options.open_logs(&loaded)?;
+        let logs = options
+            .open_logs(&loaded)
+            .map_err(|error| error.to_string())?;
         directories::make(
             &directories::named(&loaded.tree, &options.origin.prefix),
             account.as_ref(),

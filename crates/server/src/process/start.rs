@@ -111,21 +111,22 @@ impl Options {
 
     /// Who the worker of a configuration is.
     fn account(&self, loaded: &Loaded) -> Result<Option<Account>, Told> {
-        Account::of(loaded).map_err(|error| {
-            self.tell(&[error]);
-            Told
-        })
+        Account::of(loaded).map_err(|error| self.refuse(error))
     }
 
     /// The logs of a configuration.
     ///
     /// # Errors
-    /// A wrong level, a file that cannot be opened; nginx's sentence.
-    pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), String> {
-        let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref());
-        let wanted = wanted.map_err(|error| error.to_string())?;
-        let opened = wanted.open()?;
+    /// A wrong level, at its place; a file that cannot be opened.
+    pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), config::Error> {
+        let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref())?;
+        let opened = wanted.open().map_err(config::Error::without_place)?;
         Ok((wanted, opened))
+    }
+
+    fn refuse(&self, error: config::Error) -> Told {
+        self.tell(&[error]);
+        Told
     }
 }
 
@@ -150,7 +151,9 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
         }
         let pid = loaded.main.processes.pid.resolve(&options.origin.prefix);
         pid::test(&pid).map_err(emerg)?;
-        options.open_logs(&loaded).map_err(emerg)?;
+        options
+            .open_logs(&loaded)
+            .map_err(|error| options.refuse(error))?;
         let account = options.account(&loaded)?;
         directories::make(
             &directories::named(&loaded.tree, &options.origin.prefix),
@@ -231,7 +234,9 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     let loaded = options.load()?;
     options.tell(&useless_user(&loaded));
     let account = options.account(&loaded)?;
-    let (wanted, opened) = options.open_logs(&loaded).map_err(emerg)?;
+    let (wanted, opened) = options
+        .open_logs(&loaded)
+        .map_err(|error| options.refuse(error))?;
     let directories = directories::named(&loaded.tree, &options.origin.prefix);
     directories::make(&directories, account.as_ref()).map_err(emerg)?;
     // What bind(2) refuses is told on stderr and in the log, as by nginx.

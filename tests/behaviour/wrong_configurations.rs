@@ -1,0 +1,216 @@
+//! Wrong configurations: the first line is nginx's, with the place; below it stands an excerpt.
+
+use blackbox::{Site, is_nginx};
+
+/// In a location, and the sentence.
+const IN_A_LOCATION: &str = r#"
+    try_files /a; => invalid number of arguments in "try_files" directive
+    return; => invalid number of arguments in "return" directive
+    return abc; => invalid return code "abc"
+    return 1000; => invalid return code "1000"
+    return 200 ${x; => the closing bracket in "x" variable is missing
+    return 200 $; => invalid variable name
+    error_page 404; => invalid number of arguments in "error_page" directive
+    error_page 200 /x; => value "200" must be between 300 and 599
+    error_page 700 /x; => value "700" must be between 300 and 599
+    error_page abc /x; => invalid value "abc"
+    error_page 404 =x /x; => invalid value "=x"
+    expires 1x; => "expires" directive invalid value
+    expires modified; => "expires" directive invalid value
+    expires @25h; => "expires" directive daily time value must be less than 24 hours
+    add_header X; => invalid number of arguments in "add_header" directive
+    add_header X a sometimes; => invalid parameter "sometimes"
+    allow 1.2.3.4.5; => invalid parameter "1.2.3.4.5"
+    allow 1.2.3.4/33; => invalid parameter "1.2.3.4/33"
+    deny; => invalid number of arguments in "deny" directive
+    alias; => invalid number of arguments in "alias" directive
+    alias /a; alias /b; => "alias" directive is duplicate
+    root /a; alias /b; => "alias" directive is duplicate, "root" directive was specified earlier
+    alias /a; root /b; => "root" directive is duplicate, "alias" directive was specified earlier
+    aio threads=nosuch; => unknown thread pool "nosuch"
+    aio maybe; => "aio" directive invalid value
+    directio 1z; => "directio" directive invalid value
+    output_buffers 0 1k; => "output_buffers" directive invalid value
+    output_buffers 1; => invalid number of arguments in "output_buffers" directive
+    open_file_cache inactive=1s; => "open_file_cache" must have the "max" parameter
+    open_file_cache max=0; => invalid "open_file_cache" parameter "max=0"
+    open_file_cache bogus; => invalid "open_file_cache" parameter "bogus"
+    autoindex_format yaml; => invalid value "yaml"
+    disable_symlinks maybe; => invalid parameter "maybe"
+    etag 1; => invalid value "1" in "etag" directive, it must be "on" or "off"
+    if_modified_since sometimes; => invalid value "sometimes"
+    max_ranges x; => "max_ranges" directive invalid number
+    limit_rate x; => "limit_rate" directive invalid value
+    internal x; => invalid number of arguments in "internal" directive
+    default_type; => invalid number of arguments in "default_type" directive
+    lingering_close maybe; => invalid value "maybe"
+    keepalive_disable opera; => invalid value "opera"
+"#;
+
+/// In a server, and the sentence.
+const IN_A_SERVER: &str = r#"
+    no_such on; => unknown directive "no_such"
+    sendfle on; => unknown directive "sendfle"
+    sendfile; => invalid number of arguments in "sendfile" directive
+    sendfile on off; => invalid number of arguments in "sendfile" directive
+    sendfile maybe; => invalid value "maybe" in "sendfile" directive, it must be "on" or "off"
+    root; => invalid number of arguments in "root" directive
+    root /a; root /b; => "root" directive is duplicate
+    client_max_body_size 1x; => "client_max_body_size" directive invalid value
+    keepalive_timeout 1q; => "keepalive_timeout" directive invalid value
+    send_timeout -1; => "send_timeout" directive invalid value
+    listen 127.0.0.1:99999; => invalid port in "127.0.0.1:99999" of the "listen" directive
+    listen 127.0.0.1:x; => invalid port in "127.0.0.1:x" of the "listen" directive
+    listen 18501 bogus; => invalid parameter "bogus"
+    listen 18501 backlog=x; => invalid backlog "backlog=x"
+    listen [::1:80; => invalid host in "[::1:80" of the "listen" directive
+    listen 18501 default_server; } server { listen 18501 default_server; => a duplicate default server for 0.0.0.0:18501
+    location / {} location / {} => duplicate location "/"
+    location ~ ( { } => pcre2_compile() failed: missing closing parenthesis in "("
+    location foo bar baz {} => invalid number of arguments in "location" directive
+    location /a { location /b {} } => location "/b" is outside location "/a"
+    location = /a { location /a/b {} } => location "/a/b" cannot be inside the exact location "/a"
+    location @x { location /b {} } => location "/b" cannot be inside the named location "@x"
+    location / { location @x {} } => named location "@x" can be on the server level only
+    server_name ~(; => pcre2_compile() failed: missing closing parenthesis in "("
+    server_name *a*.b; => server name "*a*.b" is invalid
+    alias /x; => "alias" directive is not allowed here
+    large_client_header_buffers 4; => invalid number of arguments in "large_client_header_buffers" directive
+    client_header_buffer_size x; => "client_header_buffer_size" directive invalid value
+    max_headers x; => "max_headers" directive invalid number
+    server_tokens maybe; => invalid value "maybe"
+    underscores_in_headers 1; => invalid value "1" in "underscores_in_headers" directive, it must be "on" or "off"
+"#;
+
+/// Whole texts (`\n` ends a line), the sentence, and its line; 0: nginx names none.
+const WHOLE: &str = r#"
+    events {}\nhttp {\n server {\n => unexpected end of file, expecting "}" => 4
+    events {}\nhttp {\n server { listen 80 } \n}\n => unexpected "}" => 3
+    events {}\n}\n => unexpected "}" => 2
+    events {}\nhttp {}\nhttp {}\n => "http" directive is duplicate => 3
+    events {}\nhttp { root "abc; }\n => unexpected end of file, expecting ";" or "}" => 3
+    events {}\nhttp { root "abc"d; }\n => unexpected "d" => 2
+    events {};\nhttp {}\n => unexpected ";" => 1
+    events {}\nhttp { ; }\n => unexpected ";" => 2
+    events {}\nhttp { sendfile on\n}\n => unexpected "}" => 3
+    events {}\nserver { listen 80; }\n => "server" directive is not allowed here => 2
+    events {}\nlocation / {}\n => "location" directive is not allowed here => 2
+    http { sendfile on; }\n => no "events" section in configuration => 0
+    events {}\nhttp { location / {} }\n => "location" directive is not allowed here => 2
+    events {}\nhttp {\n    server {\n        listen 127.0.0.1:%PORT%;\n        listen 127.0.0.1:%PORT%;\n    }\n}\n => a duplicate listen 127.0.0.1:%PORT% => 5
+    user a b c;\nevents {}\n => invalid number of arguments in "user" directive => 1
+    worker_processes x;\nevents {}\n => "worker_processes" directive invalid value => 1
+    worker_processes 1 2;\nevents {}\n => invalid number of arguments in "worker_processes" directive => 1
+    worker_cpu_affinity 012;\nevents {}\n => invalid character "2" in "worker_cpu_affinity" => 1
+    worker_priority x;\nevents {}\n => "worker_priority" directive invalid number => 1
+    worker_rlimit_nofile x;\nevents {}\n => "worker_rlimit_nofile" directive invalid number => 1
+    pid;\nevents {}\n => invalid number of arguments in "pid" directive => 1
+    error_log;\nevents {}\n => invalid number of arguments in "error_log" directive => 1
+    error_log logs/x nolevel;\nevents {}\n => invalid log level "nolevel" => 1
+    error_log syslog:server=;\nevents {}\n => no host in syslog server "" => 1
+    error_log syslog:bogus;\nevents {}\n => unknown syslog parameter "bogus" => 1
+    daemon maybe;\nevents {}\n => invalid value "maybe" in "daemon" directive, it must be "on" or "off" => 1
+    daemon on;\ndaemon on;\nevents {}\n => "daemon" directive is duplicate => 2
+    thread_pool;\nevents {}\n => invalid number of arguments in "thread_pool" directive => 1
+    thread_pool a;\nevents {}\n => invalid number of arguments in "thread_pool" directive => 1
+    thread_pool a threads=0;\nevents {}\n => invalid threads value "threads=0" => 1
+    thread_pool a threads=1;\nthread_pool a threads=2;\nevents {}\n => duplicate thread pool "a" => 2
+    env;\nevents {}\n => invalid number of arguments in "env" directive => 1
+    timer_resolution x;\nevents {}\n => "timer_resolution" directive invalid value => 1
+    working_directory /a /b;\nevents {}\n => invalid number of arguments in "working_directory" directive => 1
+    debug_points x;\nevents {}\n => invalid value "x" => 1
+    worker_shutdown_timeout x;\nevents {}\n => "worker_shutdown_timeout" directive invalid value => 1
+    events { worker_connections x; }\n => invalid number "x" => 1
+    events { worker_connections 1; worker_connections 2; }\n => "worker_connections" directive is duplicate => 1
+    events { use kqueue; }\n => invalid event type "kqueue" => 1
+    events { use nosuch; }\n => invalid event type "nosuch" => 1
+    events {}\nevents {}\n => "events" directive is duplicate => 2
+    events x {}\n => invalid number of arguments in "events" directive => 1
+    events { multi_accept maybe; }\n => invalid value "maybe" in "multi_accept" directive, it must be "on" or "off" => 1
+    events { sendfile on; }\n => "sendfile" directive is not allowed here => 1
+    http {}\n => no "events" section in configuration => 0
+    events {}\ninclude;\n => invalid number of arguments in "include" directive => 2
+    events {}\ninclude a b;\n => invalid number of arguments in "include" directive => 2
+    events {}\nhttp { log_format a; }\n => invalid number of arguments in "log_format" directive => 2
+    events {}\nhttp { log_format a 'x'; log_format a 'y'; }\n => duplicate "log_format" name "a" => 2
+    events {}\nhttp { access_log logs/a combined buffer=x; }\n => invalid buffer size "x" => 2
+    events {}\nhttp { access_log logs/a combined flush=1s; }\n => no buffer is defined for access_log "logs/a" => 2
+    events {}\nhttp { access_log logs/a combined bogus=1; }\n => invalid parameter "bogus=1" => 2
+    events {}\nhttp { access_log off; access_log logs/a combined; log_format combined 'a'; }\n => duplicate "log_format" name "combined" => 2
+    events {}\nhttp { access_log; }\n => invalid number of arguments in "access_log" directive => 2
+    events {}\nhttp { log_format a escape=x '$uri'; access_log logs/q a; }\n => unknown log format escaping "x" => 2
+    events {}\nhttp { map $uri { default 1; } }\n => invalid number of arguments in "map" directive => 2
+    events {}\nhttp { map $uri x { default 1; } }\n => invalid variable name "x" => 2
+    events {}\nhttp { map $uri $x { default 1; default 2; } }\n => duplicate default map parameter => 2
+    events {}\nhttp { map $uri $x { a b c; } }\n => invalid number of the map parameters => 2
+    events {}\nhttp { map $uri $x { ~( 1; } }\n => pcre2_compile() failed: missing closing parenthesis in "(" => 2
+    events {}\nhttp { map $uri $x { a 1; a 2; } }\n => conflicting parameter "a" => 2
+    events {}\nhttp { map $uri $uri { a 1; } }\n => the duplicate "uri" variable => 2
+    events {}\nhttp { split_clients $uri $x { 60% a; 60% b; } }\n => percent total is greater than 100% => 2
+    events {}\nhttp { split_clients $uri $x { x a; } }\n => invalid percent value "x" => 2
+    events {}\nhttp { split_clients $uri { 1% a; } }\n => invalid number of arguments in "split_clients" directive => 2
+    events {}\nhttp { server { listen %PORT%; } sendfile; }\n => invalid number of arguments in "sendfile" directive => 2
+    events {}\nhttp { default_type a b; }\n => invalid number of arguments in "default_type" directive => 2
+    events {}\nhttp { server x {} }\n => invalid number of arguments in "server" directive => 2
+    events {}\nhttp { server; }\n => directive "server" has no opening "{" => 2
+    events {}\nhttp { sendfile { on; } }\n => directive "sendfile" is not terminated by ";" => 2
+    events {}\nhttp { types x; }\n => directive "types" has no opening "{" => 2
+    events {}\nhttp { server { listen %PORT%; location / { try_files /a =x; } } }\n => invalid code "=x" => 2
+    events {}\nhttp { server { listen %PORT%; location / { index ''; } } }\n => index "" in "index" directive is invalid => 2
+    events {}\nhttp { server { listen %PORT%; location / { limit_except GET } } }\n => unexpected "}" => 2
+"#;
+
+fn check(site: &Site, text: &str, sentence: &str, line: &str) {
+    site.configure(text);
+    let (status, said) = site.run(&["-t"]);
+    let first = match line {
+        "0" => format!("nginx: [emerg] {sentence}"),
+        _ => format!("nginx: [emerg] {sentence} in %DIR%/nginx.conf:{line}"),
+    };
+    assert_eq!(status.code(), Some(1), "{text}\n{said}");
+    let told = said.lines().find(|line| line.starts_with("nginx: ["));
+    assert_eq!(told, Some(&*site.fill(&first)), "{text}");
+    if line != "0" && !is_nginx() {
+        assert!(said.contains(" | "), "{text}\n{said}");
+    }
+}
+
+/// The rows of a table, as lines and sentence.
+fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rows = table.lines().filter(|row| !row.is_empty());
+    rows.map(|row| {
+        row.trim_start()
+            .split_once(" => ")
+            .expect("a row has two parts")
+    })
+}
+
+#[test]
+fn in_a_location_they_are_refused_with_nginx_s_sentence() {
+    let site = Site::new();
+    for (lines, sentence) in rows(IN_A_LOCATION) {
+        let text = format!(
+            "events {{}}\nhttp {{\nserver {{ listen 127.0.0.1:%PORT%;\nlocation / {{\n{lines} }} }} }}"
+        );
+        check(&site, &text, sentence, "5");
+    }
+}
+
+#[test]
+fn in_a_server_they_are_refused_with_nginx_s_sentence() {
+    let site = Site::new();
+    for (lines, sentence) in rows(IN_A_SERVER) {
+        let text =
+            format!("events {{}}\nhttp {{\nserver {{\nlisten 127.0.0.1:%PORT%;\n{lines} }} }}");
+        check(&site, &text, sentence, "5");
+    }
+}
+
+#[test]
+fn anywhere_they_are_refused_with_nginx_s_sentence() {
+    let site = Site::new();
+    for (text, rest) in rows(WHOLE) {
+        let (sentence, line) = rest.split_once(" => ").expect("a row has three parts");
+        check(&site, &text.replace("\\n", "\n"), sentence, line);
+    }
+}
