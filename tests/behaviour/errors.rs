@@ -155,3 +155,12 @@ fn a_page_that_refreshes_is_200() {
     assert_eq!((reply.status, reply.header("location")), (200, None));
     assert!(reply.text().contains("URL=http://other.example/"));
 }
+
+#[test]
+fn a_body_may_be_limited_in_gigabytes() {
+    let server = Server::start(
+        "client_max_body_size 1g; server { listen 127.0.0.1:%PORT%; location / { return 200 x; } }",
+    );
+    let refused = server.raw("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741825\r\n\r\n");
+    assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
+}

@@ -66,3 +66,17 @@ fn lines_may_end_in_a_bare_lf() {
     assert!(reply.starts_with("HTTP/1.1 204 No Content\r\n"), "{reply}");
     assert!(reply.contains("\r\nConnection: close\r\n"), "{reply}");
 }
+
+#[test]
+fn the_answer_to_head_has_no_body_whatever_is_wrong_with_it() {
+    let server = Server::start(ECHO);
+    for line in [
+        "HEAD /%zz HTTP/1.1",
+        "HEAD / HTTP/7.0",
+        "HEAD /\x01 HTTP/1.1",
+    ] {
+        let reply = server.raw(format!("{line}\r\nHost: a\r\n\r\n"));
+        assert!(reply.starts_with("HTTP/1.1 "), "{line}: {reply}");
+        assert!(reply.ends_with("\r\n\r\n"), "{line}: {reply}");
+    }
+}

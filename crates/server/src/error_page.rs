@@ -53,7 +53,9 @@ impl Value for Pages {
         let target = Template::of_word(target, scope).map_err(|problem| problem.at(words.len()))?;
         let mut pages = Vec::with_capacity(codes.len());
         for (i, word) in codes.iter().enumerate() {
-            let status = number(word.bytes()).ok_or_else(|| invalid(word, i))?;
+            // 499 is a client that has gone: nobody sees a page.
+            let status = number(word.bytes()).filter(|status| *status != 499);
+            let status = status.ok_or_else(|| invalid(word, i))?;
             if !(300..=599).contains(&status) {
                 return Err(Problem::new(format!(
                     "value \"{status}\" must be between 300 and 599"

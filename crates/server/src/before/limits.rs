@@ -1,6 +1,6 @@
 //! What a location refuses by the head alone: a body that is too large.
 
-use config::{Msec, Size, directives};
+use config::{Msec, Offset, directives};
 use message::head::Framing;
 
 use crate::Failure;
@@ -12,7 +12,7 @@ directives! {
     /// Reading the body of a request.
     pub struct ClientBody in Location {
         /// Limits the body of a request; larger ones are refused with 413. `0` switches the check off.
-        client_max_body_size: Size = "1m", [HTTP | SERVER | LOCATION] 1;
+        client_max_body_size: Offset = "1m", [HTTP | SERVER | LOCATION] 1;
         /// Limits the time between two reads of the body (408 after it).
         client_body_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
     }

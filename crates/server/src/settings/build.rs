@@ -339,7 +339,12 @@ fn name_for(id: ServerId, server: &ServerSettings, settings: &mut Settings, scop
             }
         }
         if server.server_name.names.is_empty() {
-            names.add(&crate::route::ServerName::Exact(Box::default()), id);
+            if !names.add(&crate::route::ServerName::Exact(Box::default()), id) {
+                let address = &entry.address;
+                scope.warn(Error::without_place(format!(
+                    "conflicting server name \"\" on {address}, ignored"
+                )));
+            }
         }
     }
 }

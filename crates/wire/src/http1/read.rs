@@ -488,6 +488,12 @@ impl Parser {
             };
             let len = memchr::memchr2(b'\r', b'\n', &bytes[start..]).unwrap_or(bytes.len() - start);
             head.line = Span::new(start, start + len);
+            // The answer to HEAD has no body, whatever else is wrong with it. (In 0.9 there is no HEAD.)
+            let line = &bytes[start..start + len];
+            if head.method == Method::Other && head.version > Version::HTTP_09 {
+                let end = memchr::memchr(b' ', line).unwrap_or(0);
+                head.method = Method::find(&line[..end]);
+            }
         }
         let part = if self.has_line { "headers" } else { "line" };
         Refusal {
