@@ -338,13 +338,13 @@ fn name_for(id: ServerId, server: &ServerSettings, settings: &mut Settings, scop
                 scope.warn(word.error(&Problem::new(sentence)));
             }
         }
-        if server.server_name.names.is_empty() {
-            if !names.add(&crate::route::ServerName::Exact(Box::default()), id) {
-                let address = &entry.address;
-                scope.warn(Error::without_place(format!(
-                    "conflicting server name \"\" on {address}, ignored"
-                )));
-            }
+        if server.server_name.names.is_empty()
+            && !names.add(&crate::route::ServerName::Exact(Box::default()), id)
+        {
+            let address = &entry.address;
+            scope.warn(Error::without_place(format!(
+                "conflicting server name \"\" on {address}, ignored"
+            )));
         }
     }
 }
