@@ -35,7 +35,7 @@ pub struct ResponseHead {
     pub fields: SmallVec<[Field; FIELDS_INLINE]>,
     /// Which well-known names are among them, by `HeaderId::bit`.
     pub known: u64,
-    /// Does the upstream close the connection after it?
+    /// Does the upstream say, by its version or by `Connection`, that it closes the connection after this response?
     pub is_last: bool,
     /// How the body ends; not asked for answers to HEAD, nor for 1xx, 204 and 304.
     pub framing: ResponseFraming,
@@ -54,6 +54,11 @@ impl ResponseHead {
             is_last: false,
             framing: ResponseFraming::UntilClose,
         }
+    }
+
+    /// Is it a 1xx after which another head follows? 101 is none: what follows it is not HTTP any more.
+    pub fn is_interim(&self) -> bool {
+        matches!(self.status, 100 | 102..=199)
     }
 
     /// The bytes of a span, without a copy.

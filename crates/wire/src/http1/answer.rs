@@ -1,0 +1,209 @@
+//! Reads what an upstream answers to one request: interim heads, the head, the body, and whether the connection lives on.
+//!
+//! Knows no socket: gets the bytes that have come, says what they are. Invariant: the end is reported only when the framing
+//! says so (RFC 9112, 6.3), and a connection of which anything is in doubt is never to be used again.
+
+use std::ops::Range;
+
+use message::{Header, ResponseHead, Version};
+
+use super::body::{BodyFault, Decoder};
+use super::response::{ParsedResponse, ResponseParser};
+
+/// Interim heads before an answer.
+pub const INTERIM_HEADS_MAX: usize = 64;
+
+/// What was asked, as far as the answer's framing depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Anything else.
+    Plain,
+    /// HEAD: no body comes, whatever the head says.
+    Head,
+    /// With `Upgrade`: a 101 may come, behind which is no HTTP.
+    Upgrade,
+}
+
+/// What is wrong with an answer, in nginx's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerFault {
+    /// The head cannot be passed on: 502.
+    #[error("{0}")]
+    Head(String),
+    /// The connection ended before the answer did. Before its head: 502.
+    #[error("upstream prematurely closed connection")]
+    Closed,
+    /// The body is not made of chunks as its head says.
+    #[error("upstream sent invalid chunked response")]
+    Chunks,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub enum Event {
+    /// More bytes are needed.
+    Partial,
+    /// A 1xx (not 101); nothing is lost when it is dropped.
+    Interim(Box<ResponseHead>),
+    /// The head. Its version is 0.9 when the bytes do not begin as HTTP: all of them are then the body of a 200, as nginx
+    /// takes it ("upstream sent no valid HTTP/1.0 header").
+    Head(Box<ResponseHead>),
+    /// These of the bytes given are data of the body; never none.
+    Data(Range<usize>),
+    /// The end of the answer.
+    End,
+}
+
+#[derive(Debug)]
+enum Place {
+    Head(ResponseParser),
+    Body(Decoder),
+    /// Behind a 101: bytes of another protocol, up to the connection's end.
+    Tunnel,
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+pub struct AnswerReader {
+    asked: Asked,
+    head_bytes_max: usize,
+    interim_heads: usize,
+    place: Place,
+    is_ended: bool,
+    is_last: bool,
+}
+
+impl AnswerReader {
+    /// For the answer to one request; a head has at most `head_bytes_max` bytes (`proxy_buffer_size`).
+    pub fn new(asked: Asked, head_bytes_max: usize) -> AnswerReader {
+        AnswerReader {
+            asked,
+            head_bytes_max,
+            interim_heads: 0,
+            place: Place::Head(ResponseParser::new(head_bytes_max)),
+            is_ended: false,
+            is_last: false,
+        }
+    }
+
+    /// Goes on with `bytes`: all that came and was not used yet. Gives how many of them are done with, and what was found in
+    /// them. Call again, with the rest, until `Partial` or `End`.
+    ///
+    /// # Errors
+    /// The answer cannot be passed on, or not further.
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<(usize, Event), AnswerFault> {
+        if self.is_ended {
+            return Ok((0, Event::End));
+        }
+        match &mut self.place {
+            Place::Head(parser) => match parser.advance(bytes) {
+                ParsedResponse::Partial => Ok((0, Event::Partial)),
+                ParsedResponse::Complete(head, used) => Ok((used, self.take_head(head)?)),
+                ParsedResponse::NotHttp => Ok((0, self.without_head())),
+                ParsedResponse::Refused(why) => Err(AnswerFault::Head(why)),
+            },
+            Place::Body(decoder) => body(decoder, bytes, &mut self.is_ended),
+            Place::Tunnel if bytes.is_empty() => Ok((0, Event::Partial)),
+            Place::Tunnel => Ok((bytes.len(), Event::Data(0..bytes.len()))),
+        }
+    }
+
+    /// The connection has ended, and `advance` has seen all that came.
+    ///
+    /// # Errors
+    /// The answer had not.
+    pub fn close(&mut self) -> Result<(), AnswerFault> {
+        self.is_last = true;
+        let may_end = match &self.place {
+            Place::Head(_) => false,
+            Place::Body(decoder) => decoder.may_close(),
+            Place::Tunnel => true,
+        };
+        if !may_end {
+            return Err(AnswerFault::Closed);
+        }
+        self.is_ended = true;
+        Ok(())
+    }
+
+    /// Has the head come?
+    pub fn has_head(&self) -> bool {
+        !matches!(self.place, Place::Head(_))
+    }
+
+    /// Has the end come?
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// May another request be sent on the connection? Not while bytes are `unused`: nobody asked for these. (Nor when the
+    /// request was not sent completely, which this does not know.)
+    pub fn is_reusable(&self, unused: usize) -> bool {
+        self.is_ended && !self.is_last && unused == 0
+    }
+
+    /// The trailers, once the end has come.
+    pub fn trailers(&self) -> Vec<Header> {
+        match &self.place {
+            Place::Body(decoder) if self.is_ended => decoder.trailers(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn take_head(&mut self, head: Box<ResponseHead>) -> Result<Event, AnswerFault> {
+        if head.is_interim() {
+            self.interim_heads += 1;
+            if self.interim_heads > INTERIM_HEADS_MAX {
+                let why = "upstream sent too many interim responses";
+                return Err(AnswerFault::Head(why.into()));
+            }
+            self.place = Place::Head(ResponseParser::new(self.head_bytes_max));
+            return Ok(Event::Interim(head));
+        }
+        self.is_last = head.is_last;
+        if head.status == 101 {
+            if self.asked != Asked::Upgrade {
+                let why = "upstream sent 101 that was not asked for"; // RFC 9110, 15.2.2
+                return Err(AnswerFault::Head(why.into()));
+            }
+            self.place = Place::Tunnel;
+            self.is_last = true;
+        } else {
+            let decoder = Decoder::of_response(&head, self.asked == Asked::Head);
+            self.is_ended = decoder.is_end();
+            self.place = Place::Body(decoder);
+        }
+        Ok(Event::Head(head))
+    }
+
+    fn without_head(&mut self) -> Event {
+        let mut head = ResponseHead::new(bytes::Bytes::new());
+        debug_assert_eq!(head.version, Version::HTTP_09);
+        head.status = 200;
+        head.is_last = true;
+        self.is_last = true;
+        self.place = Place::Body(Decoder::until_close());
+        Event::Head(Box::new(head))
+    }
+}
+
+/// Up to the next run of data, or the end.
+fn body(
+    decoder: &mut Decoder,
+    bytes: &[u8],
+    is_ended: &mut bool,
+) -> Result<(usize, Event), AnswerFault> {
+    if bytes.is_empty() {
+        return Ok((0, Event::Partial));
+    }
+    let found = decoder
+        .decode(bytes)
+        .map_err(|_: BodyFault| AnswerFault::Chunks)?;
+    *is_ended = found.is_end;
+    let event = match found {
+        _ if !found.data.is_empty() => Event::Data(found.data),
+        _ if found.is_end => Event::End,
+        _ => Event::Partial,
+    };
+    Ok((found.used, event))
+}
