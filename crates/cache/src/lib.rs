@@ -1,8 +1,17 @@
-//! The cache of proxied answers. So far: what names an entry, and where an entry lies below a cache directory.
+//! The cache of proxied answers: what names an entry, what an entry looks like on a disk, how long it may be used.
 //!
-//! Not here, ever: sockets and directives. Invariant: keys and places are nginx's, so that a directory that nginx filled can be read by
-//! who knows them.
+//! Not here, ever: sockets and directives. Invariants: keys and places are nginx's, so that a directory that nginx filled can be
+//! read by who knows them; nothing that was stored is believed before its checksum was right.
 
+mod codec;
+pub mod entry;
+mod error;
 mod key;
+mod lifetime;
+mod vary;
 
+pub use entry::Entry;
+pub use error::Error;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
+pub use lifetime::{AGE_MAX, Lifetime, Reuse};
+pub use vary::{variant, vary_names};

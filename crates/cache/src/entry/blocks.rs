@@ -1,0 +1,109 @@
+//! The checksums of a body's blocks: made while it is written, looked up when a block is first read.
+
+use super::Entry;
+use crate::error::Error;
+use bytes::Bytes;
+
+/// Bytes of one checksum in the table.
+pub const CHECKSUM_BYTES: u64 = 4;
+
+/// Makes the table while a body goes by in pieces of any size.
+#[derive(Clone, Debug)]
+pub struct Checksums {
+    shift: u8,
+    table: Vec<u8>,
+    block: crc32fast::Hasher,
+    /// Bytes of the current block so far.
+    filled: usize,
+    len: u64,
+}
+
+impl Checksums {
+    /// For blocks of `1 << shift` bytes.
+    #[must_use]
+    pub fn new(shift: u8) -> Self {
+        Self {
+            shift,
+            table: Vec::new(),
+            block: crc32fast::Hasher::new(),
+            filled: 0,
+            len: 0,
+        }
+    }
+
+    /// The next bytes of the body.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = (1 << self.shift) - self.filled;
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            self.block.update(now);
+            self.filled += now.len();
+            bytes = rest;
+            if self.filled == 1 << self.shift {
+                self.end_block();
+            }
+        }
+    }
+
+    /// Bytes of the body so far.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// No byte so far?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The table of the whole body.
+    #[must_use]
+    pub fn finish(mut self) -> Bytes {
+        if self.filled > 0 {
+            self.end_block();
+        }
+        Bytes::from(self.table)
+    }
+
+    fn end_block(&mut self) {
+        let block = std::mem::take(&mut self.block);
+        self.table
+            .extend_from_slice(&block.finalize().to_le_bytes());
+        self.filled = 0;
+    }
+}
+
+/// The table of an entry, read back and checked.
+#[derive(Clone, Debug)]
+pub struct Table(Bytes);
+
+impl Table {
+    /// Reads what lies at [`Entry::table`].
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, Error> {
+        let range = entry.table();
+        if bytes.len() as u64 != range.end - range.start
+            || crc32fast::hash(bytes) != entry.prologue.table_crc
+        {
+            return Err(Error::Damaged("table of checksums"));
+        }
+        Ok(Self(bytes.clone()))
+    }
+
+    /// Are these the bytes of that block? (The length is part of the question: see [`Entry::block`].)
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn verify(&self, index: u32, block: &[u8]) -> Result<(), Error> {
+        let at = index as usize * CHECKSUM_BYTES as usize;
+        let crc = self.0.get(at..at + CHECKSUM_BYTES as usize);
+        if crc != Some(&crc32fast::hash(block).to_le_bytes()) {
+            return Err(Error::Damaged("block of the body"));
+        }
+        Ok(())
+    }
+}

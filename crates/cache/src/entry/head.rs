@@ -1,0 +1,112 @@
+//! The part of an entry between prologue and body: the key's text, Vary, the status line and the header lines.
+
+use super::Entry;
+use super::prologue::Prologue;
+use crate::codec::Reader;
+use crate::error::Error;
+use bytes::Bytes;
+use message::field::{Field, Span};
+use message::{HeaderId, ResponseFraming, ResponseHead, Version};
+
+/// Bytes of a head, room to grow included. (An upstream's head is bounded by `proxy_buffer_size` long before.)
+pub const HEAD_BYTES_MAX: usize = 1 << 20;
+/// Header lines of an entry.
+pub const FIELDS_MAX: usize = 4096;
+/// Bytes of a key's text.
+pub const KEY_TEXT_MAX: usize = 64 << 10;
+/// Bytes of the names that an answer varies by. (nginx: 128; an answer with more is not stored.)
+pub const VARY_BYTES_MAX: usize = 1024;
+/// Bytes of a status line.
+const STATUS_LINE_MAX: usize = 1024;
+
+pub fn encode<'a>(
+    key_text: &[u8],
+    vary: &[u8],
+    status_line: &[u8],
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
+) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::with_capacity(512);
+    put(&mut out, key_text, KEY_TEXT_MAX, "key")?;
+    put(&mut out, vary, VARY_BYTES_MAX, "Vary")?;
+    put_line(&mut out, status_line, STATUS_LINE_MAX, "status line")?;
+    for (index, (name, value, _)) in fields.enumerate() {
+        if index == FIELDS_MAX {
+            return Err(Error::Unstorable("too many header lines"));
+        }
+        if name.is_empty() || name.contains(&b':') {
+            return Err(Error::Unstorable("name of a header line"));
+        }
+        put_line(&mut out, name, HEAD_BYTES_MAX, "name of a header line")?;
+        put_line(&mut out, value, HEAD_BYTES_MAX, "value of a header line")?;
+    }
+    if out.len() > HEAD_BYTES_MAX / 2 {
+        return Err(Error::Unstorable("too long a head"));
+    }
+    Ok(out)
+}
+
+fn put(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Error> {
+    if text.len() > max {
+        return Err(Error::Unstorable(what));
+    }
+    // Every maximum is far below 4 GiB.
+    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(text);
+    Ok(())
+}
+
+fn put_line(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Error> {
+    if !is_one_line(text) {
+        return Err(Error::Unstorable(what));
+    }
+    put(out, text, max, what)
+}
+
+/// May it stand in a header line? (RFC 9110, 5.5: CR, LF and NUL are dangerous wherever they come from.)
+fn is_one_line(text: &[u8]) -> bool {
+    !text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
+}
+
+/// `bytes` passed their checksum; lengths are looked at all the same.
+pub fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Error> {
+    const DAMAGED: Error = Error::Damaged("head");
+    let mut from = Reader::new(&bytes);
+    let key_text = take(&mut from, KEY_TEXT_MAX).ok_or(DAMAGED)?;
+    let vary = take(&mut from, VARY_BYTES_MAX).ok_or(DAMAGED)?;
+    let status_line = take(&mut from, STATUS_LINE_MAX).ok_or(DAMAGED)?;
+    let mut fields = Vec::new();
+    while !from.is_empty() {
+        let name = take(&mut from, HEAD_BYTES_MAX).ok_or(DAMAGED)?;
+        let value = take(&mut from, HEAD_BYTES_MAX).ok_or(DAMAGED)?;
+        let are_lines = is_one_line(name.of(&bytes)) && is_one_line(value.of(&bytes));
+        if fields.len() == FIELDS_MAX || name.is_empty() || !are_lines {
+            return Err(DAMAGED);
+        }
+        let id = HeaderId::find(name.of(&bytes));
+        fields.push(Field { name, value, id });
+    }
+    let part = |span: Span| bytes.slice(span.start as usize..span.end());
+    let (key_text, vary) = (part(key_text), part(vary));
+    let mut head = ResponseHead::new(bytes);
+    head.version = Version::HTTP_11;
+    head.status = prologue.status;
+    head.status_line = status_line;
+    head.framing = ResponseFraming::Length(prologue.body_len);
+    fields.into_iter().for_each(|field| head.push(field));
+    Ok(Entry {
+        prologue,
+        vary,
+        key_text,
+        head,
+    })
+}
+
+fn take(from: &mut Reader<'_>, max: usize) -> Option<Span> {
+    let len = from.u32()? as usize;
+    if len > max {
+        return None;
+    }
+    let start = from.at();
+    from.take(len)?;
+    Some(Span::new(start, start + len))
+}

@@ -1,0 +1,202 @@
+//! What an entry looks like on a disk: it describes itself, and says when it was damaged.
+//!
+//! ```text
+//! 0         prologue   128 bytes: lengths, keys, lifetime, checksums of prologue, head and table
+//! 128       head       the key's text, Vary, the status line, the header lines; room to grow in
+//! B         body       B is in the prologue
+//! B + len   table      a CRC-32 per block of the body
+//! ```
+//! All numbers are little-endian. While a fill runs, the prologue says *incomplete*; its end writes the table behind the body
+//! and the prologue over the first one, and only then is the file renamed to its place. So a body needs no length at the start.
+//!
+//! Not here: files. Invariant: nothing that is read is believed before its checksum was right, and lengths not even then.
+
+mod blocks;
+mod head;
+mod prologue;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use blocks::{Checksums, Table};
+pub use head::{FIELDS_MAX, HEAD_BYTES_MAX, KEY_TEXT_MAX, VARY_BYTES_MAX};
+pub use prologue::PROLOGUE_BYTES;
+pub use writer::{Description, Finished, Writer};
+
+use crate::error::Error;
+use crate::key::Key;
+use crate::lifetime::Lifetime;
+use bytes::Bytes;
+use message::{HeaderId, ResponseHead};
+use prologue::Prologue;
+use std::ops::Range;
+
+/// The format that is written. A change that older programs cannot read gets the next number.
+pub const FORMAT_VERSION: u16 = 1;
+/// A block has `1 << BLOCK_SHIFT` bytes (64 KiB), the last one what is left.
+pub const BLOCK_SHIFT: u8 = 16;
+/// Blocks from 64 KiB to 256 KiB are read.
+pub const BLOCK_SHIFTS: std::ops::RangeInclusive<u8> = 16..=18;
+/// A longer body is not stored (its table alone would have 16 MiB).
+pub const BODY_BYTES_MAX: u64 = 256 << 30;
+
+/// What an entry says, all but its body.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    prologue: Prologue,
+    vary: Bytes,
+    key_text: Bytes,
+    head: ResponseHead,
+}
+
+impl Entry {
+    /// Reads an entry's head. `bytes` are the first bytes of the entry, `entry_len` is how long the whole of it is.
+    ///
+    /// # Errors
+    /// [`Error::Needs`] says how many bytes to come back with; every other error means that this is no usable entry.
+    pub fn decode(bytes: &Bytes, entry_len: u64) -> Result<Self, Error> {
+        let prologue = Prologue::decode(bytes)?;
+        if prologue.entry_len() != Some(entry_len) {
+            return Err(Error::Damaged("length"));
+        }
+        let body_offset = prologue.body_offset as usize;
+        let area = bytes.get(PROLOGUE_BYTES..body_offset);
+        let area = area.ok_or(Error::Needs(body_offset))?;
+        if crc32fast::hash(area) != prologue.head_crc {
+            return Err(Error::Damaged("checksum of the head"));
+        }
+        let used = PROLOGUE_BYTES..PROLOGUE_BYTES + prologue.head_len as usize;
+        head::decode(bytes.slice(used), prologue)
+    }
+
+    /// Reads a whole entry and checks all of it.
+    ///
+    /// # Errors
+    /// As [`Entry::decode`]; [`Error::Damaged`] if any block is.
+    pub fn decode_whole(bytes: &Bytes) -> Result<Self, Error> {
+        let entry = Self::decode(bytes, bytes.len() as u64)?;
+        let part = |range: Range<u64>| bytes.slice(range.start as usize..range.end as usize);
+        let table = Table::decode(&part(entry.table()), &entry)?;
+        for index in 0..entry.blocks() {
+            table.verify(index, &part(entry.block(index)))?;
+        }
+        Ok(entry)
+    }
+
+    /// What the entry is stored under.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.prologue.key
+    }
+
+    /// The key without what Vary adds; the same as [`Entry::key`] for an answer that does not vary or was the first to.
+    #[must_use]
+    pub fn main(&self) -> Key {
+        self.prologue.main
+    }
+
+    /// Which variant it is, if it varies: see [`crate::variant`].
+    #[must_use]
+    pub fn variant(&self) -> Option<Key> {
+        (!self.vary.is_empty()).then_some(self.prologue.variant)
+    }
+
+    /// The number that the index gave this entry: what the index knows under another number is of another entry.
+    #[must_use]
+    pub fn tag(&self) -> u32 {
+        self.prologue.tag
+    }
+
+    /// The text of `proxy_cache_key`: two texts with one MD5 are told apart by it.
+    #[must_use]
+    pub fn key_text(&self) -> &Bytes {
+        &self.key_text
+    }
+
+    /// The names that the answer varies by, as [`crate::vary_names`] wrote them; empty if it does not.
+    #[must_use]
+    pub fn vary(&self) -> &Bytes {
+        &self.vary
+    }
+
+    /// How long it may be used, as far as the entry knows (the index may know better: a 304 is written there first).
+    #[must_use]
+    pub fn lifetime(&self) -> &Lifetime {
+        &self.prologue.lifetime
+    }
+
+    /// Status and header lines, as if an upstream had just sent them.
+    #[must_use]
+    pub fn head(&self) -> &ResponseHead {
+        &self.head
+    }
+
+    /// Bytes of the body.
+    #[must_use]
+    pub fn body_len(&self) -> u64 {
+        self.prologue.body_len
+    }
+
+    /// Where the body lies in the entry.
+    #[must_use]
+    pub fn body(&self) -> Range<u64> {
+        let start = u64::from(self.prologue.body_offset);
+        start..start + self.prologue.body_len
+    }
+
+    /// Where the table of checksums lies in the entry.
+    #[must_use]
+    pub fn table(&self) -> Range<u64> {
+        let start = self.body().end;
+        start..start + u64::from(self.blocks()) * blocks::CHECKSUM_BYTES
+    }
+
+    /// Blocks of the body.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.prologue.blocks()
+    }
+
+    /// Where a block (of those that there are) lies in the entry.
+    #[must_use]
+    pub fn block(&self, index: u32) -> Range<u64> {
+        let (body, shift) = (self.body(), self.prologue.block_shift);
+        let at = |index: u64| (body.start + (index << shift)).min(body.end);
+        at(u64::from(index))..at(u64::from(index) + 1)
+    }
+
+    /// The blocks that a range of the body touches.
+    #[must_use]
+    pub fn blocks_of(&self, range: &Range<u64>) -> Range<u32> {
+        let shift = self.prologue.block_shift;
+        let end = range.end.min(self.body_len());
+        if range.start >= end {
+            return 0..0;
+        }
+        let last = (end - 1) >> shift;
+        (range.start >> shift) as u32..last as u32 + 1
+    }
+
+    /// The first bytes of the entry with another lifetime and other header lines, to be written over the old ones; None if the
+    /// lines need more room than there is (then the entry is written anew).
+    ///
+    /// # Errors
+    /// [`Error::Unstorable`].
+    pub fn updated<'a>(
+        &self,
+        lifetime: Lifetime,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
+    ) -> Result<Option<Bytes>, Error> {
+        let status_line = self.head.status_line.of(&self.head.bytes);
+        let head = head::encode(&self.key_text, &self.vary, status_line, fields)?;
+        let room = self.prologue.body_offset as usize - PROLOGUE_BYTES;
+        if head.len() > room {
+            return Ok(None);
+        }
+        let prologue = Prologue {
+            lifetime,
+            ..self.prologue
+        };
+        Ok(Some(writer::front(prologue, head)))
+    }
+}

@@ -1,0 +1,139 @@
+//! The first 128 bytes of an entry.
+
+use super::blocks::CHECKSUM_BYTES;
+use super::head::HEAD_BYTES_MAX;
+use super::{BLOCK_SHIFTS, BODY_BYTES_MAX, FORMAT_VERSION};
+use crate::codec::Reader;
+use crate::error::Error;
+use crate::key::Key;
+use crate::lifetime::{LIFETIME_BYTES, Lifetime};
+
+/// Bytes of the prologue.
+pub const PROLOGUE_BYTES: usize = 128;
+
+const MAGIC: &[u8; 8] = b"\x89fw\r\n\x1a\x00\x01";
+/// Bytes before the prologue's own checksum, which is the last thing in it.
+const CHECKED_BYTES: usize = PROLOGUE_BYTES - 4;
+const INCOMPLETE: u8 = 0;
+const COMPLETE: u8 = 1;
+
+/// The fixed part of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prologue {
+    pub is_complete: bool,
+    pub block_shift: u8,
+    pub status: u16,
+    pub tag: u32,
+    pub head_len: u32,
+    pub body_offset: u32,
+    pub body_len: u64,
+    pub head_crc: u32,
+    pub table_crc: u32,
+    pub key: Key,
+    pub main: Key,
+    pub variant: Key,
+    pub lifetime: Lifetime,
+}
+
+impl Prologue {
+    pub fn encode(&self) -> [u8; PROLOGUE_BYTES] {
+        let mut out = Vec::with_capacity(PROLOGUE_BYTES);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.push(if self.is_complete {
+            COMPLETE
+        } else {
+            INCOMPLETE
+        });
+        out.push(self.block_shift);
+        out.extend_from_slice(&self.status.to_le_bytes());
+        for number in [self.tag, self.head_len, self.body_offset] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.body_len.to_le_bytes());
+        out.extend_from_slice(&self.head_crc.to_le_bytes());
+        out.extend_from_slice(&self.table_crc.to_le_bytes());
+        for key in [self.key, self.main, self.variant] {
+            out.extend_from_slice(&key.0);
+        }
+        self.lifetime.encode(&mut out);
+        debug_assert!(out.len() <= CHECKED_BYTES);
+        out.resize(CHECKED_BYTES, 0);
+        let crc = crc32fast::hash(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.try_into().expect("it was resized to this length")
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let bytes = bytes.get(..PROLOGUE_BYTES);
+        let bytes = bytes.ok_or(Error::Needs(PROLOGUE_BYTES))?;
+        let mut from = Reader::new(bytes);
+        if from.take(MAGIC.len()) != Some(MAGIC) {
+            return Err(Error::Foreign);
+        }
+        let (checked, crc) = bytes.split_at(CHECKED_BYTES);
+        if crc32fast::hash(checked).to_le_bytes() != crc {
+            return Err(Error::Damaged("checksum of the prologue"));
+        }
+        match from.u16() {
+            Some(FORMAT_VERSION) => {}
+            version => return Err(Error::Version(version.unwrap_or_default())),
+        }
+        let prologue = Self::read(&mut from).ok_or(Error::Damaged("prologue"))?;
+        if !prologue.is_complete {
+            return Err(Error::Incomplete);
+        }
+        prologue.check()?;
+        Ok(prologue)
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let is_complete = match from.u8()? {
+            INCOMPLETE => false,
+            COMPLETE => true,
+            _ => return None,
+        };
+        Some(Self {
+            is_complete,
+            block_shift: from.u8()?,
+            status: from.u16()?,
+            tag: from.u32()?,
+            head_len: from.u32()?,
+            body_offset: from.u32()?,
+            body_len: from.u64()?,
+            head_crc: from.u32()?,
+            table_crc: from.u32()?,
+            key: Key(from.array()?),
+            main: Key(from.array()?),
+            variant: Key(from.array()?),
+            lifetime: Lifetime::decode(from)?,
+        })
+    }
+
+    /// A right checksum says who wrote the numbers, not that they make sense.
+    fn check(&self) -> Result<(), Error> {
+        let room = (self.body_offset as usize).checked_sub(PROLOGUE_BYTES);
+        let is_head =
+            room.is_some_and(|room| room <= HEAD_BYTES_MAX && self.head_len as usize <= room);
+        if !is_head || !BLOCK_SHIFTS.contains(&self.block_shift) || self.body_len > BODY_BYTES_MAX {
+            return Err(Error::Damaged("prologue"));
+        }
+        Ok(())
+    }
+
+    pub fn blocks(&self) -> u32 {
+        let blocks = self.body_len.div_ceil(1 << self.block_shift);
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+
+    /// How long the whole entry is.
+    pub fn entry_len(&self) -> Option<u64> {
+        let table = u64::from(self.blocks()) * CHECKSUM_BYTES;
+        u64::from(self.body_offset)
+            .checked_add(self.body_len)?
+            .checked_add(table)
+    }
+}
+
+const _: () =
+    assert!(8 + 2 + 1 + 1 + 2 + 3 * 4 + 8 + 4 + 4 + 3 * 16 + LIFETIME_BYTES <= CHECKED_BYTES);

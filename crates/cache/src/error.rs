@@ -1,0 +1,24 @@
+//! What can be wrong with stored bytes, and what cannot be stored.
+
+/// Why bytes are no entry, or an answer cannot become one. What is damaged is dropped and fetched again, never served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The first bytes are not ours: a file of somebody else (of nginx, perhaps).
+    #[error("not an entry of this cache")]
+    Foreign,
+    /// Written by a version of this program whose format this one does not read.
+    #[error("format version {0}")]
+    Version(u16),
+    /// The fill that wrote it did not come to its end.
+    #[error("not complete")]
+    Incomplete,
+    /// So many bytes from the start of the entry are needed to read its head; there were fewer.
+    #[error("the first {0} bytes are needed")]
+    Needs(usize),
+    /// A checksum, a length or a field says that bytes changed since they were written.
+    #[error("damaged: {0}")]
+    Damaged(&'static str),
+    /// The answer cannot be written down: a limit, or bytes that no header line may have.
+    #[error("cannot be stored: {0}")]
+    Unstorable(&'static str),
+}

@@ -1,0 +1,127 @@
+//! How long a stored answer may be used: what `freshness` found, in numbers that the index keeps and entries carry.
+//!
+//! Looks at no clock: every question comes with its `now`, in seconds since 1970.
+
+use crate::codec::Reader;
+use message::date::Seconds;
+
+/// Bytes of its encoding.
+pub(crate) const LIFETIME_BYTES: usize = 29;
+
+/// From when to when an answer may be used, and how it ages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifetime {
+    /// When the answer came, or was last found unchanged.
+    pub date: Seconds,
+    /// The last second in which it is fresh, as nginx counts (`valid`); a strict reading ends a
+    /// second earlier.
+    pub expires: Seconds,
+    /// Seconds behind `expires` in which it may be used while it is fetched anew (stale-while-revalidate, RFC 5861, 3).
+    pub updating: u32,
+    /// Seconds behind `expires` in which it may be used where the origin fails (stale-if-error, RFC 5861, 4).
+    pub error: u32,
+    /// How old it was when it came: corrected_initial_age of RFC 9111, 4.2.3, in seconds.
+    pub initial_age: u32,
+    /// What else the origin said about reuse.
+    pub reuse: Reuse,
+}
+
+/// May an answer be used without asking the origin?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reuse {
+    /// While fresh; and stale, where a rule allows it.
+    #[default]
+    Plain = 0,
+    /// While fresh; a shared cache may not use it stale (`must-revalidate`, `proxy-revalidate`, `s-maxage`; RFC 9111,
+    /// 5.2.2.2, 5.2.2.8, 5.2.2.10).
+    NeverStale = 1,
+    /// Only after the origin was asked (`no-cache` without fields; RFC 9111, 5.2.2.4).
+    Revalidate = 2,
+}
+
+impl Lifetime {
+    /// Its age at `now`, in seconds: current_age of RFC 9111, 4.2.3, what the field `Age` says.
+    #[must_use]
+    pub fn age(&self, now: Seconds) -> u32 {
+        let resident = now.saturating_sub(self.date).max(0);
+        let age = resident.saturating_add(i64::from(self.initial_age));
+        u32::try_from(age).unwrap_or(u32::MAX).min(AGE_MAX)
+    }
+
+    /// Is `now` within the window of stale-while-revalidate? (True also while it is fresh.)
+    #[must_use]
+    pub fn is_within_updating(&self, now: Seconds) -> bool {
+        self.expires.saturating_add(i64::from(self.updating)) >= now
+    }
+
+    /// Is `now` within the window of stale-if-error? (True also while it is fresh.)
+    #[must_use]
+    pub fn is_within_error(&self, now: Seconds) -> bool {
+        self.expires.saturating_add(i64::from(self.error)) >= now
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.date.to_le_bytes());
+        out.extend_from_slice(&self.expires.to_le_bytes());
+        out.extend_from_slice(&self.updating.to_le_bytes());
+        out.extend_from_slice(&self.error.to_le_bytes());
+        out.extend_from_slice(&self.initial_age.to_le_bytes());
+        out.push(self.reuse as u8);
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            date: from.i64()?,
+            expires: from.i64()?,
+            updating: from.u32()?,
+            error: from.u32()?,
+            initial_age: from.u32()?,
+            reuse: Reuse::from_number(from.u8()?)?,
+        })
+    }
+}
+
+/// What delta-seconds saturate at (RFC 9111, 1.2.2).
+pub const AGE_MAX: u32 = 1 << 31;
+
+impl Reuse {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Plain),
+            1 => Some(Self::NeverStale),
+            2 => Some(Self::Revalidate),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ages_from_what_it_was() {
+        let lifetime = Lifetime {
+            date: 1_000,
+            initial_age: 7,
+            ..Lifetime::default()
+        };
+        assert_eq!(lifetime.age(1_000), 7);
+        assert_eq!(lifetime.age(1_010), 17);
+        assert_eq!(lifetime.age(900), 7, "a clock that went back");
+        assert_eq!(lifetime.age(i64::MAX), AGE_MAX);
+    }
+
+    #[test]
+    fn windows_begin_where_freshness_ends() {
+        let lifetime = Lifetime {
+            expires: 100,
+            updating: 10,
+            error: 20,
+            ..Lifetime::default()
+        };
+        assert!(lifetime.is_within_updating(110) && !lifetime.is_within_updating(111));
+        assert!(lifetime.is_within_error(120) && !lifetime.is_within_error(121));
+    }
+}
