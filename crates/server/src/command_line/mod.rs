@@ -49,6 +49,7 @@ pub fn main(modules: Modules) -> ExitCode {
 }
 
 fn as_nginx(args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode {
+    let is_bare = args.is_empty();
     let flags = match flags::parse(args.into_iter().map(OsString::into_vec)) {
         Ok(flags) => flags,
         Err(sentence) => {
@@ -74,7 +75,13 @@ fn as_nginx(args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode {
     }
     match &flags.signal {
         Some(signal) => start::send_signal(&options, signal),
-        None => start::serve(options),
+        None => {
+            let code = start::serve(options);
+            if is_bare && code != ExitCode::SUCCESS {
+                eprintln!("freewheel: to serve without a configuration: freewheel serve DIR");
+            }
+            code
+        }
     }
 }
 

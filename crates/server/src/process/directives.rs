@@ -11,6 +11,8 @@ use config::{
     Tree, Value, Word,
 };
 
+use super::pools::{Declared, ThreadPool};
+
 config::directives! {
     /// Processes.
     ///
@@ -334,64 +336,6 @@ impl Value for Module {
     }
 }
 
-/// Pools that one configuration may declare; `default` has a place of its own.
-pub const POOLS_MAX: usize = disk::POOLS_MAX - 1;
-/// Threads that one pool may have.
-pub const POOL_THREADS_MAX: usize = 4096;
-/// Tasks that may wait in a pool unless `max_queue` says otherwise.
-pub const POOL_QUEUE_DEFAULT: usize = 65_536;
-
-/// `thread_pool`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadPool {
-    /// The pool's name.
-    pub name: String,
-    /// How many threads.
-    pub threads: usize,
-    /// How many tasks may wait.
-    pub max_queue: usize,
-}
-
-impl Value for ThreadPool {
-    const SYNTAX: &'static str = "name threads=number [max_queue=number]";
-
-    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
-        let name = args[0].display().into_owned();
-        let mut threads = if name == "default" { Some(32) } else { None };
-        let mut max_queue = POOL_QUEUE_DEFAULT;
-        for (index, word) in args.iter().enumerate().skip(1) {
-            let text = word.display();
-            let number = |prefix: &str| {
-                text.strip_prefix(prefix)
-                    .map(|digits| digits.parse::<usize>().ok())
-            };
-            if let Some(value) = number("threads=") {
-                let value = value.filter(|count| (1..=POOL_THREADS_MAX).contains(count));
-                let invalid =
-                    || Problem::new(format!("invalid threads value \"{text}\"")).at(index);
-                threads = Some(value.ok_or_else(invalid)?);
-            } else if let Some(value) = number("max_queue=") {
-                let invalid =
-                    || Problem::new(format!("invalid max_queue value \"{text}\"")).at(index);
-                max_queue = value.ok_or_else(invalid)?;
-            } else {
-                return Err(Problem::new(format!("invalid parameter \"{text}\"")).at(index));
-            }
-        }
-        let missing = || {
-            Problem::new(format!(
-                "\"thread_pool\" must have \"threads\" parameter for \"{name}\""
-            ))
-        };
-        let threads = threads.ok_or_else(missing)?;
-        Ok(Self {
-            name,
-            threads,
-            max_queue,
-        })
-    }
-}
-
 /// What the processes need to know of a configuration.
 #[derive(Debug, Clone)]
 pub struct Main {
@@ -419,20 +363,10 @@ impl Main {
         let mut processes = <Processes as config::Section>::Raw::default();
         let mut events = <Events as config::Section>::Raw::default();
         let mut block: Option<&Directive> = None;
-        let mut pools = Vec::new();
+        let mut pools = Declared::default();
         for directive in &tree.directives {
-            if directive.name == "thread_pool"
-                && let Some(name) = directive.args.first()
-            {
-                if pools.contains(&name.bytes()) {
-                    let sentence = format!("duplicate thread pool \"{}\"", name.display());
-                    return Err(directive.error(&Problem::new(sentence).at(0)));
-                }
-                if pools.len() == POOLS_MAX {
-                    let sentence = format!("too many thread pools, there may be {POOLS_MAX}");
-                    return Err(directive.error(&Problem::new(sentence).at(0)));
-                }
-                pools.push(name.bytes());
+            if directive.name == "thread_pool" {
+                pools.add(directive)?;
             }
             if directive.name == "events" {
                 if block.replace(directive).is_some() {

@@ -2,7 +2,7 @@
 //!
 //! * [`master`]: reads, binds, starts, supervises, obeys signals. [`single`] is both in one process.
 //! * [`worker`]: takes [`bundle`]s from it over a socket pair ([`frame`]) and runs the loops.
-//! * [`load`], [`source`], [`directives`]: from texts to what the processes need.
+//! * [`load`], [`source`], [`directives`], [`pools`]: from texts to what the processes need.
 //! * [`sockets`], [`logs`], [`pid`], [`privileges`], [`signals`]: one thing each.
 //!
 //! Not here: the loops ([`crate::loops`]) and the request's way. Invariant: the master runs no loop and
@@ -18,6 +18,7 @@ pub mod load;
 pub mod logs;
 pub mod master;
 pub mod pid;
+pub mod pools;
 pub mod privileges;
 pub mod report;
 pub mod resolve;

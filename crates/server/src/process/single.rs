@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::master::{Candidate, Master};
 use super::pid::PidFile;
+use super::pools::define_pools;
 use super::report::{Level, error_log};
 use super::signals::note;
 use super::{privileges, worker};
@@ -43,7 +44,7 @@ fn start(master: &mut Master) -> Result<(Crew, Shared), String> {
     worker::log_panics();
     let disk = Disk::new(Disk::prepare());
     let processes = &master.current.loaded.main.processes;
-    worker::define_pools(processes, &disk);
+    define_pools(processes, &disk);
     let shared = Shared { logs, disk };
     let mut crew = Crew::new(master.options.serve, shared.clone());
     apply(&mut crew, master, &master.current, &shared.logs)?;
@@ -75,7 +76,7 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared) -> ExitCode {
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
                     reload(&mut crew, &mut master, logs);
-                    worker::define_pools(&master.current.loaded.main.processes, disk);
+                    define_pools(&master.current.loaded.main.processes, disk);
                 }
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");

@@ -20,10 +20,10 @@ use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
-use super::directives::{POOL_QUEUE_DEFAULT, Processes};
 use super::frame::{Channel, Writer};
 use super::load::{self, Loaded};
 use super::logs::Wanted;
+use super::pools::define_pools;
 use super::privileges;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
@@ -104,11 +104,6 @@ fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
     };
     worker.run(&results)
 }
-
-/// Threads per loop of the pool `default`.
-const POOL_THREADS_DEFAULT: usize = 32;
-/// Threads of the pool `default` at most.
-const POOL_THREADS_DEFAULT_MAX: usize = 512;
 
 const BELL_FLAGS: rustix::event::EventfdFlags =
     rustix::event::EventfdFlags::NONBLOCK.union(rustix::event::EventfdFlags::CLOEXEC);
@@ -408,23 +403,6 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
         connections_max: loaded.main.events.worker_connections.0,
         sources,
         cpus,
-    }
-}
-
-/// The pools of a configuration. One that is not declared has nginx's 32 threads per process, here per
-/// loop, but not more than `POOL_THREADS_DEFAULT_MAX`.
-pub fn define_pools(processes: &Processes, disk: &Disk) {
-    for pool in processes.thread_pool.iter() {
-        drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));
-    }
-    if !processes
-        .thread_pool
-        .iter()
-        .any(|pool| pool.name == "default")
-    {
-        let threads = processes.worker_processes.count() * POOL_THREADS_DEFAULT;
-        let threads = threads.min(POOL_THREADS_DEFAULT_MAX);
-        drop(disk.define_pool("default", threads, POOL_QUEUE_DEFAULT));
     }
 }
 

@@ -1,0 +1,112 @@
+//! `thread_pool`: the pools that a configuration declares, and those that a process then has.
+//!
+//! Not here: what runs in them (`disk`). Invariant: the pool `default` is always there.
+
+use bytes::Bytes;
+use config::{Directive, Error, Problem, Scope, Value, Word};
+use disk::Disk;
+use disk::pool::{DEFAULT_MAX_QUEUE, DEFAULT_THREADS, THREADS_MAX};
+
+use super::directives::Processes;
+
+/// Threads of the pool `default` at most, when nobody declares it.
+const DEFAULT_THREADS_MAX: usize = 512;
+/// Pools that one configuration may declare; `default` has a place of its own.
+pub const POOLS_MAX: usize = disk::POOLS_MAX - 1;
+
+/// `thread_pool`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadPool {
+    /// The pool's name.
+    pub name: String,
+    /// How many threads.
+    pub threads: usize,
+    /// How many tasks may wait.
+    pub max_queue: usize,
+}
+
+impl Value for ThreadPool {
+    const SYNTAX: &'static str = "name threads=number [max_queue=number]";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let name = args[0].display().into_owned();
+        let mut threads = if name == "default" {
+            Some(DEFAULT_THREADS)
+        } else {
+            None
+        };
+        let mut max_queue = DEFAULT_MAX_QUEUE;
+        for (index, word) in args.iter().enumerate().skip(1) {
+            let text = word.display();
+            let number = |prefix: &str| {
+                text.strip_prefix(prefix)
+                    .map(|digits| digits.parse::<usize>().ok())
+            };
+            if let Some(value) = number("threads=") {
+                let value = value.filter(|count| (1..=THREADS_MAX).contains(count));
+                let invalid =
+                    || Problem::new(format!("invalid threads value \"{text}\"")).at(index);
+                threads = Some(value.ok_or_else(invalid)?);
+            } else if let Some(value) = number("max_queue=") {
+                let invalid =
+                    || Problem::new(format!("invalid max_queue value \"{text}\"")).at(index);
+                max_queue = value.ok_or_else(invalid)?;
+            } else {
+                return Err(Problem::new(format!("invalid parameter \"{text}\"")).at(index));
+            }
+        }
+        let missing = || {
+            Problem::new(format!(
+                "\"thread_pool\" must have \"threads\" parameter for \"{name}\""
+            ))
+        };
+        let threads = threads.ok_or_else(missing)?;
+        Ok(Self {
+            name,
+            threads,
+            max_queue,
+        })
+    }
+}
+
+/// The names that were declared so far.
+#[derive(Debug, Default)]
+pub struct Declared(Vec<Bytes>);
+
+impl Declared {
+    /// Takes in a line `thread_pool`.
+    ///
+    /// # Errors
+    /// A name that was declared already; one pool more than there may be.
+    pub fn add(&mut self, line: &Directive) -> Result<(), Error> {
+        let Some(name) = line.args.first() else {
+            return Ok(());
+        };
+        let sentence = if self.0.contains(name.bytes()) {
+            format!("duplicate thread pool \"{}\"", name.display())
+        } else if self.0.len() == POOLS_MAX {
+            format!("too many thread pools, there may be {POOLS_MAX}")
+        } else {
+            self.0.push(name.bytes().clone());
+            return Ok(());
+        };
+        Err(line.error(&Problem::new(sentence).at(0)))
+    }
+}
+
+/// The pools of a configuration. One that is not declared has nginx's 32 threads per process, here per
+/// loop, but not more than `DEFAULT_THREADS_MAX`.
+pub fn define_pools(processes: &Processes, disk: &Disk) {
+    for pool in processes.thread_pool.iter() {
+        drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));
+    }
+    if !processes
+        .thread_pool
+        .iter()
+        .any(|pool| pool.name == "default")
+    {
+        let threads = processes.worker_processes.count() * DEFAULT_THREADS;
+        let threads = threads.min(DEFAULT_THREADS_MAX);
+        drop(disk.define_pool("default", threads, DEFAULT_MAX_QUEUE));
+    }
+}
