@@ -13,7 +13,8 @@ directives! {
     pub struct ClientBody in Location {
         /// Limits the body of a request; larger ones are refused with 413. `0` switches the check off.
         client_max_body_size: Offset = "1m", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time between two reads of the body (408 after it).
+        /// Limits the time between two reads of a body that somebody wants (408 after it). One that is thrown away, as with
+        /// files, has `lingering_timeout`.
         client_body_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -160,7 +160,8 @@ directives! {
         directio_alignment: Offset = "512", [HTTP | SERVER | LOCATION] 1;
         /// Makes reads ahead this long.
         read_ahead: Size = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Sets number and size of the buffers that a file is read into where it is not sent with `sendfile`.
+        /// Sets the size of the buffers that a file is read into where it is not sent with `sendfile`. Their number does not
+        /// matter here: there is one at a time.
         output_buffers: Bufs = "2 32k", [HTTP | SERVER | LOCATION] 2;
         /// Refuses paths with symbolic links: all (`on`), or those whose target has another owner (`if_not_owner`); in the
         /// part of the path given with `from=` they are followed.

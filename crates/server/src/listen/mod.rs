@@ -88,8 +88,6 @@ pub struct Listen {
     pub is_set: bool,
     /// `default_server`.
     pub is_default: bool,
-    /// `proxy_protocol`: a PROXY line precedes the first request.
-    pub proxy_protocol: bool,
 }
 
 /// Why a `listen` is refused.
@@ -118,7 +116,6 @@ impl Listen {
             options: SocketOptions::default(),
             is_set: false,
             is_default: false,
-            proxy_protocol: false,
         };
         for (index, word) in args.iter().enumerate().skip(1) {
             let word = String::from_utf8_lossy(word);
@@ -138,13 +135,14 @@ impl Listen {
         let options = &mut self.options;
         match (name, value) {
             ("default_server" | "default", None) => self.is_default = true,
-            ("proxy_protocol", None) => self.proxy_protocol = true,
             ("ssl" | "http2" | "quic", None) => return Err(not_built(name)),
             ("bind", None) => self.is_set = true,
             ("reuseport", None) => (options.reuseport, self.is_set) = (true, true),
             ("deferred", None) => (options.deferred, self.is_set) = (true, true),
-            ("multipath", None) => {
-                return Err("the \"multipath\" parameter of \"listen\" is not built yet".to_owned());
+            ("proxy_protocol" | "multipath", None) => {
+                return Err(format!(
+                    "the \"{name}\" parameter of \"listen\" is not built yet"
+                ));
             }
             ("backlog", Some(value)) => {
                 let backlog = number(value).filter(|&n| n > 0);
@@ -300,7 +298,11 @@ mod tests {
             (Some(8192), Some(1 << 20))
         );
         assert!(!parse("[::]:80 ipv6only=off").unwrap().options.ipv6only);
-        assert!(!parse("80 default_server proxy_protocol").unwrap().is_set);
+        assert!(!parse("80 default_server").unwrap().is_set);
+        assert_eq!(
+            refused("80 proxy_protocol"),
+            "the \"proxy_protocol\" parameter of \"listen\" is not built yet"
+        );
     }
 
     #[test]

@@ -20,8 +20,6 @@ pub struct Entry {
     pub options: SocketOptions,
     /// Whether a line asked for a socket of its own (`bind` or an option).
     pub is_set: bool,
-    /// Whether a PROXY line precedes the first request.
-    pub proxy_protocol: bool,
     /// The servers, by the caller's numbers, in order of the file.
     pub servers: Vec<u32>,
     /// The one that answers when no name matches: the one marked, else the first.
@@ -35,10 +33,6 @@ pub struct Table {
     entries: Vec<Entry>,
 }
 
-/// What is worth a warning, not a refusal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning(pub String);
-
 impl Table {
     /// Adds one line of server `server`; names are resolved with `resolve`.
     ///
@@ -49,25 +43,24 @@ impl Table {
         listen: &Listen,
         server: u32,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
-    ) -> Result<Vec<Warning>, String> {
+    ) -> Result<(), String> {
         let addresses = listen.target.addresses(resolve).map_err(|reason| {
             format!(
                 "{reason} in \"{}\" of the \"listen\" directive",
                 listen.text
             )
         })?;
-        let mut warnings = Vec::new();
         for address in addresses {
             match self
                 .entries
                 .iter_mut()
                 .find(|entry| entry.address == address)
             {
-                Some(entry) => warnings.extend(entry.join(listen, server)?),
+                Some(entry) => entry.join(listen, server)?,
                 None => self.open(address, listen, server)?,
             }
         }
-        Ok(warnings)
+        Ok(())
     }
 
     fn open(&mut self, address: Address, listen: &Listen, server: u32) -> Result<(), String> {
@@ -78,7 +71,6 @@ impl Table {
             address,
             options: listen.options.clone(),
             is_set: listen.is_set,
-            proxy_protocol: listen.proxy_protocol,
             servers: vec![server],
             default: server,
             has_default: listen.is_default,
@@ -122,7 +114,7 @@ impl Table {
 }
 
 impl Entry {
-    fn join(&mut self, listen: &Listen, server: u32) -> Result<Option<Warning>, String> {
+    fn join(&mut self, listen: &Listen, server: u32) -> Result<(), String> {
         if self.servers.contains(&server) {
             return Err(format!("a duplicate listen {}", self.address));
         }
@@ -141,9 +133,7 @@ impl Entry {
             self.default = server;
         }
         self.servers.push(server);
-        let redefined = listen.proxy_protocol && !self.proxy_protocol;
-        self.proxy_protocol |= listen.proxy_protocol;
-        Ok(redefined.then(|| Warning(format!("protocol options redefined for {}", self.address))))
+        Ok(())
     }
 }
 

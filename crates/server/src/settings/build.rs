@@ -263,14 +263,7 @@ fn finish_server(
 ) -> Result<(), Error> {
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
     let finished = ServerSettings::finish(ServerSettings::merge(server, block.raw), scope)?;
-    listen_for(
-        id,
-        &block.listens,
-        block.directive,
-        http.around,
-        settings,
-        scope,
-    )?;
+    listen_for(id, &block.listens, block.directive, http.around, settings)?;
     name_for(id, &finished, settings, scope);
     let own = http.enter(block.own, block.lines);
     let all: &mut Vec<Location> = &mut settings.locations;
@@ -295,7 +288,6 @@ fn listen_for(
     block: &Directive,
     around: &Surroundings,
     settings: &mut Settings,
-    scope: &mut Scope,
 ) -> Result<(), Error> {
     let port: &[u8] = if around.is_root { b"80" } else { b"8000" };
     let default = [(
@@ -308,13 +300,10 @@ fn listen_for(
         listens
     };
     for (listen, line) in listens {
-        let added = settings
+        settings
             .listens
             .add(listen, id, &mut crate::process::resolve::host)
             .map_err(|sentence| line.error(&Problem::new(sentence)))?;
-        for warning in added {
-            scope.warn(line.error(&Problem::new(warning.0)));
-        }
     }
     Ok(())
 }
