@@ -307,6 +307,7 @@ fn usr1_opens_logs_anew_and_tells_figures() {
     master.signal(Signal::SIGUSR1);
     until("a new log", || master.site.path("logs/error.log").exists());
     master.wait_for_log("event_loop_blocked p50", 1);
+    master.wait_for_log("logs: ", 1);
     master.ends(Signal::SIGQUIT);
 }
 

@@ -16,7 +16,17 @@ pub fn tell(crew: &Crew, disk: &Arc<Disk>, logs: &Logs) {
     crew.report().iter().for_each(tell_loop);
     disk.pool_counters().iter().for_each(tell_pool);
     let figures = logs.figures();
-    error_log(Level::Notice, format_args!("logs: {figures:?}"));
+    error_log(
+        Level::Notice,
+        format_args!(
+            "logs: {} lines written, {} bytes; {} lines dropped since there was no room, {} failed; longest wait for room {} us",
+            figures.written,
+            figures.bytes,
+            figures.dropped,
+            figures.failed,
+            figures.worst_wait.as_micros(),
+        ),
+    );
 }
 
 fn tell_loop(report: &Report) {
