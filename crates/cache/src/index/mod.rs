@@ -1,0 +1,358 @@
+//! The index: what is known of every key without asking a disk. One for each `keys_zone`, shared by all loops.
+//!
+//! In memory, in parts behind a lock each that is held for well under a microsecond; at most [`ENTRY_BYTES_MAX`] bytes a key.
+//! It is bounded: where it is full, the key that was not asked for the longest time gives way, and nothing ever fails.
+//!
+//! Not here: files, and the room on the disk (`space`). Whoever is given an evicted key deletes its file. Invariant: a key is known
+//! once; the sum of keys is at most [`Index::keys_max`].
+
+mod shard;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+pub use slot::{Known, Place, State, Varies};
+
+use crate::entry::VARY_BYTES_MAX;
+use crate::key::Key;
+use crate::lifetime::Lifetime;
+use message::date::Seconds;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use shard::Shard;
+use slot::{Slot, seconds};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// Bytes of memory that a key takes at most, everything counted (in an index of more than a few thousand).
+pub const ENTRY_BYTES_MAX: usize = 100;
+/// Bytes of a `keys_zone` that nginx needs for a key: its node has 120, its allocator hands out 128. A zone of 1 MiB holds 8192
+/// keys, as its manual says ("about 8 thousand").
+pub const ZONE_BYTES_OF_KEY: u64 = 128;
+/// Parts of the index.
+pub const SHARDS: usize = 32;
+/// Keys of the smallest index.
+pub const KEYS_MIN: usize = SHARDS;
+/// Different values of Vary that are kept; answers with others say theirs only in the entry.
+pub const VARY_MAX: usize = 4096;
+/// The number of a Vary that is not kept: look at the entry.
+pub const VARY_UNKNOWN: u16 = u16::MAX;
+/// Keys that one call of [`Index::scan`] or [`Index::evict_inactive`] gives at most.
+pub const STEP_MAX: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Index {
+    shards: Box<[Part]>,
+    keys_max: usize,
+    keys: AtomicUsize,
+    /// Where the next search for the oldest key begins, so that ties hit all parts.
+    turn: AtomicUsize,
+    vary: RwLock<Vec<Arc<[u8]>>>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    shard: Mutex<Shard>,
+    /// When its oldest key was used: what an eviction looks at before it takes a lock. u32::MAX: it has none.
+    oldest: AtomicU32,
+}
+
+/// Where a walk through the index stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    shard: usize,
+    slot: usize,
+}
+
+/// What [`Index::put`] pushed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Displaced {
+    /// What was known of the same key; its file has been (or will be) overwritten, its blocks are no longer held.
+    pub replaced: Option<Known>,
+    /// Another key that gave way; if it was stored, its file is to be deleted.
+    pub evicted: Option<Known>,
+}
+
+impl Index {
+    /// An index for so many keys, at least [`KEYS_MIN`].
+    #[must_use]
+    pub fn new(keys_max: usize) -> Self {
+        let part = || Part {
+            shard: Mutex::default(),
+            oldest: AtomicU32::new(u32::MAX),
+        };
+        Self {
+            shards: std::iter::repeat_with(part).take(SHARDS).collect(),
+            // A slot's number has 32 bits in each part.
+            keys_max: keys_max.clamp(KEYS_MIN, u32::MAX as usize / 2),
+            keys: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            vary: RwLock::default(),
+        }
+    }
+
+    /// The index that `keys_zone=NAME:SIZE` means: as many keys as nginx has room for in so many bytes.
+    #[must_use]
+    pub fn of_zone(bytes: u64) -> Self {
+        Self::new(usize::try_from(bytes / ZONE_BYTES_OF_KEY).unwrap_or(usize::MAX))
+    }
+
+    /// Keys at most.
+    #[must_use]
+    pub fn keys_max(&self) -> usize {
+        self.keys_max
+    }
+
+    /// Keys now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.load(Relaxed)
+    }
+
+    /// Is no key known?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that it holds on to.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let parts = self.shards.iter().map(|part| part.shard.lock().memory());
+        let vary: usize = self.vary.read().iter().map(|names| names.len() + 16).sum();
+        size_of::<Self>() + size_of::<Part>() * SHARDS + parts.sum::<usize>() + vary
+    }
+
+    /// What is known of a key, which is counted as one use at `now`.
+    #[must_use]
+    pub fn look_up(&self, key: &Key, now: Seconds) -> Option<Known> {
+        let part = self.part(key);
+        let mut shard = part.shard.lock();
+        let known = shard.touch(key, seconds(now))?.unpack();
+        part.note_oldest(&shard);
+        Some(known)
+    }
+
+    /// What is known of a key; nobody used it.
+    #[must_use]
+    pub fn peek(&self, key: &Key) -> Option<Known> {
+        Some(self.part(key).shard.lock().get(key)?.unpack())
+    }
+
+    /// Counts a use of a key, known or not (`proxy_cache_min_uses`): how often it has been asked for, and what gave way to it.
+    pub fn count(&self, key: Key, now: Seconds) -> (Known, Option<Known>) {
+        match self.look_up(&key, now) {
+            Some(known) => (known, None),
+            None => {
+                let seen = Known::seen(key, now);
+                (seen, self.put(&seen).evicted)
+            }
+        }
+    }
+
+    /// Takes note of a key. What is new about it replaces what was known; its uses are those of `known`.
+    pub fn put(&self, known: &Known) -> Displaced {
+        let part = self.part(&known.key);
+        let mut shard = part.shard.lock();
+        if shard.get(&known.key).is_some() {
+            let replaced = shard.put(known);
+            part.note_oldest(&shard);
+            let evicted = None;
+            return Displaced { replaced, evicted };
+        }
+        drop(shard);
+        // No two locks at once: room first.
+        let evicted = self.make_room();
+        let mut shard = part.shard.lock();
+        let replaced = shard.put(known);
+        part.note_oldest(&shard);
+        drop(shard);
+        if replaced.is_some() {
+            // Somebody else put the same key meanwhile.
+            self.keys.fetch_sub(1, Relaxed);
+        }
+        Displaced { replaced, evicted }
+    }
+
+    /// Counts one more key, after another gave way if there is no room.
+    fn make_room(&self) -> Option<Known> {
+        let more = |keys| (keys < self.keys_max).then_some(keys + 1);
+        loop {
+            if self.keys.fetch_update(Relaxed, Relaxed, more).is_ok() {
+                return None;
+            }
+            // Its place in the count goes to the new key.
+            if let Some(evicted) = self.take_oldest() {
+                return Some(evicted);
+            }
+        }
+    }
+
+    /// Gives an entry another lifetime, if it still is the one with this tag (`place.file`).
+    pub fn renew(&self, key: &Key, tag: u32, lifetime: Lifetime) -> bool {
+        self.change(key, tag, |known| known.lifetime = lifetime)
+    }
+
+    /// All bytes of the entry with this tag have been checked.
+    pub fn set_verified(&self, key: &Key, tag: u32) -> bool {
+        self.change(key, tag, |known| known.is_verified = true)
+    }
+
+    fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut Known)) -> bool {
+        let mut shard = self.part(key).shard.lock();
+        let Some(slot) = shard.get_mut(key).filter(|slot| slot.is_stored()) else {
+            return false;
+        };
+        if slot.place().file != tag {
+            return false;
+        }
+        let mut known = slot.unpack();
+        change(&mut known);
+        slot.pack(&known);
+        true
+    }
+
+    /// Forgets a key, whatever is known of it.
+    pub fn remove(&self, key: &Key) -> Option<Known> {
+        self.remove_if(key, |_| true)
+    }
+
+    /// Forgets the entry with this tag; one that replaced it stays.
+    pub fn remove_entry(&self, key: &Key, tag: u32) -> Option<Known> {
+        self.remove_if(key, |slot| slot.is_stored() && slot.place().file == tag)
+    }
+
+    fn remove_if(&self, key: &Key, is_it: impl FnOnce(&Slot) -> bool) -> Option<Known> {
+        let part = self.part(key);
+        let mut shard = part.shard.lock();
+        if !is_it(shard.get(key)?) {
+            return None;
+        }
+        let known = shard.remove(key);
+        part.note_oldest(&shard);
+        self.keys.fetch_sub(1, Relaxed);
+        known
+    }
+
+    /// Takes out the entry that was not asked for the longest time (to the second), for its room on the disk. Keys without an
+    /// entry that are older are forgotten.
+    #[must_use = "its file is to be deleted"]
+    pub fn evict(&self) -> Option<Known> {
+        loop {
+            let known = self.take_oldest()?;
+            self.keys.fetch_sub(1, Relaxed);
+            if known.state == State::Stored {
+                return Some(known);
+            }
+        }
+    }
+
+    /// Takes out entries that nobody asked for since `before` (`inactive`), the oldest first, at most `max` ([`STEP_MAX`]).
+    #[must_use = "their files are to be deleted"]
+    pub fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<Known> {
+        let mut evicted = Vec::new();
+        while evicted.len() < max.min(STEP_MAX) {
+            let Some(known) = self.take_oldest_before(seconds(before)) else {
+                break;
+            };
+            self.keys.fetch_sub(1, Relaxed);
+            if known.state == State::Stored {
+                evicted.push(known);
+            }
+        }
+        evicted
+    }
+
+    /// Takes out the oldest key; it still counts.
+    fn take_oldest(&self) -> Option<Known> {
+        self.take_oldest_before(u32::MAX)
+    }
+
+    fn take_oldest_before(&self, before: u32) -> Option<Known> {
+        let turn = self.turn.fetch_add(1, Relaxed);
+        loop {
+            let parts = (0..SHARDS).map(|index| &self.shards[(turn + index) % SHARDS]);
+            let part = parts.min_by_key(|part| part.oldest.load(Relaxed))?;
+            let oldest = part.oldest.load(Relaxed);
+            if oldest >= before {
+                return None;
+            }
+            let mut shard = part.shard.lock();
+            let key = shard.oldest().map(Slot::key);
+            let known = key.and_then(|key| shard.remove(&key));
+            part.note_oldest(&shard);
+            // Somebody else may have been faster: look again.
+            if known.is_some() {
+                return known;
+            }
+        }
+    }
+
+    /// The next keys of a walk, at most `max` ([`STEP_MAX`]); none when it is at its end. A key that comes or goes meanwhile may be
+    /// missed, one that stays is given once.
+    pub fn scan(&self, cursor: &mut Cursor, max: usize) -> Vec<Known> {
+        let mut found = Vec::new();
+        while let Some(part) = self.shards.get(cursor.shard) {
+            let shard = part.shard.lock();
+            // Bounded also where most slots are free.
+            let end = shard.slots().min(cursor.slot + STEP_MAX);
+            while cursor.slot < end && found.len() < max.min(STEP_MAX) {
+                found.extend(shard.at(cursor.slot));
+                cursor.slot += 1;
+            }
+            if cursor.slot >= shard.slots() {
+                *cursor = Cursor {
+                    shard: cursor.shard + 1,
+                    slot: 0,
+                };
+            }
+            if found.len() >= max.min(STEP_MAX) {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The number for what an answer varies by (as [`crate::vary_names`] wrote it): 0 for nothing, [`VARY_UNKNOWN`] where no more
+    /// are kept.
+    #[must_use]
+    pub fn vary_number(&self, names: &[u8]) -> u16 {
+        if names.is_empty() {
+            return 0;
+        }
+        let find = |known: &[Arc<[u8]>]| known.iter().position(|known| **known == *names);
+        if let Some(index) = find(&self.vary.read()) {
+            return index as u16 + 1;
+        }
+        let mut known = self.vary.write();
+        if let Some(index) = find(&known) {
+            return index as u16 + 1;
+        }
+        if known.len() == VARY_MAX || names.len() > VARY_BYTES_MAX {
+            return VARY_UNKNOWN;
+        }
+        known.push(names.into());
+        known.len() as u16
+    }
+
+    /// The names for a number; None for 0 and [`VARY_UNKNOWN`].
+    #[must_use]
+    pub fn vary_names(&self, number: u16) -> Option<Arc<[u8]>> {
+        let index = usize::from(number).checked_sub(1)?;
+        self.vary.read().get(index).cloned()
+    }
+
+    fn part(&self, key: &Key) -> &Part {
+        &self.shards[usize::from(key.0[0]) % SHARDS]
+    }
+}
+
+impl Part {
+    fn note_oldest(&self, shard: &MutexGuard<'_, Shard>) {
+        // A key that was used in the year 2106 is still older than none.
+        let oldest = shard
+            .oldest()
+            .map_or(u32::MAX, |slot| slot.used.min(u32::MAX - 1));
+        self.oldest.store(oldest, Relaxed);
+    }
+}

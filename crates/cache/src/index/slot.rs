@@ -1,0 +1,218 @@
+//! What the index knows of one key, unpacked ([`Known`]) and as it lies in memory ([`Slot`]).
+
+use crate::key::Key;
+use crate::lifetime::{Lifetime, Reuse};
+use message::date::Seconds;
+
+/// Where an entry lies on its disk. Nobody outside of this crate assumes a file per entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Which file. Where each entry has its own (named by its key): the entry's tag, which is in its prologue too.
+    pub file: u32,
+    /// Where in the file it begins, in blocks; 0 where each entry has its own.
+    pub offset: u32,
+    /// Blocks that it takes.
+    pub blocks: u32,
+}
+
+/// What a slot of the index stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// No entry: the key was asked for, which is counted (`proxy_cache_min_uses`).
+    #[default]
+    Seen = 0,
+    /// An entry.
+    Stored = 1,
+    /// An answer without an entry: the failure of the origin (`proxy_cache_valid 502`), or an intercepted error; only the status is
+    /// known.
+    Failed = 2,
+}
+
+/// Which variants there are of a key: what the index says without asking the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Varies {
+    /// What the answer varies by, for [`Index::vary_names`](super::Index::vary_names); 0: it does not vary.
+    pub names: u16,
+    /// The first four bytes of its variant's key. Equal ones mean: look at the entry, which has all sixteen.
+    pub variant: u32,
+}
+
+impl Varies {
+    /// The number for a variant's key.
+    #[must_use]
+    pub fn of(names: u16, variant: &Key) -> Self {
+        let [a, b, c, d, ..] = variant.0;
+        Self {
+            names,
+            variant: u32::from_le_bytes([a, b, c, d]),
+        }
+    }
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The key (of the variant, if it is one).
+    pub key: Key,
+    /// What this is.
+    pub state: State,
+    /// The answer's code.
+    pub status: u16,
+    /// How long it may be used. The index keeps seconds from 1970 to 2106.
+    pub lifetime: Lifetime,
+    /// Where it lies.
+    pub place: Place,
+    /// Variants.
+    pub varies: Varies,
+    /// How often it was asked for, as far as 65535.
+    pub uses: u16,
+    /// When it was last asked for, in seconds since 1970.
+    pub used: Seconds,
+    /// Have all its bytes been checked since this process started (or were they written by it)?
+    pub is_verified: bool,
+}
+
+impl Known {
+    /// Something about a key that nothing is known of: asked for once, at `now`.
+    #[must_use]
+    pub fn seen(key: Key, now: Seconds) -> Self {
+        Self {
+            key,
+            state: State::Seen,
+            status: 0,
+            lifetime: Lifetime::default(),
+            place: Place::default(),
+            varies: Varies::default(),
+            uses: 1,
+            used: now,
+            is_verified: false,
+        }
+    }
+}
+
+/// No slot.
+pub const NONE: u32 = u32::MAX;
+
+/// A [`Known`] in 72 bytes, links included.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    key: [u8; 16],
+    date: u32,
+    expires: u32,
+    updating: u32,
+    error: u32,
+    initial_age: u32,
+    pub used: u32,
+    place: Place,
+    variant: u32,
+    /// The slot used next after it; in a free slot, the next free one.
+    pub newer: u32,
+    /// The slot used last before it.
+    pub older: u32,
+    vary: u16,
+    uses: u16,
+    status: u16,
+    state: State,
+    /// Bits 0 and 1: [`Reuse`]; bit 2: verified.
+    flags: u8,
+}
+
+const REUSE: u8 = 3;
+const VERIFIED: u8 = 4;
+
+impl Slot {
+    pub const FREE: Self = Self {
+        key: [0; 16],
+        date: 0,
+        expires: 0,
+        updating: 0,
+        error: 0,
+        initial_age: 0,
+        used: 0,
+        place: Place {
+            file: 0,
+            offset: 0,
+            blocks: 0,
+        },
+        variant: 0,
+        newer: NONE,
+        older: NONE,
+        vary: 0,
+        uses: 0,
+        status: 0,
+        state: State::Seen,
+        flags: 0,
+    };
+
+    pub fn key(&self) -> Key {
+        Key(self.key)
+    }
+
+    pub fn is_stored(&self) -> bool {
+        self.state == State::Stored
+    }
+
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Another use at `now`.
+    pub fn count(&mut self, now: u32) {
+        self.uses = self.uses.saturating_add(1);
+        self.used = self.used.max(now);
+    }
+
+    pub fn unpack(&self) -> Known {
+        Known {
+            key: Key(self.key),
+            state: self.state,
+            status: self.status,
+            lifetime: Lifetime {
+                date: Seconds::from(self.date),
+                expires: Seconds::from(self.expires),
+                updating: self.updating,
+                error: self.error,
+                initial_age: self.initial_age,
+                reuse: Reuse::from_number(self.flags & REUSE).unwrap_or(Reuse::Revalidate),
+            },
+            place: self.place,
+            varies: Varies {
+                names: self.vary,
+                variant: self.variant,
+            },
+            uses: self.uses,
+            used: Seconds::from(self.used),
+            is_verified: self.flags & VERIFIED != 0,
+        }
+    }
+
+    /// Takes over what is known; the links stay.
+    pub fn pack(&mut self, known: &Known) {
+        let Known { lifetime, .. } = known;
+        let verified = if known.is_verified { VERIFIED } else { 0 };
+        *self = Self {
+            key: known.key.0,
+            date: seconds(lifetime.date),
+            expires: seconds(lifetime.expires),
+            updating: lifetime.updating,
+            error: lifetime.error,
+            initial_age: lifetime.initial_age,
+            used: seconds(known.used),
+            place: known.place,
+            variant: known.varies.variant,
+            newer: self.newer,
+            older: self.older,
+            vary: known.varies.names,
+            uses: known.uses,
+            status: known.status,
+            state: known.state,
+            flags: lifetime.reuse as u8 | verified,
+        };
+    }
+}
+
+/// Seconds since 1970 in 32 bits: what lies beyond 2106 is 2106.
+pub fn seconds(time: Seconds) -> u32 {
+    u32::try_from(time.max(0)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,252 @@
+//! The index: what it knows, how big it is, what gives way.
+
+use super::*;
+use crate::lifetime::Reuse;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+fn key(number: u64) -> Key {
+    Key::of(&number.to_le_bytes())
+}
+
+fn stored(number: u64, used: Seconds) -> Known {
+    Known {
+        state: State::Stored,
+        status: 200,
+        place: Place {
+            file: number as u32,
+            offset: 0,
+            blocks: 3,
+        },
+        ..Known::seen(key(number), used)
+    }
+}
+
+#[test]
+fn a_key_takes_at_most_100_bytes() {
+    for keys in [10_000, 57_345, 200_000] {
+        let index = Index::new(keys);
+        for number in 0..keys as u64 {
+            index.put(&stored(number, 1));
+        }
+        let bytes = index.memory() as f64 / index.len() as f64;
+        println!("{keys} keys: {bytes:.1} bytes each");
+        assert!(bytes <= ENTRY_BYTES_MAX as f64, "{bytes}");
+    }
+}
+
+#[test]
+fn zones_are_as_large_as_nginx_counts_them() {
+    assert_eq!(Index::of_zone(10 << 20).keys_max(), 81_920);
+    assert_eq!(Index::of_zone(0).keys_max(), KEYS_MIN);
+    assert!(
+        ENTRY_BYTES_MAX as u64 <= ZONE_BYTES_OF_KEY,
+        "a zone's size is enough for us"
+    );
+}
+
+#[test]
+fn everything_is_given_back_as_it_was_put() {
+    let index = Index::new(1_000);
+    let known = Known {
+        key: key(1),
+        state: State::Stored,
+        status: 404,
+        lifetime: Lifetime {
+            date: 1_700_000_000,
+            expires: 1_700_000_100,
+            updating: u32::MAX,
+            error: 7,
+            initial_age: 9,
+            reuse: Reuse::NeverStale,
+        },
+        place: Place {
+            file: 4_000_000_000,
+            offset: 17,
+            blocks: 18,
+        },
+        varies: Varies::of(5, &key(9)),
+        uses: 65_535,
+        used: 1_700_000_050,
+        is_verified: true,
+    };
+    assert_eq!(index.put(&known), Displaced::default());
+    assert_eq!(index.peek(&key(1)), Some(known));
+    assert_eq!(index.put(&stored(1, 2)).replaced, Some(known));
+    assert_eq!(index.len(), 1);
+    assert_eq!(index.peek(&key(2)), None);
+}
+
+#[test]
+fn uses_are_counted_from_the_first_on() {
+    let index = Index::new(1_000);
+    let uses = |now| index.count(key(1), now).0.uses;
+    assert_eq!((uses(5), uses(5), uses(6)), (1, 2, 3));
+    assert_eq!(index.peek(&key(1)).unwrap().used, 6);
+    assert_eq!(index.look_up(&key(2), 6), None);
+}
+
+#[test]
+fn a_full_index_lets_go_of_what_was_used_the_longest_ago() {
+    let index = Index::new(100);
+    for number in 0..100 {
+        index.put(&stored(number, number as Seconds));
+    }
+    assert!(index.look_up(&key(0), 1_000).is_some());
+    for number in 100..150 {
+        let displaced = index.put(&stored(number, 1_000 + number as Seconds));
+        assert_eq!(displaced.evicted.unwrap().key, key(number - 99));
+    }
+    assert_eq!(index.len(), 100);
+}
+
+#[test]
+fn eviction_is_in_the_order_of_use_and_skips_what_has_no_entry() {
+    let index = Index::new(1_000);
+    for number in 0..50 {
+        index.put(&stored(number, 50 - number as Seconds));
+        let _ = index.count(key(1_000 + number), number as Seconds);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| index.evict())
+        .map(|known| known.used)
+        .collect();
+    assert_eq!(order, (1..=50).collect::<Vec<_>>());
+    assert_eq!(index.len(), 0, "what was only seen was older");
+}
+
+#[test]
+fn inactive_entries_go_a_few_at_a_time() {
+    let index = Index::new(1_000);
+    for number in 0..100 {
+        index.put(&stored(number, number as Seconds));
+    }
+    assert_eq!(index.evict_inactive(60, 40).len(), 40);
+    assert_eq!(index.evict_inactive(60, 40).len(), 20);
+    assert_eq!(index.evict_inactive(60, 40).len(), 0);
+    assert_eq!(index.len(), 40);
+}
+
+#[test]
+fn changes_reach_only_the_entry_that_they_are_meant_for() {
+    let index = Index::new(1_000);
+    index.put(&stored(1, 5));
+    let lifetime = Lifetime {
+        expires: 99,
+        ..Lifetime::default()
+    };
+    assert!(!index.renew(&key(1), 2, lifetime), "another tag");
+    assert!(index.renew(&key(1), 1, lifetime));
+    assert!(index.set_verified(&key(1), 1));
+    let known = index.peek(&key(1)).unwrap();
+    assert_eq!((known.lifetime.expires, known.is_verified), (99, true));
+    assert!(index.remove_entry(&key(1), 2).is_none());
+    assert!(index.remove_entry(&key(1), 1).is_some());
+    assert!(!index.renew(&key(1), 1, lifetime));
+    assert!(index.is_empty());
+}
+
+#[test]
+fn names_of_vary_are_kept_once() {
+    let index = Index::new(1_000);
+    let number = index.vary_number(b"accept-encoding");
+    assert_eq!(index.vary_number(b"accept-encoding"), number);
+    assert_eq!(&*index.vary_names(number).unwrap(), b"accept-encoding");
+    assert_eq!((index.vary_number(b""), index.vary_names(0)), (0, None));
+    for other in 0..VARY_MAX {
+        let _ = index.vary_number(format!("x-{other}").as_bytes());
+    }
+    assert_eq!(index.vary_number(b"one more"), VARY_UNKNOWN);
+    assert_eq!(index.vary_names(VARY_UNKNOWN), None);
+}
+
+#[test]
+fn a_walk_gives_every_key_once() {
+    let index = Index::new(10_000);
+    for number in 0..5_000 {
+        index.put(&stored(number, 1));
+    }
+    for number in (0..5_000).step_by(3) {
+        index.remove(&key(number));
+    }
+    let mut cursor = Cursor::default();
+    let mut seen = HashMap::new();
+    loop {
+        let step = index.scan(&mut cursor, 100);
+        assert!(step.len() <= 100);
+        if step.is_empty() {
+            break;
+        }
+        step.iter()
+            .for_each(|known| *seen.entry(known.key.0).or_insert(0) += 1);
+    }
+    assert_eq!(seen.len(), index.len());
+    assert!(seen.values().all(|times| *times == 1));
+}
+
+#[test]
+fn threads_share_it() {
+    let index = Index::new(500);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let index = &index;
+            scope.spawn(move || {
+                for step in 0..20_000u64 {
+                    let number = (step * 7 + thread) % 1_000;
+                    let known = stored(number, step as Seconds);
+                    index.put(&known);
+                    let _ = index.look_up(&key(number + 1), step as Seconds);
+                    if step % 5 == 0 {
+                        index.remove(&key(number));
+                    }
+                    if step % 11 == 0 {
+                        let _ = index.evict();
+                    }
+                }
+            });
+        }
+    });
+    let mut cursor = Cursor::default();
+    let walk =
+        std::iter::from_fn(|| Some(index.scan(&mut cursor, 100)).filter(|step| !step.is_empty()));
+    assert_eq!(walk.map(|step| step.len()).sum::<usize>(), index.len());
+    assert!(index.len() <= 500);
+}
+
+proptest! {
+    #[test]
+    fn it_knows_what_a_map_and_a_list_know(steps in proptest::collection::vec((0u8..5, 0u64..60), 0..300)) {
+        let index = Index::new(40);
+        let mut model: Vec<(u64, Seconds)> = Vec::new();
+        for (now, (step, number)) in steps.into_iter().enumerate() {
+            let now = now as Seconds + 1;
+            let known = model.iter().position(|(other, _)| *other == number);
+            match step {
+                0 | 1 => {
+                    known.map(|at| model.remove(at));
+                    if model.len() == 40 {
+                        model.remove(0);
+                    }
+                    model.push((number, now));
+                    index.put(&stored(number, now));
+                }
+                2 => {
+                    prop_assert_eq!(index.look_up(&key(number), now).is_some(), known.is_some());
+                    known.map(|at| model.remove(at));
+                    model.extend(known.map(|_| (number, now)));
+                }
+                3 => {
+                    prop_assert_eq!(index.remove(&key(number)).is_some(), known.is_some());
+                    known.map(|at| model.remove(at));
+                }
+                _ => {
+                    let oldest = if model.is_empty() { None } else { Some(key(model.remove(0).0)) };
+                    prop_assert_eq!(index.evict().map(|known| known.key), oldest);
+                }
+            }
+            prop_assert_eq!(index.len(), model.len());
+            for (number, used) in &model {
+                prop_assert_eq!(index.peek(&key(*number)).map(|known| known.used), Some(*used));
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The room of one cache directory: reserved before it is written, so that `max_size` holds at every moment.
+//!
+//! Counts blocks of the file system, as nginx does and as `du` would. Not here: which entry makes room (the index says) and
+//! files. Invariant: what is in use and what is reserved are together never more than `max_size`, unless a start found more.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// How much a cache directory may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a block of the file system (`f_bsize` of statvfs(3)); at least 512.
+    pub block_bytes: u32,
+    /// `max_size`, in bytes; None: as much as there is.
+    pub max_bytes: Option<u64>,
+    /// `min_free`, in bytes: so much stays free on the file system.
+    pub min_free_bytes: u64,
+}
+
+/// Not enough room: so many blocks must be evicted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room in the cache: {0} blocks too few")]
+pub struct NoRoom(pub u64);
+
+/// The account of one cache directory. Cheap to clone; the lock is held for a few additions.
+#[derive(Clone, Debug)]
+pub struct Space(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    block_bytes: u64,
+    max: u64,
+    min_free: u64,
+    count: Mutex<Count>,
+}
+
+/// In blocks.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    /// Held by entries, by what is being written, and by what is being deleted.
+    used: u64,
+    /// Of those, what is not on the disk yet.
+    pending: u64,
+    /// What the file system has left, less what is pending; None before somebody looked.
+    free: Option<i64>,
+}
+
+impl Space {
+    /// An empty account.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        let block_bytes = u64::from(limits.block_bytes.max(512));
+        Self(Arc::new(Inner {
+            block_bytes,
+            max: limits
+                .max_bytes
+                .map_or(u64::MAX, |bytes| bytes / block_bytes),
+            min_free: limits.min_free_bytes.div_ceil(block_bytes),
+            count: Mutex::new(Count {
+                used: 0,
+                pending: 0,
+                free: None,
+            }),
+        }))
+    }
+
+    /// Blocks that so many bytes take.
+    #[must_use]
+    pub fn blocks(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.0.block_bytes)
+    }
+
+    /// Room for what is about to be written. It is given back when the reservation is dropped.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, NoRoom> {
+        let mut reservation = Reservation {
+            space: self.clone(),
+            blocks: 0,
+            is_pending: true,
+        };
+        reservation.grow_to(bytes)?;
+        Ok(reservation)
+    }
+
+    /// Counts what is on the disk already (found at start, or written beside the entries: directories, the journal), whether it
+    /// fits or not.
+    pub fn charge(&self, blocks: u64) {
+        self.0.count.lock().used += blocks;
+    }
+
+    /// The blocks of an entry that was taken out of the index: they count until the result is dropped, which is to be when the
+    /// file is gone.
+    #[must_use = "the room is free when this is dropped"]
+    pub fn adopt(&self, blocks: u64) -> Reservation {
+        Reservation {
+            space: self.clone(),
+            blocks,
+            is_pending: false,
+        }
+    }
+
+    /// What statvfs(3) says is free, in blocks (`f_bavail`). To be told now and then where there is a `min_free`.
+    pub fn set_free(&self, blocks: u64) {
+        let mut count = self.0.count.lock();
+        let pending = signed(count.pending);
+        count.free = Some(signed(blocks) - pending);
+    }
+
+    /// Blocks in use, reserved ones included.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.0.count.lock().used
+    }
+
+    /// Blocks that must go for the limits to hold again: after a start, or when others filled the file system.
+    #[must_use]
+    pub fn excess(&self) -> u64 {
+        self.lacking(&self.0.count.lock(), 0)
+    }
+
+    /// Blocks that are missing for so many more.
+    fn lacking(&self, count: &Count, blocks: u64) -> u64 {
+        let over = count.used.saturating_add(blocks).saturating_sub(self.0.max);
+        if self.0.min_free == 0 {
+            return over;
+        }
+        let left = count
+            .free
+            .map_or(i64::MAX, |free| free.saturating_sub(signed(blocks)));
+        let short = signed(self.0.min_free).saturating_sub(left).max(0);
+        over.max(short.unsigned_abs())
+    }
+}
+
+/// Room that somebody holds; given back on drop.
+#[derive(Debug)]
+#[must_use = "the room is given back when this is dropped"]
+pub struct Reservation {
+    space: Space,
+    blocks: u64,
+    is_pending: bool,
+}
+
+impl Reservation {
+    /// Blocks that it holds.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Room for a file of so many bytes in all; never less than before.
+    ///
+    /// # Errors
+    /// [`NoRoom`]; it keeps what it had.
+    pub fn grow_to(&mut self, bytes: u64) -> Result<(), NoRoom> {
+        let more = self.space.blocks(bytes).saturating_sub(self.blocks);
+        if more == 0 {
+            return Ok(());
+        }
+        let mut count = self.space.0.count.lock();
+        let lacking = self.space.lacking(&count, more);
+        if lacking > 0 {
+            return Err(NoRoom(lacking));
+        }
+        count.used += more;
+        count.free = count.free.map(|free| free.saturating_sub(signed(more)));
+        if self.is_pending {
+            count.pending += more;
+        }
+        self.blocks += more;
+        Ok(())
+    }
+
+    /// Gives back what a file of so many bytes does not need.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let blocks = self.space.blocks(bytes).min(self.blocks);
+        self.give_back(self.blocks - blocks);
+    }
+
+    /// The file is written and in the index, which holds the blocks from now on: they count until [`Space::adopt`] takes them
+    /// back.
+    pub fn keep(mut self) -> u64 {
+        let blocks = std::mem::take(&mut self.blocks);
+        if self.is_pending {
+            self.space.0.count.lock().pending -= blocks;
+        }
+        blocks
+    }
+
+    fn give_back(&mut self, blocks: u64) {
+        if blocks == 0 {
+            return;
+        }
+        let mut count = self.space.0.count.lock();
+        count.used = count.used.saturating_sub(blocks);
+        count.free = count.free.map(|free| free.saturating_add(signed(blocks)));
+        if self.is_pending {
+            count.pending -= blocks;
+        }
+        self.blocks -= blocks;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.give_back(self.blocks);
+    }
+}
+
+fn signed(blocks: u64) -> i64 {
+    i64::try_from(blocks).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn space(max_blocks: u64, min_free_blocks: u64) -> Space {
+        Space::new(&Limits {
+            block_bytes: 4096,
+            max_bytes: Some(max_blocks * 4096),
+            min_free_bytes: min_free_blocks * 4096,
+        })
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_is_missing() {
+        let space = space(10, 0);
+        let one = space.reserve(9 * 4096 + 1).unwrap();
+        assert_eq!((one.blocks(), space.used()), (10, 10));
+        assert_eq!(space.reserve(2 * 4096).unwrap_err(), NoRoom(2));
+        drop(one);
+        assert_eq!(space.used(), 0);
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_grows_and_shrinks() {
+        let space = space(10, 0);
+        let mut one = space.reserve(1).unwrap();
+        one.grow_to(8 * 4096).unwrap();
+        assert_eq!(one.grow_to(11 * 4096), Err(NoRoom(1)));
+        assert_eq!(one.blocks(), 8);
+        one.shrink_to(3 * 4096);
+        assert_eq!(space.used(), 3);
+        assert_eq!(one.keep(), 3);
+        assert_eq!(space.used(), 3);
+        drop(space.adopt(3));
+        assert_eq!(space.used(), 0);
+    }
+
+    #[test]
+    fn min_free_counts_what_is_not_written_yet() {
+        let space = space(1_000, 100);
+        let early = space.reserve(4096).unwrap();
+        space.set_free(110);
+        let late = space.reserve(9 * 4096).unwrap();
+        assert_eq!(space.reserve(4096).unwrap_err(), NoRoom(1));
+        drop(early);
+        let one = space.reserve(4096).unwrap();
+        one.keep();
+        late.keep();
+        space.set_free(100);
+        assert_eq!(space.reserve(1).unwrap_err(), NoRoom(1));
+        space.set_free(90);
+        assert_eq!(space.excess(), 10);
+    }
+
+    #[test]
+    fn a_start_may_find_too_much() {
+        let space = space(10, 0);
+        space.charge(14);
+        assert_eq!(space.excess(), 4);
+        drop(space.adopt(5));
+        assert_eq!((space.used(), space.excess()), (9, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_max(steps in proptest::collection::vec((0u8..4, 0u64..40_000), 0..200)) {
+            let space = space(20, 0);
+            let (mut held, mut kept) = (Vec::new(), Vec::new());
+            for (step, bytes) in steps {
+                match step {
+                    0 => held.extend(space.reserve(bytes).ok()),
+                    1 => drop(held.pop()),
+                    2 => kept.extend(held.pop().map(Reservation::keep)),
+                    _ => drop(kept.pop().map(|blocks| space.adopt(blocks))),
+                }
+                let sum: u64 = held.iter().map(Reservation::blocks).sum::<u64>() + kept.iter().sum::<u64>();
+                prop_assert_eq!(space.used(), sum);
+                prop_assert!(sum <= 20);
+            }
+        }
+    }
+}
