@@ -121,6 +121,8 @@ impl Grammar {
         };
         check_shape(directive, known.args)?;
         match known.fate {
+            // A switch that is off asks for nothing.
+            Fate::NotYet if known.args == Args::FLAG && is_off(directive) => Ok(()),
             Fate::NotYet => Err(directive.error(&Problem::directive("of nginx is not built yet"))),
             Fate::Refused(why) => {
                 Err(directive
@@ -164,6 +166,11 @@ impl Grammar {
             None => directive.error(&problem),
         }
     }
+}
+
+fn is_off(directive: &Directive) -> bool {
+    let value = directive.args.first();
+    value.is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"off"))
 }
 
 /// Where the tables' contexts or arguments are not nginx's, a line each: so that a test can hold them to it.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::args::Args;
 use crate::context::Context;
 use crate::known::{self, Fate, Known};
 use crate::suggest;
@@ -57,7 +58,7 @@ pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
             "{name} (nginx: {}; in {}): {}.\n",
             row.module,
             row.contexts,
-            fate(row.fate)
+            fate(row)
         );
     }
     if !out.is_empty() {
@@ -208,8 +209,11 @@ fn is_built(tables: &[&Table], row: &Known) -> bool {
         .contains(row.contexts)
 }
 
-fn fate(fate: Fate) -> String {
-    match fate {
+fn fate(row: &Known) -> String {
+    match row.fate {
+        Fate::NotYet if row.args == Args::FLAG => {
+            "not built yet; a configuration that switches it on is refused".to_owned()
+        }
         Fate::NotYet => "not built yet; a configuration with it is refused".to_owned(),
         Fate::Ignored(why) => format!("accepted and ignored, with a warning: {why}"),
         Fate::Refused(why) => format!("refused: {why}"),
@@ -250,7 +254,7 @@ fn compatibility(tables: &[&Table]) -> String {
         };
         let _ = writeln!(out, "| `{}` | {} | {} |", row.name, row.contexts, cell(why));
     }
-    out.push_str("\n## Not built yet: refused as such\n\n");
+    out.push_str("\n## Not built yet: refused as such\n\nSwitches among them may be `off`.\n\n");
     let mut by_module: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for row in of(|fate| fate == Fate::NotYet) {
         by_module

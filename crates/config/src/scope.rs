@@ -106,11 +106,15 @@ impl Scope {
             .map_or("", |variable| &variable.name)
     }
 
-    /// Checks that every name is one that `is_known`.
+    /// Checks that every name is one that `is_known`; `near` gives the name that may be meant by one that is not.
     ///
     /// # Errors
     /// `unknown "x" variable`, at its first use; the one that was used first, as nginx.
-    pub fn check(&self, mut is_known: impl FnMut(&str) -> bool) -> Result<(), Error> {
+    pub fn check<'a>(
+        &self,
+        mut is_known: impl FnMut(&str) -> bool,
+        near: impl FnOnce(&str) -> Option<&'a str>,
+    ) -> Result<(), Error> {
         let Some(unknown) = self
             .variables
             .iter()
@@ -119,10 +123,12 @@ impl Scope {
             return Ok(());
         };
         let sentence = format!("unknown \"{}\" variable", unknown.name);
-        Err(match &unknown.first_use {
+        let error = match &unknown.first_use {
             Some(place) => Error::at(sentence, place),
             None => Error::without_place(sentence),
-        })
+        };
+        let hint = near(&unknown.name).map(|near| format!("did you mean \"${near}\"?"));
+        Err(error.with_hint(hint.as_deref()))
     }
 
     /// Notes a warning.

@@ -231,6 +231,14 @@ fn a_directive_of_nginx_that_is_not_built_is_refused_as_such() {
 }
 
 #[test]
+fn a_switch_that_is_not_built_may_be_off() {
+    assert_eq!(check("http { gzip off; }").unwrap(), []);
+    for text in ["gzip on;", "auth_basic off;", "gzip off off;"] {
+        assert!(check(&format!("http {{ {text} }}")).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn a_directive_that_is_ignored_gives_one_warning() {
     let warnings =
         check("http {\n types_hash_max_size 1;\n server { types_hash_max_size 2; } }").unwrap();

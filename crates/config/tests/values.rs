@@ -179,12 +179,15 @@ fn a_name_that_nobody_knows_is_told_at_its_first_use() {
     for text in ["$uri", "$nope", "$nope$never"] {
         template(text, &mut scope).unwrap();
     }
-    let error = scope.check(|name| name == "uri").unwrap_err();
+    let error = scope
+        .check(|name| name == "uri", |_| Some("uri"))
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "unknown \"nope\" variable in nginx.conf:1"
     );
-    assert!(scope.check(|_| true).is_ok());
+    assert_eq!(error.hint(), Some("did you mean \"$uri\"?"));
+    assert!(scope.check(|_| true, |_| None).is_ok());
     assert_eq!(scope.find("NOPE"), Some(VariableIndex(1)));
     assert_eq!(scope.name_of(VariableIndex(1)), "nope");
 }

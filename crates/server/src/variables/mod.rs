@@ -16,7 +16,7 @@ use crate::map::{self, Key, Map};
 use crate::regex::Regex;
 use crate::request::Request;
 use crate::split_clients::SplitClients;
-use names::{Core, Family};
+use names::{CORE, Core, Family};
 
 /// Depth to which variables may be made of variables.
 pub const DEPTH_MAX: u32 = 100;
@@ -131,12 +131,20 @@ impl Definitions {
     /// # Errors
     /// `unknown "x" variable`.
     pub fn finish(self, scope: &Scope) -> Result<Vec<Definition>, Error> {
-        scope.check(|name| {
-            let is_made = scope
+        let is_made = |name: &str| {
+            scope
                 .find(name)
-                .is_some_and(|index| scope.is_defined(index));
-            is_made || Definition::built_in(name).is_some()
-        })?;
+                .is_some_and(|index| scope.is_defined(index))
+        };
+        let made = scope.variables().iter().map(|variable| &*variable.name);
+        let names = CORE.iter().map(|(name, ..)| *name);
+        scope.check(
+            |name| is_made(name) || Definition::built_in(name).is_some(),
+            |name| {
+                let known = names.chain(made.filter(|name| is_made(name)));
+                config::suggest::nearest(name.as_bytes(), known)
+            },
+        )?;
         let mut all: Vec<Definition> = scope
             .variables()
             .iter()
