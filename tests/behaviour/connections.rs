@@ -122,3 +122,19 @@ fn keepalive_requests_and_timeout_are_limits() {
         .reply();
     assert_eq!(none.header("connection"), Some("close"));
 }
+
+#[test]
+fn silent_connections_make_place_for_those_that_ask() {
+    let text = "daemon off; pid nginx.pid; worker_processes 1; error_log logs/error.log info;
+        events { worker_connections 32; } http { server { listen 127.0.0.1:%PORT%; return 200 x; } }";
+    let server = Server::try_start(text).unwrap();
+    let silent: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "x");
+    }
+    server.wait_for(
+        "worker_connections are not enough, reusing connections",
+        "the line about it",
+    );
+    drop(silent);
+}

@@ -86,19 +86,20 @@ async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Du
     if wire.has_unread() {
         return true;
     }
-    if let Some(timeout) = keepalive {
-        let idle: Idle = client.loop_.idle.enter();
-        return tokio::select! {
-            biased;
-            outcome = wire.wait(timeout) => outcome.is_ok(),
-            () = idle.told() => false,
-        };
-    }
-    let Some(timeout) = first_timeout(client) else {
-        return false;
+    let list = &client.loop_.idle;
+    let (idle, timeout): (Idle, Duration) = match keepalive {
+        Some(timeout) => (list.enter(), timeout),
+        None => match first_timeout(client) {
+            Some(timeout) => (list.enter_new(), timeout),
+            None => return false,
+        },
     };
-    let outcome = wire.wait(timeout).await;
-    if matches!(outcome, Err(WireError::Timeout)) {
+    let outcome = tokio::select! {
+        biased;
+        outcome = wire.wait(timeout) => outcome,
+        () = idle.told() => return false,
+    };
+    if keepalive.is_none() && matches!(outcome, Err(WireError::Timeout)) {
         client.log(
             &client.loop_.generation(),
             Level::Info,

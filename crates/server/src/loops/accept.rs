@@ -87,7 +87,13 @@ fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
     for _ in 0..BATCH_MAX {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(source.socket.as_fd(), flags) {
-            Ok((socket, peer)) => place(loop_, source, socket, peer),
+            Ok((socket, peer)) => {
+                place(loop_, source, socket, peer);
+                if is_nearly_full(loop_) {
+                    // Who was told to close, or has not been looked at yet, gets its turn before the next one is judged.
+                    return Batch::Full;
+                }
+            }
             Err(Errno::AGAIN) => return Batch::Empty,
             Err(Errno::INTR) => {}
             Err(error) => {
@@ -148,18 +154,25 @@ fn keep(loop_: &Rc<Loop>, accepted: Accepted) {
     seat(loop_, accepted, before);
 }
 
+/// Whether connections have to leave so that others can come.
+fn is_nearly_full(loop_: &Rc<Loop>) -> bool {
+    let max = loop_.generation.borrow().connections_max;
+    max.saturating_sub(loop_.berth.connections()) <= max / 16
+}
+
 /// Serves a connection that is counted already as the `before`-th, unless there is no place for it.
 pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted, before: u32) {
     let max = loop_.generation.borrow().connections_max;
-    let free = max.saturating_sub(before);
+    let leaving = loop_.idle.leaving();
+    let taken = before.saturating_sub(u32::try_from(leaving).unwrap_or(u32::MAX));
+    let free = max.saturating_sub(taken);
     if free <= max / 16 {
-        let idle = loop_.idle.len();
+        let idle = loop_.idle.len() - leaving;
         let told = loop_
             .idle
             .close_oldest((idle / 8).clamp(1, REUSED_AT_ONCE_MAX));
         if told > 0 {
-            let text = "worker_connections are not enough, reusing connections";
-            error_log(Level::Warn, format_args!("{max} {text}"));
+            tell_reuse(loop_, max);
         } else if free == 0 {
             loop_.berth.connections.fetch_sub(1, Ordering::Relaxed);
             error_log(
@@ -170,4 +183,13 @@ pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted, before: u32) {
         }
     }
     loop_.admit(accepted);
+}
+
+/// Says that places run out, once a second at most.
+fn tell_reuse(loop_: &Rc<Loop>, max: u32) {
+    let second = wire::clock::monotonic_ms() / 1000;
+    if loop_.reuse_told.replace(Some(second)) != Some(second) {
+        let text = "worker_connections are not enough, reusing connections";
+        error_log(Level::Warn, format_args!("{max} {text}"));
+    }
 }

@@ -1,5 +1,6 @@
-//! The connections of one loop that wait for their next request, longest waiting first; any of them
-//! can be told to close.
+//! The connections of one loop that wait for a request, longest waiting first; any of them can be told
+//! to close. Those that wait for their first one are told only when places run out, not when the loop
+//! is to end: their client may have asked already.
 //!
 //! Not here: sockets and timeouts. Invariant: an entry is in the list exactly as long as its [`Idle`]
 //! lives.
@@ -15,6 +16,8 @@ struct Entry {
     previous: u32,
     next: u32,
     is_told: bool,
+    /// It waits for its first request.
+    is_new: bool,
     waker: Option<Waker>,
 }
 
@@ -26,6 +29,8 @@ struct List {
     oldest: u32,
     newest: u32,
     length: usize,
+    /// Of these, told to close and not gone yet.
+    leaving: usize,
     is_closed: bool,
 }
 
@@ -48,16 +53,27 @@ impl Default for IdleList {
             oldest: NONE,
             newest: NONE,
             length: 0,
+            leaving: 0,
             is_closed: false,
         })))
     }
 }
 
 impl IdleList {
-    /// Enters the list as its newest.
+    /// Enters the list as its newest, between two requests.
     #[must_use]
     pub fn enter(&self) -> Idle {
-        let slot = self.0.borrow_mut().push();
+        self.enter_as(false)
+    }
+
+    /// Enters the list as its newest, before the first request.
+    #[must_use]
+    pub fn enter_new(&self) -> Idle {
+        self.enter_as(true)
+    }
+
+    fn enter_as(&self, is_new: bool) -> Idle {
+        let slot = self.0.borrow_mut().push(is_new);
         Idle {
             list: self.clone(),
             slot,
@@ -70,6 +86,12 @@ impl IdleList {
         self.0.borrow().length
     }
 
+    /// How many of them were told to close: their places are as good as free.
+    #[must_use]
+    pub fn leaving(&self) -> usize {
+        self.0.borrow().leaving
+    }
+
     /// Whether none is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -78,15 +100,23 @@ impl IdleList {
 
     /// Tells up to `count` of those that wait longest to close; returns how many were told.
     pub fn close_oldest(&self, count: usize) -> usize {
+        self.tell(count, |_| true)
+    }
+
+    fn tell(&self, count: usize, is_meant: impl Fn(&Entry) -> bool) -> usize {
         let mut told = 0;
         let mut slot = self.0.borrow().oldest;
         while told < count && slot != NONE {
-            let (waker, next, is_new) = {
-                let entry = &mut self.0.borrow_mut().entries[slot as usize];
-                let is_new = !std::mem::replace(&mut entry.is_told, true);
-                (entry.waker.take(), entry.next, is_new)
+            let (waker, next, is_due) = {
+                let list = &mut *self.0.borrow_mut();
+                let entry = &mut list.entries[slot as usize];
+                let is_due = !entry.is_told && is_meant(entry);
+                entry.is_told |= is_due;
+                list.leaving += usize::from(is_due);
+                let waker = if is_due { entry.waker.take() } else { None };
+                (waker, entry.next, is_due)
             };
-            told += usize::from(is_new);
+            told += usize::from(is_due);
             if let Some(waker) = waker {
                 waker.wake();
             }
@@ -95,10 +125,10 @@ impl IdleList {
         told
     }
 
-    /// Tells all to close, and everyone who enters from now on.
+    /// Tells all that wait between two requests to close, and everyone who enters so from now on.
     pub fn close_all(&self) {
         self.0.borrow_mut().is_closed = true;
-        self.close_oldest(usize::MAX);
+        self.tell(usize::MAX, |entry| !entry.is_new);
     }
 }
 
@@ -112,7 +142,7 @@ impl Idle {
     pub fn poll_close(&self, context: &mut Context<'_>) -> Poll<()> {
         let list = &mut *self.list.0.borrow_mut();
         let entry = &mut list.entries[self.slot as usize];
-        if entry.is_told || list.is_closed {
+        if entry.is_told || (list.is_closed && !entry.is_new) {
             return Poll::Ready(());
         }
         match &entry.waker {
@@ -130,11 +160,12 @@ impl Drop for Idle {
 }
 
 impl List {
-    fn push(&mut self) -> u32 {
+    fn push(&mut self, is_new: bool) -> u32 {
         let entry = Entry {
             previous: self.newest,
             next: NONE,
             is_told: false,
+            is_new,
             waker: None,
         };
         let slot = if self.free == NONE {
@@ -159,6 +190,7 @@ impl List {
         let (previous, next) = {
             let entry = &mut self.entries[slot as usize];
             entry.waker = None;
+            self.leaving -= usize::from(std::mem::take(&mut entry.is_told));
             (entry.previous, entry.next)
         };
         match previous {
@@ -198,8 +230,11 @@ mod tests {
     #[test]
     fn one_who_was_told_is_not_counted_again() {
         let list = IdleList::default();
-        let _a = list.enter();
+        let told = list.enter();
         assert_eq!((list.close_oldest(1), list.close_oldest(1)), (1, 0));
+        assert_eq!(list.leaving(), 1);
+        drop(told);
+        assert_eq!(list.leaving(), 0);
     }
 
     #[test]
@@ -209,5 +244,15 @@ mod tests {
         list.close_all();
         let b = list.enter();
         assert!(is_told(&a) && is_told(&b));
+    }
+
+    #[test]
+    fn who_waits_for_the_first_request_goes_only_when_places_run_out() {
+        let list = IdleList::default();
+        let (old, new) = (list.enter(), list.enter_new());
+        list.close_all();
+        assert!(is_told(&old) && !is_told(&new) && !is_told(&list.enter_new()));
+        assert_eq!(list.close_oldest(2), 1);
+        assert!(is_told(&new));
     }
 }

@@ -172,6 +172,8 @@ pub struct Loop {
     pub feed: Rc<Feed>,
     generation: RefCell<Rc<Generation>>,
     stage: Cell<Stage>,
+    /// The second in which it was last said that idle connections are closed to make place.
+    reuse_told: Cell<Option<u64>>,
     berth: Arc<Berth>,
     /// All loops that accept, for spreading; empty while the only one.
     berths: RefCell<Rc<[Arc<Berth>]>>,
@@ -214,6 +216,7 @@ impl Loop {
             feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
             generation: Rc::new(generation).into(),
             stage: Stage::Serving.into(),
+            reuse_told: Cell::new(None),
             berth,
             berths: RefCell::new(Vec::new().into()),
             serve,
