@@ -70,13 +70,14 @@ impl Serve<'_> {
         text_of(&connection.rest())
     }
 
+    fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        kill(process, signal).unwrap();
+    }
+
     /// Sends a signal and waits for the end: status and all that was said.
     fn end(mut self, signal: Signal) -> (ExitStatus, String) {
-        kill(
-            Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
-            signal,
-        )
-        .unwrap();
+        self.signal(signal);
         let status = self.child.wait().unwrap();
         (status, self.said())
     }
@@ -84,7 +85,10 @@ impl Serve<'_> {
 
 impl Drop for Serve<'_> {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // It takes its temporary directory away.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.signal(Signal::SIGTERM);
+        }
         let _ = self.child.wait();
     }
 }
@@ -152,6 +156,17 @@ fn it_says_where_it_serves_and_what_was_asked_for_and_ends_quietly() {
     );
     assert!(lines[3].contains("\" 404 "), "{said}");
     assert_eq!(lines.len(), 4, "{said}");
+}
+
+#[test]
+fn without_an_index_it_says_how_to_get_a_list() {
+    let site = Site::new();
+    let hint = "It has no index.html; --autoindex lists what is there\n";
+    let serve = Serve::start(&site, &site.path("html"), &[]);
+    assert!(serve.end(Signal::SIGTERM).1.contains(hint));
+    site.file("index.html", "");
+    let serve = Serve::start(&site, &site.path("html"), &[]);
+    assert!(!serve.end(Signal::SIGTERM).1.contains(hint));
 }
 
 #[test]

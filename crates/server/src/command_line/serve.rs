@@ -6,7 +6,8 @@
 #![expect(clippy::disallowed_methods, reason = "before anything is served")]
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,6 +18,9 @@ use crate::listen::{Address, Target};
 use crate::loops::Serve;
 use crate::process::load::Origin;
 use crate::process::start::{self, Instead, Options};
+
+/// Names that are tried for a temporary directory.
+const DIRECTORIES_TRIED_MAX: u32 = 1000;
 
 /// Serves a directory over HTTP.
 #[derive(Debug, Parser)]
@@ -68,19 +72,35 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
             Err(sentence) => refuse(&sentence),
         };
     }
-    let temporary = std::env::temp_dir().join(format!("freewheel-{}", std::process::id()));
-    let text = match configuration(&arguments, &directory, &temporary.join("freewheel.pid")) {
-        Ok(text) => text,
-        Err(sentence) => return refuse(&sentence),
+    serve_it(&arguments, &directory, &urls, serve, modules)
+}
+
+/// Serves until a signal ends it, with a directory of its own for what a configuration needs.
+fn serve_it(
+    arguments: &Arguments,
+    directory: &Path,
+    urls: &[String],
+    serve: Serve,
+    modules: Modules,
+) -> ExitCode {
+    let temporary = match private_directory() {
+        Ok(temporary) => temporary,
+        Err(error) => return refuse(&format!("{}: {error}", std::env::temp_dir().display())),
     };
-    // Fails if it is there already: nobody else's directory or link is taken for ours.
-    if let Err(error) = std::fs::create_dir(&temporary) {
-        return refuse(&format!("{}: {error}", temporary.display()));
-    }
-    let greeting = urls
+    let text = match configuration(arguments, directory, &temporary.join("freewheel.pid")) {
+        Ok(text) => text,
+        Err(sentence) => {
+            let _ = std::fs::remove_dir(&temporary);
+            return refuse(&sentence);
+        }
+    };
+    let mut greeting: String = urls
         .iter()
         .map(|url| format!("Serving {} at {url}\n", directory.display()))
         .collect();
+    if !arguments.autoindex && !directory.join("index.html").exists() {
+        greeting.push_str("It has no index.html; --autoindex lists what is there\n");
+    }
     let mut prefix = temporary.clone().into_os_string();
     prefix.push("/");
     let origin = Origin {
@@ -102,6 +122,21 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     let code = start::serve(options);
     let _ = std::fs::remove_dir_all(&temporary);
     code
+}
+
+/// A new directory: nobody else's, and no link, is taken for ours. One of the same number may be left of a process that was killed.
+fn private_directory() -> std::io::Result<PathBuf> {
+    let mut number = 0;
+    loop {
+        let name = format!("freewheel-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            Err(error) if number == DIRECTORIES_TRIED_MAX => return Err(error),
+            Err(_) => number += 1,
+        }
+    }
 }
 
 /// Where a configuration that is kept has its pid file: in a directory that is there and that its user can write to.
