@@ -80,6 +80,9 @@ impl ResponseParser {
 
     /// Is the head complete?
     fn lines(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<bool, Stop> {
+        if head.status == 0 && !begins_as_http(&bytes[self.at..]) {
+            return Err(Stop::NotHttp);
+        }
         while let Some(offset) = memchr::memchr(b'\n', &bytes[self.scanned..]) {
             let (start, end) = (self.at, self.scanned + offset);
             self.at = end + 1;
@@ -97,10 +100,6 @@ impl ResponseParser {
             }
         }
         self.scanned = bytes.len();
-        let begun = &bytes[self.at..];
-        if head.status == 0 && !begins_as_http(begun) {
-            return Err(Stop::NotHttp);
-        }
         if bytes.len() >= self.bytes_max {
             return Err(too_big());
         }
