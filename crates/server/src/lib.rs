@@ -29,6 +29,7 @@ pub mod route;
 pub mod settings;
 pub mod split_clients;
 pub mod template;
+pub mod upstream;
 pub mod variables;
 
 pub use command_line::main;

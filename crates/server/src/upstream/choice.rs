@@ -1,0 +1,287 @@
+//! One request's way through the peers of a group: the first choice, and the next one after each that failed.
+//!
+//! Invariant: at most one peer is taken at a time, and it is given back at the latest when the choice is dropped (the client
+//! left).
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::group::{Asker, Group, Method, Peers};
+use super::hash::{Consistent, IpHash, KeyHash};
+use super::peer::{Now, Peer};
+use super::{least, random, round_robin};
+
+/// What came of a request to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was answered.
+    Answered,
+    /// The answer is not wanted (`http_403` and `http_404` of `proxy_next_upstream`), but the peer is well.
+    Unwanted,
+    /// No answer, a bad one, or an error that counts towards `max_fails`.
+    Failed,
+}
+
+/// How long an answer took, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// To its head; `None` when none came.
+    pub header_ms: Option<u64>,
+    /// To its end.
+    pub response_ms: u64,
+}
+
+/// A choice that is being made, peer after peer.
+#[derive(Debug)]
+pub struct Choice {
+    group: Arc<Group>,
+    search: Search,
+    is_on_backup: bool,
+    tried: Tried,
+    tries_left: usize,
+    taken: Option<Taken>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    index: usize,
+    /// Does `least_time` count it as on its way?
+    is_inflight: bool,
+}
+
+/// What a method remembers from one peer to the next.
+#[derive(Debug)]
+enum Search {
+    RoundRobin,
+    LeastConn,
+    LeastTime(super::LeastTime),
+    IpHash(IpHash),
+    KeyHash(KeyHash),
+    Consistent(Consistent),
+    Random { tries: u32 },
+    RandomTwo { tries: u32 },
+}
+
+/// What a method says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Picked {
+    Peer(usize),
+    /// It found none, or is not to be asked: round robin decides.
+    ByRoundRobin,
+}
+
+/// The peers that a request was sent to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tried(SmallVec<[u64; 2]>);
+
+impl Tried {
+    pub fn has(&self, index: usize) -> bool {
+        let word = self.0.get(index / 64).copied().unwrap_or(0);
+        word & 1 << (index % 64) != 0
+    }
+
+    fn add(&mut self, index: usize) {
+        let word = index / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (index % 64);
+    }
+}
+
+impl Choice {
+    /// Begins a choice for one request.
+    #[must_use]
+    pub fn new(group: &Arc<Group>, asker: &Asker) -> Choice {
+        let search = match &group.method {
+            Method::RoundRobin => Search::RoundRobin,
+            Method::LeastConn => Search::LeastConn,
+            Method::LeastTime(mode) => Search::LeastTime(*mode),
+            Method::IpHash => Search::IpHash(IpHash::new(asker.address)),
+            Method::Hash => Search::KeyHash(KeyHash::new(asker.key.clone())),
+            Method::Consistent => {
+                Search::Consistent(Consistent::new(&asker.key, &group.primary.ring))
+            }
+            Method::Random => Search::Random { tries: 0 },
+            Method::RandomTwo => Search::RandomTwo { tries: 0 },
+        };
+        Choice {
+            tries_left: group.tries(),
+            group: Arc::clone(group),
+            search,
+            is_on_backup: false,
+            tried: Tried::default(),
+            taken: None,
+        }
+    }
+
+    /// Takes the next peer; `None`: "no live upstreams", and `$upstream_addr` shows the group's name. What was taken before
+    /// must have been given back.
+    pub fn next(&mut self, now: Now) -> Option<&Peer> {
+        debug_assert!(
+            self.taken.is_none(),
+            "a peer is given back before the next one"
+        );
+        let group = Arc::clone(&self.group);
+        let mut found = self.pick(self.peers(&group), now);
+        if let (None, false, Some(backup)) = (found, self.is_on_backup, &group.backup) {
+            self.is_on_backup = true;
+            self.tried = Tried::default();
+            found = match self.search {
+                Search::LeastConn | Search::LeastTime(_) => self.pick(backup, now),
+                _ => take(backup, &self.tried, now),
+            };
+        }
+        let index = found?;
+        self.tried.add(index);
+        let is_inflight = match &self.search {
+            Search::LeastTime(mode) => mode.counts_inflight && !self.peers(&group).is_single,
+            _ => false,
+        };
+        self.taken = Some(Taken { index, is_inflight });
+        self.taken()
+    }
+
+    /// The peer that is taken now.
+    #[must_use]
+    pub fn taken(&self) -> Option<&Peer> {
+        let taken = self.taken?;
+        self.peers(&self.group).list.get(taken.index)
+    }
+
+    /// How many peers may still be tried, the one that is taken among them. With 1, what it answers is passed on.
+    #[must_use]
+    pub fn tries_left(&self) -> usize {
+        self.tries_left
+    }
+
+    /// The peer's idle connection was dead: it is not to blame, and the try does not count.
+    pub fn forgive_try(&mut self) {
+        self.tries_left += 1;
+    }
+
+    /// The answer's head has come from the peer.
+    pub fn note_header(&mut self, took_ms: u64, now: Now) {
+        let Search::LeastTime(mode) = &self.search else {
+            return;
+        };
+        if mode.to_last_byte || !mode.counts_inflight {
+            return; // counted when the answer is complete
+        }
+        let Some(taken) = &mut self.taken else {
+            return;
+        };
+        let peers = match &self.group.backup {
+            Some(backup) if self.is_on_backup => backup,
+            _ => &self.group.primary,
+        };
+        let mut states = peers.lock();
+        let speed = &mut states.list[taken.index].speed;
+        speed.add_header(took_ms);
+        if std::mem::take(&mut taken.is_inflight) {
+            speed.end(now, took_ms);
+        }
+    }
+
+    /// Gives the peer back. Is it disabled now ("upstream server temporarily disabled")?
+    pub fn give_back(&mut self, outcome: Outcome, times: Times, now: Now) -> bool {
+        let Some(taken) = self.taken.take() else {
+            return false;
+        };
+        let peers = self.peers(&self.group);
+        let mut states = peers.lock();
+        let (peer, state) = (&peers.list[taken.index], &mut states.list[taken.index]);
+        if taken.is_inflight {
+            state.speed.end(now, times.response_ms);
+        }
+        if let (Search::LeastTime(mode), Outcome::Answered, Some(header_ms)) =
+            (&self.search, outcome, times.header_ms)
+        {
+            state.speed.add_response(times.response_ms);
+            if mode.to_last_byte || !mode.counts_inflight {
+                state.speed.add_header(header_ms);
+            }
+        }
+        state.conns = state.conns.saturating_sub(1);
+        let mut is_disabled = false;
+        if peers.is_single {
+            state.forget_failures();
+        } else if outcome == Outcome::Failed {
+            is_disabled = state.fail(peer, now);
+        } else {
+            state.succeed();
+        }
+        let is_single = peers.is_single;
+        drop(states);
+        self.tries_left = if is_single {
+            0
+        } else {
+            self.tries_left.saturating_sub(1)
+        };
+        is_disabled
+    }
+
+    fn peers<'a>(&self, group: &'a Group) -> &'a Peers {
+        match &group.backup {
+            Some(backup) if self.is_on_backup => backup,
+            _ => &group.primary,
+        }
+    }
+
+    /// Takes a peer of this set by the group's method.
+    fn pick(&mut self, peers: &Peers, now: Now) -> Option<usize> {
+        let mut guard = peers.lock();
+        let states = &mut *guard;
+        let tried = &self.tried;
+        let picked = match &mut self.search {
+            Search::RoundRobin => Picked::ByRoundRobin,
+            Search::LeastConn => {
+                Picked::Peer(least::pick_by_connections(peers, states, tried, now)?)
+            }
+            Search::LeastTime(mode) => {
+                Picked::Peer(least::pick_by_time(peers, states, tried, now, *mode)?)
+            }
+            Search::IpHash(hash) => hash.pick(peers, states, tried, now),
+            Search::KeyHash(hash) => hash.pick(peers, states, tried, now),
+            Search::Consistent(place) => place.pick(peers, states, tried, now),
+            Search::Random { tries } => random::pick(peers, states, tried, now, tries),
+            Search::RandomTwo { tries } => random::pick_of_two(peers, states, tried, now, tries),
+        };
+        match picked {
+            Picked::Peer(index) => {
+                states.list[index].conns += 1;
+                states.list[index].begin_check(&peers.list[index], now);
+                Some(index)
+            }
+            Picked::ByRoundRobin => {
+                drop(guard);
+                take(peers, tried, now)
+            }
+        }
+    }
+}
+
+/// Takes a peer by round robin.
+fn take(peers: &Peers, tried: &Tried, now: Now) -> Option<usize> {
+    let mut states = peers.lock();
+    let index = round_robin::pick(peers, &mut states, tried, now)?;
+    states.list[index].conns += 1;
+    states.list[index].begin_check(&peers.list[index], now);
+    Some(index)
+}
+
+impl Drop for Choice {
+    fn drop(&mut self) {
+        let Some(taken) = self.taken.take() else {
+            return;
+        };
+        let peers = self.peers(&self.group);
+        let mut states = peers.lock();
+        let state = &mut states.list[taken.index];
+        state.conns = state.conns.saturating_sub(1);
+        if taken.is_inflight {
+            state.speed.forget();
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A group of servers, as `upstream` declares it: its peers, those that only stand in (`backup`), and how it chooses.
+//!
+//! Invariant: the peers never change (another configuration, or another answer of a resolver, makes another group); what
+//! changes is their states, behind one lock for each of the two sets.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::hash::Ring;
+use super::peer::{Peer, Standing, State};
+
+/// How a group chooses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Weighted round robin.
+    #[default]
+    RoundRobin,
+    /// `least_conn`.
+    LeastConn,
+    /// `least_time`.
+    LeastTime(LeastTime),
+    /// `ip_hash`.
+    IpHash,
+    /// `hash KEY`.
+    Hash,
+    /// `hash KEY consistent`.
+    Consistent,
+    /// `random`.
+    Random,
+    /// `random two [least_conn]`.
+    RandomTwo,
+}
+
+/// What `least_time` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeastTime {
+    /// Up to the end of the answer (`last_byte`), not only to its head (`header`)?
+    pub to_last_byte: bool,
+    /// Do requests on their way count (`inflight`)?
+    pub counts_inflight: bool,
+}
+
+/// Who asks, as far as the choice depends on it.
+#[derive(Clone, Debug, Default)]
+pub struct Asker {
+    /// The client's address; none on unix sockets. For `ip_hash`.
+    pub address: Option<IpAddr>,
+    /// The value of the key of `hash`.
+    pub key: Bytes,
+}
+
+/// A group of servers.
+#[derive(Debug)]
+pub struct Group {
+    name: String,
+    pub(super) method: Method,
+    pub(super) primary: Peers,
+    pub(super) backup: Option<Peers>,
+}
+
+/// The peers that stand in for each other.
+#[derive(Debug)]
+pub(super) struct Peers {
+    pub list: Vec<Peer>,
+    pub total_weight: u64,
+    /// Is it the only peer of the group? Such a one is always asked.
+    pub is_single: bool,
+    /// For `Method::Consistent`.
+    pub ring: Ring,
+    states: Mutex<States>,
+}
+
+/// What the peers of a set are like now.
+#[derive(Debug)]
+pub(super) struct States {
+    pub list: Vec<State>,
+    pub random: Random,
+}
+
+impl Group {
+    /// A group of these peers; `seed` starts the random choices. Without a primary peer nothing is ever chosen.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        method: Method,
+        primary: Vec<Peer>,
+        backup: Vec<Peer>,
+        seed: u64,
+    ) -> Group {
+        let is_single = primary.len() == 1 && backup.is_empty();
+        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, !seed));
+        Group {
+            name: name.into(),
+            primary: Peers::new(primary, &method, is_single, seed),
+            backup,
+            method,
+        }
+    }
+
+    /// Its name: what `$upstream_addr` shows when no peer could be had.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All peers, the backup ones last.
+    pub fn peers(&self) -> impl Iterator<Item = &Peer> {
+        let backup = self.backup.iter().flat_map(|peers| &peers.list);
+        self.primary.list.iter().chain(backup)
+    }
+
+    /// How many peers one request may try: those that are not down.
+    #[must_use]
+    pub fn tries(&self) -> usize {
+        self.peers()
+            .filter(|peer| peer.standing == Standing::Up)
+            .count()
+    }
+
+    /// Requests that each peer has now, in the order of [`Group::peers`]. For the pages that show it.
+    #[must_use]
+    pub fn connections(&self) -> Vec<u32> {
+        let sets = std::iter::once(&self.primary).chain(&self.backup);
+        sets.flat_map(|peers| {
+            let states = peers.lock();
+            states
+                .list
+                .iter()
+                .map(|state| state.conns)
+                .collect::<Vec<_>>()
+        })
+        .collect()
+    }
+}
+
+impl Peers {
+    fn new(list: Vec<Peer>, method: &Method, is_single: bool, seed: u64) -> Peers {
+        debug_assert!(list.iter().all(|peer| peer.weight > 0));
+        Peers {
+            total_weight: list.iter().map(|peer| u64::from(peer.weight)).sum(),
+            is_single,
+            ring: match method {
+                Method::Consistent => Ring::new(&list),
+                _ => Ring::default(),
+            },
+            states: Mutex::new(States {
+                list: list.iter().map(State::new).collect(),
+                random: Random(seed),
+            }),
+            list,
+        }
+    }
+
+    /// The states, for no longer than a choice takes.
+    pub fn lock(&self) -> MutexGuard<'_, States> {
+        self.states.lock()
+    }
+
+    /// The peer at this place of a line on which each is as long as its weight.
+    pub fn at_weight(&self, place: u64) -> usize {
+        let mut left = place;
+        for (index, peer) in self.list.iter().enumerate() {
+            let weight = u64::from(peer.weight);
+            if left < weight {
+                return index;
+            }
+            left -= weight;
+        }
+        self.list.len() - 1
+    }
+}
+
+/// Random numbers that need not be secret (splitmix64).
+#[derive(Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound.max(1)
+    }
+}

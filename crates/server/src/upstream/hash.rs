@@ -1,0 +1,206 @@
+//! The choices by hash: `ip_hash`, `hash KEY` and `hash KEY consistent`, bit by bit nginx's, so that both send a key to the
+//! same server.
+//!
+//! A hash that meets a peer which may not be chosen is continued, [`TRIES_MAX`] times; then round robin chooses.
+
+use std::net::IpAddr;
+
+use crate::hash::{crc32, crc32_of};
+
+use super::choice::{Picked, Tried};
+use super::group::{Peers, States};
+use super::peer::{Now, Peer};
+use super::round_robin;
+
+/// How often a hash is continued for one request.
+pub(super) const TRIES_MAX: u32 = 20;
+/// Points on the ring for each unit of weight.
+const POINTS_PER_WEIGHT: u64 = 160;
+
+/// `ip_hash` on its way through the peers.
+#[derive(Clone, Debug)]
+pub(super) struct IpHash {
+    octets: [u8; 16],
+    len: usize,
+    hash: u64,
+    tries: u32,
+}
+
+impl IpHash {
+    /// Three octets of an IPv4 address, all of an IPv6 one; unix sockets are all the same client.
+    pub fn new(address: Option<IpAddr>) -> IpHash {
+        let mut octets = [0; 16];
+        let len = match address {
+            Some(IpAddr::V4(address)) => {
+                octets[..3].copy_from_slice(&address.octets()[..3]);
+                3
+            }
+            Some(IpAddr::V6(address)) => {
+                octets = address.octets();
+                16
+            }
+            None => 3,
+        };
+        IpHash {
+            octets,
+            len,
+            hash: 89,
+            tries: 0,
+        }
+    }
+
+    pub fn pick(&mut self, peers: &Peers, states: &States, tried: &Tried, now: Now) -> Picked {
+        if peers.list.len() < 2 {
+            return Picked::ByRoundRobin;
+        }
+        let mut hash = self.hash;
+        while self.tries <= TRIES_MAX {
+            for octet in &self.octets[..self.len] {
+                hash = (hash * 113 + u64::from(*octet)) % 6271;
+            }
+            let index = peers.at_weight(hash % peers.total_weight);
+            if !tried.has(index) && states.list[index].is_available(&peers.list[index], now) {
+                self.hash = hash;
+                return Picked::Peer(index);
+            }
+            self.tries += 1;
+        }
+        Picked::ByRoundRobin
+    }
+}
+
+/// `hash KEY` on its way through the peers: Cache::Memcached's.
+#[derive(Clone, Debug)]
+pub(super) struct KeyHash {
+    key: bytes::Bytes,
+    sum: u32,
+    round: u32,
+    tries: u32,
+}
+
+impl KeyHash {
+    pub fn new(key: bytes::Bytes) -> KeyHash {
+        KeyHash {
+            key,
+            sum: 0,
+            round: 0,
+            tries: 0,
+        }
+    }
+
+    pub fn pick(&mut self, peers: &Peers, states: &States, tried: &Tried, now: Now) -> Picked {
+        if peers.list.len() < 2 || self.key.is_empty() {
+            return Picked::ByRoundRobin;
+        }
+        while self.tries <= TRIES_MAX {
+            let hash = match self.round {
+                0 => crc32(&self.key),
+                round => crc32_of(&[itoa::Buffer::new().format(round).as_bytes(), &self.key]),
+            };
+            self.round += 1;
+            self.sum = self.sum.wrapping_add((hash >> 16) & 0x7fff);
+            let index = peers.at_weight(u64::from(self.sum) % peers.total_weight);
+            if !tried.has(index) && states.list[index].is_available(&peers.list[index], now) {
+                return Picked::Peer(index);
+            }
+            self.tries += 1;
+        }
+        Picked::ByRoundRobin
+    }
+}
+
+/// The points of `hash … consistent`: Cache::Memcached::Fast's (ketama), a server's by its name as written.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    points: Vec<Point>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    hash: u32,
+    /// The first peer with this server's name.
+    server: u32,
+}
+
+impl Ring {
+    pub fn new(peers: &[Peer]) -> Ring {
+        let mut points = Vec::new();
+        for peer in peers {
+            let same = peers.iter().position(|other| other.server == peer.server);
+            let server = same.and_then(|index| u32::try_from(index).ok());
+            let server = server.expect("a peer is in its own list, which is short");
+            let (host, port) = host_and_port(&peer.server);
+            let mut before = 0u32;
+            for _ in 0..u64::from(peer.weight) * POINTS_PER_WEIGHT {
+                before = crc32_of(&[host, b"\0", port, &before.to_le_bytes()]);
+                points.push(Point {
+                    hash: before,
+                    server,
+                });
+            }
+        }
+        points.sort_by_key(|point| point.hash);
+        points.dedup_by_key(|point| point.hash);
+        Ring { points }
+    }
+
+    /// The number of the first point at or behind a key's hash.
+    fn find(&self, key: &[u8]) -> usize {
+        let hash = crc32(key);
+        self.points.partition_point(|point| point.hash < hash)
+    }
+}
+
+/// The name without its `unix:`, or split at the port.
+fn host_and_port(server: &[u8]) -> (&[u8], &[u8]) {
+    if server.len() >= 5 && server[..5].eq_ignore_ascii_case(b"unix:") {
+        return (&server[5..], b"");
+    }
+    let digits = server.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let port = server.len() - digits.count();
+    match server[..port].split_last() {
+        Some((b':', host)) => (host, &server[port..]),
+        _ => (server, b""),
+    }
+}
+
+/// `hash KEY consistent` on its way along the ring.
+#[derive(Clone, Debug)]
+pub(super) struct Consistent {
+    at: usize,
+    has_key: bool,
+    tries: u32,
+}
+
+impl Consistent {
+    pub fn new(key: &[u8], ring: &Ring) -> Consistent {
+        Consistent {
+            at: ring.find(key),
+            has_key: !key.is_empty(),
+            tries: 0,
+        }
+    }
+
+    pub fn pick(&mut self, peers: &Peers, states: &mut States, tried: &Tried, now: Now) -> Picked {
+        let points = &peers.ring.points;
+        if peers.is_single || !self.has_key || points.is_empty() {
+            return Picked::ByRoundRobin;
+        }
+        while self.tries <= TRIES_MAX {
+            let server = &peers.list[points[self.at % points.len()].server as usize].server;
+            // The addresses of one server take turns.
+            let found = round_robin::turn(peers, states, |index, states| {
+                let peer = &peers.list[index];
+                peer.server == *server
+                    && !tried.has(index)
+                    && states.list[index].is_available(peer, now)
+            });
+            if let Some(index) = found {
+                return Picked::Peer(index);
+            }
+            self.at += 1;
+            self.tries += 1;
+        }
+        Picked::ByRoundRobin
+    }
+}

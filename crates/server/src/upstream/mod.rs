@@ -1,0 +1,21 @@
+//! Upstreams: groups of servers that requests are passed on to, and which of them gets the next one.
+//!
+//! Not here: sockets, and what is sent through them. Pure logic behind one short lock for each group: all loops share the
+//! states of the peers (weights, failures, connections), as nginx's workers do with `zone`. Invariant: whoever takes a peer
+//! gives it back, so that `max_conns` and `least_conn` never count what is gone.
+//!
+//! Not reachable from a configuration yet: `proxy_pass` is to be its user.
+
+pub mod choice;
+pub mod group;
+mod hash;
+mod least;
+pub mod peer;
+mod random;
+mod round_robin;
+#[cfg(test)]
+mod tests;
+
+pub use choice::{Choice, Outcome, Times};
+pub use group::{Asker, Group, LeastTime, Method};
+pub use peer::{Now, Peer, Standing};

@@ -1,0 +1,173 @@
+//! One address of an upstream: what is configured of it, and how it has been doing.
+//!
+//! Not here: which peer is chosen. Invariant: a state is only looked at and changed under its group's lock.
+
+use crate::listen::address::Address;
+
+/// Before any time that a clock shows.
+const NEVER: i64 = i64::MIN / 4;
+
+/// A time, from clocks that the loop has read anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Seconds of any clock that does not jump; nginx takes whole ones for `fail_timeout`.
+    pub seconds: i64,
+    /// Milliseconds of any clock that does not jump, for `least_time`.
+    pub ms: u64,
+}
+
+/// Is a peer to be chosen at all?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Yes.
+    #[default]
+    Up,
+    /// `down`: never.
+    Down,
+    /// `drain`: only by sticky sessions that are bound to it.
+    Draining,
+}
+
+/// One address of an upstream. A server whose name has several addresses makes several.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Where to connect.
+    pub address: Address,
+    /// The address as `$upstream_addr` shows it.
+    pub name: String,
+    /// The server as it is written: `hash … consistent` counts its points by this.
+    pub server: Box<[u8]>,
+    /// `weight`, at least 1.
+    pub weight: u32,
+    /// `max_conns`; 0: no bound.
+    pub max_conns: u32,
+    /// `max_fails`; 0: failures are not counted.
+    pub max_fails: u32,
+    /// `fail_timeout`, in seconds.
+    pub fail_timeout: i64,
+    /// `down` and `drain`.
+    pub standing: Standing,
+}
+
+impl Peer {
+    /// With nginx's defaults for all parameters.
+    #[must_use]
+    pub fn new(address: Address, server: &[u8]) -> Peer {
+        Peer {
+            name: address.to_string(),
+            address,
+            server: server.into(),
+            weight: 1,
+            max_conns: 0,
+            max_fails: 1,
+            fail_timeout: 10,
+            standing: Standing::Up,
+        }
+    }
+}
+
+/// How a peer has been doing.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// What round robin weighs; the sum over a group's peers is always 0.
+    pub current_weight: i64,
+    /// The weight, less after failures; grows back by 1 each time that the peer is considered.
+    pub effective_weight: i64,
+    /// Requests that it has now.
+    pub conns: u32,
+    fails: u32,
+    /// Of the last failure.
+    accessed: i64,
+    /// Of the last failure, or of the first choice after `fail_timeout` had passed.
+    pub checked: i64,
+    pub speed: Speed,
+}
+
+/// What `least_time` knows. All in milliseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Speed {
+    /// Mean time to the head.
+    pub header_ms: u64,
+    /// Mean time to the end.
+    pub response_ms: u64,
+    /// Mean time that requests have been on their way.
+    pub inflight_ms: u64,
+    /// Sum of the times of the requests on their way, up to `inflight_changed_ms`.
+    pub inflight_sum_ms: u64,
+    /// When their number last changed.
+    pub inflight_changed_ms: u64,
+    /// Requests on their way.
+    pub inflight: u64,
+}
+
+impl State {
+    pub fn new(peer: &Peer) -> State {
+        State {
+            current_weight: 0,
+            effective_weight: i64::from(peer.weight),
+            conns: 0,
+            fails: 0,
+            accessed: NEVER,
+            checked: NEVER,
+            speed: Speed::default(),
+        }
+    }
+
+    /// May it get a request?
+    pub fn is_available(&self, peer: &Peer, now: Now) -> bool {
+        peer.standing == Standing::Up && !self.is_failing(peer, now) && self.has_room(peer)
+    }
+
+    /// Is it below `max_conns`?
+    pub fn has_room(&self, peer: &Peer) -> bool {
+        peer.max_conns == 0 || self.conns < peer.max_conns
+    }
+
+    fn is_failing(&self, peer: &Peer, now: Now) -> bool {
+        peer.max_fails != 0
+            && self.fails >= peer.max_fails
+            && now.seconds - self.checked <= peer.fail_timeout
+    }
+
+    /// Gives its weight for this turn, and takes part in the next ones with a little more if it had failed.
+    pub fn take_part(&mut self, peer: &Peer) -> i64 {
+        let weight = self.effective_weight;
+        self.current_weight += weight;
+        if self.effective_weight < i64::from(peer.weight) {
+            self.effective_weight += 1;
+        }
+        weight
+    }
+
+    /// It was chosen: whether it has recovered is judged by what comes of this.
+    pub fn begin_check(&mut self, peer: &Peer, now: Now) {
+        if now.seconds - self.checked > peer.fail_timeout {
+            self.checked = now.seconds;
+        }
+    }
+
+    /// A request failed on it. Is it disabled now?
+    pub fn fail(&mut self, peer: &Peer, now: Now) -> bool {
+        self.fails = self.fails.saturating_add(1);
+        self.accessed = now.seconds;
+        self.checked = now.seconds;
+        if peer.max_fails == 0 {
+            return false;
+        }
+        let loss = i64::from(peer.weight / peer.max_fails);
+        self.effective_weight = (self.effective_weight - loss).max(0);
+        self.fails >= peer.max_fails
+    }
+
+    /// A request went well. Failures are forgotten only once `fail_timeout` has passed since the last one.
+    pub fn succeed(&mut self) {
+        if self.accessed < self.checked {
+            self.fails = 0;
+        }
+    }
+
+    /// The only peer of its group is never disabled.
+    pub fn forget_failures(&mut self) {
+        self.fails = 0;
+    }
+}

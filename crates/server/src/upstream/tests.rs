@@ -1,0 +1,372 @@
+//! Choices, held against what nginx was recorded to choose (`recorded.txt`), and what recordings cannot show.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Asker, Choice, Group, LeastTime, Method, Now, Outcome, Peer, Standing, Times};
+use crate::listen::address::Target;
+
+const RECORDED: &str = include_str!("recorded.txt");
+/// How long an answer takes beside the delay that a step sets, and what lies between two steps.
+const STEP_MS: u64 = 5;
+
+/// A group, servers that may be away or slow, and a clock.
+struct Play {
+    group: Arc<Group>,
+    is_away: [bool; 12],
+    delay_ms: [u64; 12],
+    waiting: Vec<Choice>,
+    now_ms: u64,
+}
+
+fn address(number: usize) -> String {
+    match number {
+        10 => "unix:/tmp/freewheel-balancing-10.sock".into(),
+        11 => "127.0.0.2".into(),
+        _ => format!("127.0.0.1:{}", 18_901 + number),
+    }
+}
+
+fn peer(server: &str) -> Peer {
+    let parsed = Target::parse(server).unwrap();
+    let address = parsed.addresses(&mut |_| Vec::new()).unwrap().remove(0);
+    Peer::new(address, server.as_bytes())
+}
+
+fn number_of(peer: &Peer) -> usize {
+    (0..12)
+        .find(|number| peer.server == address(*number).into_bytes().into())
+        .unwrap()
+}
+
+fn method(text: &str) -> Method {
+    let least_time = |to_last_byte, counts_inflight| {
+        Method::LeastTime(LeastTime {
+            to_last_byte,
+            counts_inflight,
+        })
+    };
+    match text {
+        "" => Method::RoundRobin,
+        "least_conn" => Method::LeastConn,
+        "ip_hash" => Method::IpHash,
+        "hash $arg_k" => Method::Hash,
+        "hash $arg_k consistent" => Method::Consistent,
+        "random" => Method::Random,
+        "least_time header" => least_time(false, false),
+        "least_time header inflight" => least_time(false, true),
+        "least_time last_byte" => least_time(true, false),
+        "least_time last_byte inflight" => least_time(true, true),
+        other => panic!("{other}"),
+    }
+}
+
+fn group(method_text: &str, servers: &str) -> Group {
+    let (mut primary, mut backup) = (Vec::new(), Vec::new());
+    for server in servers.split(", ") {
+        let (number, parameters) = server.split_once('}').unwrap();
+        let mut made = peer(&address(number[1..].parse().unwrap()));
+        let mut is_backup = false;
+        for parameter in parameters.split_whitespace() {
+            match parameter.split_once('=') {
+                None if parameter == "down" => made.standing = Standing::Down,
+                None if parameter == "drain" => made.standing = Standing::Draining,
+                None => is_backup = true,
+                Some(("weight", value)) => made.weight = value.parse().unwrap(),
+                Some(("max_conns", value)) => made.max_conns = value.parse().unwrap(),
+                Some(("max_fails", value)) => made.max_fails = value.parse().unwrap(),
+                Some((_, value)) => {
+                    made.fail_timeout = value.trim_end_matches('s').parse().unwrap()
+                }
+            }
+        }
+        if is_backup { &mut backup } else { &mut primary }.push(made);
+    }
+    Group::new("u", method(method_text), primary, backup, 1)
+}
+
+impl Play {
+    fn new(group: Group) -> Play {
+        Play {
+            group: Arc::new(group),
+            is_away: [false; 12],
+            delay_ms: [0; 12],
+            waiting: Vec::new(),
+            now_ms: 1_000_000_100,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            seconds: (self.now_ms / 1000).try_into().unwrap(),
+            ms: self.now_ms,
+        }
+    }
+
+    /// Asks peer after peer until one is there; gives the choice, and who was tried.
+    fn ask(&mut self, asker: &Asker) -> (Choice, String) {
+        let mut choice = Choice::new(&self.group, asker);
+        let mut tried = Vec::new();
+        loop {
+            let Some(peer) = choice.next(self.now()) else {
+                tried.push("-".to_owned());
+                return (choice, tried.join(">"));
+            };
+            let number = number_of(peer);
+            tried.push(number.to_string());
+            if !self.is_away[number] {
+                return (choice, tried.join(">"));
+            }
+            choice.give_back(Outcome::Failed, Times::default(), self.now());
+            if choice.tries_left() == 0 {
+                return (choice, tried.join(">"));
+            }
+        }
+    }
+
+    fn get(&mut self, asker: &Asker) -> String {
+        let (mut choice, tried) = self.ask(asker);
+        if let Some(peer) = choice.taken() {
+            let took = self.delay_ms[number_of(peer)];
+            self.now_ms += took;
+            choice.note_header(took, self.now());
+            let times = Times {
+                header_ms: Some(took),
+                response_ms: took,
+            };
+            choice.give_back(Outcome::Answered, times, self.now());
+        }
+        tried
+    }
+
+    fn step(&mut self, step: &str) -> Option<String> {
+        let (kind, rest) = step.split_at(1);
+        let number = || rest.parse().unwrap_or(0);
+        let mut found = None;
+        match kind {
+            "g" => {
+                found = Some(self.get(&Asker {
+                    key: Bytes::copy_from_slice(rest.as_bytes()),
+                    address: None,
+                }))
+            }
+            "c" => {
+                let address = rest.parse().ok();
+                found = Some(self.get(&Asker {
+                    address,
+                    key: Bytes::new(),
+                }));
+            }
+            "h" => {
+                let (choice, tried) = self.ask(&Asker {
+                    address: "127.0.0.1".parse().ok(),
+                    key: Bytes::new(),
+                });
+                self.waiting.push(choice);
+                found = tried.rsplit('>').next().map(str::to_owned);
+            }
+            "u" => {
+                self.waiting.remove(number()).give_back(
+                    Outcome::Answered,
+                    Times::default(),
+                    self.now(),
+                );
+            }
+            "d" => self.is_away[number()] = true,
+            "a" => self.is_away[number()] = false,
+            "w" => {
+                let (number, seconds) = rest.split_once(',').unwrap();
+                self.delay_ms[number.parse::<usize>().unwrap()] = ms(seconds);
+            }
+            _ => self.now_ms += ms(rest),
+        }
+        self.now_ms += STEP_MS;
+        found
+    }
+}
+
+fn ms(seconds: &str) -> u64 {
+    let (whole, part) = seconds.split_once('.').unwrap_or((seconds, "0"));
+    whole.parse::<u64>().unwrap() * 1000 + format!("{part:0<3}").parse::<u64>().unwrap()
+}
+
+#[test]
+fn the_peers_are_those_that_nginx_chose() {
+    for line in RECORDED.lines().filter(|line| !line.starts_with('#')) {
+        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [method, servers, steps, expected] = columns[..] else {
+            panic!("{line}")
+        };
+        let mut play = Play::new(group(method, servers));
+        let found: Vec<String> = steps
+            .split_whitespace()
+            .filter_map(|step| play.step(step))
+            .collect();
+        assert_eq!(found.join(" "), expected, "{method} {servers}: {steps}");
+    }
+}
+
+#[test]
+fn every_peer_of_many_is_tried_once_and_then_the_backup() {
+    for name in [
+        "",
+        "least_conn",
+        "ip_hash",
+        "hash $arg_k",
+        "hash $arg_k consistent",
+        "random",
+    ] {
+        let peers = |first: u16, count: u16| {
+            let servers = (first..first + count).map(|port| peer(&format!("127.0.0.1:{port}")));
+            servers.collect::<Vec<_>>()
+        };
+        let group = Group::new("u", method(name), peers(1000, 150), peers(2000, 70), 7);
+        let group = Arc::new(group);
+        let asker = Asker {
+            address: "10.1.2.3".parse().ok(),
+            key: Bytes::from_static(b"k"),
+        };
+        let mut choice = Choice::new(&group, &asker);
+        assert_eq!(choice.tries_left(), 220);
+        let (mut seen, now) = (
+            Vec::new(),
+            Now {
+                seconds: 5,
+                ms: 5000,
+            },
+        );
+        while let Some(peer) = choice.next(now) {
+            seen.push(peer.name.clone());
+            choice.give_back(Outcome::Unwanted, Times::default(), now);
+        }
+        assert_eq!((seen.len(), choice.tries_left()), (220, 0), "{name}");
+        assert_eq!(seen.iter().collect::<HashSet<_>>().len(), 220, "{name}");
+        assert!(
+            seen[..150]
+                .iter()
+                .all(|name| name.starts_with("127.0.0.1:1")),
+            "{name}"
+        );
+        assert_eq!(group.connections(), [0; 220], "{name}");
+    }
+}
+
+#[test]
+fn a_choice_that_is_dropped_gives_its_peer_back() {
+    for name in ["", "least_conn", "least_time header inflight"] {
+        let group = Arc::new(group(name, "{0} max_conns=1, {1} down"));
+        let now = Now {
+            seconds: 5,
+            ms: 5000,
+        };
+        let mut first = Choice::new(&group, &Asker::default());
+        assert!(first.next(now).is_some(), "{name}");
+        assert!(
+            Choice::new(&group, &Asker::default()).next(now).is_none(),
+            "{name}"
+        );
+        assert_eq!(group.connections(), [1, 0]);
+        drop(first);
+        assert_eq!(group.connections(), [0, 0]);
+        assert!(
+            Choice::new(&group, &Asker::default()).next(now).is_some(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_peer_is_disabled_by_its_last_failure_only() {
+    let group = Arc::new(group("", "{0} max_fails=2, {1}"));
+    let now = Now {
+        seconds: 5,
+        ms: 5000,
+    };
+    let disabled: Vec<(usize, bool)> = (0..4)
+        .map(|_| {
+            let mut choice = Choice::new(&group, &Asker::default());
+            let number = number_of(choice.next(now).unwrap());
+            let outcome = if number == 0 {
+                Outcome::Failed
+            } else {
+                Outcome::Answered
+            };
+            (number, choice.give_back(outcome, Times::default(), now))
+        })
+        .collect();
+    assert_eq!(disabled, [(0, false), (1, false), (0, true), (1, false)]);
+}
+
+#[test]
+fn random_choices_follow_the_weights_and_two_follow_the_load() {
+    let now = Now {
+        seconds: 5,
+        ms: 5000,
+    };
+    let counts = |group: &Arc<Group>| {
+        let mut counts = [0u32; 3];
+        for _ in 0..6000 {
+            let mut choice = Choice::new(group, &Asker::default());
+            counts[number_of(choice.next(now).unwrap())] += 1;
+        }
+        counts
+    };
+    let [a, b, c] = counts(&Arc::new(group(
+        "random",
+        "{0} weight=3, {1} weight=2, {2}",
+    )));
+    assert!((2850..3150).contains(&a) && (1850..2150).contains(&b) && (850..1150).contains(&c));
+    let servers = ["127.0.0.1:18901", "127.0.0.1:18902", "127.0.0.1:18903"].map(peer);
+    let group = Arc::new(Group::new(
+        "u",
+        Method::RandomTwo,
+        servers.to_vec(),
+        Vec::new(),
+        3,
+    ));
+    let mut kept: Vec<Choice> = Vec::new();
+    for _ in 0..300 {
+        let mut choice = Choice::new(&group, &Asker::default());
+        choice.next(now).unwrap();
+        kept.push(choice);
+    }
+    let loads = group.connections();
+    assert!(
+        loads.iter().all(|load| (90..=110).contains(load)),
+        "{loads:?}"
+    );
+    // The busiest of the three is never chosen, while it is.
+    let busiest = number_of(kept[0].taken().unwrap());
+    kept.retain(|choice| number_of(choice.taken().unwrap()) == busiest);
+    assert_eq!(counts(&group)[busiest], 0);
+}
+
+#[test]
+fn many_threads_lose_no_connection() {
+    let group = Arc::new(group("least_conn", "{0} weight=2, {1}, {2} max_conns=3"));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let group = &group;
+            scope.spawn(move || {
+                for turn in 0..2000 {
+                    let now = Now {
+                        seconds: turn / 500,
+                        ms: 0,
+                    };
+                    let mut choice = Choice::new(group, &Asker::default());
+                    let outcome = match (turn + thread) % 5 {
+                        0 => Outcome::Failed,
+                        _ => Outcome::Answered,
+                    };
+                    if choice.next(now).is_some() && turn % 3 != 0 {
+                        choice.give_back(outcome, Times::default(), now);
+                    }
+                    assert!(group.connections()[2] <= 3);
+                }
+            });
+        }
+    });
+    assert_eq!(group.connections(), [0, 0, 0]);
+}
