@@ -23,9 +23,11 @@ mod client;
 mod port;
 mod reply;
 mod server;
+mod site;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};
 pub use port::Port;
 pub use reply::{Reply, split_reply};
-pub use server::{Refused, Server, Site, text_of};
+pub use server::{Server, text_of};
+pub use site::{Refused, Site};
