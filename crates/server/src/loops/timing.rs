@@ -14,15 +14,20 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use histogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinHandle;
 
+use crate::process::report::{Level, error_log};
+
 /// Relative error of the histograms: 2^-5, 3 %.
 const GROUPING_POWER: u8 = 5;
 /// Longest time that the histograms hold: 2^40 ns, 18 minutes.
 const MAX_VALUE_POWER: u8 = 40;
+/// Time for the log thread to write why the process ends.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Set in a stamp that another thread made: the loop may have slept since its last reading.
 const FROM_ANOTHER_THREAD: u64 = 1 << 63;
 
@@ -44,6 +49,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether the loop is lost without it.
+    fn is_vital(self) -> bool {
+        match self {
+            Self::Accept | Self::Control | Self::Timers | Self::Log => true,
+            Self::Connection | Self::Module(_) => false,
+        }
+    }
+
     /// The word in log lines.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -264,6 +277,29 @@ fn stamp_of_wake() -> u64 {
     }
 }
 
+/// Stands while a task is polled, and ends the process when that panics: without the task the loop would look alive and serve
+/// nobody. The master starts another worker on the same sockets.
+struct Vital(Kind);
+
+impl Drop for Vital {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let name = self.0.name();
+        error_log(
+            Level::Alert,
+            format_args!("the task \"{name}\" of a loop has failed, the process ends"),
+        );
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the loop is lost; the log thread is to write why"
+        )]
+        std::thread::sleep(LAST_WORDS);
+        std::process::abort();
+    }
+}
+
 struct Timed<F> {
     kind: Kind,
     figures: Rc<Figures>,
@@ -290,6 +326,7 @@ impl<F: Future> Future for Timed<F> {
         AT.set(start);
         READING.set(Reading::PollStart);
         MOMENT.set(this.stamp.last.load(Ordering::Relaxed));
+        let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         let outcome = this
             .future
             .as_mut()
