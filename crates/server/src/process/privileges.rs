@@ -117,7 +117,9 @@ fn text_of(error: nix::Error) -> String {
 }
 
 /// Sets limits, priority and core dumps as the configuration asks; what the system refuses is logged.
-pub fn set_limits(wanted: &directives::Processes) {
+pub fn set_limits(main: &directives::Main) {
+    let wanted = &main.processes;
+    let loops = wanted.worker_processes.count() as u64;
     let limit = |resource, name: &str, value: u64| {
         if let Err(error) = setrlimit(resource, value, value) {
             let text = text_of(error);
@@ -130,9 +132,7 @@ pub fn set_limits(wanted: &directives::Processes) {
     match wanted.worker_rlimit_nofile {
         // nginx's limit is that of each worker process; here one process has the work of all.
         Some(files) => {
-            let all = files
-                .0
-                .saturating_mul(wanted.worker_processes.count() as u64);
+            let all = files.0.saturating_mul(loops);
             if setrlimit(Resource::RLIMIT_NOFILE, all, all).is_err() {
                 limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", files.0);
             }
@@ -143,6 +143,17 @@ pub fn set_limits(wanted: &directives::Processes) {
                 let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
             }
         }
+    }
+    let connections = u64::from(main.events.worker_connections.0).saturating_mul(loops);
+    if let Ok((files, _)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && connections > files
+    {
+        error_log(
+            Level::Warn,
+            format_args!(
+                "{connections} worker_connections (of all loops) exceed open file resource limit: {files}"
+            ),
+        );
     }
     if let Some(core) = wanted.worker_rlimit_core {
         limit(Resource::RLIMIT_CORE, "RLIMIT_CORE", core.0);

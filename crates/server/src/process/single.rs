@@ -28,7 +28,7 @@ const LEAVING_TICK: Timespec = Timespec {
 /// Serves until a signal ends it.
 #[must_use]
 pub fn run(mut master: Master) -> ExitCode {
-    privileges::set_limits(&master.current.loaded.main.processes);
+    privileges::set_limits(&master.current.loaded.main);
     match start(&mut master) {
         Ok((crew, shared)) => obey(master, crew, &shared),
         Err(sentence) => {

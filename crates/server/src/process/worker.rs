@@ -339,7 +339,7 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<Arc<Disk>, 
     let wanted = wanted.map_err(|error| error.to_string())?;
     let _held = super::logs::make_known(bundle, &wanted, logs);
     super::logs::use_thread(&wanted, logs);
-    privileges::set_limits(&main.processes);
+    privileges::set_limits(&main);
     let prepared = Disk::prepare();
     if let Some(account) = &bundle.account {
         account.become_it()?;
