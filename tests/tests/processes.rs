@@ -494,6 +494,19 @@ fn a_slow_request_ends_when_the_time_for_shutting_down_is_over() {
 }
 
 #[test]
+fn without_a_pid_file_it_does_not_start() {
+    let site = Site::new();
+    site.configure(&PLAIN.replace("pid nginx.pid", "pid %DIR%/none/nginx.pid"));
+    let (status, said) = site.run(&[]);
+    assert_eq!(status.code(), Some(1));
+    let sentence = format!(
+        "nginx: [emerg] open() \"{}\" failed (2: No such file or directory)",
+        site.path("none/nginx.pid").display()
+    );
+    assert!(said.contains(&sentence), "{said}");
+}
+
+#[test]
 fn one_process_can_do_it_all() {
     let master = Master::start(&format!("master_process off; {PLAIN}"));
     assert!(master.is_answering());

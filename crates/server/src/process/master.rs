@@ -155,7 +155,12 @@ impl Master {
                     return self.end(ExitCode::FAILURE);
                 }
                 Purpose::Quitting | Purpose::Terminating { .. } if self.workers.is_empty() => {
-                    return self.end(ExitCode::SUCCESS);
+                    // Without a pid file nobody was ever told that it serves.
+                    let code = match self.pid_file {
+                        Some(_) => ExitCode::SUCCESS,
+                        None => ExitCode::FAILURE,
+                    };
+                    return self.end(code);
                 }
                 _ => {}
             }
