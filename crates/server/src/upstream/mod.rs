@@ -6,6 +6,10 @@
 //!
 //! Not reachable from a configuration yet: `proxy_pass` is to be its user.
 
+pub mod address;
+pub mod block;
+#[cfg(test)]
+mod block_tests;
 pub mod choice;
 pub mod group;
 mod hash;
@@ -13,6 +17,7 @@ mod least;
 pub mod peer;
 mod random;
 mod round_robin;
+pub mod server;
 #[cfg(test)]
 mod tests;
 

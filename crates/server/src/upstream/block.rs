@@ -1,0 +1,344 @@
+//! The `upstream` block: its table, and how it is read.
+//!
+//! Not in the program's list of tables yet: until `proxy_pass` is built nothing could use it, so `upstream` is refused as not
+//! built. Invariant: lines are read in their order, since a method decides about the `server` lines behind it, as in nginx.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use config::{
+    Directive, Error, Msec, Number, Problem, Scope, Section, Table, Template, Value, Word, blocks,
+    directives, parse_size,
+};
+
+use super::server::ServerLine;
+use super::{Group, LeastTime, Method, Peer};
+
+/// The peers that an upstream may have.
+pub const PEERS_MAX: usize = 65_536;
+/// The sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
+pub const RING_WEIGHT_MAX: u64 = 100_000;
+/// The least size of a `zone`: 8 pages.
+const ZONE_BYTES_MIN: u64 = 8 * 4096;
+
+blocks! {
+    /// Groups of servers to pass requests on to.
+    pub fn upstream in Upstream {
+        /// A group of servers under a name, which `proxy_pass` and its like use as a host.
+        "upstream": [HTTP] 1 => UPSTREAM, syntax "name";
+        /// A server of the group. A name that has several addresses makes several servers.
+        "server": [UPSTREAM] 1.., syntax "address [weight=number] [max_conns=number] [max_fails=number] [fail_timeout=time] [backup] [down] [drain] [route=string]";
+        /// Keeps the states of the group's servers in shared memory. Here they always are: the loops are threads, and no
+        /// memory is set aside, so that the size only has to be one that nginx accepts.
+        "zone": [UPSTREAM] 1..=2, syntax "name [size]";
+        /// Chooses the server with the least connections for its weight.
+        "least_conn": [UPSTREAM] 0;
+        /// Chooses the server with the least response time and the least connections for its weight.
+        "least_time": [UPSTREAM] 1..=2, syntax "header | last_byte [inflight]";
+        /// Chooses by the client's address: the first three octets of an IPv4 one, the whole of an IPv6 one.
+        "ip_hash": [UPSTREAM] 0;
+        /// Chooses by a value; with `consistent`, few values change their server when a server is added or taken away.
+        "hash": [UPSTREAM] 1..=2, syntax "key [consistent]";
+        /// Chooses at random, by weight; with `two`, the one of two with less connections.
+        "random": [UPSTREAM] 0..=2, syntax "[two [least_conn]]";
+    }
+}
+
+directives! {
+    /// Connections that are kept for the next request.
+    pub struct KeptConnections in Upstream {
+        /// How many idle connections to the group's servers each loop keeps; 0 keeps none. Without the directive, and with
+        /// `local`, a connection is used again only by the location that opened it.
+        keepalive: KeptCount = "32 local", [UPSTREAM] 1..=2;
+        /// How many requests go through one connection.
+        keepalive_requests: Number = "1000", [UPSTREAM] 1;
+        /// How long a connection is used at all.
+        keepalive_time: Msec = "1h", [UPSTREAM] 1;
+        /// How long a connection may be idle.
+        keepalive_timeout: Msec = "60s", [UPSTREAM] 1;
+    }
+}
+
+/// The arguments of `keepalive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptCount {
+    /// How many.
+    pub count: u64,
+    /// Only for the location that opened them?
+    pub is_local: bool,
+}
+
+impl Value for KeptCount {
+    const SYNTAX: &'static str = "connections [local]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let (first, rest) = args.split_first().expect("the table asks for one or two");
+        let Number(count) = Number::parse(std::slice::from_ref(first), scope)
+            .map_err(|_| Problem::invalid_value(first.bytes(), "").at(0))?;
+        match rest {
+            [word] if *word != "local" => Err(invalid_parameter(word, 1)),
+            rest => Ok(KeptCount {
+                count,
+                is_local: !rest.is_empty(),
+            }),
+        }
+    }
+}
+
+/// An `upstream` block.
+#[derive(Debug)]
+pub struct Upstream {
+    /// Its name.
+    pub name: String,
+    /// How it chooses.
+    pub method: Method,
+    /// The key of `hash`.
+    pub key: Option<Template>,
+    /// The idle connections.
+    pub kept: KeptConnections,
+    primary: Vec<Peer>,
+    backup: Vec<Peer>,
+}
+
+impl Upstream {
+    /// The group that it declares; `seed` starts the random choices.
+    #[must_use]
+    pub fn group(&self, seed: u64) -> Group {
+        let (primary, backup) = (self.primary.clone(), self.backup.clone());
+        Group::new(
+            self.name.clone(),
+            self.method.clone(),
+            primary,
+            backup,
+            seed,
+        )
+    }
+}
+
+/// All `upstream` blocks of a configuration.
+#[derive(Debug, Default)]
+pub struct Upstreams {
+    list: Vec<Upstream>,
+    /// Name and size of each `zone`; 0 where no line has said a size.
+    zones: HashMap<Vec<u8>, u64>,
+}
+
+/// The tables of an `upstream` block and of what stands in it.
+#[must_use]
+pub fn tables() -> Vec<&'static Table> {
+    let mut tables = vec![upstream()];
+    tables.extend(KeptConnections::tables());
+    tables
+}
+
+impl Upstreams {
+    /// Reads a block. Names of servers are looked up by `resolve`, so not on a loop.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in nginx's words, at its place.
+    pub fn read(
+        &mut self,
+        block: &Directive,
+        scope: &mut Scope,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<(), Error> {
+        let name = block.args[0].display().into_owned();
+        if self.get(&name).is_some() {
+            let sentence = format!("duplicate upstream \"{name}\"");
+            return Err(block.error(&Problem::new(sentence).at(0)));
+        }
+        let mut reader = Reader::default();
+        for line in block.children() {
+            match &line.name.bytes()[..] {
+                b"server" => reader.server(line, resolve)?,
+                b"zone" => self.zone(line)?,
+                _ if KeptConnections::set(&mut reader.kept, line, scope)? => {}
+                _ => reader.method(line, scope)?,
+            }
+        }
+        self.list.push(reader.finish(name, block, scope)?);
+        Ok(())
+    }
+
+    /// The block of this name, whatever its case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Upstream> {
+        let mut all = self.list.iter();
+        all.find(|upstream| upstream.name.eq_ignore_ascii_case(name))
+    }
+
+    /// All blocks have been read.
+    ///
+    /// # Errors
+    /// A zone of which no line says the size.
+    pub fn finish(self) -> Result<Vec<Upstream>, Error> {
+        let mut unsized_zones = self.zones.iter().filter(|(_, size)| **size == 0);
+        if let Some((name, _)) = unsized_zones.next() {
+            let name = String::from_utf8_lossy(name);
+            let sentence = format!("zero size shared memory zone \"{name}\"");
+            return Err(Error::without_place(sentence));
+        }
+        Ok(self.list)
+    }
+
+    fn zone(&mut self, line: &Directive) -> Result<(), Error> {
+        let name = &line.args[0];
+        let refuse = |sentence: String, word| Err(line.error(&Problem::new(sentence).at(word)));
+        if name.bytes().is_empty() {
+            return refuse("invalid zone name \"\"".to_owned(), 0);
+        }
+        let size = match line.args.get(1) {
+            None => 0,
+            Some(word) => match parse_size(word.bytes()) {
+                None => return refuse(format!("invalid zone size \"{}\"", word.display()), 1),
+                Some(size) if size < ZONE_BYTES_MIN => {
+                    return refuse(format!("zone \"{}\" is too small", name.display()), 1);
+                }
+                Some(size) => size,
+            },
+        };
+        let known = self.zones.entry(name.bytes().to_vec()).or_insert(size);
+        if *known != 0 && size != 0 && *known != size {
+            let name = name.display();
+            let sentence = format!(
+                "the size {size} of shared memory zone \"{name}\" conflicts with already declared size {known}"
+            );
+            return refuse(sentence, 1);
+        }
+        *known = size.max(*known);
+        Ok(())
+    }
+}
+
+/// A block that is being read.
+#[derive(Default)]
+struct Reader {
+    method: Option<Method>,
+    has_least_time: bool,
+    key: Option<Template>,
+    kept: <KeptConnections as Section>::Raw,
+    has_server: bool,
+    primary: Vec<Peer>,
+    backup: Vec<Peer>,
+}
+
+impl Reader {
+    fn server(
+        &mut self,
+        line: &Directive,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<(), Error> {
+        let method = self.method.as_ref().unwrap_or(&Method::RoundRobin);
+        let allows_backup = matches!(
+            method,
+            Method::RoundRobin | Method::LeastConn | Method::LeastTime(_)
+        );
+        let server = ServerLine::read(line, allows_backup)?;
+        let peers = server
+            .peers(resolve)
+            .map_err(|problem| line.error(&problem))?;
+        self.has_server = true;
+        if server.is_backup {
+            self.backup.extend(peers);
+        } else {
+            self.primary.extend(peers);
+        }
+        if self.primary.len() + self.backup.len() > PEERS_MAX {
+            let sentence = format!("more than {PEERS_MAX} servers in an upstream");
+            return Err(line.error(&Problem::new(sentence)));
+        }
+        Ok(())
+    }
+
+    fn method(&mut self, line: &Directive, scope: &mut Scope) -> Result<(), Error> {
+        if self.method.is_some() {
+            scope.warn(line.error(&Problem::new("load balancing method redefined")));
+        }
+        let method = match &line.name.bytes()[..] {
+            b"least_conn" => Ok(Method::LeastConn),
+            b"ip_hash" => Ok(Method::IpHash),
+            b"least_time" => least_time(
+                &line.args,
+                std::mem::replace(&mut self.has_least_time, true),
+            ),
+            b"random" => random(&line.args),
+            _ => Template::of_word(&line.args[0], scope).and_then(|key| {
+                self.key = Some(key);
+                hash(&line.args)
+            }),
+        };
+        self.method = Some(method.map_err(|problem| line.error(&problem))?);
+        Ok(())
+    }
+
+    fn finish(self, name: String, block: &Directive, scope: &mut Scope) -> Result<Upstream, Error> {
+        if !self.has_server {
+            return Err(block.error(&Problem::new("no servers are inside upstream")));
+        }
+        if self.primary.is_empty() {
+            let problem = Problem::new(format!("no servers in upstream \"{name}\""));
+            return Err(block.error(&problem.hint_that("all of them are backup servers")));
+        }
+        let method = self.method.unwrap_or_default();
+        let total: u64 = self.primary.iter().map(|peer| u64::from(peer.weight)).sum();
+        if method == Method::Consistent && total > RING_WEIGHT_MAX {
+            let sentence = format!(
+                "weights of upstream \"{name}\" add up to more than {RING_WEIGHT_MAX}, with \"hash ... consistent\""
+            );
+            return Err(block.error(&Problem::new(sentence)));
+        }
+        let uses_key = matches!(method, Method::Hash | Method::Consistent);
+        Ok(Upstream {
+            name,
+            key: self.key.filter(|_| uses_key),
+            method,
+            kept: KeptConnections::finish(self.kept, scope)?,
+            primary: self.primary,
+            backup: self.backup,
+        })
+    }
+}
+
+fn invalid_parameter(word: &Word, number: usize) -> Problem {
+    Problem::new(format!("invalid parameter \"{}\"", word.display())).at(number)
+}
+
+fn least_time(args: &[Word], is_repeated: bool) -> Result<Method, Problem> {
+    let counts_inflight = match args.get(1) {
+        None => false,
+        Some(word) if *word == "inflight" => true,
+        Some(word) => return Err(invalid_parameter(word, 1)),
+    };
+    if is_repeated {
+        return Err(Problem::duplicate());
+    }
+    let to_last_byte = match &args[0].bytes()[..] {
+        b"header" => false,
+        b"last_byte" => true,
+        _ => {
+            let sentence = format!("invalid value \"{}\"", args[0].display());
+            return Err(Problem::new(sentence).at(0));
+        }
+    };
+    Ok(Method::LeastTime(LeastTime {
+        to_last_byte,
+        counts_inflight,
+    }))
+}
+
+fn random(args: &[Word]) -> Result<Method, Problem> {
+    match args {
+        [] => Ok(Method::Random),
+        [two, ..] if *two != "two" => Err(invalid_parameter(two, 0)),
+        [_, by, ..] if *by != "least_conn" => Err(invalid_parameter(by, 1)),
+        _ => Ok(Method::RandomTwo),
+    }
+}
+
+fn hash(args: &[Word]) -> Result<Method, Problem> {
+    match args {
+        [_, word] if *word != "consistent" => Err(invalid_parameter(word, 1)),
+        [_, _] => Ok(Method::Consistent),
+        _ => Ok(Method::Hash),
+    }
+}
