@@ -52,6 +52,12 @@ impl OutputFile {
     }
 }
 
+impl Output {
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        self.file.fd()
+    }
+}
+
 impl Local {
     /// Opens a file to write to, with these permissions if it is made.
     ///
@@ -148,7 +154,7 @@ impl Local {
         .await
     }
 
-    async fn write_job<T, F>(&self, pool: &Pool, work: F) -> Result<T, Error>
+    pub(crate) async fn write_job<T, F>(&self, pool: &Pool, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce() -> Result<T, Error> + Send + 'static,
@@ -167,7 +173,7 @@ impl Local {
     }
 }
 
-fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Error> {
+pub(crate) fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Error> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let flags = flags
         | match how {
@@ -180,7 +186,7 @@ fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Error> {
         .map_err(|errno| Error::system("open()", errno))
 }
 
-fn write_all(fd: &OwnedFd, chunk: &[u8]) -> Result<(), Error> {
+pub(crate) fn write_all(fd: &OwnedFd, chunk: &[u8]) -> Result<(), Error> {
     let mut left = chunk;
     while !left.is_empty() {
         match rustix::io::write(fd.as_fd(), left) {

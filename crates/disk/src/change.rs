@@ -1,0 +1,236 @@
+//! Several changes of a disk as one job: a file that is written, made known and given its name costs one hop to the pool.
+//!
+//! Also here: who owns a directory, and how much room a file system has. Invariant: steps run in their order, and none after
+//! one that failed.
+
+use crate::error::Error;
+use crate::local::Local;
+use crate::pool::Pool;
+use crate::write::{Create, Output, create, write_all};
+use bytes::Bytes;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// Steps that one change has at most.
+pub const STEPS_MAX: usize = 64;
+
+/// One step of [`Local::change`].
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Makes a file, which must not exist, with these contents.
+    Make {
+        /// Its path.
+        path: Box<[u8]>,
+        /// Permissions.
+        mode: u32,
+        /// The whole of it.
+        contents: Vec<Bytes>,
+    },
+    /// Writes behind what was written before.
+    Append(Output, Vec<Bytes>),
+    /// Writes over what lies at this offset (but not into a file of [`Create::Append`], where Linux appends all the same: pwrite(2)).
+    Overwrite(Output, u64, Bytes),
+    /// Waits until the contents are on the disk (fdatasync).
+    Sync(Output),
+    /// Renames a file over another.
+    Rename(Box<[u8]>, Box<[u8]>),
+    /// Removes a file; one that is not there is fine.
+    Unlink(Box<[u8]>),
+}
+
+/// A file's lock (flock(2)): nobody else has it until this is dropped or the process ends.
+#[derive(Debug)]
+#[must_use = "the lock is open again when this is dropped"]
+pub struct Lock {
+    fd: Option<OwnedFd>,
+    pool: Pool,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            self.pool.release(fd);
+        }
+    }
+}
+
+/// What statvfs(3) says of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Blocks that are free for users without privileges.
+    pub free_blocks: u64,
+}
+
+impl Local {
+    /// Takes all steps, one after the other, in one job.
+    ///
+    /// # Errors
+    /// Of the first step that failed: [`Error::System`] with its call; the ones before it are done. [`Error::Overflow`]: nothing is.
+    ///
+    /// # Panics
+    /// More than [`STEPS_MAX`] steps, with debug assertions.
+    pub async fn change(&self, steps: Vec<Step>, pool: &Pool) -> Result<(), Error> {
+        debug_assert!(steps.len() <= STEPS_MAX);
+        let work = move || steps.iter().try_for_each(take);
+        self.write_job(pool, work).await
+    }
+
+    /// Locks a file, made if it is not there. None: somebody else has it locked.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `open()` or `flock()`, [`Error::Overflow`].
+    pub async fn lock(&self, path: &[u8], pool: &Pool) -> Result<Option<Lock>, Error> {
+        let path: Box<[u8]> = path.into();
+        let work = move || {
+            let fd = create(&path, Create::Append, 0o600)?;
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(Some(fd)),
+                Err(Errno::WOULDBLOCK) => Ok(None),
+                Err(errno) => Err(Error::system("flock()", errno)),
+            }
+        };
+        let fd = self.write_job(pool, work).await?;
+        let pool = pool.clone();
+        Ok(fd.map(|fd| Lock { fd: Some(fd), pool }))
+    }
+
+    /// How much room there is where a path lies.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `statvfs()`, [`Error::Overflow`].
+    pub async fn room(&self, path: &[u8], pool: &Pool) -> Result<Room, Error> {
+        let path: Box<[u8]> = path.into();
+        let work = move || {
+            let stat = rustix::fs::statvfs(OsStr::from_bytes(&path));
+            let stat = stat.map_err(|errno| Error::system("statvfs()", errno))?;
+            Ok(Room {
+                block_bytes: stat.f_frsize.max(512),
+                free_blocks: stat.f_bavail,
+            })
+        };
+        self.write_job(pool, work).await
+    }
+}
+
+/// **Waits.**
+fn take(step: &Step) -> Result<(), Error> {
+    let path = |path| OsStr::from_bytes(path);
+    match step {
+        Step::Make {
+            path,
+            mode,
+            contents,
+        } => {
+            let fd = create(path, Create::New, *mode)?;
+            contents.iter().try_for_each(|part| write_all(&fd, part))
+        }
+        Step::Append(output, parts) => parts
+            .iter()
+            .try_for_each(|part| write_all(output.fd(), part)),
+        Step::Overwrite(output, offset, bytes) => overwrite(output.fd(), *offset, bytes),
+        Step::Sync(output) => {
+            rustix::fs::fdatasync(output.fd()).map_err(|errno| Error::system("fdatasync()", errno))
+        }
+        Step::Rename(from, to) => rustix::fs::rename(path(from), path(to))
+            .map_err(|errno| Error::system("rename()", errno)),
+        Step::Unlink(file) => match rustix::fs::unlink(path(file)) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Error::system("unlink()", errno)),
+        },
+    }
+}
+
+fn overwrite(fd: &OwnedFd, mut offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        match rustix::io::pwrite(fd.as_fd(), left, offset) {
+            Ok(written) => {
+                left = &left[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("pwrite()", errno)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tests {
+    use super::*;
+    use crate::tests::{block_on, local};
+
+    fn path(dir: &tempfile::TempDir, name: &str) -> Box<[u8]> {
+        dir.path().join(name).as_os_str().as_bytes().into()
+    }
+
+    #[test]
+    fn steps_are_taken_in_order_until_one_fails() {
+        block_on(async {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let (log, temp, file) = (path(&dir, "log"), path(&dir, "temp"), path(&dir, "file"));
+            let output = local.create(&log, Create::New, 0o600, &pool).await.unwrap();
+            let make = || Step::Make {
+                path: temp.clone(),
+                mode: 0o600,
+                contents: vec![Bytes::from_static(b"he"), Bytes::from_static(b"llo")],
+            };
+            let steps = vec![
+                make(),
+                Step::Append(output.clone(), vec![Bytes::from_static(b"ab")]),
+                Step::Append(output.clone(), vec![Bytes::from_static(b"cd")]),
+                Step::Overwrite(output.clone(), 1, Bytes::from_static(b"X")),
+                Step::Sync(output.clone()),
+                Step::Rename(temp.clone(), file.clone()),
+                Step::Unlink(temp.clone()),
+            ];
+            local.change(steps, &pool).await.unwrap();
+            assert_eq!(std::fs::read(dir.path().join("file")).unwrap(), b"hello");
+            assert_eq!(std::fs::read(dir.path().join("log")).unwrap(), b"aXcd");
+            let steps = vec![
+                Step::Rename(temp.clone(), file.clone()),
+                Step::Unlink(file.clone()),
+            ];
+            let error = local.change(steps, &pool).await.unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "rename() failed (2: No such file or directory)"
+            );
+            assert!(dir.path().join("file").exists());
+        });
+    }
+
+    #[test]
+    fn a_lock_is_had_once() {
+        block_on(async {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let file = path(&dir, "lock");
+            let lock = local.lock(&file, &pool).await.unwrap();
+            assert!(lock.is_some());
+            assert!(local.lock(&file, &pool).await.unwrap().is_none());
+            drop(lock);
+            // The close is a job of its own.
+            while local.lock(&file, &pool).await.unwrap().is_none() {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_file_system_has_blocks() {
+        block_on(async {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let room = local.room(&path(&dir, ""), &pool).await.unwrap();
+            assert!(room.block_bytes >= 512);
+        });
+    }
+}
