@@ -1,8 +1,8 @@
-//! What can be wrong with stored bytes, and what cannot be stored.
+//! What can go wrong in this crate.
 
 /// Why bytes are no entry, or an answer cannot become one. What is damaged is dropped and fetched again, never served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum Fault {
     /// The first bytes are not ours: a file of somebody else (of nginx, perhaps).
     #[error("not an entry of this cache")]
     Foreign,
@@ -21,4 +21,18 @@ pub enum Error {
     /// The answer cannot be written down: a limit, or bytes that no header line may have.
     #[error("cannot be stored: {0}")]
     Unstorable(&'static str),
+}
+
+/// Why something could not be done. None of it is an answer to a client: what the cache cannot do, the origin can.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The disk, or the pool in front of it.
+    #[error(transparent)]
+    Disk(#[from] disk::Error),
+    /// Stored bytes, or an answer that cannot be stored.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// Somebody else owns the cache directory (its lock is taken).
+    #[error("the cache directory is in use by another process")]
+    InUse,
 }

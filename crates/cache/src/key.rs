@@ -32,6 +32,22 @@ impl Key {
         self.0.iter().flat_map(both).collect()
     }
 
+    /// The key that a file's name says; None if it is no such name.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let digit = |digit: u8| match digit {
+            b'0'..=b'9' => Some(digit - b'0'),
+            b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        let name: &[u8; 2 * KEY_BYTES] = name.try_into().ok()?;
+        let mut key = [0; KEY_BYTES];
+        for (byte, pair) in key.iter_mut().zip(name.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(key))
+    }
+
     /// Where the entry lies, relative to the cache directory: `c/29/b7f54b2df7773722d382f4809d65029c`.
     #[must_use]
     pub fn path(&self, levels: Levels) -> String {
@@ -72,6 +88,20 @@ mod tests {
     fn a_key_is_the_md5_of_its_text() {
         // RFC 1321, appendix A.5.
         assert_eq!(Key::of(b"abc").name(), "900150983cd24fb0d6963f7d28e17f72");
+    }
+
+    #[test]
+    fn a_name_is_its_key() {
+        let key = Key::of(b"abc");
+        assert_eq!(Key::from_name(key.name().as_bytes()), Some(key));
+        let others = [
+            "",
+            "900150983cd24fb0d6963f7d28e17f7",
+            "900150983CD24FB0D6963F7D28E17F72",
+        ];
+        for other in others {
+            assert_eq!(Key::from_name(other.as_bytes()), None);
+        }
     }
 
     #[test]

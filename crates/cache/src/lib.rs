@@ -7,14 +7,16 @@ mod codec;
 pub mod entry;
 mod error;
 pub mod index;
+pub mod journal;
 mod key;
 mod lifetime;
 pub mod space;
 mod vary;
 
 pub use entry::Entry;
-pub use error::Error;
+pub use error::{Error, Fault};
 pub use index::Index;
+pub use journal::Journal;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
 pub use space::Space;

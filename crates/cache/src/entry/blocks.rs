@@ -1,7 +1,7 @@
 //! The checksums of a body's blocks: made while it is written, looked up when a block is first read.
 
 use super::Entry;
-use crate::error::Error;
+use crate::error::Fault;
 use bytes::Bytes;
 
 /// Bytes of one checksum in the table.
@@ -83,13 +83,13 @@ impl Table {
     /// Reads what lies at [`Entry::table`].
     ///
     /// # Errors
-    /// [`Error::Damaged`].
-    pub fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, Error> {
+    /// [`Fault::Damaged`].
+    pub fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, Fault> {
         let range = entry.table();
         if bytes.len() as u64 != range.end - range.start
             || crc32fast::hash(bytes) != entry.prologue.table_crc
         {
-            return Err(Error::Damaged("table of checksums"));
+            return Err(Fault::Damaged("table of checksums"));
         }
         Ok(Self(bytes.clone()))
     }
@@ -97,12 +97,12 @@ impl Table {
     /// Are these the bytes of that block? (The length is part of the question: see [`Entry::block`].)
     ///
     /// # Errors
-    /// [`Error::Damaged`].
-    pub fn verify(&self, index: u32, block: &[u8]) -> Result<(), Error> {
+    /// [`Fault::Damaged`].
+    pub fn verify(&self, index: u32, block: &[u8]) -> Result<(), Fault> {
         let at = index as usize * CHECKSUM_BYTES as usize;
         let crc = self.0.get(at..at + CHECKSUM_BYTES as usize);
         if crc != Some(&crc32fast::hash(block).to_le_bytes()) {
-            return Err(Error::Damaged("block of the body"));
+            return Err(Fault::Damaged("block of the body"));
         }
         Ok(())
     }

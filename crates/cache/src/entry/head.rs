@@ -3,7 +3,7 @@
 use super::Entry;
 use super::prologue::Prologue;
 use crate::codec::Reader;
-use crate::error::Error;
+use crate::error::Fault;
 use bytes::Bytes;
 use message::field::{Field, Span};
 use message::{HeaderId, ResponseFraming, ResponseHead, Version};
@@ -24,30 +24,30 @@ pub fn encode<'a>(
     vary: &[u8],
     status_line: &[u8],
     fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-) -> Result<Vec<u8>, Error> {
+) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::with_capacity(512);
     put(&mut out, key_text, KEY_TEXT_MAX, "key")?;
     put(&mut out, vary, VARY_BYTES_MAX, "Vary")?;
     put_line(&mut out, status_line, STATUS_LINE_MAX, "status line")?;
     for (index, (name, value, _)) in fields.enumerate() {
         if index == FIELDS_MAX {
-            return Err(Error::Unstorable("too many header lines"));
+            return Err(Fault::Unstorable("too many header lines"));
         }
         if name.is_empty() || name.contains(&b':') {
-            return Err(Error::Unstorable("name of a header line"));
+            return Err(Fault::Unstorable("name of a header line"));
         }
         put_line(&mut out, name, HEAD_BYTES_MAX, "name of a header line")?;
         put_line(&mut out, value, HEAD_BYTES_MAX, "value of a header line")?;
     }
     if out.len() > HEAD_BYTES_MAX / 2 {
-        return Err(Error::Unstorable("too long a head"));
+        return Err(Fault::Unstorable("too long a head"));
     }
     Ok(out)
 }
 
-fn put(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Error> {
+fn put(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Fault> {
     if text.len() > max {
-        return Err(Error::Unstorable(what));
+        return Err(Fault::Unstorable(what));
     }
     // Every maximum is far below 4 GiB.
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -55,9 +55,9 @@ fn put(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result
     Ok(())
 }
 
-fn put_line(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Error> {
+fn put_line(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Fault> {
     if !is_one_line(text) {
-        return Err(Error::Unstorable(what));
+        return Err(Fault::Unstorable(what));
     }
     put(out, text, max, what)
 }
@@ -68,8 +68,8 @@ fn is_one_line(text: &[u8]) -> bool {
 }
 
 /// `bytes` passed their checksum; lengths are looked at all the same.
-pub fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Error> {
-    const DAMAGED: Error = Error::Damaged("head");
+pub fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Fault> {
+    const DAMAGED: Fault = Fault::Damaged("head");
     let mut from = Reader::new(&bytes);
     let key_text = take(&mut from, KEY_TEXT_MAX).ok_or(DAMAGED)?;
     let vary = take(&mut from, VARY_BYTES_MAX).ok_or(DAMAGED)?;

@@ -23,7 +23,7 @@ pub use head::{FIELDS_MAX, HEAD_BYTES_MAX, KEY_TEXT_MAX, VARY_BYTES_MAX};
 pub use prologue::PROLOGUE_BYTES;
 pub use writer::{Description, Finished, Writer};
 
-use crate::error::Error;
+use crate::error::Fault;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
@@ -53,17 +53,17 @@ impl Entry {
     /// Reads an entry's head. `bytes` are the first bytes of the entry, `entry_len` is how long the whole of it is.
     ///
     /// # Errors
-    /// [`Error::Needs`] says how many bytes to come back with; every other error means that this is no usable entry.
-    pub fn decode(bytes: &Bytes, entry_len: u64) -> Result<Self, Error> {
+    /// [`Fault::Needs`] says how many bytes to come back with; every other error means that this is no usable entry.
+    pub fn decode(bytes: &Bytes, entry_len: u64) -> Result<Self, Fault> {
         let prologue = Prologue::decode(bytes)?;
         if prologue.entry_len() != Some(entry_len) {
-            return Err(Error::Damaged("length"));
+            return Err(Fault::Damaged("length"));
         }
         let body_offset = prologue.body_offset as usize;
         let area = bytes.get(PROLOGUE_BYTES..body_offset);
-        let area = area.ok_or(Error::Needs(body_offset))?;
+        let area = area.ok_or(Fault::Needs(body_offset))?;
         if crc32fast::hash(area) != prologue.head_crc {
-            return Err(Error::Damaged("checksum of the head"));
+            return Err(Fault::Damaged("checksum of the head"));
         }
         let used = PROLOGUE_BYTES..PROLOGUE_BYTES + prologue.head_len as usize;
         head::decode(bytes.slice(used), prologue)
@@ -72,8 +72,8 @@ impl Entry {
     /// Reads a whole entry and checks all of it.
     ///
     /// # Errors
-    /// As [`Entry::decode`]; [`Error::Damaged`] if any block is.
-    pub fn decode_whole(bytes: &Bytes) -> Result<Self, Error> {
+    /// As [`Entry::decode`]; [`Fault::Damaged`] if any block is.
+    pub fn decode_whole(bytes: &Bytes) -> Result<Self, Fault> {
         let entry = Self::decode(bytes, bytes.len() as u64)?;
         let part = |range: Range<u64>| bytes.slice(range.start as usize..range.end as usize);
         let table = Table::decode(&part(entry.table()), &entry)?;
@@ -181,12 +181,12 @@ impl Entry {
     /// lines need more room than there is (then the entry is written anew).
     ///
     /// # Errors
-    /// [`Error::Unstorable`].
+    /// [`Fault::Unstorable`].
     pub fn updated<'a>(
         &self,
         lifetime: Lifetime,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-    ) -> Result<Option<Bytes>, Error> {
+    ) -> Result<Option<Bytes>, Fault> {
         let status_line = self.head.status_line.of(&self.head.bytes);
         let head = head::encode(&self.key_text, &self.vary, status_line, fields)?;
         let room = self.prologue.body_offset as usize - PROLOGUE_BYTES;

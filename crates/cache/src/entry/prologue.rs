@@ -4,7 +4,7 @@ use super::blocks::CHECKSUM_BYTES;
 use super::head::HEAD_BYTES_MAX;
 use super::{BLOCK_SHIFTS, BODY_BYTES_MAX, FORMAT_VERSION};
 use crate::codec::Reader;
-use crate::error::Error;
+use crate::error::Fault;
 use crate::key::Key;
 use crate::lifetime::{LIFETIME_BYTES, Lifetime};
 
@@ -64,24 +64,24 @@ impl Prologue {
         out.try_into().expect("it was resized to this length")
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let bytes = bytes.get(..PROLOGUE_BYTES);
-        let bytes = bytes.ok_or(Error::Needs(PROLOGUE_BYTES))?;
+        let bytes = bytes.ok_or(Fault::Needs(PROLOGUE_BYTES))?;
         let mut from = Reader::new(bytes);
         if from.take(MAGIC.len()) != Some(MAGIC) {
-            return Err(Error::Foreign);
+            return Err(Fault::Foreign);
         }
         let (checked, crc) = bytes.split_at(CHECKED_BYTES);
         if crc32fast::hash(checked).to_le_bytes() != crc {
-            return Err(Error::Damaged("checksum of the prologue"));
+            return Err(Fault::Damaged("checksum of the prologue"));
         }
         match from.u16() {
             Some(FORMAT_VERSION) => {}
-            version => return Err(Error::Version(version.unwrap_or_default())),
+            version => return Err(Fault::Version(version.unwrap_or_default())),
         }
-        let prologue = Self::read(&mut from).ok_or(Error::Damaged("prologue"))?;
+        let prologue = Self::read(&mut from).ok_or(Fault::Damaged("prologue"))?;
         if !prologue.is_complete {
-            return Err(Error::Incomplete);
+            return Err(Fault::Incomplete);
         }
         prologue.check()?;
         Ok(prologue)
@@ -111,12 +111,12 @@ impl Prologue {
     }
 
     /// A right checksum says who wrote the numbers, not that they make sense.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), Fault> {
         let room = (self.body_offset as usize).checked_sub(PROLOGUE_BYTES);
         let is_head =
             room.is_some_and(|room| room <= HEAD_BYTES_MAX && self.head_len as usize <= room);
         if !is_head || !BLOCK_SHIFTS.contains(&self.block_shift) || self.body_len > BODY_BYTES_MAX {
-            return Err(Error::Damaged("prologue"));
+            return Err(Fault::Damaged("prologue"));
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ fn write(fields: &[(&str, &str)], vary: &[u8], body: &[u8], piece: usize) -> Vec
     file
 }
 
-fn read(file: &[u8]) -> Result<Entry, Error> {
+fn read(file: &[u8]) -> Result<Entry, Fault> {
     Entry::decode_whole(&Bytes::copy_from_slice(file))
 }
 
@@ -91,8 +91,8 @@ fn the_head_is_read_from_as_many_bytes_as_it_has() {
     let file = Bytes::from(write(FIELDS, b"", b"hello", 5));
     let len = file.len() as u64;
     let few = Entry::decode(&file.slice(..10), len).unwrap_err();
-    assert_eq!(few, Error::Needs(PROLOGUE_BYTES));
-    let Err(Error::Needs(needed)) = Entry::decode(&file.slice(..PROLOGUE_BYTES), len) else {
+    assert_eq!(few, Fault::Needs(PROLOGUE_BYTES));
+    let Err(Fault::Needs(needed)) = Entry::decode(&file.slice(..PROLOGUE_BYTES), len) else {
         panic!("the head is not there");
     };
     assert!(Entry::decode(&file.slice(..needed), len).is_ok());
@@ -101,13 +101,13 @@ fn the_head_is_read_from_as_many_bytes_as_it_has() {
 #[test]
 fn what_was_not_finished_is_incomplete() {
     let (_, front) = Writer::new(&description(b""), lines(FIELDS)).unwrap();
-    assert_eq!(read(&front).unwrap_err(), Error::Incomplete);
+    assert_eq!(read(&front).unwrap_err(), Fault::Incomplete);
 }
 
 #[test]
 fn files_of_others_are_foreign() {
-    assert_eq!(read(&[5; 600]).unwrap_err(), Error::Foreign);
-    assert_eq!(read(&[0; 600]).unwrap_err(), Error::Foreign);
+    assert_eq!(read(&[5; 600]).unwrap_err(), Fault::Foreign);
+    assert_eq!(read(&[0; 600]).unwrap_err(), Fault::Foreign);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn another_version_is_named() {
     file[8] = 9;
     let crc = crc32fast::hash(&file[..PROLOGUE_BYTES - 4]);
     file[PROLOGUE_BYTES - 4..PROLOGUE_BYTES].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(read(&file).unwrap_err(), Error::Version(9));
+    assert_eq!(read(&file).unwrap_err(), Fault::Version(9));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn lines_that_would_split_a_response_are_not_stored() {
     ] {
         let writer = Writer::new(&description(b""), lines(&[(name, value)]));
         assert!(
-            matches!(writer, Err(Error::Unstorable(_))),
+            matches!(writer, Err(Fault::Unstorable(_))),
             "{name:?} {value:?}"
         );
     }

@@ -4,7 +4,7 @@ use super::blocks::Checksums;
 use super::head;
 use super::prologue::{PROLOGUE_BYTES, Prologue};
 use super::{BLOCK_SHIFT, BODY_BYTES_MAX};
-use crate::error::Error;
+use crate::error::Fault;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
@@ -61,11 +61,11 @@ impl Writer {
     /// the entry is not complete.
     ///
     /// # Errors
-    /// [`Error::Unstorable`].
+    /// [`Fault::Unstorable`].
     pub fn new<'a>(
         description: &Description<'_>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-    ) -> Result<(Self, Bytes), Error> {
+    ) -> Result<(Self, Bytes), Fault> {
         let Description {
             key_text,
             vary,
@@ -105,10 +105,10 @@ impl Writer {
     /// Takes note of the next bytes of the body, which the caller writes.
     ///
     /// # Errors
-    /// [`Error::Unstorable`] beyond [`BODY_BYTES_MAX`].
-    pub fn body(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    /// [`Fault::Unstorable`] beyond [`BODY_BYTES_MAX`].
+    pub fn body(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         if self.checksums.len() + bytes.len() as u64 > BODY_BYTES_MAX {
-            return Err(Error::Unstorable("too long a body"));
+            return Err(Fault::Unstorable("too long a body"));
         }
         self.checksums.update(bytes);
         Ok(())

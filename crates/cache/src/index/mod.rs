@@ -313,6 +313,16 @@ impl Index {
         found
     }
 
+    /// Puts the keys in the order of their last use, after they came in another one (from a journal). Holds each part's lock for
+    /// as long as sorting takes: for a start.
+    pub fn sort(&self) {
+        for part in &self.shards {
+            let mut shard = part.shard.lock();
+            shard.sort();
+            part.note_oldest(&shard);
+        }
+    }
+
     /// The number for what an answer varies by (as [`crate::vary_names`] wrote it): 0 for nothing, [`VARY_UNKNOWN`] where no more
     /// are kept.
     #[must_use]

@@ -129,6 +129,16 @@ impl Shard {
         is_used.then(|| slot.unpack())
     }
 
+    /// Puts all slots in the order of their last use.
+    pub fn sort(&mut self) {
+        let mut numbers: Vec<u32> = self.table.iter().copied().collect();
+        numbers.sort_unstable_by_key(|number| self.slot(*number).used);
+        (self.newest, self.oldest) = (NONE, NONE);
+        numbers
+            .into_iter()
+            .for_each(|number| self.link_newest(number));
+    }
+
     fn take_free(&mut self) -> u32 {
         if self.free == NONE {
             let first = self.slots() as u32;

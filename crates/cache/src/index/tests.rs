@@ -115,6 +115,19 @@ fn eviction_is_in_the_order_of_use_and_skips_what_has_no_entry() {
 }
 
 #[test]
+fn what_came_in_any_order_is_sorted() {
+    let index = Index::new(2_000);
+    for number in 0..1_000 {
+        index.put(&stored(number, (number * 379 % 1_000) as Seconds));
+    }
+    index.sort();
+    let order: Vec<_> = std::iter::from_fn(|| index.evict())
+        .map(|known| known.used)
+        .collect();
+    assert_eq!(order, (0..1_000).collect::<Vec<_>>());
+}
+
+#[test]
 fn inactive_entries_go_a_few_at_a_time() {
     let index = Index::new(1_000);
     for number in 0..100 {

@@ -1,0 +1,192 @@
+//! Records on their way to and from a file: in frames with a checksum, which are found again behind damage.
+
+use super::record::{RECORD_BYTES_MAX, Record};
+use crate::codec::Reader;
+use bytes::Bytes;
+
+/// Bytes of records in a frame at most.
+pub const FRAME_BYTES_MAX: usize = 64 << 10;
+/// Bytes before a frame's records.
+pub const FRAME_HEADER_BYTES: usize = 24;
+/// Bytes at the start of a file.
+pub const FILE_HEADER_BYTES: usize = 28;
+
+const FILE_MAGIC: &[u8; 8] = b"\x89fwj\r\n\x1a\x00";
+/// It has a zero byte, which no text in a record has.
+const FRAME_MAGIC: [u8; 4] = [0x00, 0xF5, b'f', b'w'];
+const FILE_VERSION: u32 = 1;
+
+/// What a file of the journal begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    /// Which log or snapshot it is: they count up.
+    pub generation: u64,
+    pub is_snapshot: bool,
+}
+
+impl FileHeader {
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
+        out.extend_from_slice(FILE_MAGIC);
+        out.extend_from_slice(&FILE_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        out.extend_from_slice(&u32::from(self.is_snapshot).to_le_bytes());
+        let crc = crc32fast::hash(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.into()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..FILE_HEADER_BYTES)?;
+        let (checked, crc) = bytes.split_at(FILE_HEADER_BYTES - 4);
+        let mut from = Reader::new(checked);
+        let is_ours = from.take(FILE_MAGIC.len())? == FILE_MAGIC && from.u32()? == FILE_VERSION;
+        if !is_ours || crc32fast::hash(checked).to_le_bytes() != crc {
+            return None;
+        }
+        Some(Self {
+            generation: from.u64()?,
+            is_snapshot: from.u32()? == 1,
+        })
+    }
+}
+
+/// Records put together for one frame.
+#[derive(Debug, Default)]
+pub struct Batch(Vec<u8>);
+
+impl Batch {
+    pub fn push(&mut self, record: &Record) {
+        record.encode(&mut self.0);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Is there no room for another record of any size?
+    pub fn is_full(&self) -> bool {
+        self.0.len() + RECORD_BYTES_MAX > FRAME_BYTES_MAX
+    }
+
+    /// The frame with this number.
+    pub fn frame(&self, number: u64) -> Bytes {
+        let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + self.0.len());
+        out.extend_from_slice(&FRAME_MAGIC);
+        out.extend_from_slice(&(self.0.len() as u32).to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&crc32fast::hash(&self.0).to_le_bytes());
+        let crc = crc32fast::hash(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&self.0);
+        out.into()
+    }
+}
+
+/// A frame that was found, its checksum right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub number: u64,
+    pub records: Bytes,
+}
+
+impl Frame {
+    /// Its records; the last is None if what follows makes no sense.
+    pub fn records(&self) -> impl Iterator<Item = Option<Record>> {
+        let mut from = Reader::new(&self.records);
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            if is_over || from.is_empty() {
+                return None;
+            }
+            let record = Record::decode(&mut from);
+            is_over = record.is_none();
+            Some(record)
+        })
+    }
+}
+
+/// Finds frames in bytes that come in pieces. What is no frame is skipped, and remembered.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    bytes: Vec<u8>,
+    at: usize,
+    is_damaged: bool,
+}
+
+impl Scanner {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Has anything been skipped?
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// The next frame in the bytes so far. With `is_end`, no more bytes come.
+    pub fn next(&mut self, is_end: bool) -> Option<Frame> {
+        while self.at < self.bytes.len() {
+            let left = &self.bytes[self.at..];
+            match look(left) {
+                Look::Frame(frame) => {
+                    self.at += FRAME_HEADER_BYTES + frame.records.len();
+                    return Some(frame);
+                }
+                Look::Short if !is_end => return None,
+                Look::Short | Look::Other => {
+                    self.is_damaged = true;
+                    self.at += 1 + left[1..]
+                        .iter()
+                        .position(|byte| *byte == FRAME_MAGIC[0])
+                        .unwrap_or(left.len() - 1);
+                }
+            }
+        }
+        None
+    }
+}
+
+enum Look {
+    Frame(Frame),
+    /// It may be one, if more bytes come.
+    Short,
+    Other,
+}
+
+fn look(bytes: &[u8]) -> Look {
+    let magic = &bytes[..bytes.len().min(FRAME_MAGIC.len())];
+    if !FRAME_MAGIC.starts_with(magic) {
+        return Look::Other;
+    }
+    let Some(header) = bytes.get(..FRAME_HEADER_BYTES) else {
+        return Look::Short;
+    };
+    let Some((len, number, crc)) = header_of(header) else {
+        return Look::Other;
+    };
+    let Some(records) = bytes.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + len) else {
+        return Look::Short;
+    };
+    if crc32fast::hash(records) != crc {
+        return Look::Other;
+    }
+    Look::Frame(Frame {
+        number,
+        records: Bytes::copy_from_slice(records),
+    })
+}
+
+/// Length, number and checksum of the records.
+fn header_of(header: &[u8]) -> Option<(usize, u64, u32)> {
+    let (checked, crc) = header.split_at(FRAME_HEADER_BYTES - 4);
+    if crc32fast::hash(checked).to_le_bytes() != crc {
+        return None;
+    }
+    let mut from = Reader::new(checked);
+    from.take(FRAME_MAGIC.len())?;
+    let len = from.u32()? as usize;
+    (len <= FRAME_BYTES_MAX).then_some((len, from.u64()?, from.u32()?))
+}

@@ -1,0 +1,384 @@
+//! The index on its disk: a snapshot of it and logs of what happened since, in `.freewheel` below each cache directory.
+//!
+//! Whoever changes the directory writes it down in the same job of the pool ([`Journal::ticket`]), so that a killed process loses
+//! nothing and a start needs no walk. What a log has grown to is put together now and then ([`Journal::compact`]): a new log is
+//! begun, the index written beside it while work goes on, and the old files deleted.
+//!
+//! One owner: the lock is the kernel's, so it is open when the owner is gone, however that happened. Everything is found again that
+//! a truncation or a flipped bit left whole, and what may be missing is said ([`Recovered::is_complete`]).
+//!
+//! Not here: entries. Their own bytes are the truth, the journal is what lets the index speak before they were read.
+
+mod frame;
+mod record;
+mod replay;
+mod snapshot;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tests;
+
+pub use record::Record;
+pub use replay::Recovered;
+
+use crate::error::Error;
+use crate::index::Index;
+use crate::key::Key;
+use bytes::Bytes;
+use disk::{Access, Create, Local, Lock, Output, Pool, READ_MAX, Step};
+use frame::{Batch, FILE_HEADER_BYTES, FileHeader, Frame, Scanner};
+use hashbrown::HashSet;
+use parking_lot::Mutex;
+use replay::Replay;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// The directory of the journal, below the cache directory.
+pub const FOLDER: &str = ".freewheel";
+/// A log of so many bytes is to be compacted (half a million fills of one small entry each).
+pub const LOG_BYTES_MAX: u64 = 64 << 20;
+/// So are more logs than this: each start begins one.
+pub const LOGS_MAX: usize = 8;
+/// Records that one ticket takes.
+pub const TICKET_RECORDS_MAX: usize = 16;
+
+/// Permissions of what is made.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
+/// The journal of one cache directory. Cheap to clone; any loop may use it with its own [`Local`].
+#[derive(Clone, Debug)]
+pub struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    folder: Vec<u8>,
+    pool: Pool,
+    state: Mutex<State>,
+    /// A ticket was dropped.
+    dropped: Notify,
+    _lock: Lock,
+}
+
+#[derive(Debug)]
+struct State {
+    generation: u64,
+    log: Output,
+    /// Of all logs.
+    log_bytes: u64,
+    /// Of those that the running compaction replaces.
+    old_bytes: u64,
+    /// The next frame's.
+    number: u64,
+    /// Everyone who may still write into the current log has a clone.
+    writers: Arc<()>,
+    /// Fills that are running: a new log begins with them.
+    begun: HashSet<([u8; 16], u32)>,
+    /// Files that the next snapshot replaces.
+    old: Vec<Vec<u8>>,
+    is_walked: bool,
+    is_compacting: bool,
+}
+
+/// Records on their way into the log: a [`Step`] for the job that makes them true. To be kept until the index says the same.
+#[derive(Debug)]
+#[must_use = "its step is to be taken, and the index changed, before it is dropped"]
+pub struct Ticket {
+    frame: Bytes,
+    log: Output,
+    writer: Option<Arc<()>>,
+    journal: Arc<Inner>,
+}
+
+impl State {
+    /// Follows which fills are running.
+    fn note(&mut self, record: &Record) {
+        match record {
+            Record::Begin { key, tag } => {
+                self.begun.insert((key.0, *tag));
+            }
+            Record::Put { known, .. } => {
+                self.begun.remove(&(known.key.0, known.place.file));
+            }
+            Record::Remove { key, tag } => {
+                self.begun.remove(&(key.0, *tag));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ticket {
+    /// Appends the records to the log.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        Step::Append(self.log.clone(), vec![self.frame.clone()])
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.writer = None;
+        self.journal.dropped.notify_waiters();
+    }
+}
+
+impl Journal {
+    /// Takes possession of a cache directory (an absolute path to a directory that exists, without a slash at its end), and puts
+    /// into the index what its journal knows. All of it is done in the pool; the index may be in use meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::InUse`]; [`Error::Disk`] where a file cannot be opened or read, or the new log not be written.
+    pub async fn open(
+        local: &Local,
+        directory: &[u8],
+        pool: &Pool,
+        index: &Index,
+    ) -> Result<(Self, Recovered), Error> {
+        let folder = [directory, b"/", FOLDER.as_bytes(), b"/"].concat();
+        local.mkdir(&folder, FOLDER_MODE, pool).await?;
+        let lock = local.lock(&[&folder[..], b"lock"].concat(), pool).await?;
+        let lock = lock.ok_or(Error::InUse)?;
+        let files = Files::list(local, &folder, pool).await?;
+        let (recovered, number, is_walked) = recover(local, &folder, &files, pool, index).await?;
+        let generation = files.last() + 1;
+        let log = begin_log(local, &folder, generation, pool).await?;
+        let inner = Inner {
+            state: Mutex::new(State {
+                generation,
+                log,
+                log_bytes: files.log_bytes,
+                old_bytes: 0,
+                number,
+                writers: Arc::new(()),
+                begun: recovered
+                    .unfinished
+                    .iter()
+                    .map(|(key, tag)| (key.0, *tag))
+                    .collect(),
+                old: files.names(&folder),
+                is_walked,
+                is_compacting: false,
+            }),
+            folder,
+            pool: pool.clone(),
+            dropped: Notify::new(),
+            _lock: lock,
+        };
+        let journal = Self(Arc::new(inner));
+        journal
+            .write(local, &[Record::Opened { generation }])
+            .await?;
+        Ok((journal, recovered))
+    }
+
+    /// Puts records (at most [`TICKET_RECORDS_MAX`]) into a frame that somebody's job is to append.
+    pub fn ticket(&self, records: &[Record]) -> Ticket {
+        debug_assert!(records.len() <= TICKET_RECORDS_MAX);
+        let mut batch = Batch::default();
+        let mut state = self.0.state.lock();
+        for record in records {
+            batch.push(record);
+            state.note(record);
+        }
+        self.frame(&batch, &mut state)
+    }
+
+    fn frame(&self, batch: &Batch, state: &mut State) -> Ticket {
+        let frame = batch.frame(state.number);
+        state.number += 1;
+        state.log_bytes += frame.len() as u64;
+        Ticket {
+            frame,
+            log: state.log.clone(),
+            writer: Some(state.writers.clone()),
+            journal: self.0.clone(),
+        }
+    }
+
+    /// Writes records down in a job of their own (at most [`TICKET_RECORDS_MAX`]).
+    ///
+    /// # Errors
+    /// [`Error::Disk`]: the next start may not know of them, and will know that something is missing.
+    pub async fn write(&self, local: &Local, records: &[Record]) -> Result<(), Error> {
+        let ticket = self.ticket(records);
+        Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
+    }
+
+    /// Takes note that a walk has found every entry of the directory (and put it into the index and, by [`Journal::compact`], into
+    /// the journal).
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub async fn walked(&self, local: &Local) -> Result<(), Error> {
+        self.0.state.lock().is_walked = true;
+        self.write(local, &[Record::Walked]).await
+    }
+
+    /// Is it time for [`Journal::compact`]?
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        let state = self.0.state.lock();
+        state.log_bytes > LOG_BYTES_MAX || state.old.len() > LOGS_MAX
+    }
+
+    /// Bytes of all logs together, for the account of the directory's room.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.0.state.lock().log_bytes
+    }
+
+    /// Compacts, and says that nothing will happen any more: to be called when no ticket is out and none will be asked for.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; the next start will find what was written before.
+    pub async fn close(self, local: &Local, index: &Index) -> Result<(), Error> {
+        self.compact(local, index).await?;
+        self.write(local, &[Record::Closed]).await
+    }
+}
+
+/// What there is in the folder.
+#[derive(Debug, Default)]
+struct Files {
+    logs: Vec<u64>,
+    snapshots: Vec<u64>,
+    log_bytes: u64,
+}
+
+impl Files {
+    async fn list(local: &Local, folder: &[u8], pool: &Pool) -> Result<Self, Error> {
+        let mut files = Self::default();
+        for entry in local.readdir(folder, &Access::new(pool)).await? {
+            let name = str::from_utf8(&entry.name).unwrap_or_default();
+            let Some((kind, number)) = name.split_once('.') else {
+                continue;
+            };
+            match (kind, number.parse::<u64>()) {
+                ("log", Ok(number)) => {
+                    files.logs.push(number);
+                    files.log_bytes += entry.meta.len;
+                }
+                ("snapshot", Ok(number)) => files.snapshots.push(number),
+                _ => {}
+            }
+        }
+        files.logs.sort_unstable();
+        files.snapshots.sort_unstable();
+        Ok(files)
+    }
+
+    fn last(&self) -> u64 {
+        let last = self.logs.last().max(self.snapshots.last());
+        last.copied().unwrap_or_default()
+    }
+
+    fn names(&self, folder: &[u8]) -> Vec<Vec<u8>> {
+        let logs = self.logs.iter().map(|number| log_name(folder, *number));
+        let snapshots = self.snapshots.iter();
+        let snapshots = snapshots.map(|number| snapshot::name(folder, *number));
+        logs.chain(snapshots).collect()
+    }
+}
+
+fn log_name(folder: &[u8], generation: u64) -> Vec<u8> {
+    [folder, format!("log.{generation}").as_bytes()].concat()
+}
+
+/// Makes the file of a log.
+async fn begin_log(
+    local: &Local,
+    folder: &[u8],
+    generation: u64,
+    pool: &Pool,
+) -> Result<Output, Error> {
+    let name = log_name(folder, generation);
+    let log = local.create(&name, Create::Append, FILE_MODE, pool).await?;
+    let header = FileHeader {
+        generation,
+        is_snapshot: false,
+    };
+    local.append(&log, vec![header.encode()], pool).await?;
+    Ok(log)
+}
+
+/// Reads the last snapshot and the logs from there on. Beside what was found: the number for the next frame, and whether the
+/// directory was walked.
+async fn recover(
+    local: &Local,
+    folder: &[u8],
+    files: &Files,
+    pool: &Pool,
+    index: &Index,
+) -> Result<(Recovered, u64, bool), Error> {
+    let mut replay = Replay::new(index);
+    let snapshot = files.snapshots.last().copied();
+    if let Some(generation) = snapshot {
+        let name = snapshot::name(folder, generation);
+        let is_whole = read(local, &name, pool, |frame| replay.snapshot(&frame)).await?;
+        if !is_whole {
+            replay.set_damaged();
+        }
+    }
+    // A directory without a journal begins with log 1.
+    let needed = snapshot.unwrap_or(1);
+    let logs: Vec<u64> = files
+        .logs
+        .iter()
+        .copied()
+        .filter(|log| *log >= needed)
+        .collect();
+    for generation in &logs {
+        let name = log_name(folder, *generation);
+        if !read(local, &name, pool, |frame| replay.log(frame)).await? {
+            replay.set_damaged();
+        }
+    }
+    Ok(replay.finish(needed, &logs, snapshot.is_some()))
+}
+
+/// Gives every whole frame of a file. False: something in it was not whole.
+async fn read(
+    local: &Local,
+    name: &[u8],
+    pool: &Pool,
+    mut each: impl FnMut(Frame),
+) -> Result<bool, Error> {
+    let access = Access {
+        noatime: true,
+        ..Access::new(pool)
+    };
+    let file = local.open(name, &access).await?;
+    let header = local.read(&file, 0, FILE_HEADER_BYTES, &access).await?;
+    let mut is_whole = FileHeader::decode(&header).is_some();
+    let mut scanner = Scanner::default();
+    let mut offset = header.len() as u64;
+    loop {
+        let bytes = local.read(&file, offset, READ_MAX, &access).await?;
+        offset += bytes.len() as u64;
+        scanner.push(&bytes);
+        while let Some(frame) = scanner.next(bytes.is_empty()) {
+            each(frame);
+        }
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    is_whole &= !scanner.is_damaged();
+    Ok(is_whole)
+}
+
+/// The name of the temp file of a fill, which begins as the entry's own: `PATH.TAG`.
+#[must_use]
+pub fn temp_name(path: &str, tag: u32) -> String {
+    format!("{path}.{tag:08x}")
+}
+
+/// Which fill a temp file belongs to, by its name without directories; None for other files.
+#[must_use]
+pub fn temp_of(name: &[u8]) -> Option<(Key, u32)> {
+    let (key, tag) = str::from_utf8(name).ok()?.split_once('.')?;
+    let is_tag = tag.len() == 8;
+    let tag = u32::from_str_radix(tag, 16).ok()?;
+    let key = Key::from_name(key.as_bytes())?;
+    is_tag.then_some((key, tag))
+}

@@ -1,0 +1,186 @@
+//! One thing that happened to a key, as the journal writes it down.
+
+use crate::codec::Reader;
+use crate::entry::VARY_BYTES_MAX;
+use crate::index::{Known, Place, State, Varies};
+use crate::key::Key;
+use crate::lifetime::Lifetime;
+use bytes::Bytes;
+use message::date::Seconds;
+
+/// Bytes of a record at most.
+pub const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX;
+
+/// What is written down. Its order on the disk is: `Begin` before a temp file is made, `Put` before it is renamed to its place,
+/// `Remove` after the file is gone; so the journal never knows less than the disk holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A temp file for an entry is about to be made.
+    Begin {
+        /// The entry's key.
+        key: Key,
+        /// Its tag.
+        tag: u32,
+    },
+    /// An entry is complete and about to get its name. (Who then finds no entry with its tag there was cut off just before, and
+    /// deletes the temp file of that tag.)
+    Put {
+        /// What the index is to know of it ([`Varies::names`] is of no meaning: numbers end with the process).
+        known: Known,
+        /// What it varies by, as [`crate::vary_names`] wrote it; at most [`VARY_BYTES_MAX`] bytes.
+        vary: Bytes,
+    },
+    /// An entry was found unchanged.
+    Renew {
+        /// Its key.
+        key: Key,
+        /// Its tag.
+        tag: u32,
+        /// How long it may be used now.
+        lifetime: Lifetime,
+    },
+    /// An entry's file (or the temp file of a fill that failed) is gone.
+    Remove {
+        /// Its key.
+        key: Key,
+        /// Its tag.
+        tag: u32,
+    },
+    /// Every entry of the directory is in the journal: a walk has found what it did not know.
+    Walked,
+    /// The end of a snapshot: without it, there was more.
+    Complete {
+        /// Entries in the snapshot.
+        entries: u64,
+        /// Was the directory walked, or known from its first entry on?
+        is_walked: bool,
+    },
+    /// The first record of a log.
+    Opened {
+        /// Which log.
+        generation: u64,
+    },
+    /// The owner closed the journal: nothing happened after this.
+    Closed,
+}
+
+const BEGIN: u8 = 1;
+const PUT: u8 = 2;
+const RENEW: u8 = 3;
+const REMOVE: u8 = 4;
+const WALKED: u8 = 5;
+const COMPLETE: u8 = 6;
+const OPENED: u8 = 7;
+const CLOSED: u8 = 8;
+
+impl Record {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Begin { key, tag } => named(BEGIN, key, *tag, out),
+            Self::Remove { key, tag } => named(REMOVE, key, *tag, out),
+            Self::Renew { key, tag, lifetime } => {
+                named(RENEW, key, *tag, out);
+                lifetime.encode(out);
+            }
+            Self::Put { known, vary } => put(known, vary, out),
+            Self::Walked => out.push(WALKED),
+            Self::Closed => out.push(CLOSED),
+            Self::Opened { generation } => {
+                out.push(OPENED);
+                out.extend_from_slice(&generation.to_le_bytes());
+            }
+            Self::Complete { entries, is_walked } => {
+                out.push(COMPLETE);
+                out.extend_from_slice(&entries.to_le_bytes());
+                out.push(u8::from(*is_walked));
+            }
+        }
+    }
+
+    /// The next record; None where it makes no sense.
+    pub(super) fn decode(from: &mut Reader<'_>) -> Option<Self> {
+        Some(match from.u8()? {
+            BEGIN => Self::Begin {
+                key: Key(from.array()?),
+                tag: from.u32()?,
+            },
+            PUT => read_put(from)?,
+            RENEW => Self::Renew {
+                key: Key(from.array()?),
+                tag: from.u32()?,
+                lifetime: Lifetime::decode(from)?,
+            },
+            REMOVE => Self::Remove {
+                key: Key(from.array()?),
+                tag: from.u32()?,
+            },
+            WALKED => Self::Walked,
+            COMPLETE => Self::Complete {
+                entries: from.u64()?,
+                is_walked: from.u8()? == 1,
+            },
+            OPENED => Self::Opened {
+                generation: from.u64()?,
+            },
+            CLOSED => Self::Closed,
+            _ => return None,
+        })
+    }
+}
+
+fn named(kind: u8, key: &Key, tag: u32, out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(&key.0);
+    out.extend_from_slice(&tag.to_le_bytes());
+}
+
+fn put(known: &Known, vary: &[u8], out: &mut Vec<u8>) {
+    let Place {
+        file,
+        offset,
+        blocks,
+    } = known.place;
+    named(PUT, &known.key, file, out);
+    for number in [offset, blocks, known.varies.variant] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    for number in [known.status, known.uses] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(&known.used.to_le_bytes());
+    known.lifetime.encode(out);
+    // Longer names are stored by nobody; cut, they would only make a variant that never matches.
+    let vary = &vary[..vary.len().min(VARY_BYTES_MAX)];
+    out.extend_from_slice(&(vary.len() as u16).to_le_bytes());
+    out.extend_from_slice(vary);
+}
+
+fn read_put(from: &mut Reader<'_>) -> Option<Record> {
+    let key = Key(from.array()?);
+    let place = Place {
+        file: from.u32()?,
+        offset: from.u32()?,
+        blocks: from.u32()?,
+    };
+    let variant = from.u32()?;
+    let (status, uses) = (from.u16()?, from.u16()?);
+    let used: Seconds = from.i64()?;
+    let lifetime = Lifetime::decode(from)?;
+    let len = usize::from(from.u16()?);
+    if len > VARY_BYTES_MAX {
+        return None;
+    }
+    let vary = Bytes::copy_from_slice(from.take(len)?);
+    let known = Known {
+        key,
+        state: State::Stored,
+        status,
+        lifetime,
+        place,
+        varies: Varies { names: 0, variant },
+        uses,
+        used,
+        is_verified: false,
+    };
+    Some(Record::Put { known, vary })
+}

@@ -1,0 +1,160 @@
+//! What a journal's files say, put into an index: everything that is whole, whatever happened to the rest.
+
+use super::frame::Frame;
+use super::record::Record;
+use super::snapshot::UNKNOWN_NAMES;
+use crate::index::{Index, Known, State, VARY_UNKNOWN};
+use crate::key::Key;
+use hashbrown::HashSet;
+
+/// What was found at start.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Entries in the index.
+    pub entries: usize,
+    /// Does the index know every entry of the directory? If not, keys that it does not know are to be looked for on the disk until
+    /// a walk is through ([`Journal::walked`](super::Journal::walked)).
+    pub is_complete: bool,
+    /// Did the last owner close the journal?
+    pub is_clean: bool,
+    /// Was anything skipped because its checksum was wrong?
+    pub is_damaged: bool,
+    /// Entries for which the index had no room: their files are to be deleted.
+    pub evicted: Vec<Known>,
+    /// Fills that were cut short: key and tag of each, whose temp files are to be deleted.
+    pub unfinished: Vec<(Key, u32)>,
+}
+
+/// Frames of a log that are kept until they are sorted, at most; a log is compacted long before.
+pub const FRAMES_MAX: usize = 16 << 20;
+
+/// Collects what the files say.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    index: &'a Index,
+    found: Recovered,
+    is_walked: bool,
+    has_snapshot: bool,
+    entries_seen: u64,
+    logs: Vec<Frame>,
+    begun: HashSet<([u8; 16], u32)>,
+}
+
+impl<'a> Replay<'a> {
+    pub fn new(index: &'a Index) -> Self {
+        Self {
+            index,
+            found: Recovered::default(),
+            is_walked: false,
+            has_snapshot: false,
+            entries_seen: 0,
+            logs: Vec::new(),
+            begun: HashSet::new(),
+        }
+    }
+
+    /// A frame of the snapshot, which comes before all logs.
+    pub fn snapshot(&mut self, frame: &Frame) {
+        for record in frame.records() {
+            match record {
+                Some(Record::Complete { entries, is_walked }) => {
+                    self.has_snapshot = entries == self.entries_seen;
+                    self.is_walked = is_walked;
+                }
+                Some(record) => {
+                    self.entries_seen += u64::from(matches!(record, Record::Put { .. }));
+                    self.apply(record);
+                }
+                None => self.found.is_damaged = true,
+            }
+        }
+    }
+
+    /// A frame of a log.
+    pub fn log(&mut self, frame: Frame) {
+        if self.logs.len() < FRAMES_MAX {
+            self.logs.push(frame);
+        } else {
+            self.found.is_damaged = true;
+        }
+    }
+
+    pub fn set_damaged(&mut self) {
+        self.found.is_damaged = true;
+    }
+
+    /// Plays the logs, and says what came out; beside it, the number for the next frame, and whether the directory was ever walked.
+    /// `needed` is the log that belongs to the snapshot, or the very first one where there is none; `generations` are the logs
+    /// whose frames were given.
+    pub fn finish(
+        mut self,
+        needed: u64,
+        generations: &[u64],
+        starts_with_snapshot: bool,
+    ) -> (Recovered, u64, bool) {
+        // Loops append as their jobs end: the numbers are the order.
+        let mut logs = std::mem::take(&mut self.logs);
+        logs.sort_by_key(|frame| frame.number);
+        let (mut expected, mut is_gapless, mut opened) = (None, true, 0);
+        for frame in &logs {
+            for record in frame.records() {
+                match record {
+                    Some(Record::Opened { generation }) => {
+                        opened += usize::from(generations.contains(&generation));
+                        expected = if generation == needed {
+                            Some(frame.number)
+                        } else {
+                            expected
+                        };
+                    }
+                    Some(record) => self.apply(record),
+                    None => self.found.is_damaged = true,
+                }
+            }
+            is_gapless &= expected == Some(frame.number);
+            expected = frame.number.checked_add(1);
+        }
+        is_gapless &= opened == generations.len();
+        is_gapless &= !logs.is_empty() && self.has_snapshot == starts_with_snapshot;
+        self.index.sort();
+        let (index, mut found) = (self.index, self.found);
+        found.entries = index.len();
+        found.is_complete = self.is_walked && is_gapless && !found.is_damaged;
+        found
+            .evicted
+            .retain(|known| index.peek(&known.key).is_none());
+        let begun = self.begun.into_iter();
+        found.unfinished = begun.map(|(key, tag)| (Key(key), tag)).collect();
+        (found, expected.unwrap_or(1), self.is_walked)
+    }
+
+    fn apply(&mut self, record: Record) {
+        self.found.is_clean = false;
+        match record {
+            Record::Begin { key, tag } => {
+                self.begun.insert((key.0, tag));
+            }
+            Record::Put { mut known, vary } => {
+                self.begun.remove(&(known.key.0, known.place.file));
+                known.varies.names = match &vary[..] {
+                    UNKNOWN_NAMES => VARY_UNKNOWN,
+                    names => self.index.vary_number(names),
+                };
+                let evicted = self.index.put(&known).evicted;
+                let stored = evicted.filter(|known| known.state == State::Stored);
+                self.found.evicted.extend(stored);
+            }
+            Record::Renew { key, tag, lifetime } => {
+                self.index.renew(&key, tag, lifetime);
+            }
+            Record::Remove { key, tag } => {
+                self.begun.remove(&(key.0, tag));
+                self.index.remove_entry(&key, tag);
+            }
+            Record::Walked => self.is_walked = true,
+            // Looked at where they may stand.
+            Record::Complete { .. } | Record::Opened { .. } => {}
+            Record::Closed => self.found.is_clean = true,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Writing the index down while it is in use, so that logs can go.
+
+use super::frame::{Batch, FileHeader};
+use super::record::Record;
+use super::{FILE_MODE, Journal, State, Ticket, begin_log, log_name};
+use crate::error::Error;
+use crate::index::{Cursor, Index, Known, STEP_MAX, State as Kind, VARY_UNKNOWN};
+use crate::key::Key;
+use bytes::Bytes;
+use disk::{Create, Local, Output, STEPS_MAX, Step};
+use std::sync::Arc;
+
+/// What stands for names that the index does not keep: no answer that varies by `*` is stored.
+pub(super) const UNKNOWN_NAMES: &[u8] = b"*";
+
+pub(super) fn name(folder: &[u8], generation: u64) -> Vec<u8> {
+    [folder, format!("snapshot.{generation}").as_bytes()].concat()
+}
+
+impl Journal {
+    /// Begins a new log and writes the index down beside it, one job of at most 64 KiB at a time; then the old files go. False:
+    /// somebody else is at it. Others may write and change the index meanwhile; what they do is in the new log.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; nothing is lost, the old files stay.
+    pub async fn compact(&self, local: &Local, index: &Index) -> Result<bool, Error> {
+        if std::mem::replace(&mut self.0.state.lock().is_compacting, true) {
+            return Ok(false);
+        }
+        let done = self.switch_and_write(local, index).await;
+        self.0.state.lock().is_compacting = false;
+        done.map(|()| true)
+    }
+
+    async fn switch_and_write(&self, local: &Local, index: &Index) -> Result<(), Error> {
+        let (folder, pool) = (&self.0.folder, &self.0.pool);
+        let generation = self.0.state.lock().generation + 1;
+        let log = begin_log(local, folder, generation, pool).await?;
+        let (opened, writers) = self.switch(generation, log);
+        let steps = opened.iter().map(Ticket::step).collect();
+        local.change(steps, pool).await?;
+        drop(opened);
+        self.wait_for(&writers).await;
+        let old = std::mem::take(&mut self.0.state.lock().old);
+        if let Err(error) = self.write_snapshot(local, index, generation).await {
+            self.0.state.lock().old.extend(old);
+            return Err(error);
+        }
+        self.forget_old_bytes();
+        for names in old.chunks(STEPS_MAX) {
+            let unlink = |name: &Vec<u8>| Step::Unlink(name.as_slice().into());
+            local
+                .change(names.iter().map(unlink).collect(), pool)
+                .await?;
+        }
+        Ok(())
+    }
+
+    fn forget_old_bytes(&self) {
+        let mut state = self.0.state.lock();
+        state.log_bytes = state.log_bytes.saturating_sub(state.old_bytes);
+    }
+
+    /// From here on, records go to the new log. Given back: the first of them (fills that are running are in no snapshot), and
+    /// who still writes to the old log.
+    fn switch(&self, generation: u64, log: Output) -> (Vec<Ticket>, Arc<()>) {
+        let state: &mut State = &mut self.0.state.lock();
+        state.old.push(log_name(&self.0.folder, state.generation));
+        state.generation = generation;
+        state.log = log;
+        state.old_bytes = state.log_bytes;
+        let writers = std::mem::take(&mut state.writers);
+        let mut batches = vec![Batch::default()];
+        let begun = state.begun.iter();
+        let begun = begun.map(|(key, tag)| Record::Begin {
+            key: Key(*key),
+            tag: *tag,
+        });
+        for record in std::iter::once(Record::Opened { generation }).chain(begun) {
+            if batches.last().is_some_and(Batch::is_full) && batches.len() < STEPS_MAX {
+                batches.push(Batch::default());
+            }
+            batches
+                .iter_mut()
+                .rev()
+                .take(1)
+                .for_each(|batch| batch.push(&record));
+        }
+        let tickets = batches.iter().map(|batch| self.frame(batch, state));
+        (tickets.collect(), writers)
+    }
+
+    /// Waits until nobody has a ticket for the old log: only then does the index know all that it says.
+    async fn wait_for(&self, writers: &Arc<()>) {
+        loop {
+            let dropped = self.0.dropped.notified();
+            if Arc::strong_count(writers) == 1 {
+                return;
+            }
+            dropped.await;
+        }
+    }
+
+    async fn write_snapshot(
+        &self,
+        local: &Local,
+        index: &Index,
+        generation: u64,
+    ) -> Result<(), Error> {
+        let (folder, pool) = (&self.0.folder, &self.0.pool);
+        let temp = [folder, &b"snapshot"[..]].concat();
+        let output = local
+            .create(&temp, Create::Truncate, FILE_MODE, pool)
+            .await?;
+        let header = FileHeader {
+            generation,
+            is_snapshot: true,
+        };
+        let is_walked = self.0.state.lock().is_walked;
+        let mut writer = Writer {
+            frames: vec![header.encode()],
+            batch: Batch::default(),
+            number: 0,
+            entries: 0,
+        };
+        let mut cursor = Cursor::default();
+        loop {
+            let step = index.scan(&mut cursor, STEP_MAX);
+            if step.is_empty() {
+                break;
+            }
+            step.iter().for_each(|known| writer.put(known, index));
+            local
+                .append(&output, std::mem::take(&mut writer.frames), pool)
+                .await?;
+        }
+        let frames = writer.finish(is_walked);
+        let steps = vec![
+            Step::Append(output.clone(), frames),
+            Step::Sync(output),
+            Step::Rename(temp.into(), name(folder, generation).into()),
+        ];
+        Ok(local.change(steps, pool).await?)
+    }
+}
+
+/// Puts entries into frames.
+struct Writer {
+    frames: Vec<Bytes>,
+    batch: Batch,
+    number: u64,
+    entries: u64,
+}
+
+impl Writer {
+    fn put(&mut self, known: &Known, index: &Index) {
+        if known.state != Kind::Stored {
+            return;
+        }
+        self.entries += 1;
+        let vary = names_of(index, known.varies.names);
+        self.push(&Record::Put {
+            known: *known,
+            vary,
+        });
+    }
+
+    fn push(&mut self, record: &Record) {
+        self.batch.push(record);
+        if self.batch.is_full() {
+            self.end_frame();
+        }
+    }
+
+    fn end_frame(&mut self) {
+        if !self.batch.is_empty() {
+            self.frames.push(self.batch.frame(self.number));
+            self.number += 1;
+            self.batch = Batch::default();
+        }
+    }
+
+    fn finish(mut self, is_walked: bool) -> Vec<Bytes> {
+        let entries = self.entries;
+        self.push(&Record::Complete { entries, is_walked });
+        self.end_frame();
+        self.frames
+    }
+}
+
+/// What a record says for a number of [`Index::vary_names`].
+fn names_of(index: &Index, number: u16) -> Bytes {
+    match index.vary_names(number) {
+        Some(names) => Bytes::copy_from_slice(&names),
+        None if number == VARY_UNKNOWN => Bytes::from_static(UNKNOWN_NAMES),
+        None => Bytes::new(),
+    }
+}

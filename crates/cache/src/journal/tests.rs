@@ -1,0 +1,442 @@
+//! Journals written, damaged and read back.
+
+use super::*;
+use crate::index::{Cursor, Known, Place, State as Kind, VARY_MAX, VARY_UNKNOWN, Varies};
+use crate::lifetime::{Lifetime, Reuse};
+use disk::Disk;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tokio::runtime::Builder;
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(Default::default());
+    runtime.unwrap().block_on(future)
+}
+
+fn local() -> (Local, Pool) {
+    let disk = Disk::new(Disk::prepare());
+    let pool = disk.define_pool("test", 4, 1000);
+    (Local::new(&disk), pool)
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+fn known(number: u64, tag: u32) -> Known {
+    Known {
+        state: Kind::Stored,
+        status: 200,
+        lifetime: Lifetime {
+            date: 1_700_000_000,
+            expires: 1_700_000_000 + number as i64,
+            updating: 1,
+            error: 2,
+            initial_age: 3,
+            reuse: Reuse::NeverStale,
+        },
+        place: Place {
+            file: tag,
+            offset: 0,
+            blocks: 5,
+        },
+        ..Known::seen(Key::of(&number.to_le_bytes()), 1_700_000_000)
+    }
+}
+
+fn put(number: u64, tag: u32, vary: &'static str) -> Record {
+    Record::Put {
+        known: known(number, tag),
+        vary: Bytes::from_static(vary.as_bytes()),
+    }
+}
+
+/// Everything that an index knows, with the names of Vary in words.
+fn contents(index: &Index) -> HashMap<[u8; 16], (Known, Vec<u8>)> {
+    let mut cursor = Cursor::default();
+    let mut all = HashMap::new();
+    loop {
+        let step = index.scan(&mut cursor, 1000);
+        if step.is_empty() {
+            return all;
+        }
+        for mut known in step {
+            let names = index.vary_names(known.varies.names);
+            known.varies.names = 0;
+            let names = names.map_or_else(Vec::new, |names| names.to_vec());
+            all.insert(known.key.0, (known, names));
+        }
+    }
+}
+
+async fn open(local: &Local, dir: &Path, pool: &Pool) -> (Journal, Recovered, Index) {
+    let index = Index::new(10_000);
+    // A lock is let go of in a job of its own.
+    loop {
+        match Journal::open(local, bytes(dir), pool, &index).await {
+            Ok((journal, recovered)) => return (journal, recovered, index),
+            Err(Error::InUse) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// As a store does it: what is written, is in the index afterwards.
+async fn fill(journal: &Journal, local: &Local, index: &Index, number: u64, tag: u32) {
+    let key = known(number, tag).key;
+    journal
+        .write(local, &[Record::Begin { key, tag }])
+        .await
+        .unwrap();
+    journal
+        .write(local, &[put(number, tag, "accept")])
+        .await
+        .unwrap();
+    let mut known = known(number, tag);
+    known.varies.names = index.vary_number(b"accept");
+    index.put(&known);
+}
+
+#[test]
+fn a_start_knows_what_was_known_when_the_process_was_killed() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, recovered, index) = open(&local, dir.path(), &pool).await;
+        assert!(
+            !recovered.is_complete,
+            "somebody else's entries may be there"
+        );
+        journal.walked(&local).await.unwrap();
+        for number in 0..10 {
+            fill(&journal, &local, &index, number, 1).await;
+        }
+        fill(&journal, &local, &index, 3, 2).await;
+        let lifetime = Lifetime {
+            expires: 7,
+            ..Lifetime::default()
+        };
+        let (renewed, removed) = (known(4, 1).key, known(5, 1).key);
+        let records = [
+            Record::Renew {
+                key: renewed,
+                tag: 1,
+                lifetime,
+            },
+            Record::Remove {
+                key: removed,
+                tag: 1,
+            },
+            Record::Remove {
+                key: known(3, 1).key,
+                tag: 1,
+            },
+        ];
+        journal.write(&local, &records).await.unwrap();
+        index.renew(&renewed, 1, lifetime);
+        index.remove_entry(&removed, 1);
+        drop(journal);
+        let (_journal, recovered, again) = open(&local, dir.path(), &pool).await;
+        assert!(recovered.is_complete && !recovered.is_clean && !recovered.is_damaged);
+        assert_eq!(recovered.entries, 9);
+        assert!(recovered.unfinished.is_empty());
+        assert_eq!(contents(&again), contents(&index));
+        assert_eq!(again.peek(&known(3, 2).key).unwrap().place.file, 2);
+    });
+}
+
+#[test]
+fn a_closed_journal_says_so_and_is_one_snapshot() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        journal.walked(&local).await.unwrap();
+        for number in 0..500 {
+            fill(&journal, &local, &index, number, 1).await;
+        }
+        journal.close(&local, &index).await.unwrap();
+        let names: Vec<_> = std::fs::read_dir(dir.path().join(FOLDER))
+            .unwrap()
+            .collect();
+        assert_eq!(names.len(), 3, "lock, log and snapshot: {names:?}");
+        let (journal, recovered, again) = open(&local, dir.path(), &pool).await;
+        assert!(recovered.is_complete && recovered.is_clean);
+        assert_eq!(contents(&again), contents(&index));
+        fill(&journal, &local, &again, 1000, 1).await;
+        drop(journal);
+        let (_journal, recovered, last) = open(&local, dir.path(), &pool).await;
+        assert!(recovered.is_complete && !recovered.is_clean);
+        assert_eq!(contents(&last), contents(&again));
+    });
+}
+
+#[test]
+fn one_owner_at_a_time() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (_journal, _, index) = open(&local, dir.path(), &pool).await;
+        let second = Journal::open(&local, bytes(dir.path()), &pool, &index).await;
+        assert!(matches!(second, Err(Error::InUse)));
+    });
+}
+
+#[test]
+fn fills_that_were_cut_short_are_named_whatever_was_compacted() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        let [a, b, c] = [1, 2, 3].map(|number| known(number, 9).key);
+        for key in [a, b, c] {
+            journal
+                .write(&local, &[Record::Begin { key, tag: 9 }])
+                .await
+                .unwrap();
+        }
+        journal
+            .write(&local, &[Record::Remove { key: b, tag: 9 }])
+            .await
+            .unwrap();
+        assert!(journal.compact(&local, &index).await.unwrap());
+        journal.write(&local, &[put(3, 9, "")]).await.unwrap();
+        drop(journal);
+        let (journal, recovered, index) = open(&local, dir.path(), &pool).await;
+        assert_eq!(recovered.unfinished, [(a, 9)]);
+        journal.compact(&local, &index).await.unwrap();
+        drop(journal);
+        let (_journal, recovered, _) = open(&local, dir.path(), &pool).await;
+        assert_eq!(recovered.unfinished, [(a, 9)], "nobody has deleted it yet");
+    });
+}
+
+#[test]
+fn a_compaction_waits_for_what_is_on_its_way_to_the_old_log() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        journal.walked(&local).await.unwrap();
+        let index = Arc::new(index);
+        let late = journal.ticket(&[put(1, 1, "")]);
+        let compaction = {
+            let (journal, local, index) = (journal.clone(), local.clone(), index.clone());
+            tokio::task::spawn_local(async move { journal.compact(&local, &index).await })
+        };
+        // Past the switch, into the new log.
+        fill(&journal, &local, &index, 2, 1).await;
+        while journal.0.state.lock().generation == 1 {
+            tokio::task::yield_now().await;
+        }
+        fill(&journal, &local, &index, 3, 1).await;
+        assert!(!compaction.is_finished());
+        assert!(
+            !journal.compact(&local, &index).await.unwrap(),
+            "one at a time"
+        );
+        local.change(vec![late.step()], &pool).await.unwrap();
+        index.put(&known(1, 1));
+        drop(late);
+        assert!(compaction.await.unwrap().unwrap());
+        drop(journal);
+        let (_journal, recovered, again) = open(&local, dir.path(), &pool).await;
+        assert!(recovered.is_complete);
+        assert_eq!(contents(&again), contents(&index));
+        assert_eq!(again.len(), 3);
+    });
+}
+
+#[test]
+fn an_index_that_became_smaller_lets_go() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        for number in 0..100 {
+            fill(&journal, &local, &index, number, 1).await;
+        }
+        journal.close(&local, &index).await.unwrap();
+        let small = Index::new(40);
+        let (_journal, recovered) = loop {
+            match Journal::open(&local, bytes(dir.path()), &pool, &small).await {
+                Err(Error::InUse) => tokio::task::yield_now().await,
+                other => break other.unwrap(),
+            }
+        };
+        assert_eq!((recovered.entries, recovered.evicted.len()), (40, 60));
+    });
+}
+
+#[test]
+fn a_vary_that_is_not_kept_stays_unknown() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        let mut strange = known(1, 1);
+        for number in 0..=VARY_MAX {
+            strange.varies = Varies::of(
+                index.vary_number(format!("x-{number}").as_bytes()),
+                &strange.key,
+            );
+        }
+        assert_eq!(strange.varies.names, VARY_UNKNOWN);
+        index.put(&strange);
+        journal.close(&local, &index).await.unwrap();
+        let (_journal, _, again) = open(&local, dir.path(), &pool).await;
+        assert_eq!(again.peek(&strange.key), Some(strange));
+    });
+}
+
+#[test]
+fn names_of_temp_files() {
+    let key = Key::of(b"a");
+    let name = temp_name(&key.name(), 255);
+    assert!(name.ends_with(".000000ff"));
+    assert_eq!(temp_of(name.as_bytes()), Some((key, 255)));
+    for other in [&key.name()[..], "x.000000ff", &format!("{}.ff", key.name())] {
+        assert_eq!(temp_of(other.as_bytes()), None, "{other}");
+    }
+}
+
+/// A journal with everything in it: a snapshot, and two logs behind it.
+async fn write_all_kinds(local: &Local, dir: &Path, pool: &Pool) -> Index {
+    let (journal, _, index) = open(local, dir, pool).await;
+    journal.walked(local).await.unwrap();
+    for number in 0..20 {
+        fill(&journal, local, &index, number, 1).await;
+    }
+    journal.compact(local, &index).await.unwrap();
+    for number in 15..25 {
+        fill(&journal, local, &index, number, 2).await;
+    }
+    drop(journal);
+    let (journal, _, index) = open(local, dir, pool).await;
+    for number in 0..5 {
+        let key = known(number, 1).key;
+        index.remove_entry(&key, 1);
+        journal
+            .write(local, &[Record::Remove { key, tag: 1 }])
+            .await
+            .unwrap();
+    }
+    index
+}
+
+/// What happens to one of the journal's files.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip(prop::sample::Index, u8),
+    Cut(prop::sample::Index),
+    Zero(prop::sample::Index, usize),
+    Grow(Vec<u8>),
+    Delete,
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let place = any::<prop::sample::Index>;
+    prop_oneof![
+        (place(), 0u8..8).prop_map(|(place, bit)| Damage::Flip(place, bit)),
+        place().prop_map(Damage::Cut),
+        (place(), 1usize..600).prop_map(|(place, len)| Damage::Zero(place, len)),
+        prop::collection::vec(any::<u8>(), 1..100).prop_map(Damage::Grow),
+        Just(Damage::Delete),
+    ]
+}
+
+fn inflict(path: &Path, damage: &Damage) {
+    let mut file = std::fs::read(path).unwrap();
+    match damage {
+        Damage::Flip(place, bit) => {
+            let at = place.index(file.len());
+            file[at] ^= 1u8 << bit;
+        }
+        Damage::Cut(place) => file.truncate(place.index(file.len())),
+        Damage::Zero(place, len) => {
+            let at = place.index(file.len());
+            let end = (at + len).min(file.len());
+            file[at..end].fill(0);
+        }
+        Damage::Grow(more) => file.extend_from_slice(more),
+        Damage::Delete => return std::fs::remove_file(path).unwrap(),
+    }
+    std::fs::write(path, file).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_damage_makes_an_entry_up_or_hides_that_one_is_missing(damage in damage(), which in any::<prop::sample::Index>()) {
+        block_on(async {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let before = contents(&write_all_kinds(&local, dir.path(), &pool).await);
+            let folder = dir.path().join(FOLDER);
+            let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+            files.retain(|path| !path.ends_with("lock"));
+            files.sort();
+            assert_eq!(files.len(), 3, "{files:?}");
+            inflict(&files[which.index(files.len())], &damage);
+            let (journal, recovered, index) = open(&local, dir.path(), &pool).await;
+            let after = contents(&index);
+            for (key, (known, names)) in &after {
+                let tag = known.place.file;
+                let number = (0..25u64).find(|number| Key::of(&number.to_le_bytes()).0 == *key).unwrap();
+                let mut written = super::tests::known(number, tag);
+                written.varies.names = 0;
+                assert_eq!((known, &names[..]), (&written, &b"accept"[..]));
+                assert!(tag == 1 && number < 20 || tag == 2 && (15..25).contains(&number));
+            }
+            // The end of the last log may be gone without a trace: as if the process had been killed before.
+            let is_last = which.index(files.len()) == 1;
+            let is_cut = is_last && matches!(damage, Damage::Cut(_) | Damage::Delete);
+            assert!(!recovered.is_complete || is_cut || after == before, "{recovered:?}");
+            // It is usable from here on, and remembers that something is missing.
+            fill(&journal, &local, &index, 999, 3).await;
+            drop(journal);
+            let (_journal, again, index) = open(&local, dir.path(), &pool).await;
+            assert!(again.is_complete <= recovered.is_complete);
+            assert!(index.peek(&super::tests::known(999, 3).key).is_some());
+        });
+    }
+
+    #[test]
+    fn records_are_read_back(number in any::<u64>(), tag in any::<u32>(), vary in "[a-z,-]{0,60}", kind in 0..6) {
+        let key = Key::of(&number.to_le_bytes());
+        let lifetime = known(number % 1_000, tag).lifetime;
+        let record = match kind {
+            0 => Record::Begin { key, tag },
+            1 => Record::Put { known: known(number % 1_000, tag), vary: Bytes::from(vary) },
+            2 => Record::Renew { key, tag, lifetime },
+            3 => Record::Remove { key, tag },
+            4 => Record::Opened { generation: number },
+            _ => Record::Complete { entries: number, is_walked: tag % 2 == 0 },
+        };
+        let mut batch = Batch::default();
+        batch.push(&record);
+        batch.push(&Record::Walked);
+        let mut scanner = Scanner::default();
+        for byte in batch.frame(number).iter() {
+            scanner.push(&[*byte]);
+        }
+        let frame = scanner.next(true).unwrap();
+        prop_assert_eq!(frame.number, number);
+        prop_assert_eq!(frame.records().collect::<Vec<_>>(), vec![Some(record), Some(Record::Walked)]);
+        prop_assert!(!scanner.is_damaged());
+    }
+
+    #[test]
+    fn any_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut scanner = Scanner::default();
+        scanner.push(&bytes);
+        while scanner.next(true).is_some() {}
+        let records = Bytes::from(bytes);
+        let frame = Frame { number: 1, records };
+        prop_assert!(frame.records().count() <= 401);
+    }
+}
