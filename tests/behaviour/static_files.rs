@@ -134,11 +134,10 @@ fn what_may_not_be_read_is_403_and_what_is_no_file_404() {
     assert_eq!(server.get("/secret").status, 403);
     assert_eq!(server.get("/missing").status, 404);
     assert_eq!(server.get("/file/below").status, 404);
-    assert!(server.error_log().contains("(13: Permission denied)"));
-    assert!(
-        server
-            .error_log()
-            .contains("(2: No such file or directory)")
+    server.wait_for("(13: Permission denied)", "the file that may not be read");
+    server.wait_for(
+        "(2: No such file or directory)",
+        "the one that is not there",
     );
 }
 
