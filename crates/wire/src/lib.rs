@@ -1,11 +1,13 @@
 //! Bytes ↔ messages: sockets, HTTP/1 reading and writing, body framing, and the timeouts of a loop.
 //!
-//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `rate`) see byte slices alone; `stream` and `connection` put
-//! them on sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything that is read is bounded.
+//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `rate`) see byte slices alone; `stream`, `connection` and
+//! `exchange` put them on sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything that is read is bounded.
 
 pub mod clock;
+pub mod connect;
 pub mod connection;
 pub mod event_loop;
+pub mod exchange;
 pub mod http1;
 pub mod rate;
 pub mod stream;
@@ -13,5 +15,6 @@ pub mod timers;
 
 pub use connection::{Connection, Error};
 pub use event_loop::Loop;
+pub use exchange::{Exchange, UpstreamConnection};
 pub use stream::{Listener, Peer, Stream};
 pub use timers::{Elapsed, Timer, Wheel};

@@ -13,6 +13,7 @@ mod block_tests;
 pub mod choice;
 pub mod group;
 mod hash;
+pub mod kept;
 mod least;
 pub mod peer;
 mod random;

@@ -1,0 +1,326 @@
+//! The idle connections to one upstream that a loop keeps for its next requests (`keepalive` and its kin).
+//!
+//! Not here: who is asked. Invariant: a connection that is given out was open a moment ago, nothing has come on it that nobody
+//! asked for, and it is within every limit. It may die all the same, which its user must expect.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use wire::{UpstreamConnection, Wheel};
+
+use crate::listen::address::Address;
+
+use super::block::KeptConnections;
+
+/// How often idle connections are looked at: one that the server closed stays for at most so long.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `keepalive`: connections.
+    pub count: usize,
+    /// Only for the location that opened them?
+    pub is_local: bool,
+    /// `keepalive_requests`: requests through one connection.
+    pub requests: u64,
+    /// `keepalive_time`: since it was opened.
+    pub time_ms: u64,
+    /// `keepalive_timeout`: since its last request.
+    pub timeout_ms: u64,
+}
+
+impl From<&KeptConnections> for Limits {
+    fn from(written: &KeptConnections) -> Limits {
+        Limits {
+            count: usize::try_from(written.keepalive.count).unwrap_or(usize::MAX),
+            is_local: written.keepalive.is_local,
+            requests: written.keepalive_requests.0,
+            time_ms: written.keepalive_time.0,
+            timeout_ms: written.keepalive_timeout.0,
+        }
+    }
+}
+
+/// A connection that can be kept.
+pub trait Idle {
+    /// Open, and silent?
+    fn is_intact(&self) -> bool;
+    /// Requests that went through it.
+    fn requests(&self) -> u64;
+    /// When it was opened.
+    fn opened_ms(&self) -> u64;
+}
+
+impl Idle for UpstreamConnection {
+    fn is_intact(&self) -> bool {
+        UpstreamConnection::is_intact(self)
+    }
+
+    fn requests(&self) -> u64 {
+        UpstreamConnection::requests(self)
+    }
+
+    fn opened_ms(&self) -> u64 {
+        UpstreamConnection::opened_ms(self)
+    }
+}
+
+/// Idle connections, the one that was used last in front.
+#[derive(Debug)]
+pub struct Kept<C> {
+    limits: Limits,
+    list: VecDeque<Entry<C>>,
+    is_tended: bool,
+}
+
+#[derive(Debug)]
+struct Entry<C> {
+    connection: C,
+    address: Address,
+    /// The location that opened it.
+    location: u32,
+    since_ms: u64,
+}
+
+impl<C: Idle> Kept<C> {
+    /// None yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Kept<C> {
+        Kept {
+            limits,
+            list: VecDeque::new(),
+            is_tended: false,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// None?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// A connection to this address, for this location. Those that turn out to be dead are closed.
+    pub fn take(&mut self, address: &Address, location: u32, now_ms: u64) -> Option<C> {
+        let mut at = 0;
+        while let Some(entry) = self.list.get(at) {
+            let is_other = self.limits.is_local && entry.location != location;
+            if is_other || entry.address != *address {
+                at += 1;
+                continue;
+            }
+            let entry = self.list.remove(at)?;
+            if self.is_sound(&entry, now_ms) {
+                return Some(entry.connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection, or closes it where a limit says so; the oldest one gives way to it.
+    pub fn put(&mut self, connection: C, address: Address, location: u32, now_ms: u64) {
+        let age_ms = now_ms.saturating_sub(connection.opened_ms());
+        let limits = &self.limits;
+        if limits.count == 0
+            || connection.requests() >= limits.requests
+            || age_ms > limits.time_ms
+            || !connection.is_intact()
+        {
+            return;
+        }
+        self.list.truncate(limits.count - 1);
+        self.list.push_front(Entry {
+            connection,
+            address,
+            location,
+            since_ms: now_ms,
+        });
+    }
+
+    /// Closes those that were idle for too long, or that the server closed.
+    pub fn sweep(&mut self, now_ms: u64) {
+        let mut list = std::mem::take(&mut self.list);
+        list.retain(|entry| self.is_sound(entry, now_ms));
+        self.list = list;
+    }
+
+    fn is_sound(&self, entry: &Entry<C>, now_ms: u64) -> bool {
+        let idle_ms = now_ms.saturating_sub(entry.since_ms);
+        idle_ms < self.limits.timeout_ms && entry.connection.is_intact()
+    }
+
+    /// Must [`tend`] be started? True once; again when it has ended since nothing was kept any more.
+    pub fn begin_tending(&mut self) -> bool {
+        !self.list.is_empty() && !std::mem::replace(&mut self.is_tended, true)
+    }
+}
+
+/// Sweeps every second, until nothing is kept. One task of the loop, started when [`Kept::begin_tending`] says so.
+pub async fn tend<C: Idle>(kept: Rc<RefCell<Kept<C>>>, wheel: Rc<Wheel>) {
+    loop {
+        wheel.sleep(LOOK_EVERY).await;
+        let mut kept = kept.borrow_mut();
+        kept.sweep(wire::clock::monotonic_ms());
+        if kept.is_empty() {
+            kept.is_tended = false;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        count: 2,
+        is_local: false,
+        requests: 3,
+        time_ms: 1000,
+        timeout_ms: 100,
+    };
+
+    /// A connection with a number, which tells when it is closed.
+    #[derive(Debug)]
+    struct Sham {
+        number: u32,
+        requests: u64,
+        is_intact: Rc<Cell<bool>>,
+    }
+
+    impl Idle for Sham {
+        fn is_intact(&self) -> bool {
+            self.is_intact.get()
+        }
+
+        fn requests(&self) -> u64 {
+            self.requests
+        }
+
+        fn opened_ms(&self) -> u64 {
+            5000
+        }
+    }
+
+    fn sham(number: u32) -> Sham {
+        Sham {
+            number,
+            requests: 1,
+            is_intact: Rc::new(Cell::new(true)),
+        }
+    }
+
+    fn at(port: u16) -> Address {
+        Address::Inet(([127, 0, 0, 1], port).into())
+    }
+
+    fn number(taken: Option<Sham>) -> Option<u32> {
+        taken.map(|connection| connection.number)
+    }
+
+    #[test]
+    fn the_one_used_last_is_used_next_and_the_oldest_gives_way() {
+        let mut kept = Kept::new(LIMITS);
+        for connection in 1..=3 {
+            kept.put(sham(connection), at(80), 0, 5000);
+        }
+        assert_eq!(kept.len(), 2);
+        assert_eq!(number(kept.take(&at(81), 0, 5000)), None);
+        assert_eq!(number(kept.take(&at(80), 7, 5000)), Some(3));
+        assert_eq!(number(kept.take(&at(80), 0, 5000)), Some(2));
+        assert_eq!(number(kept.take(&at(80), 0, 5000)), None);
+    }
+
+    #[test]
+    fn local_ones_are_for_their_location() {
+        let mut kept = Kept::new(Limits {
+            is_local: true,
+            ..LIMITS
+        });
+        kept.put(sham(1), at(80), 1, 5000);
+        kept.put(sham(2), at(80), 2, 5000);
+        assert_eq!(number(kept.take(&at(80), 1, 5000)), Some(1));
+        assert_eq!(number(kept.take(&at(80), 1, 5000)), None);
+    }
+
+    #[test]
+    fn limits_hold() {
+        let mut kept = Kept::new(LIMITS);
+        kept.put(
+            Sham {
+                requests: 3,
+                ..sham(1)
+            },
+            at(80),
+            0,
+            5000,
+        );
+        kept.put(sham(2), at(80), 0, 6001);
+        assert!(kept.is_empty());
+        kept.put(sham(3), at(80), 0, 6000);
+        assert_eq!(
+            number(kept.take(&at(80), 0, 6100)),
+            None,
+            "idle for too long"
+        );
+        kept.put(sham(4), at(80), 0, 6000);
+        assert_eq!(number(kept.take(&at(80), 0, 6099)), Some(4));
+        let mut none = Kept::new(Limits { count: 0, ..LIMITS });
+        none.put(sham(5), at(80), 0, 5000);
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn dead_ones_are_closed() {
+        let mut kept = Kept::new(LIMITS);
+        let dead = Rc::new(Cell::new(true));
+        kept.put(sham(1), at(80), 0, 5000);
+        kept.put(
+            Sham {
+                is_intact: dead.clone(),
+                ..sham(2)
+            },
+            at(80),
+            0,
+            5000,
+        );
+        dead.set(false);
+        assert_eq!(number(kept.take(&at(80), 0, 5000)), Some(1));
+        assert!(kept.is_empty() && Rc::strong_count(&dead) == 1);
+        kept.put(sham(3), at(80), 0, 5000);
+        assert!(kept.begin_tending() && !kept.begin_tending());
+        kept.sweep(5099);
+        assert_eq!(kept.len(), 1);
+        kept.sweep(5100);
+        assert!(kept.is_empty());
+    }
+
+    #[tokio::test]
+    async fn tending_ends_when_nothing_is_kept() {
+        let wheel = Wheel::new();
+        let local = tokio::task::LocalSet::new();
+        let run = async {
+            let driver = tokio::task::spawn_local(wheel.clone().run());
+            let kept = Rc::new(RefCell::new(Kept::new(Limits {
+                timeout_ms: 0,
+                ..LIMITS
+            })));
+            kept.borrow_mut().put(sham(1), at(80), 0, 5000);
+            assert!(kept.borrow_mut().begin_tending());
+            tend(kept.clone(), wheel.clone()).await;
+            assert!(kept.borrow().is_empty() && !kept.borrow_mut().begin_tending());
+            driver.abort();
+        };
+        local.run_until(run).await;
+    }
+}

@@ -1,0 +1,113 @@
+//! Opening connections to upstreams, over TCP and unix sockets, without ever waiting in a call.
+//!
+//! Not here: which server is asked, and whether a kept connection is used instead. (A unix socket's path is looked up by the
+//! kernel in `connect(2)` itself; for this there is no way around.)
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use tokio::net::{TcpSocket, UnixStream};
+
+use crate::clock;
+use crate::event_loop::Loop;
+use crate::exchange::UpstreamConnection;
+use crate::stream::Stream;
+
+/// Where to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination<'a> {
+    /// TCP.
+    Inet(SocketAddr),
+    /// A unix socket.
+    Unix(&'a Path),
+}
+
+/// How a connection is to be. Nothing of it matters for unix sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The address to come from (`proxy_bind`); port 0: any.
+    pub from: Option<SocketAddr>,
+    /// SO_KEEPALIVE (`proxy_socket_keepalive`).
+    pub probes: bool,
+}
+
+/// Why there is no connection, in nginx's words.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The server did not answer in time.
+    #[error("upstream timed out (110: Connection timed out)")]
+    Timeout,
+    /// The address to come from is not to be had.
+    #[error("bind({from}) failed {}", numbered(.error))]
+    Bind {
+        /// What the kernel says.
+        error: io::Error,
+        /// The address.
+        from: SocketAddr,
+    },
+    /// The server refused, or there is no way to it.
+    #[error("connect() failed {}", numbered(.0))]
+    Refused(io::Error),
+}
+
+/// Connects, in at most `timeout` (`proxy_connect_timeout`).
+///
+/// # Errors
+/// The server cannot be reached, or not in time.
+pub async fn connect(
+    to: Destination<'_>,
+    options: &Options,
+    timeout: Duration,
+    owner: &Rc<Loop>,
+) -> Result<UpstreamConnection, ConnectError> {
+    let opened_ms = clock::monotonic_ms();
+    let mut timer = owner.wheel.timer();
+    let stream = timer
+        .guard(timeout, open(to, options))
+        .await
+        .unwrap_or(Err(ConnectError::Timeout))?;
+    Ok(UpstreamConnection::new(stream, owner, timer, opened_ms))
+}
+
+async fn open(to: Destination<'_>, options: &Options) -> Result<Stream, ConnectError> {
+    let address = match to {
+        Destination::Inet(address) => address,
+        Destination::Unix(path) => {
+            let stream = UnixStream::connect(path).await;
+            return stream.map(Stream::Unix).map_err(ConnectError::Refused);
+        }
+    };
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }
+    .map_err(ConnectError::Refused)?;
+    if options.probes {
+        let outcome = sockopt::set_socket_keepalive(&socket, true);
+        outcome.map_err(|error| ConnectError::Refused(error.into()))?;
+    }
+    if let Some(from) = options.from {
+        let outcome = socket.bind(from);
+        outcome.map_err(|error| ConnectError::Bind { error, from })?;
+    }
+    let stream = socket.connect(address).await;
+    let stream = Stream::Tcp(stream.map_err(ConnectError::Refused)?);
+    let _ = stream.set_nodelay(true); // a socket that is gone says so when it is used
+    Ok(stream)
+}
+
+/// `(111: Connection refused)`, as nginx writes what the kernel says.
+pub(crate) fn numbered(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => {
+            let text = text.split(" (os error").next().unwrap_or("");
+            format!("({code}: {text})")
+        }
+        None => format!("({text})"),
+    }
+}

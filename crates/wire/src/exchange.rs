@@ -1,0 +1,412 @@
+//! One request to an upstream and its answer, over one connection, and what becomes of the connection.
+//!
+//! Not here: which server, what the request says, and what is done when it fails. Invariants: reads go into the loop's one
+//! scratch buffer; an answer that comes before the request was sent completely is seen at once; only a connection of which
+//! nothing is in doubt comes out of [`Exchange::finish`].
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use message::{Framing, Header, ResponseHead};
+
+use crate::connect::numbered;
+use crate::event_loop::Loop;
+use crate::http1::answer::{AnswerFault, AnswerReader, Asked, Event};
+use crate::http1::request::{BodyWriter, RequestFault};
+use crate::stream::Stream;
+use crate::timers::Timer;
+
+/// Buffers that go with one write.
+const BUFFERS_MAX: usize = 16;
+/// What stands around a piece of a chunked body takes less than this.
+const CHUNK_HEAD_TYPICAL: usize = 24;
+
+/// A connection to an upstream that nobody uses now.
+pub struct UpstreamConnection {
+    stream: Stream,
+    owner: Rc<Loop>,
+    timer: Timer,
+    opened_ms: u64,
+    requests: u64,
+}
+
+/// Why an exchange cannot go on, in nginx's words.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// Nothing went or came for too long.
+    #[error("upstream timed out (110: Connection timed out)")]
+    Timeout,
+    /// The answer cannot be passed on, or not further.
+    #[error(transparent)]
+    Answer(#[from] AnswerFault),
+    /// The request's body is not what its head announced.
+    #[error(transparent)]
+    Request(#[from] RequestFault),
+    /// The connection broke while the request was sent.
+    #[error("writev() failed {}", numbered(.0))]
+    Send(io::Error),
+    /// The connection broke while the answer was awaited or read.
+    #[error("recv() failed {}", numbered(.0))]
+    Receive(io::Error),
+}
+
+/// What [`Exchange::flush`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// All that was queued is sent.
+    All,
+    /// The server takes no more now, and has something to say: read the answer's head.
+    AnswerCame,
+}
+
+/// A head of an answer.
+#[derive(Debug)]
+pub enum AnswerHead {
+    /// A 1xx; another head follows.
+    Interim(Box<ResponseHead>),
+    /// The one that counts.
+    Final(Box<ResponseHead>),
+}
+
+/// A request and its answer.
+pub struct Exchange {
+    connection: UpstreamConnection,
+    body: BodyWriter,
+    is_body_queued: bool,
+    /// To be sent, in order; none is empty.
+    queue: VecDeque<Bytes>,
+    reader: AnswerReader,
+    /// Came, and not looked at or not understood yet.
+    unread: Vec<u8>,
+    /// Shows once the data before it has been given out.
+    fault: Option<AnswerFault>,
+    is_closed: bool,
+    sent: u64,
+    received: u64,
+}
+
+impl UpstreamConnection {
+    pub(crate) fn new(
+        stream: Stream,
+        owner: &Rc<Loop>,
+        timer: Timer,
+        opened_ms: u64,
+    ) -> UpstreamConnection {
+        UpstreamConnection {
+            stream,
+            owner: owner.clone(),
+            timer,
+            opened_ms,
+            requests: 0,
+        }
+    }
+
+    /// Begins a request: `head` was written by [`crate::http1::request::head`] and announced `framing`; the answer's head has
+    /// at most `head_bytes_max` bytes (`proxy_buffer_size`). Nothing is sent before [`Exchange::flush`] or a read.
+    pub fn begin(
+        mut self,
+        head: Bytes,
+        framing: Framing,
+        asked: Asked,
+        head_bytes_max: usize,
+    ) -> Exchange {
+        self.requests += 1;
+        Exchange {
+            connection: self,
+            body: BodyWriter::new(framing),
+            is_body_queued: matches!(framing, Framing::None | Framing::Length(0)),
+            queue: VecDeque::from([head]),
+            reader: AnswerReader::new(asked, head_bytes_max),
+            unread: Vec::new(),
+            fault: None,
+            is_closed: false,
+            sent: 0,
+            received: 0,
+        }
+    }
+
+    /// Is it as it was left: open, with nothing come that nobody asked for? Costs a call only if the loop's last events say
+    /// that something came.
+    pub fn is_intact(&self) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match self.stream.poll_readable(&mut cx) {
+            Poll::Pending => true,
+            Poll::Ready(_) => is_would_block(self.stream.try_peek(&mut [0])),
+        }
+    }
+
+    /// Requests that went through it.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// When it was opened, on the clock of [`crate::clock::monotonic_ms`].
+    pub fn opened_ms(&self) -> u64 {
+        self.opened_ms
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl Exchange {
+    /// Queues a piece of the request's body. Whoever does not want to hold the whole body flushes between the pieces.
+    ///
+    /// # Errors
+    /// The body is longer than its head said; nothing of the piece is queued.
+    pub fn queue_piece(&mut self, piece: Bytes) -> Result<(), RequestFault> {
+        let mut before = Vec::with_capacity(CHUNK_HEAD_TYPICAL);
+        let behind = self.body.piece(&mut before, piece.len() as u64)?;
+        self.push(before.into());
+        self.push(piece);
+        self.push(Bytes::from_static(behind));
+        Ok(())
+    }
+
+    /// The request's body has ended.
+    ///
+    /// # Errors
+    /// It is shorter than its head said: the exchange is to be dropped.
+    pub fn end_body(&mut self, trailers: &[Header]) -> Result<(), RequestFault> {
+        if !self.is_body_queued {
+            let mut end = Vec::new();
+            self.body.end(&mut end, trailers)?;
+            self.push(end.into());
+            self.is_body_queued = true;
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued; `timeout` is between two writes (`proxy_send_timeout`).
+    ///
+    /// # Errors
+    /// [`ExchangeError::Timeout`], [`ExchangeError::Send`].
+    pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
+        loop {
+            match self.write_queue() {
+                Ok(()) if self.queue.is_empty() => return Ok(Flushed::All),
+                Ok(()) => {}
+                Err(_) if self.has_answer() => {
+                    self.stop_sending(); // it answered without reading on (413): what it said counts
+                    return Ok(Flushed::AnswerCame);
+                }
+                Err(error) => return Err(ExchangeError::Send(error)),
+            }
+            if self.has_answer() {
+                return Ok(Flushed::AnswerCame);
+            }
+            let stream = &self.connection.stream;
+            let either = poll_fn(|cx| match stream.poll_writable(cx) {
+                Poll::Ready(outcome) => Poll::Ready(outcome),
+                Poll::Pending => stream.poll_readable(cx),
+            });
+            let outcome = self.connection.timer.guard(timeout, either).await;
+            outcome
+                .map_err(|_| ExchangeError::Timeout)?
+                .map_err(ExchangeError::Send)?;
+        }
+    }
+
+    /// The next head; `timeout` is between two reads (`proxy_read_timeout`). What is still queued is sent meanwhile.
+    ///
+    /// # Errors
+    /// No head came, or none that can be passed on.
+    pub async fn head(&mut self, timeout: Duration) -> Result<AnswerHead, ExchangeError> {
+        loop {
+            let (used, event) = self.reader.advance(&self.unread)?;
+            self.unread.drain(..used);
+            match event {
+                Event::Interim(head) => return Ok(AnswerHead::Interim(head)),
+                Event::Head(head) => return Ok(AnswerHead::Final(head)),
+                Event::Partial if self.is_closed => return Err(self.closed()),
+                Event::Partial => self.receive(timeout).await?,
+                Event::Data(_) | Event::End => {
+                    debug_assert!(false, "the head has been given out");
+                    return Err(AnswerFault::Closed.into());
+                }
+            }
+        }
+    }
+
+    /// The next piece of the body; `None` at its end. `timeout` as in [`Exchange::head`], after which it is asked.
+    ///
+    /// # Errors
+    /// The body broke off, or is not what its head said. What came before was given out.
+    pub async fn piece(&mut self, timeout: Duration) -> Result<Option<Bytes>, ExchangeError> {
+        loop {
+            let data = self.take_data();
+            if !data.is_empty() {
+                return Ok(Some(data));
+            }
+            if let Some(fault) = self.fault.take() {
+                return Err(fault.into());
+            }
+            if self.reader.is_ended() {
+                return Ok(None);
+            }
+            if self.is_closed {
+                self.reader.close()?;
+                return Ok(None);
+            }
+            self.receive(timeout).await?;
+        }
+    }
+
+    /// The trailers, once the body has ended.
+    pub fn trailers(&self) -> Vec<Header> {
+        self.reader.trailers()
+    }
+
+    /// The answer is read. Gives the connection back if another request may go through it: the request was sent and the
+    /// answer read completely, and nothing else came.
+    pub fn finish(self) -> Option<UpstreamConnection> {
+        let is_sent = self.is_body_queued && self.queue.is_empty();
+        let is_reusable = self.reader.is_reusable(self.unread.len());
+        let is_clean = is_sent && is_reusable && !self.is_closed;
+        (is_clean && self.connection.is_intact()).then_some(self.connection)
+    }
+
+    /// Behind a 101: the socket, and what came behind the head.
+    pub fn into_tunnel(self) -> (Stream, Vec<u8>) {
+        (self.connection.stream, self.unread)
+    }
+
+    /// Has the request been given to the kernel completely?
+    pub fn is_sent(&self) -> bool {
+        self.is_body_queued && self.queue.is_empty()
+    }
+
+    /// Bytes that were sent (`$upstream_bytes_sent`).
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Bytes that were received (`$upstream_bytes_received`).
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.queue.push_back(bytes);
+        }
+    }
+
+    /// Writes until nothing is left, or the socket takes no more.
+    fn write_queue(&mut self) -> io::Result<()> {
+        while !self.queue.is_empty() {
+            let mut slices = [IoSlice::new(&[]); BUFFERS_MAX];
+            let count = self.queue.len().min(BUFFERS_MAX);
+            for (slice, bytes) in slices.iter_mut().zip(&self.queue) {
+                *slice = IoSlice::new(bytes);
+            }
+            let outcome = match &slices[..count] {
+                [one] => self.connection.stream.try_write(one),
+                several => self.connection.stream.try_write_vectored(several),
+            };
+            match outcome {
+                Ok(count) => self.written(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn written(&mut self, count: usize) {
+        self.sent += count as u64;
+        let mut left = count;
+        while left > 0 {
+            let Some(front) = self.queue.front_mut() else {
+                return;
+            };
+            let gone = left.min(front.len());
+            front.advance(gone);
+            left -= gone;
+            if front.is_empty() {
+                self.queue.pop_front();
+            }
+        }
+    }
+
+    /// The server takes no more of the request.
+    fn stop_sending(&mut self) {
+        self.queue.clear();
+        self.is_body_queued = false; // so that the connection is not used again
+    }
+
+    /// Has something come, or has the server closed? Asks the kernel only if the loop's last events say so.
+    fn has_answer(&self) -> bool {
+        !self.unread.is_empty() || !self.connection.is_intact()
+    }
+
+    /// Waits for bytes, and sends what is queued meanwhile.
+    async fn receive(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
+        loop {
+            if self.write_queue().is_err() {
+                self.stop_sending(); // the answer, or the lack of one, says what is wrong
+            }
+            match self.read_once() {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(ExchangeError::Receive(error)),
+            }
+            let (stream, has_queue) = (&self.connection.stream, !self.queue.is_empty());
+            let either = poll_fn(|cx| match stream.poll_readable(cx) {
+                Poll::Pending if has_queue => stream.poll_writable(cx),
+                outcome => outcome,
+            });
+            let outcome = self.connection.timer.guard(timeout, either).await;
+            outcome
+                .map_err(|_| ExchangeError::Timeout)?
+                .map_err(ExchangeError::Receive)?;
+        }
+    }
+
+    fn read_once(&mut self) -> io::Result<()> {
+        let mut scratch = self.connection.owner.scratch.borrow_mut();
+        let count = self.connection.stream.try_read(&mut scratch)?;
+        self.received += count as u64;
+        self.is_closed |= count == 0;
+        self.unread.extend_from_slice(&scratch[..count]);
+        Ok(())
+    }
+
+    /// All data of the body that came, in one piece.
+    fn take_data(&mut self) -> Bytes {
+        let mut data = Vec::new();
+        let mut at = 0;
+        while self.fault.is_none() && !self.reader.is_ended() && at < self.unread.len() {
+            match self.reader.advance(&self.unread[at..]) {
+                Ok((0, _)) => break,
+                Ok((used, Event::Data(range))) => {
+                    if range.len() == self.unread.len() {
+                        return std::mem::take(&mut self.unread).into(); // nothing but data: no copy
+                    }
+                    data.extend_from_slice(&self.unread[at..][range]);
+                    at += used;
+                }
+                Ok((used, _)) => at += used,
+                Err(fault) => self.fault = Some(fault),
+            }
+        }
+        self.unread.drain(..at);
+        data.into()
+    }
+
+    fn closed(&mut self) -> ExchangeError {
+        let fault = self.reader.close().err();
+        fault.unwrap_or(AnswerFault::Closed).into()
+    }
+}
+
+fn is_would_block(outcome: io::Result<usize>) -> bool {
+    matches!(outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}

@@ -1,0 +1,516 @@
+//! Exchanges with origins that follow a script.
+
+#![allow(clippy::unwrap_used, reason = "tests, and what they share")]
+
+use std::future::Future;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use message::Framing;
+use wire::connect::{ConnectError, Destination, Options, connect};
+use wire::exchange::{AnswerHead, ExchangeError, Flushed};
+use wire::http1::answer::Asked;
+use wire::http1::request::{self, Outgoing};
+use wire::{Exchange, Loop, UpstreamConnection};
+
+const SOON: Duration = Duration::from_millis(30);
+const LONG: Duration = Duration::from_secs(20);
+const HEAD_MAX: usize = 4096;
+
+/// What an origin does with a connection, in order; then it closes.
+enum Act {
+    /// Reads until this has come.
+    Read(&'static str),
+    /// Reads so many bytes more.
+    ReadBytes(usize),
+    /// Writes this.
+    Write(&'static str),
+    /// Writes byte by byte, each in a packet of its own.
+    Trickle(&'static str),
+    /// Writes so many bytes `x`.
+    WriteBytes(usize),
+    /// Says that nothing more comes.
+    Shut,
+    /// Reads until the other side closes.
+    ReadToEnd,
+}
+
+/// An origin for one connection; joined, it gives all that it read.
+fn origin(script: Vec<Act>) -> (SocketAddr, JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut all = Vec::new();
+        for act in script {
+            match act {
+                Act::Read(text) => {
+                    while !all.windows(text.len()).any(|part| part == text.as_bytes()) {
+                        read_some(&mut stream, &mut all, 1);
+                    }
+                }
+                Act::ReadBytes(count) => {
+                    let until = all.len() + count;
+                    while all.len() < until {
+                        let left = until - all.len();
+                        read_some(&mut stream, &mut all, left);
+                    }
+                }
+                Act::Write(text) => stream.write_all(text.as_bytes()).unwrap(),
+                Act::Trickle(text) => {
+                    for byte in text.as_bytes().chunks(1) {
+                        stream.write_all(byte).unwrap();
+                        std::thread::yield_now();
+                    }
+                }
+                Act::WriteBytes(count) => stream.write_all(&vec![b'x'; count]).unwrap(),
+                Act::Shut => stream.shutdown(Shutdown::Write).unwrap(),
+                Act::ReadToEnd => {
+                    let _ = stream.read_to_end(&mut all); // a reset is an end too
+                }
+            }
+        }
+        all
+    });
+    (address, thread)
+}
+
+fn read_some(stream: &mut impl Read, all: &mut Vec<u8>, most: usize) {
+    let mut piece = vec![0; most.min(65_536)];
+    let count = stream.read(&mut piece).unwrap();
+    assert!(
+        count > 0,
+        "the client closed after {:?}",
+        all.escape_ascii().to_string()
+    );
+    all.extend_from_slice(&piece[..count]);
+}
+
+fn on_loop<F: Future<Output = ()>>(test: impl FnOnce(Rc<Loop>) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let owner = Loop::new();
+        let driver = tokio::task::spawn_local(owner.wheel.clone().run());
+        test(owner).await;
+        driver.abort();
+    });
+}
+
+async fn to(address: SocketAddr, owner: &Rc<Loop>) -> UpstreamConnection {
+    connect(Destination::Inet(address), &Options::default(), LONG, owner)
+        .await
+        .unwrap()
+}
+
+fn begin(connection: UpstreamConnection, method: &str, framing: Framing, asked: Asked) -> Exchange {
+    let mut head = Vec::new();
+    let outgoing = Outgoing {
+        method: method.as_bytes(),
+        target: b"/a",
+        is_http10: false,
+        framing,
+    };
+    request::head(&mut head, &outgoing, [(&b"Host"[..], &b"h"[..])]).unwrap();
+    connection.begin(head.into(), framing, asked, HEAD_MAX)
+}
+
+fn get(connection: UpstreamConnection) -> Exchange {
+    begin(connection, "GET", Framing::None, Asked::Plain)
+}
+
+async fn status(exchange: &mut Exchange) -> u16 {
+    match exchange.head(LONG).await.unwrap() {
+        AnswerHead::Final(head) => head.status,
+        AnswerHead::Interim(head) => panic!("{}", head.status),
+    }
+}
+
+/// The rest of the body, and how it ended.
+async fn body(exchange: &mut Exchange) -> (Vec<u8>, Result<(), String>) {
+    let mut all = Vec::new();
+    loop {
+        match exchange.piece(LONG).await {
+            Ok(Some(piece)) => all.extend_from_slice(&piece),
+            Ok(None) => return (all, Ok(())),
+            Err(error) => return (all, Err(error.to_string())),
+        }
+    }
+}
+
+#[test]
+fn requests_follow_each_other_on_one_connection() {
+    let (address, thread) = origin(vec![
+        Act::Read("\r\n\r\n"),
+        Act::Write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+        Act::Read("\r\n\r\nHEAD /a HTTP/1.1\r\nHost: h\r\n\r\n"),
+        Act::Write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
+        Act::Read(
+            "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+        ),
+        Act::Trickle(
+            "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n",
+        ),
+        Act::ReadToEnd,
+    ]);
+    on_loop(async |owner| {
+        let mut exchange = get(to(address, &owner).await);
+        assert_eq!(exchange.flush(LONG).await.unwrap(), Flushed::All);
+        assert_eq!(status(&mut exchange).await, 200);
+        assert_eq!(body(&mut exchange).await, (b"hello".to_vec(), Ok(())));
+        assert_eq!((exchange.sent(), exchange.received()), (28, 43));
+        let connection = exchange.finish().unwrap();
+        assert!(connection.is_intact() && connection.requests() == 1);
+        let mut exchange = begin(connection, "HEAD", Framing::None, Asked::Head);
+        assert_eq!(status(&mut exchange).await, 200);
+        assert_eq!(body(&mut exchange).await, (Vec::new(), Ok(())));
+        let mut exchange = begin(
+            exchange.finish().unwrap(),
+            "POST",
+            Framing::Chunked,
+            Asked::Plain,
+        );
+        exchange.queue_piece(Bytes::from_static(b"abc")).unwrap();
+        assert_eq!(exchange.flush(LONG).await.unwrap(), Flushed::All);
+        assert!(!exchange.is_sent());
+        exchange.queue_piece(Bytes::from_static(b"de")).unwrap();
+        exchange.end_body(&[]).unwrap();
+        let AnswerHead::Interim(hints) = exchange.head(LONG).await.unwrap() else {
+            panic!()
+        };
+        assert_eq!((hints.status, exchange.is_sent()), (103, true));
+        assert_eq!(status(&mut exchange).await, 200);
+        assert_eq!(body(&mut exchange).await, (b"abc".to_vec(), Ok(())));
+        assert_eq!(exchange.trailers()[0].value, "y");
+        assert_eq!(exchange.finish().unwrap().requests(), 3);
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn connections_of_which_something_is_in_doubt_are_not_given_back() {
+    for (text, expected) in [
+        (
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
+            Ok(()),
+        ),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab", Ok(())),
+        ("HTTP/1.1 200 OK\r\n\r\nab", Ok(())),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabHTTP/1.1 200 OK\r\n\r\n",
+            Ok(()),
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", Ok(())),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab",
+            Err("upstream prematurely closed connection"),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nx",
+            Err("upstream sent invalid chunked response"),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
+            Err("upstream prematurely closed connection"),
+        ),
+    ] {
+        let (address, thread) = origin(vec![
+            Act::Read("\r\n\r\n"),
+            Act::Write(text),
+            Act::Shut,
+            Act::ReadToEnd,
+        ]);
+        on_loop(async |owner| {
+            let mut exchange = get(to(address, &owner).await);
+            assert_eq!(status(&mut exchange).await, 200, "{text}");
+            let (data, outcome) = body(&mut exchange).await;
+            assert_eq!(
+                (&data[..], outcome),
+                (&b"ab"[..], expected.map_err(str::to_owned)),
+                "{text}"
+            );
+            // The origin's end has come by now, or comes while this waits.
+            exchange.piece(SOON).await.ok();
+            tokio::time::sleep(SOON).await;
+            assert!(exchange.finish().is_none(), "{text}");
+        });
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn answers_that_do_not_come() {
+    on_loop(async |owner| {
+        for (script, expected) in [
+            (
+                vec![Act::Read("\r\n\r\n")],
+                "upstream prematurely closed connection",
+            ),
+            (
+                vec![Act::Read("\r\n\r\n"), Act::Write("HTTP/1.1 200 O")],
+                "upstream prematurely closed connection",
+            ),
+            (
+                vec![
+                    Act::Read("\r\n\r\n"),
+                    Act::Write("HTTP/1.1 200 OK\r\nX : y\r\n\r\n"),
+                ],
+                "upstream sent invalid header: \"X\\x20...\"",
+            ),
+            (vec![Act::Read("\r\n\r\n"), Act::WriteBytes(10)], ""),
+        ] {
+            let (address, thread) = origin(script);
+            let outcome = get(to(address, &owner).await).head(LONG).await;
+            let shown = outcome.map_or_else(|error| error.to_string(), |_| String::new());
+            assert_eq!(shown, expected);
+            thread.join().unwrap();
+        }
+        let (address, thread) = origin(vec![Act::ReadToEnd]);
+        let mut exchange = get(to(address, &owner).await);
+        let error = exchange.head(SOON).await.unwrap_err();
+        assert!(matches!(error, ExchangeError::Timeout), "{error}");
+        drop(exchange);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn an_answer_may_come_before_the_request_is_sent() {
+    const LARGE: usize = 32 << 20;
+    let refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nab";
+    let (address, thread) = origin(vec![
+        Act::Read("\r\n\r\n"),
+        Act::Write(refusal),
+        Act::ReadBytes(1),
+        Act::ReadToEnd,
+    ]);
+    on_loop(async |owner| {
+        let framing = Framing::Length(LARGE as u64);
+        let mut exchange = begin(to(address, &owner).await, "POST", framing, Asked::Plain);
+        exchange
+            .queue_piece(Bytes::from(vec![b'x'; LARGE / 2]))
+            .unwrap();
+        exchange.flush(LONG).await.unwrap();
+        assert_eq!(status(&mut exchange).await, 413);
+        assert_eq!(body(&mut exchange).await, (b"ab".to_vec(), Ok(())));
+        assert!(exchange.finish().is_none());
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn the_request_goes_on_while_an_answer_is_read() {
+    const LARGE: usize = 8 << 20;
+    let (address, thread) = origin(vec![
+        Act::Read("\r\n\r\n"),
+        Act::Write("HTTP/1.1 100 Continue\r\n\r\n"),
+        Act::ReadBytes(LARGE),
+        Act::Write("HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n"),
+        Act::WriteBytes(2_000_000),
+        Act::ReadToEnd,
+    ]);
+    on_loop(async |owner| {
+        let framing = Framing::Length(LARGE as u64);
+        let mut exchange = begin(to(address, &owner).await, "PUT", framing, Asked::Plain);
+        exchange
+            .queue_piece(Bytes::from(vec![b'x'; LARGE]))
+            .unwrap();
+        exchange.end_body(&[]).unwrap();
+        let AnswerHead::Interim(head) = exchange.head(LONG).await.unwrap() else {
+            panic!()
+        };
+        assert_eq!(head.status, 100);
+        assert_eq!(status(&mut exchange).await, 200);
+        let (data, outcome) = body(&mut exchange).await;
+        assert_eq!((data.len(), outcome), (2_000_000, Ok(())));
+        assert!(exchange.is_sent() && exchange.finish().is_some());
+    });
+    assert!(thread.join().unwrap().len() > LARGE);
+}
+
+#[test]
+fn a_server_that_reads_nothing_is_not_waited_for_forever() {
+    let (address, thread) = origin(vec![
+        Act::Read("\r\n\r\n"),
+        Act::Read("end"),
+        Act::ReadToEnd,
+    ]);
+    on_loop(async |owner| {
+        let mut exchange = begin(
+            to(address, &owner).await,
+            "PUT",
+            Framing::Chunked,
+            Asked::Plain,
+        );
+        assert_eq!(exchange.flush(LONG).await.unwrap(), Flushed::All);
+        exchange.queue_piece(Bytes::from_static(b"end")).unwrap();
+        exchange.end_body(&[]).unwrap();
+        let error = exchange.head(SOON).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "upstream timed out (110: Connection timed out)"
+        );
+        drop(exchange);
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_tunnel_begins_behind_the_head() {
+    let (address, thread) = origin(vec![
+        Act::Read("\r\n\r\n"),
+        Act::Write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nraw"),
+        Act::ReadToEnd,
+    ]);
+    on_loop(async |owner| {
+        let mut exchange = begin(
+            to(address, &owner).await,
+            "GET",
+            Framing::None,
+            Asked::Upgrade,
+        );
+        assert_eq!(status(&mut exchange).await, 101);
+        let first = exchange.piece(LONG).await.unwrap().unwrap();
+        let (stream, rest) = exchange.into_tunnel();
+        assert_eq!([&first[..], &rest[..]].concat(), b"raw");
+        stream.try_write(b"more").unwrap();
+    });
+    assert!(thread.join().unwrap().ends_with(b"\r\n\r\nmore"));
+}
+
+#[test]
+fn an_idle_connection_shows_when_the_server_closes_or_speaks() {
+    for last in [
+        Act::Shut,
+        Act::Write("HTTP/1.1 408 Request Time-out\r\n\r\n"),
+    ] {
+        let (address, thread) = origin(vec![
+            Act::Read("\r\n\r\n"),
+            Act::Write("HTTP/1.1 204 No Content\r\n\r\n"),
+            Act::Read("x"),
+            last,
+            Act::ReadToEnd,
+        ]);
+        on_loop(async |owner| {
+            let mut exchange = get(to(address, &owner).await);
+            assert_eq!(status(&mut exchange).await, 204);
+            let connection = exchange.finish().unwrap();
+            assert!(connection.is_intact());
+            connection.stream().try_write(b"x").unwrap();
+            while connection.is_intact() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn servers_that_cannot_be_reached() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let path = std::env::temp_dir().join(format!("freewheel-exchange-{}", std::process::id()));
+    let socket = UnixListener::bind(&path).unwrap();
+    on_loop(async |owner| {
+        let go =
+            async |to: Destination<'_>, options: Options| connect(to, &options, LONG, &owner).await;
+        let error = go(Destination::Inet(free), Options::default())
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(
+            error.to_string(),
+            "connect() failed (111: Connection refused)"
+        );
+        let options = Options {
+            from: Some("192.0.2.1:0".parse().unwrap()),
+            probes: true,
+        };
+        let error = go(Destination::Inet(free), options).await.err().unwrap();
+        assert!(
+            matches!(&error, ConnectError::Bind { error, .. } if error.kind() == ErrorKind::AddrNotAvailable)
+        );
+        assert_eq!(
+            error.to_string(),
+            "bind(192.0.2.1:0) failed (99: Cannot assign requested address)"
+        );
+        let error = go(
+            Destination::Unix("/no/such.sock".as_ref()),
+            Options::default(),
+        )
+        .await
+        .err()
+        .unwrap();
+        assert_eq!(
+            error.to_string(),
+            "connect() failed (2: No such file or directory)"
+        );
+        assert!(
+            go(Destination::Unix(&path), Options::default())
+                .await
+                .is_ok()
+        );
+        let options = Options {
+            from: Some("127.0.0.9:0".parse().unwrap()),
+            probes: true,
+        };
+        let (address, thread) = origin(vec![Act::ReadToEnd]);
+        let connection = go(Destination::Inet(address), options).await.unwrap();
+        assert_eq!(
+            connection
+                .stream()
+                .local_addr()
+                .unwrap()
+                .unwrap()
+                .ip()
+                .to_string(),
+            "127.0.0.9"
+        );
+        drop(connection);
+        thread.join().unwrap();
+    });
+    drop(socket);
+    rustix::fs::unlink(&path).unwrap();
+}
+
+#[test]
+fn a_connect_that_hangs_times_out() {
+    // A queue of one that is full: the kernel answers nobody any more.
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::STREAM,
+        None,
+    )
+    .unwrap();
+    rustix::net::bind(&socket, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+    rustix::net::listen(&socket, 0).unwrap();
+    let address = TcpListener::from(socket);
+    let to = Destination::Inet(address.local_addr().unwrap());
+    on_loop(async |owner| {
+        let mut kept = Vec::new();
+        loop {
+            match connect(to, &Options::default(), SOON, &owner).await {
+                Ok(connection) => kept.push(connection),
+                Err(error) => {
+                    assert_eq!(
+                        error.to_string(),
+                        "upstream timed out (110: Connection timed out)"
+                    );
+                    return;
+                }
+            }
+            assert!(kept.len() < 20, "the queue never fills");
+        }
+    });
+}
