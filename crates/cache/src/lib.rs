@@ -1,4 +1,5 @@
-//! The cache of proxied answers: what names an entry, what it looks like on a disk, what is known of it in memory.
+//! The cache of proxied answers: what names an entry, what it looks like on a disk, what is known of it in memory, how long it may
+//! be used.
 //!
 //! Not here, ever: sockets and directives. Invariants: keys and places are nginx's, so that a directory that nginx filled can be
 //! read by who knows them; nothing that was stored is believed before its checksum was right.
@@ -6,6 +7,7 @@
 mod codec;
 pub mod entry;
 mod error;
+pub mod freshness;
 pub mod index;
 pub mod journal;
 mod key;

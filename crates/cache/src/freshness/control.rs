@@ -1,0 +1,227 @@
+//! `Cache-Control`, of answers and of requests.
+
+use crate::lifetime::AGE_MAX;
+
+/// What delta-seconds saturate at (RFC 9111, 1.2.2).
+pub const DELTA_MAX: u32 = AGE_MAX;
+
+/// A number of seconds, as somebody wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delta {
+    Seconds(u32),
+    Invalid,
+}
+
+impl Delta {
+    /// Digits, with nginx's ends: a comma ends a directive anyway, `;` and a blank end a number.
+    fn parse(text: &[u8]) -> Self {
+        let end = text.iter().position(|byte| matches!(byte, b';' | b' '));
+        let digits = &text[..end.unwrap_or(text.len())];
+        match seconds(digits) {
+            Some(seconds) => Self::Seconds(seconds),
+            None => Self::Invalid,
+        }
+    }
+
+    /// What cannot be read is as stale as can be (RFC 9111, 4.2.1).
+    pub fn or_zero(self) -> u32 {
+        match self {
+            Self::Seconds(seconds) => seconds,
+            Self::Invalid => 0,
+        }
+    }
+
+    /// Of two that were said, the smaller one.
+    fn least(was: Option<Self>, new: Self) -> Option<Self> {
+        match (was, new) {
+            (None, new) => Some(new),
+            (Some(Self::Seconds(was)), Self::Seconds(new)) => Some(Self::Seconds(was.min(new))),
+            _ => Some(Self::Invalid),
+        }
+    }
+}
+
+/// Digits as a number that saturates at [`DELTA_MAX`]; None for anything else.
+pub fn seconds(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = digits.iter().fold(0u64, |sum, digit| {
+        (sum * 10 + u64::from(digit - b'0')).min(u64::from(DELTA_MAX))
+    });
+    u32::try_from(number).ok()
+}
+
+/// What all `Cache-Control` lines of an answer say together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    pub no_store: bool,
+    pub no_cache: bool,
+    pub private: bool,
+    pub public: bool,
+    pub must_revalidate: bool,
+    pub proxy_revalidate: bool,
+    pub max_age: Option<Delta>,
+    pub s_maxage: Option<Delta>,
+    pub stale_while_revalidate: Option<Delta>,
+    pub stale_if_error: Option<Delta>,
+    /// Fields that `no-cache="…"` and `private="…"` name, in lower case.
+    pub fields: Vec<Vec<u8>>,
+}
+
+impl Control {
+    pub fn read(&mut self, line: &[u8]) {
+        for directive in directives(line) {
+            self.take(directive);
+        }
+    }
+
+    fn take(&mut self, (name, value): (&[u8], Option<&[u8]>)) {
+        let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+        let number = || Delta::parse(value.unwrap_or_default());
+        if is("no-store") {
+            self.no_store = true;
+        } else if is("no-cache") {
+            self.no_cache |= !self.name_fields(value);
+        } else if is("private") {
+            self.private |= !self.name_fields(value);
+        } else if is("public") {
+            self.public = true;
+        } else if is("must-revalidate") {
+            self.must_revalidate = true;
+        } else if is("proxy-revalidate") {
+            self.proxy_revalidate = true;
+        } else if is("max-age") {
+            self.max_age = Delta::least(self.max_age, number());
+        } else if is("s-maxage") {
+            self.s_maxage = Delta::least(self.s_maxage, number());
+        } else if is("stale-while-revalidate") {
+            self.stale_while_revalidate = Delta::least(self.stale_while_revalidate, number());
+        } else if is("stale-if-error") {
+            self.stale_if_error = Delta::least(self.stale_if_error, number());
+        }
+    }
+
+    /// False if none are named: then the whole answer is meant.
+    fn name_fields(&mut self, value: Option<&[u8]>) -> bool {
+        let value = value.unwrap_or_default();
+        let quote = |byte: &u8| matches!(byte, b'"' | b',' | b' ' | b'\t');
+        let names = value.split(quote).filter(|name| !name.is_empty());
+        let before = self.fields.len();
+        self.fields.extend(names.map(<[u8]>::to_ascii_lowercase));
+        self.fields.len() > before
+    }
+
+    /// May an answer to a request with Authorization be shared (RFC 9111, 3.5)?
+    pub fn allows_authorized(&self) -> bool {
+        self.public || self.must_revalidate || self.s_maxage.is_some()
+    }
+
+    /// May a shared cache not use it stale (RFC 9111, 4.2.4)?
+    pub fn is_never_stale(&self) -> bool {
+        self.must_revalidate || self.proxy_revalidate || self.s_maxage.is_some()
+    }
+
+    /// Is one of the numbers none?
+    pub fn has_invalid(&self) -> bool {
+        let windows = [self.stale_while_revalidate, self.stale_if_error];
+        let ages = [self.max_age, self.s_maxage];
+        ages.iter()
+            .chain(&windows)
+            .any(|delta| *delta == Some(Delta::Invalid))
+    }
+
+    /// Can it be read as a structured field (RFC 9213, 2.1), as far as its numbers go?
+    pub fn is_structured(&self) -> bool {
+        !self.has_invalid()
+    }
+}
+
+/// What a request says of answers from a cache (RFC 9111, 5.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// `no-cache`, or `Pragma: no-cache` where there is no `Cache-Control` (5.4).
+    pub no_cache: bool,
+    /// `no-store`: the answer is not to be stored.
+    pub no_store: bool,
+    /// `only-if-cached`.
+    pub only_if_cached: bool,
+    /// `max-age`, in seconds.
+    pub max_age: Option<u32>,
+    /// `min-fresh`, in seconds.
+    pub min_fresh: Option<u32>,
+    /// `max-stale`, in seconds; [`DELTA_MAX`] where no number stands.
+    pub max_stale: Option<u32>,
+}
+
+impl Wishes {
+    /// Reads the request's lines of `Cache-Control` and of `Pragma`.
+    #[must_use]
+    pub fn of<'a>(
+        cache_control: impl Iterator<Item = &'a [u8]>,
+        pragma: impl Iterator<Item = &'a [u8]>,
+    ) -> Self {
+        let mut wishes = Self::default();
+        let mut is_controlled = false;
+        for line in cache_control {
+            is_controlled = true;
+            directives(line).for_each(|directive| wishes.take(directive));
+        }
+        let mut pragmas = pragma.flat_map(directives);
+        if !is_controlled {
+            wishes.no_cache = pragmas.any(|(name, _)| name.eq_ignore_ascii_case(b"no-cache"));
+        }
+        wishes
+    }
+
+    fn take(&mut self, (name, value): (&[u8], Option<&[u8]>)) {
+        let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+        let number = || Delta::parse(value.unwrap_or_default()).or_zero();
+        if is("no-cache") {
+            self.no_cache = true;
+        } else if is("no-store") {
+            self.no_store = true;
+        } else if is("only-if-cached") {
+            self.only_if_cached = true;
+        } else if is("max-age") {
+            self.max_age = Some(number());
+        } else if is("min-fresh") {
+            self.min_fresh = Some(number());
+        } else if is("max-stale") {
+            self.max_stale = Some(value.map_or(DELTA_MAX, |_| number()));
+        }
+    }
+}
+
+/// Names and values between commas that stand in no quotes. A blank before `=` belongs to the name, which then is no known one.
+fn directives(line: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    let mut rest = line;
+    let mut parts = std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (mut is_quoted, mut is_escaped) = (false, false);
+        let is_end = |byte: &u8| {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' if is_quoted => is_escaped = true,
+                b'"' => is_quoted = !is_quoted,
+                b',' => return !is_quoted,
+                _ => {}
+            }
+            false
+        };
+        let end = rest.iter().position(is_end);
+        let part = &rest[..end.unwrap_or(rest.len())];
+        rest = end.map_or(&[], |end| &rest[end + 1..]);
+        Some(part.trim_ascii())
+    });
+    std::iter::from_fn(move || {
+        let part = parts.find(|part| !part.is_empty())?;
+        let equals = part.iter().position(|byte| *byte == b'=');
+        Some(match equals {
+            Some(at) => (&part[..at], Some(&part[at + 1..])),
+            None => (part, None),
+        })
+    })
+}

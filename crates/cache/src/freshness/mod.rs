@@ -1,0 +1,266 @@
+//! What may be stored, how long it is fresh, and when it may be used: nginx's rules, corrected where RFC 9111 is plain and no
+//! configuration relies on the error, and one set of switches for the rest.
+//!
+//! Pure: looks at no clock and no disk; times are arguments, in seconds since 1970. Invariant: of two readings of a header the one
+//! that makes the answer older is taken.
+
+mod control;
+mod fields;
+mod rules;
+mod said;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use control::{DELTA_MAX, Wishes};
+pub use fields::{confirms, invalidates, stored_fields, updated_fields};
+pub use rules::{Heuristic, Ignored, Rules, Valid};
+pub use usage::{Admission, Failure};
+
+use crate::entry::VARY_BYTES_MAX;
+use crate::lifetime::{Lifetime, Reuse};
+use control::{Control, Delta};
+use message::HeaderId;
+use message::date::Seconds;
+use said::{Accel, Expires, Said};
+
+/// One header line: name, value, and which well-known name it is.
+pub type Line<'a> = (&'a [u8], &'a [u8], HeaderId);
+
+/// An answer that is to be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<I> {
+    /// Its code.
+    pub status: u16,
+    /// Its header lines.
+    pub fields: I,
+    /// Did the request have `Authorization`?
+    pub is_authorized: bool,
+    /// Is a 206 what was asked for by this server itself (`slice`), so that it may be stored as it is?
+    pub is_slice: bool,
+    /// When the request was sent.
+    pub asked: Seconds,
+    /// When the answer's head came.
+    pub now: Seconds,
+}
+
+/// What is to be done with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may be stored.
+    Store(Storable),
+    /// It may not, and why.
+    Pass(Why),
+}
+
+/// How an answer is to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storable {
+    /// How long it may be used.
+    pub lifetime: Lifetime,
+    /// What it varies by, as [`crate::vary_names`] writes it; empty if it does not.
+    pub vary: Vec<u8>,
+    /// Names of fields that may not be stored (`no-cache="f"`, `private="f"`; RFC 9111, 5.2.2.4 and 5.2.2.7), in lower case.
+    pub without: Vec<Vec<u8>>,
+}
+
+/// Why an answer is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// 1xx, 304, or a 206 that is no slice.
+    #[error("its status")]
+    Status,
+    /// `Set-Cookie`.
+    #[error("Set-Cookie")]
+    SetCookie,
+    /// `Vary: *`, or too many names in it.
+    #[error("Vary")]
+    Vary,
+    /// The request had `Authorization`, and nothing in the answer allows to share it (RFC 9111, 3.5).
+    #[error("Authorization")]
+    Authorization,
+    /// `X-Accel-Expires: 0`.
+    #[error("X-Accel-Expires")]
+    Accel,
+    /// `no-store`.
+    #[error("no-store")]
+    NoStore,
+    /// `private`.
+    #[error("private")]
+    Private,
+    /// `no-cache`, where answers are not stored only to be revalidated.
+    #[error("no-cache")]
+    NoCache,
+    /// It would never be fresh.
+    #[error("stale when it came")]
+    Stale,
+    /// A number in `Cache-Control` is none.
+    #[error("Cache-Control")]
+    Invalid,
+    /// Nothing says how long.
+    #[error("no lifetime")]
+    NoLifetime,
+}
+
+/// Judges an answer (RFC 9111, 3; nginx: `X-Accel-Expires`, then `Cache-Control`, then `Expires`, then `proxy_cache_valid`, whatever
+/// the order of the lines).
+pub fn judge<'a, I>(answer: &Answer<I>, rules: &Rules) -> Verdict
+where
+    I: Iterator<Item = Line<'a>> + Clone,
+{
+    let said = Said::of(answer.fields.clone(), rules);
+    match weigh(answer, &said, rules) {
+        Ok((lifetime, without)) => Verdict::Store(Storable {
+            lifetime,
+            vary: said.vary.unwrap_or_default(),
+            without,
+        }),
+        Err(why) => Verdict::Pass(why),
+    }
+}
+
+fn weigh<I>(
+    answer: &Answer<I>,
+    said: &Said,
+    rules: &Rules,
+) -> Result<(Lifetime, Vec<Vec<u8>>), Why> {
+    may_be_shared(answer, said, rules)?;
+    let control = &said.control;
+    let age = initial_age(answer, said, rules);
+    let (expires, reuse) = match lifetime(answer, said, rules)? {
+        Term::Until(time) => (time, Reuse::Plain),
+        Term::For(seconds) => (answer.now.saturating_add(seconds), Reuse::Plain),
+        Term::Aging(seconds) => (answer.now.saturating_add(seconds - age), Reuse::Plain),
+        Term::Never => (answer.now - 1, Reuse::Revalidate),
+    };
+    let is_aged_out = expires < answer.now && said.accel.is_none();
+    if is_aged_out && !rules.stores_stale {
+        return Err(Why::Stale);
+    }
+    let never_stale = control.is_never_stale() && reuse == Reuse::Plain;
+    let updating = control.stale_while_revalidate.map(Delta::or_zero);
+    let error = control.stale_if_error.map(Delta::or_zero);
+    // nginx: the first window is the second's default.
+    let error = error.or(updating.filter(|_| !rules.separates_windows));
+    let lifetime = Lifetime {
+        date: answer.now,
+        expires,
+        updating: updating.unwrap_or_default(),
+        error: error.unwrap_or_default(),
+        initial_age: u32::try_from(age).unwrap_or(u32::MAX),
+        reuse: if never_stale {
+            Reuse::NeverStale
+        } else {
+            reuse
+        },
+    };
+    Ok((lifetime, control.fields.clone()))
+}
+
+/// What forbids storing before any lifetime is looked at.
+fn may_be_shared<I>(answer: &Answer<I>, said: &Said, rules: &Rules) -> Result<(), Why> {
+    match answer.status {
+        ..200 | 304 => return Err(Why::Status),
+        206 if !answer.is_slice => return Err(Why::Status),
+        _ => {}
+    }
+    if said.has_cookie {
+        return Err(Why::SetCookie);
+    }
+    let names = said.vary.as_ref().ok_or(Why::Vary)?;
+    if names.len() > VARY_BYTES_MAX {
+        return Err(Why::Vary);
+    }
+    if answer.is_authorized && !rules.shares_authorized && !said.control.allows_authorized() {
+        return Err(Why::Authorization);
+    }
+    Ok(())
+}
+
+/// How long an answer is fresh.
+enum Term {
+    /// Until this moment.
+    Until(Seconds),
+    /// So many seconds from now, however old it was: who says so means this cache.
+    For(i64),
+    /// So many seconds, less those that it spent elsewhere (RFC 9111, 4.2.3).
+    Aging(i64),
+    /// Not without asking.
+    Never,
+}
+
+fn lifetime<I>(answer: &Answer<I>, said: &Said, rules: &Rules) -> Result<Term, Why> {
+    match said.accel {
+        Some(Accel::Off) => return Err(Why::Accel),
+        Some(Accel::Until(time)) => return Ok(Term::Until(time)),
+        Some(Accel::For(seconds)) => return Ok(Term::For(seconds)),
+        None => {}
+    }
+    if let Some(term) = controlled(&said.control, rules)? {
+        return Ok(term);
+    }
+    // RFC 9213, 2.1: with a targeted field, Expires is not looked at.
+    match said.expires.filter(|_| !said.is_targeted) {
+        Some(Expires::At(time)) => {
+            // RFC 9111, 4.2.1: the difference of two times of one clock.
+            let lifetime = time.saturating_sub(said.date.unwrap_or(answer.now));
+            return stale_or(lifetime, lifetime < 0, rules);
+        }
+        Some(Expires::Invalid) => return stale_or(0, true, rules),
+        None => {}
+    }
+    if let Some(seconds) = rules.valid(answer.status) {
+        return Ok(Term::For(i64::from(seconds)));
+    }
+    let heuristic = rules.heuristic.as_ref();
+    let guess = heuristic.and_then(|heuristic| heuristic.guess(answer.status, answer.now, said));
+    guess.map(Term::Aging).ok_or(Why::NoLifetime)
+}
+
+/// What `Cache-Control` says; None if nothing about time.
+fn controlled(control: &Control, rules: &Rules) -> Result<Option<Term>, Why> {
+    if control.no_store {
+        return Err(Why::NoStore);
+    }
+    if control.private {
+        return Err(Why::Private);
+    }
+    if control.no_cache {
+        return stale_or(0, true, rules)
+            .map_err(|_| Why::NoCache)
+            .map(|_| Some(Term::Never));
+    }
+    if control.has_invalid() && !rules.stores_stale {
+        return Err(Why::Invalid);
+    }
+    let age = control.s_maxage.or(control.max_age);
+    let Some(seconds) = age.map(Delta::or_zero) else {
+        return Ok(None);
+    };
+    let seconds = i64::from(seconds);
+    stale_or(seconds, seconds == 0, rules).map(Some)
+}
+
+/// What is never fresh is stored only where the rules want it for revalidation.
+fn stale_or(seconds: i64, is_stale: bool, rules: &Rules) -> Result<Term, Why> {
+    match is_stale {
+        false => Ok(Term::Aging(seconds)),
+        true if rules.stores_stale => Ok(Term::Aging(seconds.min(-1))),
+        true => Err(Why::Stale),
+    }
+}
+
+/// corrected_initial_age (RFC 9111, 4.2.3).
+fn initial_age<I>(answer: &Answer<I>, said: &Said, rules: &Rules) -> i64 {
+    if !rules.counts_age {
+        return 0;
+    }
+    let delay = answer.now.saturating_sub(answer.asked).max(0);
+    let received = said.age.map(|age| i64::from(age).saturating_add(delay));
+    if !rules.counts_apparent_age {
+        return received.unwrap_or_default();
+    }
+    let apparent = said.date.map(|date| answer.now.saturating_sub(date));
+    let apparent = apparent.unwrap_or_default().max(0);
+    apparent.max(received.unwrap_or(delay))
+}

@@ -1,0 +1,129 @@
+//! What an answer's header lines say about storing it, those that are ignored left out.
+
+use super::control::{Control, seconds};
+use super::{Line, Rules};
+use crate::vary::vary_names;
+use message::HeaderId;
+use message::date::{self, Seconds};
+
+/// `X-Accel-Expires`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accel {
+    /// 0.
+    Off,
+    /// A number of seconds.
+    For(i64),
+    /// `@` and a time.
+    Until(Seconds),
+}
+
+/// `Expires`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expires {
+    At(Seconds),
+    Invalid,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    pub accel: Option<Accel>,
+    pub control: Control,
+    /// Is `control` that of `CDN-Cache-Control`?
+    pub is_targeted: bool,
+    pub expires: Option<Expires>,
+    pub date: Option<Seconds>,
+    pub last_modified: Option<Seconds>,
+    pub age: Option<u32>,
+    pub has_cookie: bool,
+    /// None: by everything (`*`).
+    pub vary: Option<Vec<u8>>,
+}
+
+impl Said {
+    pub fn of<'a, I>(fields: I, rules: &Rules) -> Self
+    where
+        I: Iterator<Item = Line<'a>> + Clone,
+    {
+        let all = |id: HeaderId| {
+            let lines = fields.clone().filter(move |(_, _, of)| *of == id);
+            lines.map(|(_, value, _)| value)
+        };
+        let unless = |is_ignored: bool| (!is_ignored).then_some(());
+        let ignored = rules.ignored;
+        let accel =
+            unless(ignored.accel_expires).and_then(|()| all(HeaderId::XAccelExpires).next());
+        let expires = unless(ignored.expires).and_then(|()| expires(all(HeaderId::Expires), rules));
+        let mut control = Control::default();
+        if !ignored.cache_control {
+            all(HeaderId::CacheControl).for_each(|line| control.read(line));
+        }
+        let targeted = targeted(fields.clone()).filter(|_| rules.is_targeted);
+        let date_of = |id| all(id).next().and_then(http_date);
+        Self {
+            accel: accel.and_then(accel_expires),
+            is_targeted: targeted.is_some(),
+            control: targeted.unwrap_or(control),
+            expires,
+            date: date_of(HeaderId::Date),
+            last_modified: date_of(HeaderId::LastModified),
+            age: all(HeaderId::Age).next().and_then(age),
+            has_cookie: !ignored.set_cookie && all(HeaderId::SetCookie).next().is_some(),
+            vary: match ignored.vary {
+                true => Some(Vec::new()),
+                false => vary_names(all(HeaderId::Vary)),
+            },
+        }
+    }
+}
+
+/// nginx: digits, or `@` and digits; anything else is as if it were not there.
+fn accel_expires(value: &[u8]) -> Option<Accel> {
+    let number = |digits: &[u8]| {
+        let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        let text = str::from_utf8(digits).ok().filter(|_| is_number)?;
+        text.parse::<i64>().ok()
+    };
+    match value {
+        [b'@', time @ ..] => number(time).map(Accel::Until),
+        _ => match number(value)? {
+            0 => Some(Accel::Off),
+            seconds => Some(Accel::For(seconds)),
+        },
+    }
+}
+
+fn expires<'a>(mut lines: impl Iterator<Item = &'a [u8]>, rules: &Rules) -> Option<Expires> {
+    let first = lines.next()?;
+    if rules.refuses_two_expires && lines.next().is_some() {
+        return Some(Expires::Invalid);
+    }
+    Some(http_date(first).map_or(Expires::Invalid, Expires::At))
+}
+
+/// A date whose zone is GMT or, in asctime's form, not there (RFC 9110, 5.6.7); the parser does not look behind the time.
+fn http_date(text: &[u8]) -> Option<Seconds> {
+    const ASCTIME: usize = "Sun Nov  6 08:49:37 1994".len();
+    let has_zone = text.contains(&b',');
+    let is_whole = if has_zone {
+        text.ends_with(b" GMT")
+    } else {
+        text.len() <= ASCTIME
+    };
+    date::parse(text).filter(|_| is_whole)
+}
+
+/// The first member of the first line; what is no number is ignored (RFC 9111, 5.1).
+fn age(value: &[u8]) -> Option<u32> {
+    let first = value.split(|byte| *byte == b',').next()?;
+    seconds(first.trim_ascii())
+}
+
+/// `CDN-Cache-Control` (RFC 9213, 3.1), if there is one that can be read.
+fn targeted<'a>(fields: impl Iterator<Item = Line<'a>>) -> Option<Control> {
+    let mut control = None;
+    let is_it = |(name, _, _): &Line<'_>| name.eq_ignore_ascii_case(b"CDN-Cache-Control");
+    for (_, value, _) in fields.filter(is_it) {
+        control.get_or_insert_with(Control::default).read(value);
+    }
+    control.filter(Control::is_structured)
+}

@@ -1,0 +1,117 @@
+//! May a stored answer be used, and for what?
+
+use super::{Rules, Wishes};
+use crate::lifetime::{Lifetime, Reuse};
+use message::date::Seconds;
+
+/// How an origin failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection, a lost one, a timeout, an answer that is none.
+    Connection,
+    /// It answered with this code.
+    Status(u16),
+}
+
+/// What a request is to get of a stored answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The stored answer.
+    Use,
+    /// The origin's, or the stored one after the origin was asked.
+    Ask,
+    /// 504: only what is stored was wanted, and it will not do (`only-if-cached`; RFC 9111, 5.2.1.7).
+    Refuse,
+}
+
+impl Rules {
+    /// Is it fresh (RFC 9111, 4.2)?
+    #[must_use]
+    pub fn is_fresh(&self, lifetime: &Lifetime, now: Seconds) -> bool {
+        let end = lifetime
+            .expires
+            .saturating_sub(i64::from(self.ends_on_time));
+        lifetime.reuse != Reuse::Revalidate && now <= end
+    }
+
+    /// May it be used while it is fetched anew? `is_wanted`: `proxy_cache_use_stale updating`.
+    #[must_use]
+    pub fn may_use_while_updating(
+        &self,
+        lifetime: &Lifetime,
+        now: Seconds,
+        is_wanted: bool,
+    ) -> bool {
+        self.may_be_stale(lifetime) && (is_wanted || lifetime.is_within_updating(now))
+    }
+
+    /// May it be used in place of a failure? `is_wanted`: `proxy_cache_use_stale` names the failure.
+    #[must_use]
+    pub fn may_cover(
+        &self,
+        lifetime: &Lifetime,
+        now: Seconds,
+        failure: Failure,
+        is_wanted: bool,
+    ) -> bool {
+        let is_meant = match failure {
+            Failure::Connection => true,
+            Failure::Status(status) => self.covers_5xx && matches!(status, 500 | 502 | 503 | 504),
+        };
+        let is_within = is_meant && lifetime.is_within_error(now);
+        self.may_be_stale(lifetime) && (is_wanted || is_within)
+    }
+
+    fn may_be_stale(&self, lifetime: &Lifetime) -> bool {
+        match lifetime.reuse {
+            Reuse::Plain => true,
+            Reuse::NeverStale => !self.forbids_stale,
+            Reuse::Revalidate => false,
+        }
+    }
+
+    /// What a request with these wishes gets; `is_usable` says what it would get without any (fresh, or stale and allowed).
+    #[must_use]
+    pub fn admit(
+        &self,
+        lifetime: &Lifetime,
+        now: Seconds,
+        wishes: &Wishes,
+        is_usable: bool,
+    ) -> Admission {
+        if !self.obeys_requests {
+            return if is_usable {
+                Admission::Use
+            } else {
+                Admission::Ask
+            };
+        }
+        let left = lifetime.expires.saturating_sub(now);
+        let is_young = wishes.max_age.is_none_or(|max| lifetime.age(now) <= max);
+        let is_long = wishes.min_fresh.is_none_or(|min| left >= i64::from(min));
+        // 5.2.1.2: the client takes it stale, if the origin does not forbid it.
+        let stale_for = wishes.max_stale.unwrap_or_default();
+        let is_taken_stale = wishes.max_stale.is_some()
+            && self.may_be_stale(lifetime)
+            && left.saturating_add(i64::from(stale_for)) > 0;
+        if !wishes.no_cache && is_young && is_long && (is_usable || is_taken_stale) {
+            Admission::Use
+        } else if wishes.only_if_cached {
+            Admission::Refuse
+        } else {
+            Admission::Ask
+        }
+    }
+
+    /// Does a request for which nothing is stored get 504 (`only-if-cached`)?
+    #[must_use]
+    pub fn refuses_miss(&self, wishes: &Wishes) -> bool {
+        self.obeys_requests && wishes.only_if_cached
+    }
+
+    /// Does the request forbid to store its answer (RFC 9111, 5.2.1.5)?
+    #[must_use]
+    pub fn forbids_storing(&self, wishes: &Wishes) -> bool {
+        self.obeys_requests && wishes.no_store
+    }
+}
