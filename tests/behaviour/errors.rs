@@ -164,3 +164,22 @@ fn a_body_may_be_limited_in_gigabytes() {
     let refused = server.raw("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741825\r\n\r\n");
     assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
 }
+
+#[test]
+fn a_page_keeps_the_lines_of_what_it_covers() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; error_page 416 /page; location /away { error_page 301 =200 /page; return 301 http://other.example/; } }",
+    );
+    server.file("page", "page");
+    server.file("a", "0123456789");
+    let reply = server.get_with("/a", "Range: bytes=100-\r\n");
+    assert_eq!(
+        (reply.status, reply.header("content-range"), reply.text()),
+        (416, Some("bytes */10"), "page".to_owned())
+    );
+    let reply = server.get("/away");
+    assert_eq!(
+        (reply.status, reply.header("location")),
+        (200, Some("http://other.example/"))
+    );
+}

@@ -150,7 +150,7 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
         request.keepalive = false;
     }
     if let Some(page) = chosen(request, status) {
-        return show(request, &page);
+        return show(request, &page, failure);
     }
     if status == 304 || status == 204 {
         return Cover::Answer(Box::new(Response::new(status)));
@@ -172,7 +172,7 @@ fn chosen(request: &mut Request, status: u16) -> Option<Page> {
     page
 }
 
-fn show(request: &mut Request, page: &Page) -> Cover {
+fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
     match page.overwrite {
         Overwrite::Keep => {}
         Overwrite::Answer => request.error_status = None,
@@ -185,16 +185,24 @@ fn show(request: &mut Request, page: &Page) -> Cover {
                 request.method = Method::Get;
             }
             let (uri, args) = split_args(&target);
+            request.keep_lines(failure);
             Cover::Redirect(Target::Uri(uri, args))
         }
-        Some(b'@') => Cover::Redirect(Target::Named(target)),
+        Some(b'@') => {
+            request.keep_lines(failure);
+            Cover::Redirect(Target::Named(target))
+        }
         _ => {
             let status = match page.overwrite {
                 Overwrite::Code(code @ (301 | 302 | 303 | 307 | 308)) => code,
                 _ => 302,
             };
             request.error_status = Some(status);
-            Cover::Answer(built_in(request, Failure::redirect(status, target)))
+            let away = Failure {
+                headers: failure.headers,
+                ..Failure::redirect(status, target)
+            };
+            Cover::Answer(built_in(request, away))
         }
     }
 }

@@ -11,7 +11,6 @@ use config::{Template, VariableIndex};
 use disk::Pool;
 use message::{HeaderId, Method, RequestHead};
 
-use crate::Response;
 use crate::connection::Client;
 use crate::connection::directives::Browsers;
 use crate::log::{ErrorContext, Level};
@@ -22,6 +21,7 @@ use crate::respond::Target;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
 use crate::template::Variables;
+use crate::{Failure, Response};
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
 pub const URI_CHANGES_MAX: u32 = 10;
@@ -89,6 +89,8 @@ pub struct Request {
     pub keepalive: bool,
     /// The status that the answer gets whatever made it.
     pub error_status: Option<u16>,
+    /// A failure whose lines go into the page shown in its place.
+    covered: Option<Box<Failure>>,
     /// An error page was taken already (without `recursive_error_pages` there is one only).
     pub error_page_taken: bool,
     /// The rest of the request follows the head in what was read before the answer (`$pipe`).
@@ -155,6 +157,7 @@ impl Request {
             add_uri_to_alias: false,
             keepalive: false,
             error_status: None,
+            covered: None,
             error_page_taken: false,
             is_pipelined: false,
             length,
@@ -281,11 +284,25 @@ impl Request {
         });
     }
 
-    /// Gives the answer the status of the failure that it covers.
-    pub fn override_status(&self, response: &mut Response) {
+    /// Keeps the lines of a failure for the page that is shown in its place.
+    pub fn keep_lines(&mut self, failure: Failure) {
+        if failure.location.is_some() || !failure.headers.is_empty() {
+            self.covered = Some(Box::new(failure));
+        }
+    }
+
+    /// Gives the answer the status and the lines of the failure that it covers.
+    pub fn take_over(&mut self, response: &mut Response) {
         if let Some(status) = self.error_status {
             response.status = status;
             response.status_line = None;
+        }
+        let Some(covered) = self.covered.take() else {
+            return;
+        };
+        response.location = response.location.take().or(covered.location);
+        for header in covered.headers {
+            response.headers.push(header.name, header.value);
         }
     }
 

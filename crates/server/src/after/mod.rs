@@ -19,7 +19,7 @@ use crate::{Failure, Response};
 pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Failure> {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
-    request.override_status(&mut response);
+    request.take_over(&mut response);
     not_modified::apply(request, &settings.not_modified, &mut response)?;
     if settings.headers.is_any() {
         // Their values may look at what is to be sent (`$sent_http_content_type`, `$status`).
