@@ -43,11 +43,6 @@ pub struct Probe {
 impl fmt::Display for Probe {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "\"{}\": ", self.path.escape_ascii())?;
-        let scan = if self.pagemap {
-            "a mapping"
-        } else {
-            "reads that do not wait"
-        };
         match self.filesystem {
             _ if self.is_forbidden => write!(
                 formatter,
@@ -64,9 +59,10 @@ impl fmt::Display for Probe {
                 "openat2 is not permitted; every open in the pool"
             ),
             Some(Filesystem::Memory) => write!(formatter, "in memory"),
+            Some(Filesystem::Native) if self.pagemap => write!(formatter, "proven by a mapping"),
             Some(Filesystem::Native) => write!(
                 formatter,
-                "files that are ours are proven by cachestat, others by {scan}"
+                "files that are ours are proven by cachestat, others by reads that do not wait"
             ),
             Some(Filesystem::Overlay) if self.pagemap => {
                 write!(formatter, "overlay; proven by a mapping")

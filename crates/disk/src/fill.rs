@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Read(Errno),
     /// The pool refused the job.
     Overflow(Overflow),
+    /// Who had taken it on left: somebody else must.
+    Abandoned,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,13 @@ impl Fill {
                 Some(mailbox) => mailbox.post(waker),
                 None => waker.wake(),
             }
+        }
+    }
+
+    pub fn is_awaited(&self) -> bool {
+        match &*self.0.lock() {
+            State::Running(waiting) => waiting.iter().any(Option::is_some),
+            State::Done(_) => false,
         }
     }
 

@@ -30,6 +30,7 @@ mod readdir;
 mod send;
 mod sink;
 mod stale;
+mod stream;
 mod walk;
 mod watch;
 mod window;

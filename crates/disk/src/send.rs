@@ -1,24 +1,28 @@
 //! Sending a range of a file to a socket, window by window.
 //!
-//! A window that is proven resident goes out with an inline, non-blocking `sendfile`; one that is not is brought in by the
-//! pool first, and the next one while this one drains. A window that was lost twice before a slow socket took it, and a
-//! file of which nobody can tell (or whose bytes must be transformed), is read into a bounded buffer and sent from there.
+//! A window that is proven resident goes out with an inline, non-blocking `sendfile`; one that is not is sent from a thread of
+//! the pool (see `stream`). Where the file's bytes must be transformed, the pool brings the window in, and the next one while
+//! this one drains; one that was lost twice before a slow socket took it, and a file of which nobody can tell, is read into a
+//! bounded buffer and sent from there.
 //!
-//! Invariant: no `sendfile` of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
+//! Invariant: no `sendfile` on the loop of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
 
 use crate::access::{Access, Mode};
 use crate::count::Operation;
 use crate::error::{Error, WouldBlock};
 use crate::file::OpenFile;
-use crate::fill::Failure;
+use crate::fill::{Failure, Fill};
 use crate::local::Local;
 use crate::sink::Sink;
+use crate::stream::{End, PART_WINDOWS, Stream};
 use crate::window::{Residency, WINDOW};
 use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Advice;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Times that a window is brought in before it is read into a buffer instead: it was evicted twice.
@@ -51,6 +55,8 @@ struct Sending<'a, S> {
     depth: u64,
     /// Bytes until the loop's other tasks get their turn.
     turn: u64,
+    /// How the pool sends; None before it has to.
+    stream: Option<Stream>,
 }
 
 impl Local {
@@ -83,6 +89,7 @@ impl Local {
             ahead: 0,
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
+            stream: None,
         };
         if file.has_copy() {
             return sending.run().await;
@@ -107,14 +114,12 @@ impl<S: Sink> Sending<'_, S> {
                 (self.window, self.fills) = (window, 0);
             }
             match self.residency(until) {
+                Residency::Present if self.straight => self.sendfile(until).await?,
                 Residency::Present => {
                     self.fill_ahead();
-                    if self.straight {
-                        self.sendfile(until).await?;
-                    } else {
-                        self.copy_once(until).await?;
-                    }
+                    self.copy_once(until).await?;
                 }
+                Residency::Absent if self.streams() => self.stream().await?,
                 Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
                 Residency::Absent => self.copy_bounded(until).await?,
                 Residency::Unprovable => self.copy_until(until).await?,
@@ -180,10 +185,78 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
+    /// May the pool's threads send to the socket? Makes the stream for it; without one (EMFILE) windows are brought in.
+    fn streams(&mut self) -> bool {
+        if self.stream.is_none()
+            && self.straight
+            && let Some(socket) = self.sink.socket()
+        {
+            self.stream = Stream::new(socket).ok();
+        }
+        self.stream.is_some()
+    }
+
+    /// Has the pool send what it can from here on, unless somebody else has the window brought in: then waits for that.
+    async fn stream(&mut self) -> Result<(), Error> {
+        let disk = self.local.disk();
+        let mut jobs = match disk.claim(self.file, self.window) {
+            Ok(job) => vec![job],
+            Err(running) => return self.wait(running).await,
+        };
+        let last = self.last_window().min(self.window + PART_WINDOWS - 1);
+        let behind = self.window + 1..=last;
+        jobs.extend(behind.map_while(|window| disk.claim(self.file, window).ok()));
+        let until = self.end.min((self.window + jobs.len() as u64) * WINDOW);
+        let Some(stream) = &self.stream else {
+            return Ok(());
+        };
+        let (begun, counters) = (Instant::now(), &self.local.0.counters);
+        let part = stream.send(jobs, self.file, (*self.offset, until), self.access);
+        let (sent, end) = match part.await {
+            Ok(part) => part,
+            Err(overflow) => {
+                counters.overflowed(Operation::Send);
+                return Err(overflow.into());
+            }
+        };
+        counters.offloaded(Operation::Send, begun.elapsed());
+        if sent > 0 {
+            self.moved(sent as usize).await;
+        }
+        match end {
+            End::Sent => Ok(()),
+            End::Full => self.until_writable().await,
+            End::Truncated => Err(Error::Truncated { len: *self.offset }),
+            End::Unsupported => self.copy_until(until).await,
+            End::Disk(errno) => Err(Error::system("sendfile()", errno)),
+            End::Socket(errno) => Err(Error::Socket(errno.into())),
+        }
+    }
+
+    /// Waits for a socket that took no more from another thread. (It is asked again here, so that its readiness is cleared
+    /// in the right order: what becomes true after the question is a new event.)
+    async fn until_writable(&self) -> Result<(), Error> {
+        let Some(socket) = self.sink.socket() else {
+            return Ok(());
+        };
+        let asked = self.sink.try_io(|| {
+            let mut wish = [PollFd::new(&socket, PollFlags::OUT)];
+            match poll(&mut wish, Some(&Timespec::default())) {
+                Ok(0) => Err(ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
+            }
+        });
+        match asked {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.sink.writable().await.map_err(Error::Socket)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Has the pool bring the window in, and waits for it.
     async fn fill(&mut self) -> Result<(), Error> {
         self.fills += 1;
-        let begun = Instant::now();
         let last = self.last_window().min(self.window + self.depth);
         let fill = self
             .local
@@ -196,7 +269,13 @@ impl<S: Sink> Sending<'_, S> {
         } else {
             (self.depth * 2).min(AHEAD_MAX)
         };
+        self.wait(fill).await
+    }
+
+    async fn wait(&self, fill: Arc<Fill>) -> Result<(), Error> {
+        let begun = Instant::now();
         match fill.wait().await {
+            Err(Failure::Abandoned) => Ok(()),
             Ok(()) => {
                 self.local
                     .0

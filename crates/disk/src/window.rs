@@ -1,8 +1,8 @@
 //! Which windows of large files are in memory, proven, and who is bringing the others.
 //!
-//! Shared by all loops of a process. Three proofs (DESIGN, "Proofs of residency"): cachestat(2) where the kernel permits
-//! the question; else our own mapping, asked through PAGEMAP_SCAN; else none, and the range is read into buffers. The
-//! mapping is never dereferenced.
+//! Shared by all loops of a process. Two proofs: our own mapping, asked through PAGEMAP_SCAN (Linux 6.7), which is exact and
+//! never dereferenced; where that is not to be had, cachestat(2), if the kernel permits the question; else none, and the
+//! range is read into buffers.
 //!
 //! Invariants: only pool threads map, unmap and fill; a window that we are filling counts as absent, whatever cachestat
 //! says of it; the mapped total stays below [`MAPPED_MAX`] and [`SEGMENTS_MAX`].
@@ -61,6 +61,16 @@ struct Segment {
     mapping: sys::Mapping,
     /// Milliseconds since the start of `Windows`.
     used: AtomicU64,
+}
+
+/// What reading a window into memory was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Its use: it has been sent.
+    Made,
+    /// No use of it: else the one `sendfile` to come would make every window that is sent once as precious to reclaim as
+    /// a file that is asked for all the time.
+    Coming,
 }
 
 #[derive(Debug, Default)]
@@ -158,10 +168,10 @@ impl Disk {
     }
 
     fn ask(&self, file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
-        if let Some(cached) = read::all_cached(file, offset, len) {
-            return Some(cached);
-        }
-        let pagemap = self.abilities.pagemap.as_ref()?;
+        // The pool reads ahead where this proof is to be had, and what is on its way counts as cached for cachestat.
+        let Some(pagemap) = &self.abilities.pagemap else {
+            return read::all_cached(file, offset, len);
+        };
         let windows = &self.windows;
         let number = key(file, offset / SEGMENT);
         let Some(segment) = windows.shard(number).lock().segments.get(&number).cloned() else {
@@ -189,11 +199,10 @@ impl Disk {
         let answer = fill.fill.clone();
         let mut jobs = vec![fill];
         jobs.extend((first + 1..=last).map_while(|number| self.claim(file, number).ok()));
-        let mapped = file.no_cachestat.get() || file.filesystem() == Filesystem::Overlay;
         let handle = file.handle.clone();
         let begun = access
             .pool
-            .spawn(Lane::Read, move || run(jobs, &handle, first, mapped));
+            .spawn(Lane::Read, move || run(jobs, &handle, first));
         if let Err(overflow) = begun {
             // The refused jobs have ended the fills already, with a failure that says less.
             answer.finish(Err(Failure::Overflow(overflow)));
@@ -202,7 +211,7 @@ impl Disk {
     }
 
     /// Takes it on to bring a window in; or the fill that somebody else has begun.
-    fn claim(self: &Arc<Self>, file: &OpenFile, number: u64) -> Result<Job, Arc<Fill>> {
+    pub(crate) fn claim(self: &Arc<Self>, file: &OpenFile, number: u64) -> Result<Job, Arc<Fill>> {
         let window = key(file, number);
         let mut shard = self.windows.shard(window).lock();
         if let Some(running) = shard.fills.get(&window) {
@@ -266,7 +275,7 @@ fn within_segment(offset: u64, len: u64) -> (usize, usize) {
 }
 
 /// One fill, in the pool. Whatever happens to it (a panic too), those who wait are woken.
-struct Job {
+pub(crate) struct Job {
     disk: Arc<Disk>,
     fill: Arc<Fill>,
     window: Key,
@@ -286,7 +295,7 @@ impl Drop for FirstFill {
 }
 
 /// Brings neighbouring windows in, from number `first` on, in a pool.
-fn run(jobs: Vec<Job>, handle: &Handle, first: u64, mapped: bool) {
+fn run(jobs: Vec<Job>, handle: &Handle, first: u64) {
     let will_need = |number: u64, count: u64| {
         let _ = fadvise(
             handle,
@@ -305,20 +314,16 @@ fn run(jobs: Vec<Job>, handle: &Handle, first: u64, mapped: bool) {
         if number < last {
             will_need(number + 1, 1);
         }
-        job.run(handle, number * WINDOW, mapped);
+        job.run(handle, number * WINDOW);
     }
 }
 
 impl Job {
-    fn run(mut self, handle: &Handle, offset: u64, mapped: bool) {
+    fn run(mut self, handle: &Handle, offset: u64) {
         let len = WINDOW.min(self.file_len.saturating_sub(offset));
         let outcome = self.touch(handle, offset, len);
-        if mapped && outcome.is_ok() {
-            // Only maps what is there now: a page that had to be read here might be waited for under the process's mapping
-            // lock, for which the loops' scans wait in turn.
-            self.disk
-                .windows
-                .populate(self.window, self.file_len, handle, offset, len);
+        if outcome.is_ok() {
+            self.map(handle, offset, len, Use::Coming);
         }
         self.finish(outcome);
         if self.disk.windows.takes_turn_to_sweep() {
@@ -326,8 +331,23 @@ impl Job {
         }
     }
 
+    /// Does somebody else wait for this window?
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.fill.is_awaited()
+    }
+
+    /// Maps a range of the window that is in memory now: a page that had to be read here might be waited for under the
+    /// process's mapping lock, for which the loops' scans wait in turn.
+    pub(crate) fn map(&self, handle: &Handle, offset: u64, len: u64, of: Use) {
+        if self.disk.abilities.pagemap.is_none() {
+            return;
+        }
+        let windows = &self.disk.windows;
+        windows.populate(self.window, self.file_len, handle, (offset, len), of);
+    }
+
     /// Waits until all of a range is in memory, without copying it: `sendfile` to /dev/null.
-    fn touch(&self, handle: &Handle, offset: u64, len: u64) -> Outcome {
+    pub(crate) fn touch(&self, handle: &Handle, offset: u64, len: u64) -> Outcome {
         let Some(null) = &self.disk.windows.null else {
             return Err(Failure::Read(Errno::NODEV));
         };
@@ -343,7 +363,7 @@ impl Job {
         Ok(())
     }
 
-    fn finish(&mut self, outcome: Outcome) {
+    pub(crate) fn finish(&mut self, outcome: Outcome) {
         self.done = true;
         self.disk
             .windows
@@ -358,7 +378,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if !self.done {
-            self.finish(Err(Failure::Read(Errno::CANCELED)));
+            self.finish(Err(Failure::Abandoned));
         }
     }
 }
@@ -366,7 +386,14 @@ impl Drop for Job {
 impl Windows {
     /// Maps the window's segment, if it is not, and the window's pages. What fails here (the file was truncated) leaves the
     /// window unproven, so read into a buffer in the end.
-    fn populate(&self, window: Key, file_len: u64, handle: &Handle, offset: u64, len: u64) {
+    fn populate(
+        &self,
+        window: Key,
+        file_len: u64,
+        handle: &Handle,
+        (offset, len): (u64, u64),
+        of: Use,
+    ) {
         let number = (window.0, window.1, offset / SEGMENT);
         let (start, len) = within_segment(offset, len);
         let known = self.shard(number).lock().segments.get(&number).cloned();
@@ -383,9 +410,9 @@ impl Windows {
         };
         segment.used.store(self.now_ms(), Relaxed);
         let _ = segment.mapping.populate(start, len);
-        // The fill's own reading was no use of it: else the one `sendfile` to come would make every window that is sent
-        // once as precious to reclaim as a file that is asked for all the time.
-        let _ = segment.mapping.cool(start, len);
+        if of == Use::Coming {
+            let _ = segment.mapping.cool(start, len);
+        }
         drop(segment);
         // So that the last reference never falls to a loop.
         self.drop_retired();

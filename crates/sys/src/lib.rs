@@ -18,5 +18,5 @@ mod tcp;
 
 pub use descriptor::{adopt_descriptor, inherited_descriptor};
 pub use mapping::{Mapping, page_size};
-pub use page_cache::{CacheStat, all_present, cachestat, pread_into, pread_nowait};
+pub use page_cache::{CacheStat, all_present, blocks_read, cachestat, pread_into, pread_nowait};
 pub use tcp::{TcpInfo, tcp_info};

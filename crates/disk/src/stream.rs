@@ -1,0 +1,130 @@
+//! Sending what is not known to be in memory: from the disk to the socket in one `sendfile`, on a thread of a pool.
+//!
+//! Bringing a window in, mapping it, proving it and then sending it costs twice the work per byte, and more when the window is
+//! evicted again; for what is asked for once, that is wasted. So a pool's thread reads and sends at once. What it finds in
+//! memory was asked for before (or is the rest of what a slow socket did not take), and what somebody else waits for will be
+//! asked for again: that is mapped, and from then on proven and sent by the loops (see `window`).
+//!
+//! Invariant: a thread of a pool waits here for the disk, never for the socket, which does not block.
+
+use crate::access::Access;
+use crate::file::{Handle, OpenFile};
+use crate::fill::Failure;
+use crate::pool::{Lane, Overflow};
+use crate::window::{Job, Use, WINDOW};
+use rustix::fs::{Advice, fadvise};
+use rustix::io::Errno;
+use std::num::NonZeroU64;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Windows that are read and sent in one go at most. As many as a disk takes in one request (without large folios 1 MiB); with
+/// all threads at work they stay few enough not to evict each other.
+pub(crate) const PART_WINDOWS: u64 = 2;
+/// Bytes after which it is seen whether what was asked for is coming.
+const STEP: u64 = 128 << 10;
+
+/// One request's way from the disk to its socket; made when it first has to wait.
+#[derive(Debug)]
+pub(crate) struct Stream(Arc<OwnedFd>);
+
+/// What became of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All of it was sent.
+    Sent,
+    /// The socket takes no more now.
+    Full,
+    /// The file ends here.
+    Truncated,
+    /// This file or socket has no sendfile.
+    Unsupported,
+    /// The disk failed.
+    Disk(Errno),
+    /// The socket failed.
+    Socket(Errno),
+}
+
+impl Stream {
+    /// A stream to a socket.
+    ///
+    /// # Errors
+    /// EMFILE: there is no descriptor to be had for it.
+    pub fn new(socket: BorrowedFd<'_>) -> Result<Stream, Errno> {
+        let socket = rustix::io::fcntl_dupfd_cloexec(socket, 0)?;
+        Ok(Stream(Arc::new(socket)))
+    }
+
+    /// Has the pool send bytes `from .. until` of neighbouring windows that are claimed: how many were sent, and what stopped
+    /// it. Dropped while it runs, it may have sent more than anybody counts.
+    ///
+    /// # Errors
+    /// The pool is full.
+    pub async fn send(
+        &self,
+        jobs: Vec<Job>,
+        file: &OpenFile,
+        (from, until): (u64, u64),
+        access: &Access<'_>,
+    ) -> Result<(u64, End), Overflow> {
+        let (handle, socket) = (file.handle.clone(), self.0.clone());
+        let work = move || part(jobs, &handle, &socket, from, until);
+        access.pool.run(Lane::Read, work).await
+    }
+}
+
+fn part(jobs: Vec<Job>, handle: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, End) {
+    let before = sys::blocks_read();
+    // Explicit ranges only: a page with a readahead marker would start I/O on a loop, and pages on their way that nobody
+    // knows of might be taken for present.
+    let _ = fadvise(handle, 0, None, Advice::Random);
+    let (at, end) = send(handle, socket, from, until);
+    let was_asked_for = sys::blocks_read() == before;
+    let (mut offset, mut is_awaited) = (from, false);
+    for mut job in jobs {
+        let stop = until.min((offset / WINDOW + 1) * WINDOW);
+        // Who waits for one window will want those behind it.
+        is_awaited |= job.is_awaited();
+        if is_awaited || (was_asked_for && offset < at) {
+            let rest = at.clamp(offset, stop);
+            if rest == stop || job.touch(handle, rest, stop - rest).is_ok() {
+                job.map(handle, offset, stop - offset, Use::Made);
+            }
+        }
+        job.finish(match end {
+            End::Disk(errno) => Err(Failure::Read(errno)),
+            _ => Ok(()),
+        });
+        offset = stop;
+    }
+    (at - from, end)
+}
+
+fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, End) {
+    let mut at = from;
+    will_need(file, at, until);
+    while at < until {
+        let before = sys::blocks_read();
+        let step = (until - at).min(STEP) as usize;
+        match rustix::fs::sendfile(socket, file, Some(&mut at), step) {
+            Ok(0) => return (at, End::Truncated),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return (at, End::Full),
+            Err(Errno::INVAL) => return (at, End::Unsupported),
+            Err(Errno::IO) => return (at, End::Disk(Errno::IO)),
+            Err(errno) => return (at, End::Socket(errno)),
+        }
+        // Reading ahead gives up where memory is short, and evicts what it brought: then it would go on page by page.
+        if sys::blocks_read() != before {
+            will_need(file, at, until);
+        }
+    }
+    (at, End::Sent)
+}
+
+fn will_need(file: &Handle, from: u64, until: u64) {
+    let len = NonZeroU64::new(until.saturating_sub(from));
+    if len.is_some() {
+        let _ = fadvise(file, from, len, Advice::WillNeed);
+    }
+}
