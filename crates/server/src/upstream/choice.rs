@@ -123,31 +123,38 @@ impl Choice {
             self.taken.is_none(),
             "a peer is given back before the next one"
         );
-        let group = Arc::clone(&self.group);
-        let mut found = self.pick(self.peers(&group), now);
-        if let (None, false, Some(backup)) = (found, self.is_on_backup, &group.backup) {
+        let mut found = pick(
+            &mut self.search,
+            self.group.set(self.is_on_backup),
+            &self.tried,
+            now,
+        );
+        if let (None, false, Some(backup)) = (found, self.is_on_backup, &self.group.backup) {
             self.is_on_backup = true;
             self.tried = Tried::default();
-            found = match self.search {
-                Search::LeastConn | Search::LeastTime(_) => self.pick(backup, now),
-                _ => take(backup, &self.tried, now),
+            found = match &mut self.search {
+                least @ (Search::LeastConn | Search::LeastTime(_)) => {
+                    pick(least, backup, &self.tried, now)
+                }
+                _ => pick(&mut Search::RoundRobin, backup, &self.tried, now),
             };
         }
         let index = found?;
         self.tried.add(index);
+        let peers = self.group.set(self.is_on_backup);
         let is_inflight = match &self.search {
-            Search::LeastTime(mode) => mode.counts_inflight && !self.peers(&group).is_single,
+            Search::LeastTime(mode) => mode.counts_inflight && !peers.is_single,
             _ => false,
         };
         self.taken = Some(Taken { index, is_inflight });
-        self.taken()
+        peers.list.get(index)
     }
 
     /// The peer that is taken now.
     #[must_use]
     pub fn taken(&self) -> Option<&Peer> {
         let taken = self.taken?;
-        self.peers(&self.group).list.get(taken.index)
+        self.group.set(self.is_on_backup).list.get(taken.index)
     }
 
     /// How many peers may still be tried, the one that is taken among them. With 1, what it answers is passed on.
@@ -172,11 +179,7 @@ impl Choice {
         let Some(taken) = &mut self.taken else {
             return;
         };
-        let peers = match &self.group.backup {
-            Some(backup) if self.is_on_backup => backup,
-            _ => &self.group.primary,
-        };
-        let mut states = peers.lock();
+        let mut states = self.group.set(self.is_on_backup).lock();
         let speed = &mut states.list[taken.index].speed;
         speed.add_header(took_ms);
         if std::mem::take(&mut taken.is_inflight) {
@@ -189,7 +192,7 @@ impl Choice {
         let Some(taken) = self.taken.take() else {
             return false;
         };
-        let peers = self.peers(&self.group);
+        let peers = self.group.set(self.is_on_backup);
         let mut states = peers.lock();
         let (peer, state) = (&peers.list[taken.index], &mut states.list[taken.index]);
         if taken.is_inflight {
@@ -221,51 +224,28 @@ impl Choice {
         };
         is_disabled
     }
-
-    fn peers<'a>(&self, group: &'a Group) -> &'a Peers {
-        match &group.backup {
-            Some(backup) if self.is_on_backup => backup,
-            _ => &group.primary,
-        }
-    }
-
-    /// Takes a peer of this set by the group's method.
-    fn pick(&mut self, peers: &Peers, now: Now) -> Option<usize> {
-        let mut guard = peers.lock();
-        let states = &mut *guard;
-        let tried = &self.tried;
-        let picked = match &mut self.search {
-            Search::RoundRobin => Picked::ByRoundRobin,
-            Search::LeastConn => {
-                Picked::Peer(least::pick_by_connections(peers, states, tried, now)?)
-            }
-            Search::LeastTime(mode) => {
-                Picked::Peer(least::pick_by_time(peers, states, tried, now, *mode)?)
-            }
-            Search::IpHash(hash) => hash.pick(peers, states, tried, now),
-            Search::KeyHash(hash) => hash.pick(peers, states, tried, now),
-            Search::Consistent(place) => place.pick(peers, states, tried, now),
-            Search::Random { tries } => random::pick(peers, states, tried, now, tries),
-            Search::RandomTwo { tries } => random::pick_of_two(peers, states, tried, now, tries),
-        };
-        match picked {
-            Picked::Peer(index) => {
-                states.list[index].conns += 1;
-                states.list[index].begin_check(&peers.list[index], now);
-                Some(index)
-            }
-            Picked::ByRoundRobin => {
-                drop(guard);
-                take(peers, tried, now)
-            }
-        }
-    }
 }
 
-/// Takes a peer by round robin.
-fn take(peers: &Peers, tried: &Tried, now: Now) -> Option<usize> {
-    let mut states = peers.lock();
-    let index = round_robin::pick(peers, &mut states, tried, now)?;
+/// Takes a peer of a set.
+fn pick(search: &mut Search, peers: &Peers, tried: &Tried, now: Now) -> Option<usize> {
+    let mut guard = peers.lock();
+    let states = &mut *guard;
+    let picked = match search {
+        Search::RoundRobin => Picked::ByRoundRobin,
+        Search::LeastConn => Picked::Peer(least::pick_by_connections(peers, states, tried, now)?),
+        Search::LeastTime(mode) => {
+            Picked::Peer(least::pick_by_time(peers, states, tried, now, *mode)?)
+        }
+        Search::IpHash(hash) => hash.pick(peers, states, tried, now),
+        Search::KeyHash(hash) => hash.pick(peers, states, tried, now),
+        Search::Consistent(place) => place.pick(peers, states, tried, now),
+        Search::Random { tries } => random::pick(peers, states, tried, now, tries),
+        Search::RandomTwo { tries } => random::pick_of_two(peers, states, tried, now, tries),
+    };
+    let index = match picked {
+        Picked::Peer(index) => index,
+        Picked::ByRoundRobin => round_robin::pick(peers, states, tried, now)?,
+    };
     states.list[index].conns += 1;
     states.list[index].begin_check(&peers.list[index], now);
     Some(index)
@@ -276,7 +256,7 @@ impl Drop for Choice {
         let Some(taken) = self.taken.take() else {
             return;
         };
-        let peers = self.peers(&self.group);
+        let peers = self.group.set(self.is_on_backup);
         let mut states = peers.lock();
         let state = &mut states.list[taken.index];
         state.conns = state.conns.saturating_sub(1);

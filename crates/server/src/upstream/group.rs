@@ -58,6 +58,7 @@ pub struct Group {
     pub(super) method: Method,
     pub(super) primary: Peers,
     pub(super) backup: Option<Peers>,
+    tries: usize,
 }
 
 /// The peers that stand in for each other.
@@ -90,12 +91,15 @@ impl Group {
         seed: u64,
     ) -> Group {
         let is_single = primary.len() == 1 && backup.is_empty();
+        let all = primary.iter().chain(&backup);
+        let tries = all.filter(|peer| peer.standing == Standing::Up).count();
         let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, !seed));
         Group {
             name: name.into(),
             primary: Peers::new(primary, &method, is_single, seed),
             backup,
             method,
+            tries,
         }
     }
 
@@ -114,9 +118,15 @@ impl Group {
     /// How many peers one request may try: those that are not down.
     #[must_use]
     pub fn tries(&self) -> usize {
-        self.peers()
-            .filter(|peer| peer.standing == Standing::Up)
-            .count()
+        self.tries
+    }
+
+    /// The backup peers, or the others.
+    pub(super) fn set(&self, is_backup: bool) -> &Peers {
+        match &self.backup {
+            Some(backup) if is_backup => backup,
+            _ => &self.primary,
+        }
     }
 
     /// Requests that each peer has now, in the order of [`Group::peers`]. For the pages that show it.
