@@ -163,6 +163,11 @@ impl Choice {
         self.tries_left
     }
 
+    /// Bounds the tries (`proxy_next_upstream_tries`), the first one among them.
+    pub fn limit_tries(&mut self, most: usize) {
+        self.tries_left = self.tries_left.min(most);
+    }
+
     /// The peer's idle connection was dead: it is not to blame, and the try does not count.
     pub fn forgive_try(&mut self) {
         self.tries_left += 1;

@@ -1,7 +1,7 @@
 //! Upstreams: groups of servers that requests are passed on to, and which of them gets the next one.
 //!
-//! Not here: sockets, and what is sent through them. Pure logic behind one short lock for each group: all loops share the
-//! states of the peers (weights, failures, connections), as nginx's workers do with `zone`. Invariant: whoever takes a peer
+//! Not here: what is sent to them. Pure logic (but for the idle connections in `kept`, which belong to their loop) behind one
+//! short lock for each group: all loops share the states of the peers (weights, failures, connections), as nginx's workers do with `zone`. Invariant: whoever takes a peer
 //! gives it back, so that `max_conns` and `least_conn` never count what is gone.
 //!
 //! Not reachable from a configuration yet: `proxy_pass` is to be its user.
@@ -15,12 +15,14 @@ pub mod group;
 mod hash;
 pub mod kept;
 mod least;
+pub mod next;
 pub mod peer;
 mod random;
 mod round_robin;
 pub mod server;
 #[cfg(test)]
 mod tests;
+pub mod tries;
 
 pub use choice::{Choice, Outcome, Times};
 pub use group::{Asker, Group, LeastTime, Method};

@@ -1,0 +1,234 @@
+//! When a request that failed at one peer is sent to the next (`proxy_next_upstream`, `_tries`, `_timeout`).
+//!
+//! Not here: which peer that is, and what is sent. Invariant: a request that may change something is not sent twice unless
+//! the configuration says `non_idempotent`.
+
+use message::Method;
+
+use super::Outcome;
+
+config::choice_set! {
+    /// What makes a request go to the next server.
+    pub struct NextUpstream: u32 {
+        /// The connection failed, or ended before the answer's head.
+        ERROR = "error",
+        /// It took too long.
+        TIMEOUT = "timeout",
+        /// The answer's head cannot be understood.
+        INVALID_HEADER = "invalid_header",
+        /// Requests that may change something, too (POST, LOCK, PATCH), even when they were sent.
+        NON_IDEMPOTENT = "non_idempotent",
+        /// The answer is a 500.
+        HTTP_500 = "http_500",
+        /// The answer is a 502.
+        HTTP_502 = "http_502",
+        /// The answer is a 503.
+        HTTP_503 = "http_503",
+        /// The answer is a 504.
+        HTTP_504 = "http_504",
+        /// The answer is a 403.
+        HTTP_403 = "http_403",
+        /// The answer is a 404.
+        HTTP_404 = "http_404",
+        /// The answer is a 429.
+        HTTP_429 = "http_429",
+        /// Nothing.
+        OFF = "off",
+    }
+}
+
+/// What went wrong at a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The connection failed, or ended before the answer's head.
+    Error,
+    /// It took too long.
+    Timeout,
+    /// The answer's head cannot be understood.
+    InvalidHeader,
+    /// An answer with this code, one of those that [`Failure::of_status`] knows.
+    Status(u16),
+}
+
+/// The rules of a location.
+#[derive(Clone, Copy, Debug)]
+pub struct NextRules {
+    /// `proxy_next_upstream`.
+    pub on: NextUpstream,
+    /// `proxy_next_upstream_timeout`; 0: none.
+    pub timeout_ms: u64,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Its method.
+    pub method: Method,
+    /// Has any of it been sent to the peer?
+    pub is_sent: bool,
+    /// Can it not be sent again, since its body was passed on as it came (`proxy_request_buffering off`)?
+    pub is_unbuffered: bool,
+    /// Since it went to its first peer.
+    pub elapsed_ms: u64,
+    /// Peers that may be tried, this one among them ([`super::Choice::tries_left`]).
+    pub tries_left: usize,
+}
+
+impl Failure {
+    /// The failure that an answer's code may stand for.
+    #[must_use]
+    pub fn of_status(status: u16) -> Option<Failure> {
+        matches!(status, 403 | 404 | 429 | 500 | 502 | 503 | 504).then_some(Failure::Status(status))
+    }
+
+    /// The code that the client gets, and `$upstream_status` shows.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Failure::Error | Failure::InvalidHeader => 502,
+            Failure::Timeout => 504,
+            Failure::Status(status) => status,
+        }
+    }
+
+    /// What the peer is told when the next one is tried.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Failure::Status(403 | 404) => Outcome::Unwanted,
+            _ => Outcome::Failed,
+        }
+    }
+
+    fn flag(self) -> NextUpstream {
+        match self {
+            Failure::Error => NextUpstream::ERROR,
+            Failure::Timeout => NextUpstream::TIMEOUT,
+            Failure::InvalidHeader => NextUpstream::INVALID_HEADER,
+            Failure::Status(403) => NextUpstream::HTTP_403,
+            Failure::Status(404) => NextUpstream::HTTP_404,
+            Failure::Status(429) => NextUpstream::HTTP_429,
+            Failure::Status(500) => NextUpstream::HTTP_500,
+            Failure::Status(503) => NextUpstream::HTTP_503,
+            Failure::Status(504) => NextUpstream::HTTP_504,
+            Failure::Status(_) => NextUpstream::HTTP_502,
+        }
+    }
+}
+
+impl NextRules {
+    /// Is the request sent to the next peer?
+    #[must_use]
+    pub fn allows(&self, failure: Failure, progress: &Progress) -> bool {
+        let changes = matches!(progress.method, Method::Post | Method::Lock | Method::Patch);
+        let mut needed = failure.flag();
+        if progress.is_sent && changes {
+            needed = needed.or(NextUpstream::NON_IDEMPOTENT);
+        }
+        progress.tries_left > 1
+            && self.on.contains(needed)
+            && !(progress.is_sent && progress.is_unbuffered)
+            && (self.timeout_ms == 0 || progress.elapsed_ms < self.timeout_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Progress = Progress {
+        method: Method::Get,
+        is_sent: true,
+        is_unbuffered: false,
+        elapsed_ms: 100,
+        tries_left: 2,
+    };
+
+    fn rules(on: NextUpstream) -> NextRules {
+        NextRules { on, timeout_ms: 0 }
+    }
+
+    #[test]
+    fn only_what_is_named_goes_on() {
+        let usual = rules(NextUpstream::ERROR.or(NextUpstream::TIMEOUT));
+        assert!(usual.allows(Failure::Error, &SENT) && usual.allows(Failure::Timeout, &SENT));
+        assert!(!usual.allows(Failure::InvalidHeader, &SENT));
+        assert!(!rules(NextUpstream::OFF).allows(Failure::Error, &SENT));
+        for status in 100..600 {
+            let Some(failure) = Failure::of_status(status) else {
+                continue;
+            };
+            let name = format!("http_{status}");
+            let (flag, _) = NextUpstream::WORDS
+                .iter()
+                .find(|(_, word)| *word == name)
+                .unwrap();
+            assert!(rules(*flag).allows(failure, &SENT) && !usual.allows(failure, &SENT));
+            assert_eq!(failure.status(), status);
+            let is_wellness = matches!(status, 403 | 404);
+            assert_eq!(failure.outcome() == Outcome::Unwanted, is_wellness);
+        }
+        assert_eq!(Failure::of_status(501), None);
+    }
+
+    #[test]
+    fn what_may_change_something_is_not_sent_twice() {
+        let usual = rules(NextUpstream::ERROR);
+        for method in [Method::Post, Method::Lock, Method::Patch] {
+            assert!(!usual.allows(Failure::Error, &Progress { method, ..SENT }));
+            assert!(usual.allows(
+                Failure::Error,
+                &Progress {
+                    method,
+                    is_sent: false,
+                    ..SENT
+                }
+            ));
+            let all = rules(NextUpstream::ERROR.or(NextUpstream::NON_IDEMPOTENT));
+            assert!(all.allows(Failure::Error, &Progress { method, ..SENT }));
+        }
+        let unbuffered = Progress {
+            is_unbuffered: true,
+            ..SENT
+        };
+        assert!(!usual.allows(Failure::Error, &unbuffered));
+        assert!(usual.allows(
+            Failure::Error,
+            &Progress {
+                is_sent: false,
+                ..unbuffered
+            }
+        ));
+    }
+
+    #[test]
+    fn tries_and_time_end_it() {
+        let usual = rules(NextUpstream::ERROR);
+        assert!(!usual.allows(
+            Failure::Error,
+            &Progress {
+                tries_left: 1,
+                ..SENT
+            }
+        ));
+        assert!(!usual.allows(
+            Failure::Error,
+            &Progress {
+                tries_left: 0,
+                ..SENT
+            }
+        ));
+        let hasty = NextRules {
+            timeout_ms: 100,
+            ..usual
+        };
+        assert!(!hasty.allows(Failure::Error, &SENT));
+        assert!(hasty.allows(
+            Failure::Error,
+            &Progress {
+                elapsed_ms: 99,
+                ..SENT
+            }
+        ));
+    }
+}
