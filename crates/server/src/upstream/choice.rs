@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use bytes::Bytes;
 
 use super::group::{Asker, Group, Method, Peers};
 use super::hash::{Consistent, IpHash, KeyHash};
 use super::peer::{Now, Peer};
+use super::turn::{Picked, Tried, Turn};
 use super::{least, random, round_robin};
 
 /// What came of a request to a peer.
@@ -37,6 +38,7 @@ pub struct Times {
 pub struct Choice {
     group: Arc<Group>,
     search: Search,
+    sid: Bytes,
     is_on_backup: bool,
     tried: Tried,
     tries_left: usize,
@@ -63,33 +65,6 @@ enum Search {
     RandomTwo { tries: u32 },
 }
 
-/// What a method says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Picked {
-    Peer(usize),
-    /// It found none, or is not to be asked: round robin decides.
-    ByRoundRobin,
-}
-
-/// The peers that a request was sent to.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tried(SmallVec<[u64; 2]>);
-
-impl Tried {
-    pub fn has(&self, index: usize) -> bool {
-        let word = self.0.get(index / 64).copied().unwrap_or(0);
-        word & 1 << (index % 64) != 0
-    }
-
-    fn add(&mut self, index: usize) {
-        let word = index / 64;
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
-        self.0[word] |= 1 << (index % 64);
-    }
-}
-
 impl Choice {
     /// Begins a choice for one request.
     #[must_use]
@@ -110,6 +85,7 @@ impl Choice {
             tries_left: group.tries(),
             group: Arc::clone(group),
             search,
+            sid: asker.sid.clone(),
             is_on_backup: false,
             tried: Tried::default(),
             taken: None,
@@ -123,21 +99,18 @@ impl Choice {
             self.taken.is_none(),
             "a peer is given back before the next one"
         );
-        let mut found = pick(
-            &mut self.search,
-            self.group.set(self.is_on_backup),
-            &self.tried,
-            now,
-        );
+        let (search, sid) = (&mut self.search, &self.sid[..]);
+        let peers = self.group.set(self.is_on_backup);
+        let mut found = pick(search, peers, &self.tried, sid, now);
         if let (None, false, Some(backup)) = (found, self.is_on_backup, &self.group.backup) {
             self.is_on_backup = true;
             self.tried = Tried::default();
-            found = match &mut self.search {
-                least @ (Search::LeastConn | Search::LeastTime(_)) => {
-                    pick(least, backup, &self.tried, now)
-                }
-                _ => pick(&mut Search::RoundRobin, backup, &self.tried, now),
+            let mut round_robin = Search::RoundRobin;
+            let search = match search {
+                Search::LeastConn | Search::LeastTime(_) => search,
+                _ => &mut round_robin,
             };
+            found = pick(search, backup, &self.tried, sid, now);
         }
         let index = found?;
         self.tried.add(index);
@@ -232,24 +205,23 @@ impl Choice {
 }
 
 /// Takes a peer of a set.
-fn pick(search: &mut Search, peers: &Peers, tried: &Tried, now: Now) -> Option<usize> {
+fn pick(search: &mut Search, peers: &Peers, tried: &Tried, sid: &[u8], now: Now) -> Option<usize> {
     let mut guard = peers.lock();
     let states = &mut *guard;
+    let turn = Turn::new(peers, states, tried, now, sid);
     let picked = match search {
         Search::RoundRobin => Picked::ByRoundRobin,
-        Search::LeastConn => Picked::Peer(least::pick_by_connections(peers, states, tried, now)?),
-        Search::LeastTime(mode) => {
-            Picked::Peer(least::pick_by_time(peers, states, tried, now, *mode)?)
-        }
-        Search::IpHash(hash) => hash.pick(peers, states, tried, now),
-        Search::KeyHash(hash) => hash.pick(peers, states, tried, now),
-        Search::Consistent(place) => place.pick(peers, states, tried, now),
-        Search::Random { tries } => random::pick(peers, states, tried, now, tries),
-        Search::RandomTwo { tries } => random::pick_of_two(peers, states, tried, now, tries),
+        Search::LeastConn => Picked::Peer(least::pick_by_connections(&turn, states)?),
+        Search::LeastTime(mode) => Picked::Peer(least::pick_by_time(&turn, states, *mode)?),
+        Search::IpHash(hash) => hash.pick(&turn, states),
+        Search::KeyHash(hash) => hash.pick(&turn, states),
+        Search::Consistent(place) => place.pick(&turn, states),
+        Search::Random { tries } => random::pick(&turn, states, tries),
+        Search::RandomTwo { tries } => random::pick_of_two(&turn, states, tries),
     };
     let index = match picked {
         Picked::Peer(index) => index,
-        Picked::ByRoundRobin => round_robin::pick(peers, states, tried, now)?,
+        Picked::ByRoundRobin => round_robin::pick(&turn, states)?,
     };
     states.list[index].conns += 1;
     states.list[index].begin_check(&peers.list[index], now);

@@ -49,6 +49,8 @@ pub struct Asker {
     pub address: Option<IpAddr>,
     /// The value of the key of `hash`.
     pub key: Bytes,
+    /// The [`Peer::sid`] that a sticky session is bound to; empty: none.
+    pub sid: Bytes,
 }
 
 /// A group of servers.

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 
 use crate::hash::{crc32, crc32_of};
 
-use super::choice::{Picked, Tried};
-use super::group::{Peers, States};
-use super::peer::{Now, Peer};
+use super::group::States;
+use super::peer::Peer;
 use super::round_robin;
+use super::turn::{Picked, Turn};
 
 /// How often a hash is continued for one request.
 pub(super) const TRIES_MAX: u32 = 20;
@@ -49,9 +49,13 @@ impl IpHash {
         }
     }
 
-    pub fn pick(&mut self, peers: &Peers, states: &States, tried: &Tried, now: Now) -> Picked {
-        if peers.list.len() < 2 {
+    pub fn pick(&mut self, turn: &Turn<'_>, states: &States) -> Picked {
+        let peers = turn.peers;
+        if peers.list.len() < 2 || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
+        }
+        if let Some(bound) = turn.bound {
+            return Picked::Peer(bound);
         }
         let mut hash = self.hash;
         while self.tries <= TRIES_MAX {
@@ -59,7 +63,7 @@ impl IpHash {
                 hash = (hash * 113 + u64::from(*octet)) % 6271;
             }
             let index = peers.at_weight(hash % peers.total_weight);
-            if !tried.has(index) && states.list[index].is_available(&peers.list[index], now) {
+            if turn.is_open(states, index) {
                 self.hash = hash;
                 return Picked::Peer(index);
             }
@@ -88,9 +92,13 @@ impl KeyHash {
         }
     }
 
-    pub fn pick(&mut self, peers: &Peers, states: &States, tried: &Tried, now: Now) -> Picked {
-        if peers.list.len() < 2 || self.key.is_empty() {
+    pub fn pick(&mut self, turn: &Turn<'_>, states: &States) -> Picked {
+        let peers = turn.peers;
+        if peers.list.len() < 2 || self.key.is_empty() || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
+        }
+        if let Some(bound) = turn.bound {
+            return Picked::Peer(bound);
         }
         while self.tries <= TRIES_MAX {
             let hash = match self.round {
@@ -100,7 +108,7 @@ impl KeyHash {
             self.round += 1;
             self.sum = self.sum.wrapping_add((hash >> 16) & 0x7fff);
             let index = peers.at_weight(u64::from(self.sum) % peers.total_weight);
-            if !tried.has(index) && states.list[index].is_available(&peers.list[index], now) {
+            if turn.is_open(states, index) {
                 return Picked::Peer(index);
             }
             self.tries += 1;
@@ -181,19 +189,20 @@ impl Consistent {
         }
     }
 
-    pub fn pick(&mut self, peers: &Peers, states: &mut States, tried: &Tried, now: Now) -> Picked {
+    pub fn pick(&mut self, turn: &Turn<'_>, states: &mut States) -> Picked {
+        let peers = turn.peers;
         let points = &peers.ring.points;
-        if peers.is_single || !self.has_key || points.is_empty() {
+        if peers.is_single || !self.has_key || points.is_empty() || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
+        }
+        if let Some(bound) = turn.bound {
+            return Picked::Peer(bound);
         }
         while self.tries <= TRIES_MAX {
             let server = &peers.list[points[self.at % points.len()].server as usize].server;
             // The addresses of one server take turns.
-            let found = round_robin::turn(peers, states, |index, states| {
-                let peer = &peers.list[index];
-                peer.server == *server
-                    && !tried.has(index)
-                    && states.list[index].is_available(peer, now)
+            let found = round_robin::share(peers, states, None, |index, states| {
+                peers.list[index].server == *server && turn.is_open(states, index)
             });
             if let Some(index) = found {
                 return Picked::Peer(index);

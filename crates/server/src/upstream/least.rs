@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::choice::Tried;
-use super::group::{LeastTime, Peers, States};
+use super::group::{LeastTime, States};
 use super::peer::{Now, Peer, Speed, State};
 use super::round_robin;
+use super::turn::Turn;
 
 /// Response times from here on are equally bad, so that the number of connections decides.
 const TIME_MAX_MS: u64 = 5000;
@@ -13,48 +13,38 @@ const TIME_MAX_MS: u64 = 5000;
 const TIME_STEP_MS: u64 = 20;
 
 /// `least_conn`.
-pub(super) fn pick_by_connections(
-    peers: &Peers,
-    states: &mut States,
-    tried: &Tried,
-    now: Now,
-) -> Option<usize> {
-    pick(peers, states, tried, now, |_, state| u64::from(state.conns))
+pub(super) fn pick_by_connections(turn: &Turn<'_>, states: &mut States) -> Option<usize> {
+    pick(turn, states, |_, state| u64::from(state.conns))
 }
 
 /// `least_time`.
-pub(super) fn pick_by_time(
-    peers: &Peers,
-    states: &mut States,
-    tried: &Tried,
-    now: Now,
-    mode: LeastTime,
-) -> Option<usize> {
-    let index = pick(peers, states, tried, now, |peer, state| {
-        state.speed.look(now);
-        expected_ms(peer, state, now, mode)
+pub(super) fn pick_by_time(turn: &Turn<'_>, states: &mut States, mode: LeastTime) -> Option<usize> {
+    let index = pick(turn, states, |peer, state| {
+        state.speed.look(turn.now);
+        expected_ms(peer, state, turn.now, mode)
     })?;
-    if mode.counts_inflight && !peers.is_single {
-        states.list[index].speed.begin(now);
+    if mode.counts_inflight && !turn.peers.is_single {
+        states.list[index].speed.begin(turn.now);
     }
     Some(index)
 }
 
 fn pick(
-    peers: &Peers,
+    turn: &Turn<'_>,
     states: &mut States,
-    tried: &Tried,
-    now: Now,
     mut cost: impl FnMut(&Peer, &mut State) -> u64,
 ) -> Option<usize> {
+    let peers = turn.peers;
     if peers.is_single {
-        return round_robin::pick_single(peers, states);
+        return round_robin::pick_single(turn, states);
+    }
+    if turn.bound.is_some() {
+        return turn.bound;
     }
     let mut costs: SmallVec<[Option<u64>; 16]> = SmallVec::new();
     for (index, peer) in peers.list.iter().enumerate() {
-        let state = &mut states.list[index];
-        let is_candidate = !tried.has(index) && state.is_available(peer, now);
-        costs.push(is_candidate.then(|| cost(peer, state)));
+        let is_open = turn.is_open(states, index);
+        costs.push(is_open.then(|| cost(peer, &mut states.list[index])));
     }
     let is_less = |a: usize, b: usize| match (costs[a], costs[b]) {
         (Some(one), Some(other)) => {
@@ -69,7 +59,7 @@ fn pick(
         |index: usize| costs[index].is_some() && !is_less(best, index) && !is_less(index, best);
     match (0..costs.len()).filter(|index| is_equal(*index)).count() {
         1 => Some(best), // nobody's turn is counted
-        _ => round_robin::turn(peers, states, |index, _| is_equal(index)),
+        _ => round_robin::share(peers, states, None, |index, _| is_equal(index)),
     }
 }
 

@@ -23,6 +23,7 @@ pub mod server;
 #[cfg(test)]
 mod tests;
 pub mod tries;
+mod turn;
 
 pub use choice::{Choice, Outcome, Times};
 pub use group::{Asker, Group, LeastTime, Method};

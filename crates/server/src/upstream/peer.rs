@@ -2,6 +2,8 @@
 //!
 //! Not here: which peer is chosen. Invariant: a state is only looked at and changed under its group's lock.
 
+use md5::{Digest, Md5};
+
 use crate::listen::address::Address;
 
 /// Before any time that a clock shows.
@@ -37,6 +39,8 @@ pub struct Peer {
     pub name: String,
     /// The server as it is written: `hash … consistent` counts its points by this.
     pub server: Box<[u8]>,
+    /// What sticky sessions call it: `route`, else the MD5 of `name` in hexadecimal digits.
+    pub sid: Box<[u8]>,
     /// `weight`, at least 1.
     pub weight: u32,
     /// `max_conns`; 0: no bound.
@@ -53,8 +57,10 @@ impl Peer {
     /// With nginx's defaults for all parameters.
     #[must_use]
     pub fn new(address: Address, server: &[u8]) -> Peer {
+        let name = address.to_string();
         Peer {
-            name: address.to_string(),
+            sid: hexadecimal(&Md5::digest(&name)),
+            name,
             address,
             server: server.into(),
             weight: 1,
@@ -64,6 +70,13 @@ impl Peer {
             standing: Standing::Up,
         }
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> Box<[u8]> {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .map(|digit| b"0123456789abcdef"[usize::from(digit)])
+        .collect()
 }
 
 /// How a peer has been doing.
@@ -113,17 +126,13 @@ impl State {
         }
     }
 
-    /// May it get a request?
-    pub fn is_available(&self, peer: &Peer, now: Now) -> bool {
-        peer.standing == Standing::Up && !self.is_failing(peer, now) && self.has_room(peer)
-    }
-
     /// Is it below `max_conns`?
     pub fn has_room(&self, peer: &Peer) -> bool {
         peer.max_conns == 0 || self.conns < peer.max_conns
     }
 
-    fn is_failing(&self, peer: &Peer, now: Now) -> bool {
+    /// Has it failed too often for now?
+    pub fn is_failing(&self, peer: &Peer, now: Now) -> bool {
         peer.max_fails != 0
             && self.fails >= peer.max_fails
             && now.seconds - self.checked <= peer.fail_timeout

@@ -1,43 +1,33 @@
 //! `random` and `random two`: by weight; of two, the one with less connections for its weight.
 
-use super::choice::{Picked, Tried};
-use super::group::{Peers, States};
+use super::group::States;
 use super::hash::TRIES_MAX;
-use super::peer::Now;
+use super::turn::{Picked, Turn};
 
 /// One that may be chosen.
-pub(super) fn pick(
-    peers: &Peers,
-    states: &mut States,
-    tried: &Tried,
-    now: Now,
-    tries: &mut u32,
-) -> Picked {
-    if peers.list.len() < 2 {
+pub(super) fn pick(turn: &Turn<'_>, states: &mut States, tries: &mut u32) -> Picked {
+    if turn.peers.list.len() < 2 || *tries > TRIES_MAX {
         return Picked::ByRoundRobin;
     }
-    draw(peers, states, tried, now, tries, None)
+    match turn.bound {
+        Some(bound) => Picked::Peer(bound),
+        None => draw(turn, states, tries, None),
+    }
 }
 
 /// The less busy of two that may be chosen.
-pub(super) fn pick_of_two(
-    peers: &Peers,
-    states: &mut States,
-    tried: &Tried,
-    now: Now,
-    tries: &mut u32,
-) -> Picked {
-    if peers.list.len() < 2 {
-        return Picked::ByRoundRobin;
-    }
-    let Picked::Peer(first) = draw(peers, states, tried, now, tries, None) else {
+pub(super) fn pick_of_two(turn: &Turn<'_>, states: &mut States, tries: &mut u32) -> Picked {
+    let Picked::Peer(first) = pick(turn, states, tries) else {
         return Picked::ByRoundRobin;
     };
-    let Picked::Peer(second) = draw(peers, states, tried, now, tries, Some(first)) else {
+    if turn.bound.is_some() {
+        return Picked::Peer(first);
+    }
+    let Picked::Peer(second) = draw(turn, states, tries, Some(first)) else {
         return Picked::ByRoundRobin;
     };
     let load = |index: usize, other: usize| {
-        u64::from(states.list[index].conns) * u64::from(peers.list[other].weight)
+        u64::from(states.list[index].conns) * u64::from(turn.peers.list[other].weight)
     };
     Picked::Peer(if load(second, first) > load(first, second) {
         first
@@ -46,20 +36,11 @@ pub(super) fn pick_of_two(
     })
 }
 
-fn draw(
-    peers: &Peers,
-    states: &mut States,
-    tried: &Tried,
-    now: Now,
-    tries: &mut u32,
-    except: Option<usize>,
-) -> Picked {
+fn draw(turn: &Turn<'_>, states: &mut States, tries: &mut u32, except: Option<usize>) -> Picked {
     while *tries <= TRIES_MAX {
-        let index = peers.at_weight(states.random.below(peers.total_weight));
-        if except != Some(index)
-            && !tried.has(index)
-            && states.list[index].is_available(&peers.list[index], now)
-        {
+        let place = states.random.below(turn.peers.total_weight);
+        let index = turn.peers.at_weight(place);
+        if except != Some(index) && turn.is_open(states, index) {
             return Picked::Peer(index);
         }
         *tries += 1;

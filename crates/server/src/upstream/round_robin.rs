@@ -1,37 +1,47 @@
 //! nginx's smooth weighted round robin: heavy peers come often, but not in a row (5, 1, 1 gives a a b a c a a).
 //!
-//! Each turn every peer that may be chosen gains its weight; the one that has gained most is chosen, and pays for all.
+//! Each turn every peer that may be chosen gains its weight; the one that has gained most is chosen, and pays for all. A
+//! sticky session's peer is chosen and pays whatever it has gained, until it has paid for a whole round.
 
-use super::choice::Tried;
+use super::Standing;
 use super::group::{Peers, States};
-use super::peer::Now;
+use super::turn::Turn;
 
 /// The peer whose turn it is, if any may be chosen.
-pub(super) fn pick(peers: &Peers, states: &mut States, tried: &Tried, now: Now) -> Option<usize> {
-    if peers.is_single {
-        return pick_single(peers, states);
+pub(super) fn pick(turn: &Turn<'_>, states: &mut States) -> Option<usize> {
+    if turn.peers.is_single {
+        return pick_single(turn, states);
     }
-    turn(peers, states, |index, states| {
-        !tried.has(index) && states.list[index].is_available(&peers.list[index], now)
+    if let Some(bound) = turn.bound {
+        let weight = u64::from(turn.peers.list[bound].weight);
+        let others = i64::try_from(turn.peers.total_weight - weight).unwrap_or(i64::MAX);
+        if states.list[bound].current_weight <= -others {
+            return turn.bound;
+        }
+    }
+    share(turn.peers, states, turn.bound, |index, states| {
+        turn.is_open(states, index)
     })
 }
 
 /// A peer that is alone is asked whatever it did before.
-pub(super) fn pick_single(peers: &Peers, states: &States) -> Option<usize> {
-    let (peer, state) = (peers.list.first()?, states.list.first()?);
-    (peer.standing == super::Standing::Up && state.has_room(peer)).then_some(0)
+pub(super) fn pick_single(turn: &Turn<'_>, states: &States) -> Option<usize> {
+    let (peer, state) = (turn.peers.list.first()?, states.list.first()?);
+    let is_open = peer.standing == Standing::Up && state.has_room(peer);
+    turn.bound.or(is_open.then_some(0))
 }
 
-/// One turn among the peers that `may_take_part`.
-pub(super) fn turn(
+/// One turn among the peers that `take_part`; `bound`, where there is one, is chosen instead of the best.
+pub(super) fn share(
     peers: &Peers,
     states: &mut States,
-    may_take_part: impl Fn(usize, &States) -> bool,
+    bound: Option<usize>,
+    takes_part: impl Fn(usize, &States) -> bool,
 ) -> Option<usize> {
     let mut best: Option<usize> = None;
     let mut total = 0;
     for (index, peer) in peers.list.iter().enumerate() {
-        if !may_take_part(index, states) {
+        if !takes_part(index, states) {
             continue;
         }
         total += states.list[index].take_part(peer);
@@ -40,7 +50,7 @@ pub(super) fn turn(
             best = Some(index);
         }
     }
-    let best = best?;
-    states.list[best].current_weight -= total;
-    Some(best)
+    let chosen = bound.or(best)?;
+    states.list[chosen].current_weight -= total;
+    Some(chosen)
 }

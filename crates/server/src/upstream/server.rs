@@ -30,8 +30,8 @@ pub struct ServerLine {
     standing: Standing,
     /// `backup`.
     pub is_backup: bool,
-    /// `route`: what a sticky cookie calls it.
-    pub route: Option<Box<[u8]>>,
+    /// `route`: what sticky sessions call it.
+    route: Option<Box<[u8]>>,
 }
 
 impl ServerLine {
@@ -126,13 +126,17 @@ impl ServerLine {
             .address
             .addresses(resolve)
             .map_err(|reason| not_reached(reason, &String::from_utf8_lossy(&self.name)))?;
-        let peer = |address| Peer {
-            weight: self.weight,
-            max_conns: self.max_conns,
-            max_fails: self.max_fails,
-            fail_timeout: self.fail_timeout,
-            standing: self.standing,
-            ..Peer::new(address, &self.name)
+        let peer = |address| {
+            let plain = Peer::new(address, &self.name);
+            Peer {
+                sid: self.route.clone().unwrap_or_else(|| plain.sid.clone()),
+                weight: self.weight,
+                max_conns: self.max_conns,
+                max_fails: self.max_fails,
+                fail_timeout: self.fail_timeout,
+                standing: self.standing,
+                ..plain
+            }
         };
         Ok(found.into_iter().map(peer).collect())
     }

@@ -29,6 +29,13 @@ fn address(number: usize) -> String {
     }
 }
 
+fn local() -> Asker {
+    Asker {
+        address: "127.0.0.1".parse().ok(),
+        ..Asker::default()
+    }
+}
+
 fn peer(server: &str) -> Peer {
     let parsed = Target::parse(server).unwrap();
     let address = parsed.addresses(&mut |_| Vec::new()).unwrap().remove(0);
@@ -48,7 +55,10 @@ fn method(text: &str) -> Method {
             counts_inflight,
         })
     };
-    match text {
+    match text
+        .trim_end_matches("sticky cookie s")
+        .trim_end_matches("; ")
+    {
         "" => Method::RoundRobin,
         "least_conn" => Method::LeastConn,
         "ip_hash" => Method::IpHash,
@@ -149,21 +159,22 @@ impl Play {
             "g" => {
                 found = Some(self.get(&Asker {
                     key: Bytes::copy_from_slice(rest.as_bytes()),
-                    address: None,
+                    ..local()
                 }))
             }
             "c" => {
                 let address = rest.parse().ok();
                 found = Some(self.get(&Asker {
                     address,
-                    key: Bytes::new(),
+                    ..Asker::default()
                 }));
             }
+            "k" => {
+                let sid = Bytes::copy_from_slice(&peer(&address(number())).sid);
+                found = Some(self.get(&Asker { sid, ..local() }));
+            }
             "h" => {
-                let (choice, tried) = self.ask(&Asker {
-                    address: "127.0.0.1".parse().ok(),
-                    key: Bytes::new(),
-                });
+                let (choice, tried) = self.ask(&local());
                 self.waiting.push(choice);
                 found = tried.rsplit('>').next().map(str::to_owned);
             }
@@ -227,6 +238,7 @@ fn every_peer_of_many_is_tried_once_and_then_the_backup() {
         let asker = Asker {
             address: "10.1.2.3".parse().ok(),
             key: Bytes::from_static(b"k"),
+            ..Asker::default()
         };
         let mut choice = Choice::new(&group, &asker);
         assert_eq!(choice.tries_left(), 220);

@@ -1,0 +1,82 @@
+//! One choice among the peers of a set: which of them may be chosen now, and which one a sticky session is bound to.
+
+use smallvec::SmallVec;
+
+use super::Standing;
+use super::group::{Peers, States};
+use super::peer::Now;
+
+/// A choice that is to be made.
+pub(super) struct Turn<'a> {
+    pub peers: &'a Peers,
+    pub tried: &'a Tried,
+    pub now: Now,
+    /// The peer that the request's session is bound to, if it may be chosen.
+    pub bound: Option<usize>,
+}
+
+/// What a method says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Picked {
+    Peer(usize),
+    /// It found none, or is not to be asked: round robin decides.
+    ByRoundRobin,
+}
+
+/// The peers that a request was sent to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tried(SmallVec<[u64; 2]>);
+
+impl<'a> Turn<'a> {
+    /// A turn of a request whose session wants the peer of this `sid`; empty: any.
+    pub fn new(
+        peers: &'a Peers,
+        states: &States,
+        tried: &'a Tried,
+        now: Now,
+        sid: &[u8],
+    ) -> Turn<'a> {
+        let mut turn = Turn {
+            peers,
+            tried,
+            now,
+            bound: None,
+        };
+        if !sid.is_empty() {
+            let found = peers.list.iter().position(|peer| *peer.sid == *sid);
+            turn.bound = found.filter(|index| turn.may_be_bound(states, *index));
+        }
+        turn
+    }
+
+    /// May this peer be chosen?
+    pub fn is_open(&self, states: &States, index: usize) -> bool {
+        let peer = &self.peers.list[index];
+        peer.standing == Standing::Up && self.is_well(states, index)
+    }
+
+    /// As `is_open`, but for its own sessions a peer that drains is open.
+    fn may_be_bound(&self, states: &States, index: usize) -> bool {
+        self.peers.list[index].standing != Standing::Down && self.is_well(states, index)
+    }
+
+    fn is_well(&self, states: &States, index: usize) -> bool {
+        let (peer, state) = (&self.peers.list[index], &states.list[index]);
+        !self.tried.has(index) && state.has_room(peer) && !state.is_failing(peer, self.now)
+    }
+}
+
+impl Tried {
+    pub fn has(&self, index: usize) -> bool {
+        let word = self.0.get(index / 64).copied().unwrap_or(0);
+        word & 1 << (index % 64) != 0
+    }
+
+    pub fn add(&mut self, index: usize) {
+        let word = index / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (index % 64);
+    }
+}
