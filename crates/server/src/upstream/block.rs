@@ -14,6 +14,8 @@ use config::{
 use super::server::ServerLine;
 use super::{Group, LeastTime, Method, Peer};
 
+/// The `upstream` blocks of a configuration.
+pub const UPSTREAMS_MAX: usize = 10_000;
 /// The peers that an upstream may have.
 pub const PEERS_MAX: usize = 65_536;
 /// The sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
@@ -146,6 +148,10 @@ impl Upstreams {
         if self.get(&name).is_some() {
             let sentence = format!("duplicate upstream \"{name}\"");
             return Err(block.error(&Problem::new(sentence).at(0)));
+        }
+        if self.list.len() == UPSTREAMS_MAX {
+            let sentence = format!("more than {UPSTREAMS_MAX} upstreams");
+            return Err(block.error(&Problem::new(sentence)));
         }
         let mut reader = Reader::default();
         for line in block.children() {

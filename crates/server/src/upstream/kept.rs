@@ -15,7 +15,7 @@ use crate::listen::address::Address;
 use super::block::KeptConnections;
 
 /// How often idle connections are looked at: one that the server closed stays for at most so long.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,10 +163,11 @@ impl<C: Idle> Kept<C> {
     }
 }
 
-/// Sweeps every second, until nothing is kept. One task of the loop, started when [`Kept::begin_tending`] says so.
-pub async fn tend<C: Idle>(kept: Rc<RefCell<Kept<C>>>, wheel: Rc<Wheel>) {
+/// Sweeps again and again ([`LOOK_EVERY`]), until nothing is kept. One task of the loop, started when
+/// [`Kept::begin_tending`] says so.
+pub async fn tend<C: Idle>(kept: Rc<RefCell<Kept<C>>>, wheel: Rc<Wheel>, every: Duration) {
     loop {
-        wheel.sleep(LOOK_EVERY).await;
+        wheel.sleep(every).await;
         let mut kept = kept.borrow_mut();
         kept.sweep(wire::clock::monotonic_ms());
         if kept.is_empty() {
@@ -317,7 +318,7 @@ mod tests {
             })));
             kept.borrow_mut().put(sham(1), at(80), 0, 5000);
             assert!(kept.borrow_mut().begin_tending());
-            tend(kept.clone(), wheel.clone()).await;
+            tend(kept.clone(), wheel.clone(), Duration::from_millis(1)).await;
             assert!(kept.borrow().is_empty() && !kept.borrow_mut().begin_tending());
             driver.abort();
         };

@@ -4,6 +4,9 @@
 //! the configuration says `non_idempotent`.
 
 use message::Method;
+use wire::connect::ConnectError;
+use wire::exchange::ExchangeError;
+use wire::http1::answer::AnswerFault;
 
 use super::Outcome;
 
@@ -81,6 +84,29 @@ impl Failure {
         matches!(status, 403 | 404 | 429 | 500 | 502 | 503 | 504).then_some(Failure::Status(status))
     }
 
+    /// What a connection's failure is; none when the request itself is at fault, which no other peer would mend.
+    #[must_use]
+    pub fn of_exchange(error: &ExchangeError) -> Option<Failure> {
+        Some(match error {
+            ExchangeError::Timeout => Failure::Timeout,
+            ExchangeError::Answer(AnswerFault::Head(_)) => Failure::InvalidHeader,
+            ExchangeError::Request(_) => return None,
+            ExchangeError::Answer(AnswerFault::Closed | AnswerFault::Chunks)
+            | ExchangeError::Send(_)
+            | ExchangeError::Receive(_) => Failure::Error,
+        })
+    }
+
+    /// What the lack of a connection is; none when the server itself is at fault (`proxy_bind`).
+    #[must_use]
+    pub fn of_connect(error: &ConnectError) -> Option<Failure> {
+        match error {
+            ConnectError::Timeout => Some(Failure::Timeout),
+            ConnectError::Refused(_) => Some(Failure::Error),
+            ConnectError::Bind { .. } => None,
+        }
+    }
+
     /// The code that the client gets, and `$upstream_status` shows.
     #[must_use]
     pub fn status(self) -> u16 {
@@ -134,6 +160,8 @@ impl NextRules {
 
 #[cfg(test)]
 mod tests {
+    use wire::http1::request::RequestFault;
+
     use super::*;
 
     const SENT: Progress = Progress {
@@ -199,6 +227,20 @@ mod tests {
                 ..unbuffered
             }
         ));
+    }
+
+    #[test]
+    fn errors_are_told_apart() {
+        let of = |error: ExchangeError| Failure::of_exchange(&error).map(Failure::status);
+        assert_eq!(of(ExchangeError::Timeout), Some(504));
+        assert_eq!(of(AnswerFault::Closed.into()), Some(502));
+        let invalid = Failure::of_exchange(&AnswerFault::Head(String::new()).into());
+        assert_eq!(invalid, Some(Failure::InvalidHeader));
+        assert_eq!(of(RequestFault::Chunked10.into()), None);
+        assert_eq!(
+            Failure::of_connect(&ConnectError::Timeout),
+            Some(Failure::Timeout)
+        );
     }
 
     #[test]
