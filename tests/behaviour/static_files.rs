@@ -172,6 +172,7 @@ fn a_compressed_file_is_for_those_who_take_it() {
         "",
         "Accept-Encoding: *\r\n",
         "Accept-Encoding: gzip;q=0\r\n",
+        "Accept-Encoding: gzip\r\nVia: 1.1 proxy\r\n",
     ] {
         assert_eq!(server.get_with("/a", headers).text(), "plain", "{headers}");
     }

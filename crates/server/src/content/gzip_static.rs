@@ -37,9 +37,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     if when == Use::Off || !matches!(request.method, Method::Get | Method::Head) {
         return None;
     }
-    // nginx's `gzip_http_version` is 1.1 unless it is set.
-    let is_old = request.head.version < Version::HTTP_11;
-    if when == Use::On && (is_old || !accepts_gzip(request)) {
+    if when == Use::On && !may_have_gzip(request) {
         return None;
     }
     let mut mapped = Mapped::default();
@@ -69,6 +67,14 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     };
     response.content_encoding = Some(Bytes::from_static(b"gzip"));
     Some(Outcome::Answer(response))
+}
+
+/// Whether the client takes gzip and is neither old nor behind a proxy: unless they are set, nginx's `gzip_http_version` is 1.1 and
+/// its `gzip_proxied` off.
+fn may_have_gzip(request: &Request) -> bool {
+    request.head.version >= Version::HTTP_11
+        && request.head.get(HeaderId::Via).is_none()
+        && accepts_gzip(request)
 }
 
 /// Whether `Accept-Encoding` names gzip with a quality over 0 (RFC 9110, 12.5.3; nginx does not take `*` for it).
