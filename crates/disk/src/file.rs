@@ -3,6 +3,7 @@
 use crate::copies::Copy;
 use crate::mount::{Filesystem, Mount};
 use crate::pool::Pool;
+use crate::proofs::Proofs;
 use bytes::Bytes;
 use rustix::fs::{FileType, Stat};
 use std::any::Any;
@@ -159,6 +160,7 @@ pub struct OpenFile {
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
     copy: OnceCell<Copy>,
+    proofs: OnceCell<Box<Proofs>>,
     slot: OnceCell<Rc<dyn Any>>,
 }
 
@@ -175,6 +177,7 @@ impl OpenFile {
             counted: Cell::new(0),
             body: RefCell::new(found.body),
             copy: OnceCell::new(),
+            proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }
     }
@@ -196,6 +199,10 @@ impl OpenFile {
     #[must_use]
     pub fn has_copy(&self) -> bool {
         self.copy.get().is_some()
+    }
+
+    pub(crate) fn proofs(&self) -> &Proofs {
+        self.proofs.get_or_init(Box::default)
     }
 
     pub(crate) fn copy(&self) -> Option<&Copy> {

@@ -25,6 +25,7 @@ mod local;
 mod mount;
 mod open;
 pub mod pool;
+mod proofs;
 mod read;
 mod readdir;
 mod send;

@@ -29,6 +29,10 @@ use std::time::Instant;
 const FILLS_MAX: u32 = 3;
 /// Windows that are brought in ahead at most, whatever `read_ahead` says.
 const AHEAD_MAX: u64 = 16;
+/// Windows that are proven and sent in one go at most: 2 MiB, as nginx's `sendfile_max_chunk`.
+const REACH_MAX: u64 = 4;
+/// Windows that are tried in one go at first.
+const REACH_FIRST: u64 = 2;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for sendfile.
@@ -55,6 +59,8 @@ struct Sending<'a, S> {
     depth: u64,
     /// Bytes until the loop's other tasks get their turn.
     turn: u64,
+    /// Windows that go in one go, while the socket takes them.
+    reach: u64,
     /// How the pool sends; None before it has to.
     stream: Option<Stream>,
 }
@@ -89,6 +95,7 @@ impl Local {
             ahead: 0,
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
+            reach: REACH_FIRST,
             stream: None,
         };
         if file.has_copy() {
@@ -113,6 +120,12 @@ impl<S: Sink> Sending<'_, S> {
             if window != self.window {
                 (self.window, self.fills) = (window, 0);
             }
+            if self.straight
+                && let Some(until) = self.proven_at_once()
+            {
+                self.sendfile(until).await?;
+                continue;
+            }
             match self.residency(until) {
                 Residency::Present if self.straight => self.sendfile(until).await?,
                 Residency::Present => {
@@ -126,6 +139,24 @@ impl<S: Sink> Sending<'_, S> {
             }
         }
         Ok(())
+    }
+
+    /// The end of several windows that are all in memory, where the socket is fast enough for them.
+    fn proven_at_once(&mut self) -> Option<u64> {
+        if self.reach < 2 {
+            return None;
+        }
+        let turn = match self.access.sendfile_max_chunk {
+            0 => u64::MAX,
+            _ => self.turn,
+        };
+        let wished = (self.window + self.reach) * WINDOW;
+        let until = self.end.min(wished).min(self.offset.saturating_add(turn));
+        if self.residency(until) == Residency::Present {
+            return Some(until);
+        }
+        self.reach = 1;
+        None
     }
 
     fn residency(&self, until: u64) -> Residency {
@@ -157,6 +188,11 @@ impl<S: Sink> Sending<'_, S> {
         match sent {
             Ok(0) => Err(Error::Truncated { len: *self.offset }),
             Ok(sent) => {
+                self.reach = if sent == len {
+                    (self.reach * 2).min(REACH_MAX)
+                } else {
+                    1
+                };
                 self.local.0.counters.memory(Operation::Send);
                 self.moved(sent).await;
                 Ok(())

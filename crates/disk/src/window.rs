@@ -141,28 +141,45 @@ fn key(file: &OpenFile, number: u64) -> Key {
 }
 
 impl Disk {
-    /// Is this range, which lies in one window, in memory? (0.3 to 2.5 µs; never waits.)
+    /// Is this range in memory? (0.3 to 2.5 µs a window; never waits.)
     pub(crate) fn residency(&self, file: &OpenFile, offset: u64, len: u64) -> Residency {
         match file.filesystem() {
             Filesystem::Memory => return Residency::Present,
             Filesystem::Foreign => return Residency::Unprovable,
             Filesystem::Native | Filesystem::Overlay => {}
         }
-        let window = key(file, offset / WINDOW);
-        let filling = self
-            .windows
-            .shard(window)
-            .lock()
-            .fills
-            .contains_key(&window);
-        let known = if filling {
-            Some(false)
-        } else {
-            self.ask(file, offset, len)
-        };
-        match known {
-            Some(true) => Residency::Present,
-            Some(false) => Residency::Absent,
+        let end = offset + len;
+        let windows = offset / WINDOW..=end.saturating_sub(1) / WINDOW;
+        let is_filling = windows.clone().any(|number| {
+            let window = key(file, number);
+            let shard = self.windows.shard(window).lock();
+            shard.fills.contains_key(&window)
+        });
+        if is_filling {
+            return Residency::Absent;
+        }
+        let proofs = file.proofs();
+        if proofs.hold(windows.clone()) {
+            return Residency::Present;
+        }
+        match self.ask(file, offset, len) {
+            Some(true) => {
+                // Of a window of which only a part was looked at nothing is remembered.
+                let whole = offset.div_ceil(WINDOW);
+                let behind = if end >= file.meta().len {
+                    end.div_ceil(WINDOW)
+                } else {
+                    end / WINDOW
+                };
+                if whole < behind {
+                    proofs.learn(whole..=behind - 1, true);
+                }
+                Residency::Present
+            }
+            Some(false) => {
+                proofs.learn(windows, false);
+                Residency::Absent
+            }
             None => Residency::Unprovable,
         }
     }
@@ -174,6 +191,10 @@ impl Disk {
         };
         let windows = &self.windows;
         let number = key(file, offset / SEGMENT);
+        if (offset + len).saturating_sub(1) / SEGMENT != number.2 {
+            // Of two mappings nobody asks at once.
+            return Some(false);
+        }
         let Some(segment) = windows.shard(number).lock().segments.get(&number).cloned() else {
             return Some(false);
         };
