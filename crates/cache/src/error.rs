@@ -32,6 +32,9 @@ pub enum Error {
     /// Stored bytes, or an answer that cannot be stored.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// No room, and nothing that could make some.
+    #[error(transparent)]
+    NoRoom(#[from] crate::space::NoRoom),
     /// Somebody else owns the cache directory (its lock is taken).
     #[error("the cache directory is in use by another process")]
     InUse,

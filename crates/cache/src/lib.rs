@@ -1,8 +1,12 @@
-//! The cache of proxied answers: what names an entry, what it looks like on a disk, what is known of it in memory, how long it may
-//! be used.
+//! The cache of proxied answers.
+//!
+//! * [`Key`], [`variant`]: what names an entry. [`freshness`]: what may be stored, and for how long it may be used.
+//! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. It is made of [`entry`] (what lies in a file), [`Index`]
+//!   (what is known without asking the disk), [`Journal`] (the index on the disk) and [`Space`] (room, reserved before it is
+//!   written).
 //!
 //! Not here, ever: sockets and directives. Invariants: keys and places are nginx's, so that a directory that nginx filled can be
-//! read by who knows them; nothing that was stored is believed before its checksum was right.
+//! taken over; nothing that was stored is believed before its checksum was right; all work on files is done in a pool of `disk`.
 
 mod codec;
 pub mod entry;
@@ -13,6 +17,7 @@ pub mod journal;
 mod key;
 mod lifetime;
 pub mod space;
+pub mod store;
 mod vary;
 
 pub use entry::Entry;
@@ -22,4 +27,5 @@ pub use journal::Journal;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
 pub use space::Space;
+pub use store::Store;
 pub use vary::{variant, vary_names};

@@ -139,7 +139,7 @@ fn take(step: &Step) -> Result<(), Error> {
         Step::Rename(from, to) => rustix::fs::rename(path(from), path(to))
             .map_err(|errno| Error::system("rename()", errno)),
         Step::Unlink(file) => match rustix::fs::unlink(path(file)) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
             Err(errno) => Err(Error::system("unlink()", errno)),
         },
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0         prologue   128 bytes: lengths, keys, lifetime, checksums of prologue, head and table
-//! 128       head       the key's text, Vary, the status line, the header lines; room to grow in
+//! 128       head       the key's text, Vary, the status line, the header lines
 //! B         body       B is in the prologue
 //! B + len   table      a CRC-32 per block of the body
 //! ```
@@ -27,7 +27,7 @@ use crate::error::Fault;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
-use message::{HeaderId, ResponseHead};
+use message::ResponseHead;
 use prologue::Prologue;
 use std::ops::Range;
 
@@ -175,28 +175,5 @@ impl Entry {
         }
         let last = (end - 1) >> shift;
         (range.start >> shift) as u32..last as u32 + 1
-    }
-
-    /// The first bytes of the entry with another lifetime and other header lines, to be written over the old ones; None if the
-    /// lines need more room than there is (then the entry is written anew).
-    ///
-    /// # Errors
-    /// [`Fault::Unstorable`].
-    pub fn updated<'a>(
-        &self,
-        lifetime: Lifetime,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-    ) -> Result<Option<Bytes>, Fault> {
-        let status_line = self.head.status_line.of(&self.head.bytes);
-        let head = head::encode(&self.key_text, &self.vary, status_line, fields)?;
-        let room = self.prologue.body_offset as usize - PROLOGUE_BYTES;
-        if head.len() > room {
-            return Ok(None);
-        }
-        let prologue = Prologue {
-            lifetime,
-            ..self.prologue
-        };
-        Ok(Some(writer::front(prologue, head)))
     }
 }

@@ -10,10 +10,6 @@ use crate::lifetime::Lifetime;
 use bytes::Bytes;
 use message::HeaderId;
 
-/// Heads are laid out in steps of so many bytes, with at least [`ROOM_MIN`] to spare, so that the fields of a 304 fit in.
-const ROOM_STEP: usize = 256;
-const ROOM_MIN: usize = 96;
-
 /// What an entry says of itself, known when the head of the answer is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
@@ -73,8 +69,8 @@ impl Writer {
             ..
         } = *description;
         let head = head::encode(key_text, vary, status_line, fields)?;
-        let body_offset =
-            (PROLOGUE_BYTES + head.len() + ROOM_MIN).next_multiple_of(ROOM_STEP) as u32;
+        // At most half of HEAD_BYTES_MAX.
+        let body_offset = (PROLOGUE_BYTES + head.len()) as u32;
         let mut prologue = Prologue {
             is_complete: false,
             block_shift: BLOCK_SHIFT,

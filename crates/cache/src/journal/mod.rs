@@ -67,6 +67,7 @@ struct State {
     log_bytes: u64,
     /// Of those that the running compaction replaces.
     old_bytes: u64,
+    snapshot_bytes: u64,
     /// The next frame's.
     number: u64,
     /// Everyone who may still write into the current log has a clone.
@@ -84,6 +85,7 @@ struct State {
 #[must_use = "its step is to be taken, and the index changed, before it is dropped"]
 pub struct Ticket {
     frame: Bytes,
+    number: u64,
     log: Output,
     writer: Option<Arc<()>>,
     journal: Arc<Inner>,
@@ -112,6 +114,13 @@ impl Ticket {
     #[must_use]
     pub fn step(&self) -> Step {
         Step::Append(self.log.clone(), vec![self.frame.clone()])
+    }
+
+    /// Appends nothing in the records' place, where what they say did not come true: a frame that is just missing would make the
+    /// next start doubt that it knows everything.
+    #[must_use]
+    pub fn void_step(&self) -> Step {
+        Step::Append(self.log.clone(), vec![Batch::default().frame(self.number)])
     }
 }
 
@@ -148,6 +157,7 @@ impl Journal {
                 log,
                 log_bytes: files.log_bytes,
                 old_bytes: 0,
+                snapshot_bytes: files.snapshot_bytes,
                 number,
                 writers: Arc::new(()),
                 begun: recovered
@@ -184,11 +194,13 @@ impl Journal {
     }
 
     fn frame(&self, batch: &Batch, state: &mut State) -> Ticket {
-        let frame = batch.frame(state.number);
+        let number = state.number;
+        let frame = batch.frame(number);
         state.number += 1;
         state.log_bytes += frame.len() as u64;
         Ticket {
             frame,
+            number,
             log: state.log.clone(),
             writer: Some(state.writers.clone()),
             journal: self.0.clone(),
@@ -214,6 +226,18 @@ impl Journal {
         self.write(local, &[Record::Walked]).await
     }
 
+    /// Which log is written: higher with each start.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.0.state.lock().generation
+    }
+
+    /// Has this fill begun and not ended?
+    #[must_use]
+    pub fn is_running(&self, key: &Key, tag: u32) -> bool {
+        self.0.state.lock().begun.contains(&(key.0, tag))
+    }
+
     /// Is it time for [`Journal::compact`]?
     #[must_use]
     pub fn is_long(&self) -> bool {
@@ -221,10 +245,11 @@ impl Journal {
         state.log_bytes > LOG_BYTES_MAX || state.old.len() > LOGS_MAX
     }
 
-    /// Bytes of all logs together, for the account of the directory's room.
+    /// Bytes of all its files, for the account of the directory's room.
     #[must_use]
-    pub fn log_bytes(&self) -> u64 {
-        self.0.state.lock().log_bytes
+    pub fn bytes(&self) -> u64 {
+        let state = self.0.state.lock();
+        state.log_bytes + state.snapshot_bytes
     }
 
     /// Compacts, and says that nothing will happen any more: to be called when no ticket is out and none will be asked for.
@@ -243,6 +268,7 @@ struct Files {
     logs: Vec<u64>,
     snapshots: Vec<u64>,
     log_bytes: u64,
+    snapshot_bytes: u64,
 }
 
 impl Files {
@@ -258,7 +284,10 @@ impl Files {
                     files.logs.push(number);
                     files.log_bytes += entry.meta.len;
                 }
-                ("snapshot", Ok(number)) => files.snapshots.push(number),
+                ("snapshot", Ok(number)) => {
+                    files.snapshots.push(number);
+                    files.snapshot_bytes += entry.meta.len;
+                }
                 _ => {}
             }
         }

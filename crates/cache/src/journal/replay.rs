@@ -95,6 +95,8 @@ impl<'a> Replay<'a> {
         // Loops append as their jobs end: the numbers are the order.
         let mut logs = std::mem::take(&mut self.logs);
         logs.sort_by_key(|frame| frame.number);
+        // A job that was taken again wrote its frame again; what did not come true was written, and voided behind it.
+        logs.dedup_by_key(|frame| frame.number);
         let (mut expected, mut is_gapless, mut opened) = (None, true, 0);
         for frame in &logs {
             for record in frame.records() {

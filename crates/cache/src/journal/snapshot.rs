@@ -122,6 +122,7 @@ impl Journal {
             batch: Batch::default(),
             number: 0,
             entries: 0,
+            bytes: 0,
         };
         let mut cursor = Cursor::default();
         loop {
@@ -134,13 +135,15 @@ impl Journal {
                 .append(&output, std::mem::take(&mut writer.frames), pool)
                 .await?;
         }
-        let frames = writer.finish(is_walked);
+        let (frames, bytes) = writer.finish(is_walked);
         let steps = vec![
             Step::Append(output.clone(), frames),
             Step::Sync(output),
             Step::Rename(temp.into(), name(folder, generation).into()),
         ];
-        Ok(local.change(steps, pool).await?)
+        local.change(steps, pool).await?;
+        self.0.state.lock().snapshot_bytes = bytes;
+        Ok(())
     }
 }
 
@@ -150,6 +153,7 @@ struct Writer {
     batch: Batch,
     number: u64,
     entries: u64,
+    bytes: u64,
 }
 
 impl Writer {
@@ -174,17 +178,20 @@ impl Writer {
 
     fn end_frame(&mut self) {
         if !self.batch.is_empty() {
-            self.frames.push(self.batch.frame(self.number));
+            let frame = self.batch.frame(self.number);
+            self.bytes += frame.len() as u64;
+            self.frames.push(frame);
             self.number += 1;
             self.batch = Batch::default();
         }
     }
 
-    fn finish(mut self, is_walked: bool) -> Vec<Bytes> {
+    /// The last frames, and how long all of them are.
+    fn finish(mut self, is_walked: bool) -> (Vec<Bytes>, u64) {
         let entries = self.entries;
         self.push(&Record::Complete { entries, is_walked });
         self.end_frame();
-        self.frames
+        (self.frames, self.bytes)
     }
 }
 

@@ -1,0 +1,332 @@
+//! Finding an entry: the index says whether there is one, the file says what it is.
+
+use super::Store;
+use crate::entry::Entry;
+use crate::error::{Error, Fault};
+use crate::index::{Known, Place, State, VARY_UNKNOWN, Varies};
+use crate::key::Key;
+use crate::vary::variant;
+use disk::{Access, Errno, Local, OpenFile, READ_MAX};
+use message::date::Seconds;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What there is for a request.
+#[derive(Debug)]
+pub enum Found {
+    /// An entry, fresh or not.
+    Hit(Hit),
+    /// None.
+    Miss(Missed),
+    /// The failure of the origin was noted instead of an answer.
+    Failed(Known),
+}
+
+/// What to do about a miss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The variant that was looked for, if the key has variants.
+    pub variant: Option<Key>,
+    /// Why an entry that there was is none any more; for the log, once.
+    pub damage: Option<Fault>,
+}
+
+/// An entry that was found.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// What it says.
+    pub entry: Rc<Entry>,
+    /// Where its body is.
+    pub file: Rc<OpenFile>,
+    /// What the index knows: its lifetime is the one that counts.
+    pub known: Known,
+}
+
+/// What a file turned out to be.
+enum Opened {
+    Entry(Rc<OpenFile>, Rc<Entry>),
+    Nothing,
+    Bad(Fault),
+}
+
+impl Store {
+    /// Finds the entry of a key for a request with these header lines. Counts as a use of it. `key_text` is what the key was made
+    /// of.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]: the disk fails or its pool is full; the origin has the answer.
+    pub async fn find<'a, I>(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        key_text: &[u8],
+        fields: I,
+        now: Seconds,
+    ) -> Result<Found, Error>
+    where
+        I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        let main = Key::of(key_text);
+        let known = self.0.index.look_up(&main, now);
+        let wanted = known.and_then(|known| self.variant_of(&known, &main, fields.clone()));
+        // The index says that the main entry is another variant: its file need not be opened.
+        let is_other = known
+            .zip(wanted)
+            .is_some_and(|(known, wanted)| Varies::of(known.varies.names, &wanted) != known.varies);
+        if !is_other {
+            match self
+                .find_one(local, access, &main, known, key_text, now)
+                .await?
+            {
+                Found::Hit(hit) => match hit.entry.variant() {
+                    None => return Ok(Found::Hit(hit)),
+                    Some(own) => {
+                        let wanted = variant(main, hit.entry.vary(), fields);
+                        if wanted == own {
+                            return Ok(Found::Hit(hit));
+                        }
+                        return self
+                            .find_variant(local, access, wanted, key_text, now)
+                            .await;
+                    }
+                },
+                other => return Ok(other),
+            }
+        }
+        match wanted {
+            Some(wanted) => {
+                self.find_variant(local, access, wanted, key_text, now)
+                    .await
+            }
+            None => Ok(missed(None)),
+        }
+    }
+
+    /// The key of the variant that is asked for, if the index knows what it depends on.
+    fn variant_of<'a, I>(&self, known: &Known, main: &Key, fields: I) -> Option<Key>
+    where
+        I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        if known.varies.names == VARY_UNKNOWN {
+            return None;
+        }
+        let names = self.0.index.vary_names(known.varies.names)?;
+        Some(variant(*main, &names, fields))
+    }
+
+    async fn find_variant(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        wanted: Key,
+        key_text: &[u8],
+        now: Seconds,
+    ) -> Result<Found, Error> {
+        let known = self.0.index.look_up(&wanted, now);
+        let found = self
+            .find_one(local, access, &wanted, known, key_text, now)
+            .await?;
+        Ok(match found {
+            Found::Hit(hit) if hit.entry.variant() == Some(wanted) => Found::Hit(hit),
+            Found::Miss(missed) => Found::Miss(Missed {
+                variant: Some(wanted),
+                ..missed
+            }),
+            Found::Failed(known) => Found::Failed(known),
+            Found::Hit(_) => missed(Some(wanted)),
+        })
+    }
+
+    async fn find_one(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        key: &Key,
+        known: Option<Known>,
+        key_text: &[u8],
+        now: Seconds,
+    ) -> Result<Found, Error> {
+        match known {
+            Some(known) if known.state == State::Failed => return Ok(Found::Failed(known)),
+            Some(known) if known.state == State::Stored => {}
+            _ if self.is_cold() => {}
+            _ => return Ok(missed(None)),
+        }
+        let known = known.filter(|known| known.state == State::Stored);
+        match self.open_entry(local, access, key).await? {
+            Opened::Entry(file, entry) => {
+                let known = match known.filter(|known| known.place.file == entry.tag()) {
+                    Some(known) => known,
+                    None => self.learn(local, &entry, &file, known, now).await?,
+                };
+                if entry.key() != *key || entry.key_text() != key_text {
+                    return Ok(missed(None));
+                }
+                Ok(Found::Hit(Hit { entry, file, known }))
+            }
+            Opened::Nothing => {
+                if let Some(known) = known {
+                    self.forget(local, &known).await?;
+                }
+                Ok(missed(None))
+            }
+            Opened::Bad(fault) => {
+                self.drop_damaged(local, key, known).await?;
+                Ok(Found::Miss(Missed {
+                    variant: None,
+                    damage: Some(fault),
+                }))
+            }
+        }
+    }
+
+    /// Opens a key's file and reads its head. What was read is kept with the open file.
+    async fn open_entry(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        key: &Key,
+    ) -> Result<Opened, Error> {
+        let file = match local.open(&self.path(key), access).await {
+            Ok(file) => file,
+            Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR)) => {
+                return Ok(Opened::Nothing);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(kept) = file.slot().get()
+            && let Ok(entry) = kept.clone().downcast::<Entry>()
+        {
+            return Ok(Opened::Entry(file, entry));
+        }
+        let mut wanted = HEAD_BYTES;
+        loop {
+            let head = read_up_to(local, &file, wanted, access).await?;
+            match Entry::decode(&head, file.meta().len) {
+                Ok(entry) => {
+                    let entry = Rc::new(entry);
+                    // Whoever was faster has read the same.
+                    let _ = file.slot().set(entry.clone());
+                    return Ok(Opened::Entry(file, entry));
+                }
+                Err(Fault::Needs(more)) if more > head.len() && head.len() == wanted => {
+                    wanted = more;
+                }
+                Err(fault) => return Ok(Opened::Bad(fault)),
+            }
+        }
+    }
+
+    /// Puts into the index what an entry says that the index did not know, or knew another one of.
+    async fn learn(
+        &self,
+        local: &Local,
+        entry: &Entry,
+        file: &OpenFile,
+        was: Option<Known>,
+        now: Seconds,
+    ) -> Result<Known, Error> {
+        if let Some(was) = was {
+            self.forget(local, &was).await?;
+        }
+        let known = self.known_of(entry, file.meta().len, now);
+        self.take_in(local, &known).await?;
+        Ok(known)
+    }
+
+    /// What the index is to know of an entry that was found on the disk.
+    pub(super) fn known_of(&self, entry: &Entry, len: u64, now: Seconds) -> Known {
+        let names = self.0.index.vary_number(entry.vary());
+        let blocks = self.0.space.blocks(len);
+        Known {
+            state: State::Stored,
+            status: entry.head().status,
+            lifetime: *entry.lifetime(),
+            place: Place {
+                file: entry.tag(),
+                offset: 0,
+                blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+            },
+            varies: entry
+                .variant()
+                .map_or(Varies::default(), |own| Varies::of(names, &own)),
+            ..Known::seen(entry.key(), now)
+        }
+    }
+
+    /// Takes in an entry whose file is there, and counts its blocks.
+    pub(super) async fn take_in(&self, local: &Local, known: &Known) -> Result<(), Error> {
+        self.0.space.charge(u64::from(known.place.blocks));
+        self.count_directories(&known.key);
+        self.settle(local, self.0.index.put(known)).await
+    }
+
+    /// Forgets an entry whose file turned out not to be there (the process that wrote it was killed just before the rename).
+    async fn forget(&self, local: &Local, known: &Known) -> Result<(), Error> {
+        let Some(known) = self.0.index.remove_entry(&known.key, known.place.file) else {
+            return Ok(());
+        };
+        let blocks = super::blocks_of(&self.0.space, &known);
+        self.delete_temp(local, &known.key, known.place.file)
+            .await?;
+        drop(blocks);
+        Ok(())
+    }
+
+    /// Deletes an entry that is damaged.
+    async fn drop_damaged(
+        &self,
+        local: &Local,
+        key: &Key,
+        known: Option<Known>,
+    ) -> Result<(), Error> {
+        self.0.damaged.fetch_add(1, Relaxed);
+        let tag = known.map(|known| known.place.file);
+        let known = tag.and_then(|tag| self.0.index.remove_entry(key, tag));
+        let known = known.unwrap_or(Known::seen(*key, 0));
+        self.delete(local, vec![known]).await
+    }
+
+    /// Deletes the entry of a hit that turned out to be damaged while it was read.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; it is out of the index all the same.
+    pub async fn drop_hit(&self, local: &Local, hit: &Hit) -> Result<(), Error> {
+        self.drop_damaged(local, &hit.known.key, Some(hit.known))
+            .await
+    }
+}
+
+/// Bytes of a file that are read for its head at first: what an open has read anyway.
+const HEAD_BYTES: usize = 4096;
+
+fn missed(variant: Option<Key>) -> Found {
+    Found::Miss(Missed {
+        variant,
+        damage: None,
+    })
+}
+
+/// The first bytes of a file; fewer only at its end.
+async fn read_up_to(
+    local: &Local,
+    file: &Rc<OpenFile>,
+    wanted: usize,
+    access: &Access<'_>,
+) -> Result<bytes::Bytes, Error> {
+    let first = local.read(file, 0, wanted, access).await?;
+    if wanted <= READ_MAX || first.len() < READ_MAX {
+        return Ok(first);
+    }
+    let mut all = bytes::BytesMut::from(&first[..]);
+    while all.len() < wanted {
+        let more = local
+            .read(file, all.len() as u64, wanted - all.len(), access)
+            .await?;
+        if more.is_empty() {
+            break;
+        }
+        all.extend_from_slice(&more);
+    }
+    Ok(all.freeze())
+}

@@ -1,0 +1,292 @@
+//! One cache on one disk: its directory, index, room and journal together.
+//!
+//! A hit is [`Store::find`]; a fill is [`Store::begin`], pieces, and [`Writing::finish`]; what keeps the directory within its limits
+//! is [`Store::sweep`], and [`Walk`] finds what the journal does not know. Shared by all loops; each comes with its own
+//! [`Local`], and every wait is for the directory's pool.
+//!
+//! Not here: what is asked at the origin, and who waits for whom. Invariants: an entry gets its name when it is whole; its room is
+//! reserved before it is written and given back when its file is gone; what is damaged is deleted and never given out.
+
+mod lookup;
+mod renew;
+mod sweep;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tests;
+mod verify;
+mod walk;
+mod writing;
+
+pub use lookup::{Found, Hit, Missed};
+pub use verify::Checks;
+pub use walk::Walk;
+pub use writing::{WRITE_BYTES, Writing};
+
+use crate::error::Error;
+use crate::index::{Cursor, Index, Known, State};
+use crate::journal::{Journal, Recovered, temp_name};
+use crate::key::{Key, Levels};
+use crate::space::{Limits, Reservation, Space};
+use disk::{Local, Pool, Step};
+use hashbrown::HashSet;
+use message::date::Seconds;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Permissions of entries and of directories.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+/// Files that one job deletes.
+pub const DELETE_MAX: usize = 32;
+/// Bytes that the journal may grow by between two sweeps, or this share of `max_size` if that is less.
+const JOURNAL_AHEAD: u64 = 1 << 20;
+const JOURNAL_SHARE: u64 = 32;
+/// Directories that are counted. (`levels=2:2:2` has 16 million; the rest is not counted.)
+pub const DIRECTORIES_MAX: usize = 1 << 17;
+
+/// What `proxy_cache_path` says.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory: an absolute path, without a slash at its end. It exists and is writable.
+    pub directory: Vec<u8>,
+    /// `levels`.
+    pub levels: Levels,
+    /// Bytes of `keys_zone`.
+    pub zone_bytes: u64,
+    /// `max_size`, in bytes.
+    pub max_bytes: Option<u64>,
+    /// `min_free`, in bytes.
+    pub min_free_bytes: u64,
+    /// `inactive`, in seconds.
+    pub inactive: Seconds,
+    /// Where the disk is waited for.
+    pub pool: Pool,
+}
+
+/// Numbers since start, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Entries written.
+    pub stored: u64,
+    /// Fills that were not stored: no room, a full pool, a failing disk.
+    pub shed: u64,
+    /// Entries deleted for room, `inactive` or a full zone.
+    pub evicted: u64,
+    /// Entries deleted because they were damaged.
+    pub damaged: u64,
+    /// Files of evicted entries that could not be deleted; they go on counting.
+    pub undeleted: u64,
+}
+
+/// One cache. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    index: Index,
+    space: Space,
+    journal: Journal,
+    next_tag: AtomicU32,
+    /// Are there entries that the index may not know?
+    is_cold: AtomicBool,
+    /// Directories that hold a block each.
+    directories: Mutex<HashSet<String>>,
+    /// Blocks that the journal was last counted with.
+    journal_blocks: Mutex<Option<Reservation>>,
+    stored: AtomicU64,
+    shed: AtomicU64,
+    evicted: AtomicU64,
+    damaged: AtomicU64,
+    undeleted: AtomicU64,
+}
+
+impl Store {
+    /// Takes possession of a cache directory. What its journal knows is in the index when this is done; if that may not be all
+    /// ([`Recovered::is_complete`]), keys that are not known are looked for on the disk until a [`Walk`] is through.
+    ///
+    /// # Errors
+    /// [`Error::InUse`]; [`Error::Disk`].
+    pub async fn open(local: &Local, settings: Settings) -> Result<(Self, Recovered), Error> {
+        let (directory, pool) = (&settings.directory, &settings.pool);
+        let room = local.room(directory, pool).await?;
+        let space = Space::new(&Limits {
+            block_bytes: u32::try_from(room.block_bytes).unwrap_or(u32::MAX),
+            max_bytes: settings.max_bytes,
+            min_free_bytes: settings.min_free_bytes,
+        });
+        space.set_free(room.free_blocks);
+        let index = Index::of_zone(settings.zone_bytes);
+        let (journal, recovered) = Journal::open(local, directory, pool, &index).await?;
+        // Tags of one start after the other are far apart.
+        let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
+        let store = Self(Arc::new(Inner {
+            settings,
+            index,
+            space,
+            journal,
+            next_tag: AtomicU32::new(first_tag),
+            is_cold: AtomicBool::new(!recovered.is_complete),
+            directories: Mutex::default(),
+            journal_blocks: Mutex::default(),
+            stored: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+            undeleted: AtomicU64::new(0),
+        }));
+        store.count_what_is_there();
+        store.delete_leftovers(local, &recovered).await?;
+        Ok((store, recovered))
+    }
+
+    /// What is known of keys. For [`State::Seen`] and [`State::Failed`], which have no file, and for looking.
+    #[must_use]
+    pub fn index(&self) -> &Index {
+        &self.0.index
+    }
+
+    /// The directory's room.
+    #[must_use]
+    pub fn space(&self) -> &Space {
+        &self.0.space
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// May there be entries that the index does not know?
+    #[must_use]
+    pub fn is_cold(&self) -> bool {
+        self.0.is_cold.load(Relaxed)
+    }
+
+    /// Numbers since start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters {
+            stored: self.0.stored.load(Relaxed),
+            shed: self.0.shed.load(Relaxed),
+            evicted: self.0.evicted.load(Relaxed),
+            damaged: self.0.damaged.load(Relaxed),
+            undeleted: self.0.undeleted.load(Relaxed),
+        }
+    }
+
+    /// Ends: what is known is put together, so that the next start reads one file. To be called when nobody writes any more.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; nothing is lost.
+    pub async fn close(&self, local: &Local) -> Result<(), Error> {
+        self.0.journal.clone().close(local, &self.0.index).await
+    }
+
+    /// The path of a key's entry.
+    #[must_use]
+    pub fn path(&self, key: &Key) -> Vec<u8> {
+        let settings = &self.0.settings;
+        let place = key.path(settings.levels);
+        [&settings.directory[..], b"/", place.as_bytes()].concat()
+    }
+
+    /// The path of a fill's temp file: beside the entry's place.
+    #[must_use]
+    pub fn temp_path(&self, key: &Key, tag: u32) -> Vec<u8> {
+        let settings = &self.0.settings;
+        let place = temp_name(&key.path(settings.levels), tag);
+        [&settings.directory[..], b"/", place.as_bytes()].concat()
+    }
+
+    fn tag(&self) -> u32 {
+        self.0.next_tag.fetch_add(1, Relaxed)
+    }
+
+    /// Counts the blocks of what the journal knew.
+    fn count_what_is_there(&self) {
+        let (index, space) = (&self.0.index, &self.0.space);
+        let mut cursor = Cursor::default();
+        loop {
+            let step = index.scan(&mut cursor, crate::index::STEP_MAX);
+            if step.is_empty() {
+                break;
+            }
+            for known in step.iter().filter(|known| known.state == State::Stored) {
+                space.charge(u64::from(known.place.blocks));
+                self.count_directories(&known.key);
+            }
+        }
+        self.count_journal();
+    }
+
+    /// Counts the directories of a key, each once.
+    fn count_directories(&self, key: &Key) {
+        let place = key.path(self.0.settings.levels);
+        let mut directories = self.0.directories.lock();
+        for (at, _) in place.match_indices('/') {
+            if directories.len() < DIRECTORIES_MAX && !directories.contains(&place[..at]) {
+                directories.insert(place[..at].to_owned());
+                self.0.space.charge(1);
+            }
+        }
+    }
+
+    /// Counts what the journal has grown to, and what it may grow to until it is counted again.
+    fn count_journal(&self) {
+        let ahead = self
+            .0
+            .settings
+            .max_bytes
+            .map_or(0, |max| max / JOURNAL_SHARE);
+        let bytes = self.0.journal.bytes() + ahead.min(JOURNAL_AHEAD);
+        let blocks = self.0.space.blocks(bytes);
+        self.0.space.charge(blocks);
+        let counted = self.0.space.adopt(blocks);
+        *self.0.journal_blocks.lock() = Some(counted);
+    }
+
+    /// Makes the directories of a key.
+    async fn make_directories(&self, local: &Local, key: &Key) -> Result<(), Error> {
+        let settings = &self.0.settings;
+        let place = key.path(settings.levels);
+        for (at, _) in place.match_indices('/') {
+            let directory = [&settings.directory[..], b"/", &place.as_bytes()[..at]].concat();
+            local
+                .mkdir(&directory, DIRECTORY_MODE, &settings.pool)
+                .await?;
+        }
+        self.count_directories(key);
+        Ok(())
+    }
+
+    /// Deletes what a killed process left, and what the index had no room for.
+    async fn delete_leftovers(&self, local: &Local, recovered: &Recovered) -> Result<(), Error> {
+        for (key, tag) in &recovered.unfinished {
+            self.delete_temp(local, key, *tag).await?;
+        }
+        for known in &recovered.evicted {
+            // Its blocks were never counted.
+            self.0.space.charge(u64::from(known.place.blocks));
+        }
+        self.delete(local, recovered.evicted.clone()).await
+    }
+
+    async fn delete_temp(&self, local: &Local, key: &Key, tag: u32) -> Result<(), Error> {
+        let gone = self
+            .0
+            .journal
+            .ticket(&[crate::journal::Record::Remove { key: *key, tag }]);
+        let unlink = Step::Unlink(self.temp_path(key, tag).into());
+        let pool = &self.0.settings.pool;
+        Ok(local.change(vec![unlink, gone.step()], pool).await?)
+    }
+}
+
+/// The blocks of an entry that was taken out of the index; they count until the result is dropped.
+fn blocks_of(space: &Space, known: &Known) -> Option<Reservation> {
+    (known.state == State::Stored).then(|| space.adopt(u64::from(known.place.blocks)))
+}

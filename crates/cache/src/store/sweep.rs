@@ -1,0 +1,132 @@
+//! Keeping a directory within its limits, a little at a time.
+
+use super::{DELETE_MAX, Store};
+use crate::error::Error;
+use crate::index::{Known, State};
+use crate::journal::Record;
+use disk::{Local, Step};
+use message::date::Seconds;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of an entry in a snapshot, Vary and frames included, more or less.
+const SNAPSHOT_BYTES_OF_KEY: u64 = 128;
+
+impl Store {
+    /// One step of what is to be done now and then (`manager_files` bounds it): deletes what nobody asked for since `inactive`, and
+    /// what is over `max_size` or under `min_free`; puts the journal together when it is long. True: there is more to do.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; to be tried again later.
+    pub async fn sweep(
+        &self,
+        local: &Local,
+        now: Seconds,
+        files_max: usize,
+    ) -> Result<bool, Error> {
+        let settings = &self.0.settings;
+        if settings.min_free_bytes > 0 {
+            let room = local.room(&settings.directory, &settings.pool).await?;
+            self.0.space.set_free(room.free_blocks);
+        }
+        let before = now.saturating_sub(settings.inactive);
+        let inactive = self.0.index.evict_inactive(before, files_max);
+        let mut done = inactive.len();
+        self.0.evicted.fetch_add(inactive.len() as u64, Relaxed);
+        self.delete(local, inactive).await?;
+        while done < files_max {
+            let excess = self.0.space.excess();
+            let victims = if excess > 0 {
+                self.victims(excess)
+            } else {
+                Vec::new()
+            };
+            if victims.is_empty() {
+                break;
+            }
+            done += victims.len();
+            self.delete(local, victims).await?;
+        }
+        if self.0.journal.is_long() {
+            self.compact(local).await?;
+        }
+        self.count_journal();
+        Ok(done >= files_max)
+    }
+
+    /// Puts the journal together. The new snapshot lies beside the old one for a moment, so it needs room.
+    pub(super) async fn compact(&self, local: &Local) -> Result<(), Error> {
+        let bytes = self.0.index.len() as u64 * SNAPSHOT_BYTES_OF_KEY;
+        let mut room = self.0.space.reserve(0)?;
+        self.grow(local, &mut room, bytes).await?;
+        self.0.journal.compact(local, &self.0.index).await?;
+        Ok(())
+    }
+
+    /// Takes entries out of the index for so many blocks, at most [`DELETE_MAX`].
+    pub(super) fn victims(&self, blocks: u64) -> Vec<Known> {
+        let mut victims = Vec::new();
+        let mut sum = 0;
+        while sum < blocks && victims.len() < DELETE_MAX {
+            let Some(known) = self.0.index.evict() else {
+                break;
+            };
+            sum += u64::from(known.place.blocks);
+            victims.push(known);
+        }
+        self.0.evicted.fetch_add(victims.len() as u64, Relaxed);
+        victims
+    }
+
+    /// Deletes an entry (`proxy_cache_purge`). False: there is none.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; it is out of the index all the same, and the file is overwritten by the next one.
+    pub async fn purge(&self, local: &Local, key: &crate::key::Key) -> Result<bool, Error> {
+        let Some(known) = self.0.index.remove(key) else {
+            return Ok(false);
+        };
+        let is_stored = known.state == State::Stored;
+        self.delete(local, vec![known]).await?;
+        Ok(is_stored)
+    }
+
+    /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; where that fails, the
+    /// files are still there and go on counting, until a walk finds them.
+    pub(super) async fn delete(&self, local: &Local, known: Vec<Known>) -> Result<(), Error> {
+        for part in known.chunks(DELETE_MAX) {
+            let blocks: Vec<_> = part
+                .iter()
+                .filter_map(|known| super::blocks_of(&self.0.space, known))
+                .collect();
+            // A newer entry of the key has overwritten the file.
+            let is_there = |known: &&Known| {
+                let newer = self.0.index.peek(&known.key);
+                !newer.is_some_and(|newer| newer.state == State::Stored)
+            };
+            let unlinks = part.iter().filter(is_there);
+            let mut steps: Vec<_> = unlinks
+                .map(|known| Step::Unlink(self.path(&known.key).into()))
+                .collect();
+            let tickets: Vec<_> = part
+                .chunks(crate::journal::TICKET_RECORDS_MAX)
+                .map(|part| {
+                    let gone = part.iter().map(|known| Record::Remove {
+                        key: known.key,
+                        tag: known.place.file,
+                    });
+                    self.0.journal.ticket(&gone.collect::<Vec<_>>())
+                })
+                .collect();
+            steps.extend(tickets.iter().map(crate::journal::Ticket::step));
+            let done = local.change(steps, &self.0.settings.pool).await;
+            if done.is_err() {
+                self.0.undeleted.fetch_add(part.len() as u64, Relaxed);
+                blocks.into_iter().for_each(|blocks| {
+                    blocks.keep();
+                });
+            }
+            done?;
+        }
+        Ok(())
+    }
+}

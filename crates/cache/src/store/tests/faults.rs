@@ -1,0 +1,183 @@
+//! Damage, kills and disks that fail.
+
+use super::*;
+
+#[test]
+fn damage_is_found_and_the_entry_dropped() {
+    block_on(async {
+        let bench = Bench::new();
+        let body = big();
+        bench.put(&bench.walked().await, "k", &body).await.unwrap();
+        type At = fn(u64) -> u64;
+        let flips: [(&str, At); 4] = [
+            ("prologue", |_| 20),
+            ("head", |_| 130),
+            ("body", |len| len / 2),
+            ("table", |len| len - 3),
+        ];
+        for (what, at) in flips {
+            let (store, _) = bench.open().await;
+            bench.put(&store, "k", &body).await.unwrap();
+            drop(store);
+            let (store, _) = bench.open().await;
+            let file = bench.entry_file(&store, "k");
+            let mut bytes = std::fs::read(&file).unwrap();
+            let place = at(bytes.len() as u64) as usize;
+            bytes[place] ^= 4;
+            std::fs::write(&file, bytes).unwrap();
+            match bench.find(&store, "k").await {
+                Found::Hit(hit) => {
+                    let read = bench.read(&store, &hit).await;
+                    assert!(matches!(read, Err(Error::Fault(_))), "{what}: {read:?}");
+                }
+                Found::Miss(missed) => assert!(missed.damage.is_some(), "{what}"),
+                Found::Failed(_) => panic!("{what}"),
+            }
+            assert_eq!(store.counters().damaged, 1);
+            assert!(!file.exists(), "{what}");
+            assert!(bench.body(&store, "k").await.is_none());
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_gone_or_another_is_a_miss() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        for key in ["a", "b"] {
+            bench.put(&store, key, key.as_bytes()).await.unwrap();
+        }
+        let (a, b) = (bench.entry_file(&store, "a"), bench.entry_file(&store, "b"));
+        std::fs::remove_file(&a).unwrap();
+        let used = store.space().used();
+        assert!(bench.body(&store, "a").await.is_none());
+        assert_eq!(store.space().used(), used - 1);
+        // Somebody moved an entry to another's place.
+        std::fs::rename(&b, &a).unwrap();
+        bench.put(&store, "c", b"c").await.unwrap();
+        std::fs::rename(bench.entry_file(&store, "c"), &b).unwrap();
+        assert!(bench.body(&store, "b").await.is_none());
+    });
+}
+
+#[test]
+fn without_a_journal_entries_are_found_by_asking_and_by_a_walk() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        for number in 0..20 {
+            bench
+                .put(&store, &format!("k{number}"), &vec![number; 5_000])
+                .await
+                .unwrap();
+        }
+        let key = Key::of(b"temp");
+        let temp = PathBuf::from(std::ffi::OsStr::from_bytes(&store.temp_path(&key, 5)));
+        std::fs::create_dir_all(temp.parent().unwrap()).unwrap();
+        std::fs::write(&temp, b"left by a process that was killed").unwrap();
+        let of_nginx = bench.entry_file(&store, "of nginx");
+        std::fs::create_dir_all(of_nginx.parent().unwrap()).unwrap();
+        std::fs::write(&of_nginx, [5; 9_000]).unwrap();
+        std::fs::write(bench.dir.path().join("foreign"), [5; 9_000]).unwrap();
+        let used = store.space().used();
+        drop(store);
+        std::fs::remove_dir_all(bench.dir.path().join(crate::journal::FOLDER)).unwrap();
+        let (store, recovered) = bench.open().await;
+        assert!(!recovered.is_complete && store.is_cold() && store.index().is_empty());
+        assert_eq!(
+            bench.body(&store, "k7").await.unwrap().unwrap(),
+            vec![7; 5_000]
+        );
+        assert_eq!(store.index().len(), 1, "what was found is known");
+        // The walk comes when the temp file is old.
+        let mut walk = Walk::new(&store);
+        let access = Access::new(&bench.pool);
+        while !walk.step(&bench.local, &access, i64::MAX).await.unwrap() {}
+        assert_eq!(walk.foreign_blocks(), 3);
+        assert!(!temp.exists());
+        assert!(!store.is_cold());
+        assert_eq!(store.index().len(), 21);
+        assert!(store.space().used() >= used + 6);
+        assert_eq!(
+            bench.body(&store, "k9").await.unwrap().unwrap(),
+            vec![9; 5_000]
+        );
+        // nginx's are the first to go.
+        let first = store.victims(1);
+        assert_eq!(first[0].key, Key::of(b"of nginx"));
+        drop((store, walk));
+        assert_eq!(bench.open().await.1.entries, 21);
+    });
+}
+
+#[test]
+fn a_fill_that_was_cut_short_leaves_nothing_after_the_next_start() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let main = Key::of(b"k");
+        let description = Description {
+            key: main,
+            main,
+            variant: main,
+            tag: 0,
+            key_text: b"k",
+            vary: b"",
+            status: 200,
+            status_line: b"200 OK",
+            lifetime: Lifetime::default(),
+        };
+        let begin = async || {
+            let lines = std::iter::empty();
+            let mut writing = store
+                .begin(&bench.local, &description, lines, 0, NOW)
+                .await
+                .unwrap();
+            writing
+                .push(&bench.local, Bytes::from(big()))
+                .await
+                .unwrap();
+            writing
+        };
+        let before = store.space().used();
+        let given_up = begin().await;
+        assert!(given_up.written() > 0);
+        assert_eq!(all_files(bench.dir.path()).len(), 1);
+        given_up.abandon(&bench.local).await.unwrap();
+        assert!(all_files(bench.dir.path()).is_empty());
+        assert!(store.space().used() <= before + 2, "two directories");
+        let lost = begin().await;
+        assert_eq!(all_files(bench.dir.path()).len(), 1);
+        drop((lost, store));
+        let (store, recovered) = bench.open().await;
+        assert_eq!(recovered.unfinished.len(), 1);
+        assert!(all_files(bench.dir.path()).is_empty());
+        drop(store);
+        assert!(bench.open().await.1.unfinished.is_empty());
+    });
+}
+
+#[test]
+fn a_disk_that_fails_is_no_doubt_about_the_rest() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        bench.put(&store, "good", b"x").await.unwrap();
+        let used = store.space().used();
+        // Where the directory is to be, there is a file.
+        let directory = bench.entry_file(&store, "bad");
+        let directory = directory.parent().unwrap().parent().unwrap();
+        std::fs::write(directory, b"").unwrap();
+        for body in [vec![1; 10], big()] {
+            let failed = bench.put(&store, "bad", &body).await;
+            assert!(matches!(failed, Err(Error::Disk(_))), "{failed:?}");
+        }
+        assert_eq!(store.space().used(), used, "the room is given back");
+        assert_eq!(store.counters().shed, 2);
+        drop(store);
+        let (store, recovered) = bench.open().await;
+        assert!(recovered.is_complete, "{recovered:?}");
+        assert!(bench.body(&store, "good").await.is_some());
+    });
+}

@@ -1,0 +1,424 @@
+//! A store on a real directory.
+
+mod faults;
+
+use super::*;
+use crate::entry::Description;
+use crate::freshness::Line;
+use crate::lifetime::Lifetime;
+use crate::vary::variant;
+use bytes::Bytes;
+use disk::{Access, Disk};
+use message::HeaderId;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+
+const NOW: Seconds = 1_700_000_000;
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(Default::default());
+    runtime.unwrap().block_on(future)
+}
+
+/// A loop, its pool, and a directory.
+struct Bench {
+    local: Local,
+    pool: Pool,
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let disk = Disk::new(Disk::prepare());
+        let pool = disk.define_pool("test", 4, 1000);
+        Self {
+            local: Local::new(&disk),
+            pool,
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            directory: self.dir.path().as_os_str().as_bytes().to_vec(),
+            levels: Levels::parse("1:2").unwrap(),
+            zone_bytes: 1 << 20,
+            max_bytes: None,
+            min_free_bytes: 0,
+            inactive: 600,
+            pool: self.pool.clone(),
+        }
+    }
+
+    async fn open_with(&self, settings: Settings) -> (Store, Recovered) {
+        loop {
+            match Store::open(&self.local, settings.clone()).await {
+                // The last owner's lock is let go of in a job of its own.
+                Err(Error::InUse) => tokio::task::yield_now().await,
+                other => return other.unwrap(),
+            }
+        }
+    }
+
+    async fn open(&self) -> (Store, Recovered) {
+        self.open_with(self.settings()).await
+    }
+
+    /// A directory that was walked, so that its index is all there is.
+    async fn walked(&self) -> Store {
+        let (store, _) = self.open().await;
+        self.walk(&store).await;
+        store
+    }
+
+    async fn walk(&self, store: &Store) -> u64 {
+        let mut walk = Walk::new(store);
+        let access = Access::new(&self.pool);
+        while !walk.step(&self.local, &access, NOW).await.unwrap() {}
+        walk.foreign_blocks()
+    }
+
+    async fn put(&self, store: &Store, key: &str, body: &[u8]) -> Result<Known, Error> {
+        self.put_variant(store, key, body, "", Key::of(key.as_bytes()), None)
+            .await
+    }
+
+    async fn put_variant(
+        &self,
+        store: &Store,
+        key: &str,
+        body: &[u8],
+        vary: &str,
+        variant: Key,
+        looked_for: Option<Key>,
+    ) -> Result<Known, Error> {
+        let main = Key::of(key.as_bytes());
+        let own = (!vary.is_empty()).then_some(variant);
+        let description = Description {
+            key: Store::key_for(main, looked_for, own),
+            main,
+            variant,
+            tag: 0,
+            key_text: key.as_bytes(),
+            vary: vary.as_bytes(),
+            status: 200,
+            status_line: b"200 OK",
+            lifetime: Lifetime {
+                date: NOW,
+                expires: NOW + 60,
+                ..Lifetime::default()
+            },
+        };
+        let lines: [Line<'_>; 1] = [(b"X-Key", key.as_bytes(), HeaderId::Other)];
+        let mut writing = store
+            .begin(&self.local, &description, lines.into_iter(), 0, NOW)
+            .await?;
+        for piece in body.chunks(100_000) {
+            if let Err(error) = writing
+                .push(&self.local, Bytes::copy_from_slice(piece))
+                .await
+            {
+                writing.abandon(&self.local).await.unwrap();
+                return Err(error);
+            }
+        }
+        writing.finish(&self.local).await
+    }
+
+    async fn find(&self, store: &Store, key: &str) -> Found {
+        self.find_with(store, key, &[]).await
+    }
+
+    async fn find_with(&self, store: &Store, key: &str, fields: &[(&str, &str)]) -> Found {
+        let access = Access::new(&self.pool);
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        store
+            .find(&self.local, &access, key.as_bytes(), fields, NOW)
+            .await
+            .unwrap()
+    }
+
+    /// The body of an entry, every block checked; None if there is no entry.
+    async fn body(&self, store: &Store, key: &str) -> Option<Result<Vec<u8>, Error>> {
+        match self.find(store, key).await {
+            Found::Hit(hit) => Some(self.read(store, &hit).await),
+            _ => None,
+        }
+    }
+
+    async fn read(&self, store: &Store, hit: &Hit) -> Result<Vec<u8>, Error> {
+        let access = Access::new(&self.pool);
+        let mut checks = Checks::of(hit);
+        let all = 0..hit.entry.body_len();
+        store
+            .verify(&self.local, &access, hit, &mut checks, &all)
+            .await?;
+        assert!(checks.is_done());
+        let bytes = super::verify::read(&self.local, &access, hit, hit.entry.body()).await?;
+        Ok(bytes.to_vec())
+    }
+
+    fn entry_file(&self, store: &Store, key: &str) -> PathBuf {
+        let path = store.path(&Key::of(key.as_bytes()));
+        PathBuf::from(std::ffi::OsStr::from_bytes(&path))
+    }
+}
+
+fn all_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with(crate::journal::FOLDER) {
+            files.extend(all_files(&path));
+        } else if path.is_file() {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// Bytes that `du` would say.
+fn du(path: &Path) -> u64 {
+    let own = std::fs::symlink_metadata(path).map_or(0, |meta| meta.blocks() * 512);
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return own;
+    };
+    own + entries
+        .flatten()
+        .map(|entry| du(&entry.path()))
+        .sum::<u64>()
+}
+
+fn big() -> Vec<u8> {
+    (0..700_001u32).map(|at| (at % 251) as u8).collect()
+}
+
+#[test]
+fn what_was_put_is_found_also_after_a_kill_and_after_a_close() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let bodies = [
+            ("empty", Vec::new()),
+            ("small", b"hello".to_vec()),
+            ("big", big()),
+        ];
+        for (key, body) in &bodies {
+            assert!(matches!(bench.find(&store, key).await, Found::Miss(_)));
+            bench.put(&store, key, body).await.unwrap();
+        }
+        let expect = async |store: &Store| {
+            for (key, body) in &bodies {
+                assert_eq!(
+                    &bench.body(store, key).await.unwrap().unwrap(),
+                    body,
+                    "{key}"
+                );
+            }
+        };
+        expect(&store).await;
+        assert_eq!(all_files(bench.dir.path()).len(), 3, "no temp file is left");
+        let used = store.space().used();
+        drop(store);
+        let (store, recovered) = bench.open().await;
+        assert!(recovered.is_complete && !store.is_cold());
+        expect(&store).await;
+        // The journal of the second start is a little longer.
+        assert!(
+            store.space().used().abs_diff(used) <= 2,
+            "{} {used}",
+            store.space().used()
+        );
+        let Found::Hit(hit) = bench.find(&store, "big").await else {
+            panic!("it is there");
+        };
+        assert!(hit.known.is_verified, "all of it was checked");
+        assert_eq!(hit.entry.head().get_all(b"x-key").next(), Some(&b"big"[..]));
+        store.close(&bench.local).await.unwrap();
+        drop((store, hit));
+        let (store, recovered) = bench.open().await;
+        assert!(recovered.is_clean && recovered.is_complete);
+        expect(&store).await;
+    });
+}
+
+#[test]
+fn variants_are_told_apart() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let fields = |value: &'static str| [("Accept", value)];
+        let variant_of = |value: &'static str| {
+            let fields = [(&b"accept"[..], value.as_bytes())];
+            variant(Key::of(b"k"), b"accept", fields.into_iter())
+        };
+        let (a, b) = (variant_of("a"), variant_of("b"));
+        bench
+            .put_variant(&store, "k", b"A", "accept", a, None)
+            .await
+            .unwrap();
+        let Found::Miss(missed) = bench.find_with(&store, "k", &fields("b")).await else {
+            panic!("another variant");
+        };
+        assert_eq!(missed.variant, Some(b));
+        bench
+            .put_variant(&store, "k", b"B", "accept", b, missed.variant)
+            .await
+            .unwrap();
+        let expect = async |store: &Store| {
+            for (value, body) in [("a", b"A"), ("b", b"B")] {
+                let Found::Hit(hit) = bench.find_with(store, "k", &fields(value)).await else {
+                    panic!("{value}");
+                };
+                assert_eq!(bench.read(store, &hit).await.unwrap(), body);
+            }
+            assert!(matches!(
+                bench.find_with(store, "k", &[]).await,
+                Found::Miss(_)
+            ));
+        };
+        expect(&store).await;
+        drop(store);
+        expect(&bench.open().await.0).await;
+        std::fs::remove_dir_all(bench.dir.path().join(crate::journal::FOLDER)).unwrap();
+        expect(&bench.open().await.0).await;
+    });
+}
+
+#[test]
+fn max_size_holds_at_every_moment() {
+    block_on(async {
+        let bench = Bench::new();
+        let max = 3 << 20;
+        let (store, _) = bench
+            .open_with(Settings {
+                max_bytes: Some(max),
+                levels: Levels::default(),
+                ..bench.settings()
+            })
+            .await;
+        let fill = async |thread: usize| {
+            for number in 0..40 {
+                let key = format!("{thread}-{number}");
+                bench
+                    .put(&store, &key, &vec![7; 60_000 + number * 5_000])
+                    .await
+                    .unwrap();
+                assert!(store.space().used() * 4096 <= max);
+                let size = du(bench.dir.path());
+                assert!(size <= max, "{size}");
+            }
+        };
+        tokio::join!(fill(1), fill(2), fill(3));
+        let counters = store.counters();
+        assert_eq!(counters.stored, 120);
+        assert!(counters.evicted > 50, "{counters:?}");
+        assert_eq!(store.index().len(), all_files(bench.dir.path()).len());
+        // What can never fit is refused, and nothing of it stays.
+        let huge = bench.put(&store, "huge", &vec![1; 4 << 20]).await;
+        assert!(matches!(huge, Err(Error::NoRoom(_))), "{huge:?}");
+        assert!(all_files(bench.dir.path()).is_empty());
+        assert_eq!(store.counters().shed, 1);
+    });
+}
+
+#[test]
+fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let body = big();
+        let known = bench.put(&store, "k", &body).await.unwrap();
+        let lifetime = Lifetime {
+            date: NOW + 100,
+            expires: NOW + 200,
+            ..Lifetime::default()
+        };
+        store.renew(&bench.local, &known, lifetime).await.unwrap();
+        drop(store);
+        let (store, _) = bench.open().await;
+        let Found::Hit(hit) = bench.find(&store, "k").await else {
+            panic!("it is there");
+        };
+        assert_eq!(
+            (hit.known.lifetime, hit.entry.lifetime().expires),
+            (lifetime, NOW + 60)
+        );
+        let access = Access::new(&bench.pool);
+        let lines: [Line<'_>; 1] = [(b"X-New", b"1", HeaderId::Other)];
+        let fields = lines.into_iter();
+        let rewritten = store
+            .rewrite(&bench.local, &access, &hit, lifetime, fields, NOW)
+            .await;
+        assert_ne!(rewritten.unwrap().place.file, hit.known.place.file);
+        assert_eq!(
+            bench.read(&store, &hit).await.unwrap(),
+            body,
+            "who reads the old one goes on"
+        );
+        let Found::Hit(new) = bench.find(&store, "k").await else {
+            panic!("it is there");
+        };
+        assert_eq!(new.entry.head().get_all(b"x-new").count(), 1);
+        assert_eq!(new.entry.lifetime(), &lifetime);
+        assert_eq!(bench.read(&store, &new).await.unwrap(), body);
+        assert_eq!(all_files(bench.dir.path()).len(), 1);
+    });
+}
+
+#[test]
+fn sweeps_and_purges_delete() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        for number in 0..10 {
+            bench
+                .put(&store, &format!("k{number}"), b"x")
+                .await
+                .unwrap();
+        }
+        assert!(store.purge(&bench.local, &Key::of(b"k3")).await.unwrap());
+        assert!(!store.purge(&bench.local, &Key::of(b"k3")).await.unwrap());
+        assert_eq!(all_files(bench.dir.path()).len(), 9);
+        assert!(!store.sweep(&bench.local, NOW + 600, 100).await.unwrap());
+        assert_eq!(all_files(bench.dir.path()).len(), 9, "not yet inactive");
+        assert!(
+            store.sweep(&bench.local, NOW + 601, 4).await.unwrap(),
+            "there is more"
+        );
+        assert_eq!(all_files(bench.dir.path()).len(), 5);
+        assert!(!store.sweep(&bench.local, NOW + 601, 100).await.unwrap());
+        assert!(all_files(bench.dir.path()).is_empty());
+        drop(store);
+        assert_eq!(bench.open().await.1.entries, 0);
+    });
+}
+
+#[test]
+fn a_full_zone_evicts_and_never_fails() {
+    block_on(async {
+        let bench = Bench::new();
+        let (store, _) = bench
+            .open_with(Settings {
+                zone_bytes: 0,
+                ..bench.settings()
+            })
+            .await;
+        bench.walk(&store).await;
+        for number in 0..100 {
+            bench
+                .put(&store, &format!("k{number}"), b"x")
+                .await
+                .unwrap();
+        }
+        assert_eq!(store.index().len(), 32);
+        assert_eq!(all_files(bench.dir.path()).len(), 32);
+        assert!(bench.body(&store, "k99").await.is_some());
+    });
+}

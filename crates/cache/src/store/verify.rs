@@ -1,0 +1,116 @@
+//! Checking the blocks of an entry before their bytes go out, once since the process started.
+
+use super::{Hit, Store};
+use crate::entry::Table;
+use crate::error::{Error, Fault};
+use disk::{Access, Local, READ_MAX};
+use std::ops::Range;
+
+/// Which blocks of a hit have been checked.
+#[derive(Debug)]
+pub struct Checks {
+    table: Option<Table>,
+    done: Vec<bool>,
+    left: u32,
+}
+
+impl Checks {
+    /// For a hit: nothing is left to do if the index knows that all of it was checked, or written by this process.
+    #[must_use]
+    pub fn of(hit: &Hit) -> Self {
+        let blocks = if hit.known.is_verified {
+            0
+        } else {
+            hit.entry.blocks()
+        };
+        Self {
+            table: None,
+            done: vec![false; blocks as usize],
+            left: blocks,
+        }
+    }
+
+    /// Is everything checked?
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl Store {
+    /// Checks the blocks that a range of a hit's body touches, those that were not yet. Once all are, the index knows.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: a block is damaged, and the entry has been dropped; no byte of the range may go out. [`Error::Disk`].
+    pub async fn verify(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        hit: &Hit,
+        checks: &mut Checks,
+        range: &Range<u64>,
+    ) -> Result<(), Error> {
+        if checks.is_done() {
+            return Ok(());
+        }
+        let done = self.verify_blocks(local, access, hit, checks, range).await;
+        if let Err(Error::Fault(_)) = done {
+            self.drop_hit(local, hit).await?;
+        } else if checks.is_done() {
+            self.index()
+                .set_verified(&hit.known.key, hit.known.place.file);
+        }
+        done
+    }
+
+    async fn verify_blocks(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        hit: &Hit,
+        checks: &mut Checks,
+        range: &Range<u64>,
+    ) -> Result<(), Error> {
+        let entry = &hit.entry;
+        if checks.table.is_none() {
+            let bytes = read(local, access, hit, entry.table()).await?;
+            checks.table = Some(Table::decode(&bytes, entry)?);
+        }
+        for index in entry.blocks_of(range) {
+            if checks.done.get(index as usize) != Some(&false) {
+                continue;
+            }
+            let block = read(local, access, hit, entry.block(index)).await?;
+            let table = checks.table.as_ref();
+            table.map_or(Err(Fault::Damaged("table")), |table| {
+                table.verify(index, &block)
+            })?;
+            checks.done[index as usize] = true;
+            checks.left -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// A range of the entry; fewer bytes if the file was truncated since it was opened.
+pub(super) async fn read(
+    local: &Local,
+    access: &Access<'_>,
+    hit: &Hit,
+    range: Range<u64>,
+) -> Result<bytes::Bytes, Error> {
+    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    if len <= READ_MAX {
+        return Ok(local.read(&hit.file, range.start, len, access).await?);
+    }
+    let mut all = bytes::BytesMut::with_capacity(len);
+    while all.len() < len {
+        let at = range.start + all.len() as u64;
+        let more = local.read(&hit.file, at, len - all.len(), access).await?;
+        if more.is_empty() {
+            break;
+        }
+        all.extend_from_slice(&more);
+    }
+    Ok(all.freeze())
+}

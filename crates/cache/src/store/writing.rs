@@ -1,0 +1,335 @@
+//! Writing an entry: a temp file beside its place, renamed when it is whole.
+
+use super::{FILE_MODE, Store};
+use crate::entry::{Description, Finished, Writer};
+use crate::error::Error;
+use crate::freshness::Line;
+use crate::index::{Displaced, Known, Place, State, Varies};
+use crate::journal::Record;
+use crate::key::Key;
+use crate::space::{NoRoom, Reservation};
+use bytes::Bytes;
+use disk::{Create, Errno, Local, Output, Step};
+use message::date::Seconds;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes that are collected before they are written: an entry of no more is one job of the pool.
+pub const WRITE_BYTES: usize = 256 << 10;
+/// Entries that are deleted at once to make room for one write; more than that, and the fill is shed.
+const EVICT_MAX: usize = 256;
+
+/// An entry that is being written. If it is dropped before its end, the temp file stays until the next start: call
+/// [`Writing::abandon`].
+#[derive(Debug)]
+#[must_use = "it is to be finished or abandoned"]
+pub struct Writing {
+    store: Store,
+    writer: Writer,
+    known: Known,
+    vary: Bytes,
+    reservation: Reservation,
+    waiting: Vec<Bytes>,
+    waiting_bytes: usize,
+    /// What the file begins with, until it is written.
+    front: Bytes,
+    output: Option<Output>,
+    /// May there be a temp file?
+    is_begun: bool,
+}
+
+impl Store {
+    /// Begins an entry: its tag is chosen here ([`Description::tag`] is overwritten). Nothing is written yet, but room is reserved
+    /// for `expected` bytes of body (what `Content-Length` says, or 0), for which others may have to go.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: it cannot be written down. [`Error::NoRoom`], [`Error::Disk`].
+    pub async fn begin<'a>(
+        &self,
+        local: &Local,
+        description: &Description<'_>,
+        fields: impl Iterator<Item = Line<'a>>,
+        expected: u64,
+        now: Seconds,
+    ) -> Result<Writing, Error> {
+        let tag = self.tag();
+        let description = Description {
+            tag,
+            ..*description
+        };
+        let (writer, front) = Writer::new(&description, fields)?;
+        let bytes = writer.entry_len(expected);
+        let mut reservation = self.0.space.reserve(0)?;
+        if let Err(error) = self.grow(local, &mut reservation, bytes).await {
+            self.0.shed.fetch_add(1, Relaxed);
+            return Err(error);
+        }
+        let names = self.0.index.vary_number(description.vary);
+        let varies = match names {
+            0 => Varies::default(),
+            _ => Varies::of(names, &description.variant),
+        };
+        let was = self.0.index.peek(&description.key);
+        let known = Known {
+            state: State::Stored,
+            status: description.status,
+            lifetime: description.lifetime,
+            place: Place {
+                file: tag,
+                offset: 0,
+                blocks: 0,
+            },
+            varies,
+            uses: was.map_or(1, |was| was.uses),
+            is_verified: true,
+            ..Known::seen(description.key, now)
+        };
+        Ok(Writing {
+            store: self.clone(),
+            writer,
+            known,
+            vary: Bytes::copy_from_slice(description.vary),
+            reservation,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            front,
+            output: None,
+            is_begun: false,
+        })
+    }
+
+    /// Room for `bytes` in all, for which the entries that nobody asked for the longest time go.
+    pub(super) async fn grow(
+        &self,
+        local: &Local,
+        reservation: &mut Reservation,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let mut evicted = 0;
+        loop {
+            let Err(NoRoom(lacking)) = reservation.grow_to(bytes) else {
+                return Ok(());
+            };
+            let victims = self.victims(lacking);
+            evicted += victims.len();
+            if victims.is_empty() || evicted > EVICT_MAX {
+                return Err(NoRoom(lacking).into());
+            }
+            self.delete(local, victims).await?;
+        }
+    }
+
+    /// Under which key an answer is stored: its variant's, if that was looked for (as nginx has it: the main entry is the variant
+    /// that came first, and an answer that does not vary replaces it).
+    #[must_use]
+    pub fn key_for(main: Key, looked_for: Option<Key>, variant: Option<Key>) -> Key {
+        match looked_for {
+            Some(key) if variant == Some(key) => key,
+            _ => main,
+        }
+    }
+
+    /// Does what the index asks for after a key came in.
+    pub(super) async fn settle(&self, local: &Local, displaced: Displaced) -> Result<(), Error> {
+        let Displaced { replaced, evicted } = displaced;
+        // The file of the replaced one was overwritten by the rename.
+        drop(replaced.and_then(|known| super::blocks_of(&self.0.space, &known)));
+        match evicted {
+            Some(known) if known.state == State::Stored => {
+                self.0.evicted.fetch_add(1, Relaxed);
+                self.delete(local, vec![known]).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Writing {
+    /// The entry's key.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.known.key
+    }
+
+    /// The path of its temp file, for those who read it before it is whole; none is there before the first
+    /// [`WRITE_BYTES`] are.
+    #[must_use]
+    pub fn temp_path(&self) -> Vec<u8> {
+        self.store.temp_path(&self.known.key, self.known.place.file)
+    }
+
+    /// Where the body begins in the file.
+    #[must_use]
+    pub fn body_offset(&self) -> u64 {
+        self.writer.entry_len(0)
+    }
+
+    /// Bytes of the body so far.
+    #[must_use]
+    pub fn body_len(&self) -> u64 {
+        self.writer.body_len()
+    }
+
+    /// Bytes of the body that are in the file.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.writer.body_len() - self.waiting_bytes as u64
+    }
+
+    /// The next bytes of the body. Waits for the disk when [`WRITE_BYTES`] have come together.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Fault`] (too long): it is to be abandoned.
+    pub async fn push(&mut self, local: &Local, bytes: Bytes) -> Result<(), Error> {
+        self.writer.body(&bytes)?;
+        self.waiting_bytes += bytes.len();
+        self.waiting.push(bytes);
+        if self.waiting_bytes < WRITE_BYTES {
+            return Ok(());
+        }
+        let len = self.writer.entry_len(self.writer.body_len());
+        self.store.grow(local, &mut self.reservation, len).await?;
+        self.flush(local).await
+    }
+
+    async fn flush(&mut self, local: &Local) -> Result<(), Error> {
+        let pool = self.store.0.settings.pool.clone();
+        let output = match self.output.clone() {
+            Some(output) => output,
+            None => {
+                let output = self.create(local).await?;
+                self.waiting.insert(0, self.front.clone());
+                self.output = Some(output.clone());
+                output
+            }
+        };
+        let chunks = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        Ok(local.append(&output, chunks, &pool).await?)
+    }
+
+    async fn create(&mut self, local: &Local) -> Result<Output, Error> {
+        self.is_begun = true;
+        let (store, known) = (&self.store, &self.known);
+        let (key, tag) = (known.key, known.place.file);
+        store
+            .0
+            .journal
+            .write(local, &[Record::Begin { key, tag }])
+            .await?;
+        let (path, pool) = (self.temp_path(), &store.0.settings.pool);
+        match local.create(&path, Create::New, FILE_MODE, pool).await {
+            Err(error) if error.errno() == Some(Errno::NOENT) => {
+                store.make_directories(local, &key).await?;
+                Ok(local.create(&path, Create::New, FILE_MODE, pool).await?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// The body is whole: the entry gets its name, and the index knows it. What is given back is what the index knows.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::Disk`]: it is not stored, and the temp file is gone.
+    pub async fn finish(mut self, local: &Local) -> Result<Known, Error> {
+        match self.publish(local).await {
+            Ok(known) => {
+                self.store.0.stored.fetch_add(1, Relaxed);
+                Ok(known)
+            }
+            Err(error) => {
+                // What failed is told, not that its remains cannot be deleted either.
+                let _ = self.abandon(local).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn publish(&mut self, local: &Local) -> Result<Known, Error> {
+        self.is_begun = true;
+        let store = self.store.clone();
+        let finished = self.writer.clone().finish();
+        store
+            .grow(local, &mut self.reservation, finished.entry_len)
+            .await?;
+        self.reservation.shrink_to(finished.entry_len);
+        let blocks = self.reservation.blocks();
+        self.known.place.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let (known, vary) = (self.known, self.vary.clone());
+        let put = store.0.journal.ticket(&[Record::Put { known, vary }]);
+        let rename = Step::Rename(self.temp_path().into(), store.path(&known.key).into());
+        let is_small = self.output.is_none();
+        let steps = self.last_steps(finished, put.step(), rename);
+        let done = if is_small {
+            store.change_in_place(local, &known.key, steps).await
+        } else {
+            let done = local.change(steps, &store.0.settings.pool).await;
+            done.map_err(Error::from)
+        };
+        if let Err(error) = done {
+            let void = vec![put.void_step()];
+            // If this fails too, the next start walks.
+            let _ = local.change(void, &store.0.settings.pool).await;
+            return Err(error);
+        }
+        let empty = store.0.space.reserve(0)?;
+        std::mem::replace(&mut self.reservation, empty).keep();
+        let displaced = store.0.index.put(&known);
+        drop(put);
+        // The entry is stored; that another one's file stays is counted, and no failure of this one.
+        let _ = store.settle(local, displaced).await;
+        Ok(known)
+    }
+
+    /// What makes the temp file whole and gives it its name.
+    fn last_steps(&mut self, finished: Finished, put: Step, rename: Step) -> Vec<Step> {
+        let mut rest = std::mem::take(&mut self.waiting);
+        if let Some(output) = self.output.clone() {
+            rest.push(finished.table);
+            let over = Step::Overwrite(output.clone(), 0, finished.prologue);
+            return vec![Step::Append(output, rest), over, put, rename];
+        }
+        let (key, tag) = (self.known.key, self.known.place.file);
+        let begin = self.store.0.journal.ticket(&[Record::Begin { key, tag }]);
+        let head = self.front.slice(finished.prologue.len()..);
+        let mut contents = vec![finished.prologue, head];
+        contents.append(&mut rest);
+        contents.push(finished.table);
+        let make = Step::Make {
+            path: self.temp_path().into(),
+            mode: FILE_MODE,
+            contents,
+        };
+        vec![begin.step(), make, put, rename]
+    }
+
+    /// Gives up: the temp file is deleted and the room given back.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; the next start deletes it.
+    pub async fn abandon(self, local: &Local) -> Result<(), Error> {
+        let known = &self.known;
+        self.store.0.shed.fetch_add(1, Relaxed);
+        self.store
+            .delete_temp(local, &known.key, known.place.file)
+            .await
+    }
+}
+
+impl Store {
+    /// Takes steps that make a file in a key's directory, which is made if it is not there.
+    async fn change_in_place(
+        &self,
+        local: &Local,
+        key: &Key,
+        steps: Vec<Step>,
+    ) -> Result<(), Error> {
+        let pool = &self.0.settings.pool;
+        match local.change(steps.clone(), pool).await {
+            Err(error) if error.errno() == Some(Errno::NOENT) => {
+                self.make_directories(local, key).await?;
+                Ok(local.change(steps, pool).await?)
+            }
+            result => Ok(result?),
+        }
+    }
+}
