@@ -3,12 +3,13 @@
 use crate::mount::{self, Filesystem, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
 use crate::send::BUFFERS_KIB;
-use crate::window::Windows;
+use crate::window::{FAULT_AROUND, Windows, populate_present};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use std::ffi::OsStr;
 use std::fmt;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -127,10 +128,12 @@ impl Disk {
             openat2: mount::openat2_works(),
             pagemap: prepared.pagemap.filter(pagemap_works),
         };
+        let pagemap = abilities.pagemap.as_ref();
+        let faults_around = pagemap.is_some_and(|pagemap| faults_around(pagemap).unwrap_or(false));
         let disk = Arc::new(Disk {
             mounts,
             abilities,
-            windows: Windows::new(),
+            windows: Windows::new(faults_around),
             buffers: Semaphore::new(BUFFERS_KIB),
             pools: Mutex::new(Vec::new()),
         });
@@ -305,4 +308,15 @@ fn pagemap_works(pagemap: &OwnedFd) -> bool {
         Ok(absent && present)
     };
     try_it().unwrap_or(false)
+}
+
+/// Does a fault map its neighbours that are in memory, as many as by default? Tried on pages in memory.
+fn faults_around(pagemap: &OwnedFd) -> std::io::Result<bool> {
+    let len = 2 * FAULT_AROUND;
+    let memory = rustix::fs::memfd_create("freewheel", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(memory);
+    file.write_all(&vec![1; len])?;
+    let mapping = sys::Mapping::new(file.as_fd(), 0, len)?;
+    populate_present(&mapping, 0, len);
+    sys::all_present(pagemap.as_fd(), &mapping, 0, len)
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// all threads at work they stay few enough not to evict each other.
 pub(crate) const PART_WINDOWS: u64 = 2;
 /// Bytes after which it is seen whether what was asked for is coming.
-const STEP: u64 = 128 << 10;
+const STEP: u64 = 64 << 10;
 
 /// One request's way from the disk to its socket; made when it first has to wait.
 #[derive(Debug)]

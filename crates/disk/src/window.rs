@@ -38,6 +38,8 @@ pub const MAPPED_MAX: usize = 16 << 30;
 pub const SEGMENTS_MAX: usize = 8192;
 /// Mappings unused for so long are undone.
 pub const IDLE: Duration = Duration::from_secs(30);
+/// A fault maps what is in memory of the pages around it, from a multiple of this on (fault_around_bytes, mm/memory.c).
+pub(crate) const FAULT_AROUND: usize = 64 << 10;
 /// How often, at most, somebody looks for idle mappings.
 const SWEEP_EVERY_MS: u64 = 5000;
 const SHARDS: usize = 16;
@@ -88,13 +90,15 @@ pub(crate) struct Windows {
     segments: AtomicUsize,
     swept: AtomicU64,
     start: Instant,
+    /// Does a fault map the pages around its own that are in memory?
+    faults_around: bool,
     /// /dev/null: where a window is "sent" to bring it into memory without a copy.
     null: Option<OwnedFd>,
 }
 
 impl Windows {
     /// Opens /dev/null: before the loops run.
-    pub fn new() -> Windows {
+    pub fn new(faults_around: bool) -> Windows {
         #[expect(
             clippy::disallowed_methods,
             reason = "a device without a disk, before the loops run"
@@ -108,6 +112,7 @@ impl Windows {
             segments: AtomicUsize::new(0),
             swept: AtomicU64::new(0),
             start: Instant::now(),
+            faults_around,
             null,
         }
     }
@@ -133,6 +138,22 @@ impl Windows {
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Maps the pages of a part that are in memory, where faults map their neighbours. One that is not there any more would be
+/// read by itself, behind all that the disk has to do, and so each of its like: with the first it ends, and the part stays
+/// unproven.
+pub(crate) fn populate_present(mapping: &sys::Mapping, start: usize, len: usize) {
+    let (before, last) = (
+        sys::blocks_read(),
+        (start + len - 1) / sys::page_size() * sys::page_size(),
+    );
+    for at in (start..last).step_by(FAULT_AROUND).chain([last]) {
+        let _ = mapping.populate(at, 1);
+        if sys::blocks_read() != before {
+            return;
+        }
     }
 }
 
@@ -430,7 +451,11 @@ impl Windows {
             }
         };
         segment.used.store(self.now_ms(), Relaxed);
-        let _ = segment.mapping.populate(start, len);
+        if self.faults_around {
+            populate_present(&segment.mapping, start, len);
+        } else {
+            let _ = segment.mapping.populate(start, len);
+        }
         if of == Use::Coming {
             let _ = segment.mapping.cool(start, len);
         }
