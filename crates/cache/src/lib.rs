@@ -4,6 +4,7 @@
 //! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. It is made of [`entry`] (what lies in a file), [`Index`]
 //!   (what is known without asking the disk), [`Journal`] (the index on the disk) and [`Space`] (room, reserved before it is
 //!   written).
+//! * [`Fill`]: one request to the origin, and everyone who waits for its answer.
 //!
 //! Not here, ever: sockets and directives. Invariants: keys and places are nginx's, so that a directory that nginx filled can be
 //! taken over; nothing that was stored is believed before its checksum was right; all work on files is done in a pool of `disk`.
@@ -11,6 +12,7 @@
 mod codec;
 pub mod entry;
 mod error;
+pub mod fill;
 pub mod freshness;
 pub mod index;
 pub mod journal;
@@ -22,6 +24,7 @@ mod vary;
 
 pub use entry::Entry;
 pub use error::{Error, Fault};
+pub use fill::{Fill, Fills};
 pub use index::Index;
 pub use journal::Journal;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};

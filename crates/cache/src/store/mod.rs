@@ -9,6 +9,7 @@
 
 mod lookup;
 mod renew;
+mod saved;
 mod sweep;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
@@ -18,6 +19,7 @@ mod walk;
 mod writing;
 
 pub use lookup::{Found, Hit, Missed};
+pub use saved::Saved;
 pub use verify::Checks;
 pub use walk::Walk;
 pub use writing::{WRITE_BYTES, Writing};

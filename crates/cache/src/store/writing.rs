@@ -150,10 +150,11 @@ impl Writing {
         self.known.key
     }
 
-    /// The path of its temp file, for those who read it before it is whole; none is there before the first
-    /// [`WRITE_BYTES`] are.
-    #[must_use]
-    pub fn temp_path(&self) -> Vec<u8> {
+    pub(super) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    fn temp_path(&self) -> Vec<u8> {
         self.store.temp_path(&self.known.key, self.known.place.file)
     }
 
@@ -169,7 +170,8 @@ impl Writing {
         self.writer.body_len()
     }
 
-    /// Bytes of the body that are in the file.
+    /// Bytes of the body that are in the file: none before [`WRITE_BYTES`] have come, or
+    /// [`Writing::flush`].
     #[must_use]
     pub fn written(&self) -> u64 {
         self.writer.body_len() - self.waiting_bytes as u64
@@ -186,12 +188,19 @@ impl Writing {
         if self.waiting_bytes < WRITE_BYTES {
             return Ok(());
         }
-        let len = self.writer.entry_len(self.writer.body_len());
-        self.store.grow(local, &mut self.reservation, len).await?;
         self.flush(local).await
     }
 
-    async fn flush(&mut self, local: &Local) -> Result<(), Error> {
+    /// Writes what has come together, where others wait for it to be in the file.
+    ///
+    /// # Errors
+    /// As [`Writing::push`].
+    pub async fn flush(&mut self, local: &Local) -> Result<(), Error> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let len = self.writer.entry_len(self.writer.body_len());
+        self.store.grow(local, &mut self.reservation, len).await?;
         let pool = self.store.0.settings.pool.clone();
         let output = match self.output.clone() {
             Some(output) => output,

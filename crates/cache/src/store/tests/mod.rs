@@ -1,6 +1,7 @@
 //! A store on a real directory.
 
 mod faults;
+mod fills;
 
 use super::*;
 use crate::entry::Description;

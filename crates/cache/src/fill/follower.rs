@@ -1,0 +1,165 @@
+//! One reader of a fill.
+
+use super::{Fill, Kind, Progress, Sharing, State, wake};
+use bytes::Bytes;
+use message::ResponseHead;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What comes next for a follower.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Bytes of the body.
+    Bytes(Bytes),
+    /// A range of the body that is in the file only: read it there, then say so by [`Follower::advance`].
+    Saved(Range<u64>),
+    /// Only for the one who writes the file: the origin waits for room, so write what has come and say so ([`Follower::saved`]).
+    Flush,
+    /// The body is whole.
+    End,
+    /// The origin was lost: what came so far is not the whole.
+    Broken,
+    /// Nothing more for this follower: the answer is somebody else's (ask the origin), or the file was given up.
+    Alone,
+}
+
+/// A reader of a fill, with its own place. Dropping it leaves.
+#[derive(Debug)]
+pub struct Follower {
+    fill: Fill,
+    number: usize,
+}
+
+impl Follower {
+    pub(super) fn new(fill: Fill, number: usize) -> Self {
+        Self { fill, number }
+    }
+
+    /// What it follows.
+    #[must_use]
+    pub fn fill(&self) -> &Fill {
+        &self.fill
+    }
+
+    /// Waits for the head. None: there will be none for this follower ([`Follower::next`] says why).
+    pub async fn head(&self) -> Option<Arc<ResponseHead>> {
+        poll_fn(|context| {
+            let mut state = self.fill.0.state.lock();
+            if self.is_sent_away(&state) {
+                return Poll::Ready(None);
+            }
+            match &state.head {
+                Some(head) => Poll::Ready(Some(head.clone())),
+                None if state.progress == Progress::Running => self.wait(&mut state, context),
+                None => Poll::Ready(None),
+            }
+        })
+        .await
+    }
+
+    /// Waits for what comes next.
+    pub async fn next(&self) -> Next {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// What comes next, if it is there.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Next> {
+        let mut state = self.fill.0.state.lock();
+        if self.is_sent_away(&state) {
+            return Poll::Ready(Next::Alone);
+        }
+        let Some(at) = state.places[self.number].as_ref().map(|place| place.at) else {
+            return Poll::Ready(Next::Broken);
+        };
+        if at < state.start {
+            let end = state.start.min(state.saved);
+            return Poll::Ready(if at < end {
+                Next::Saved(at..end)
+            } else {
+                Next::Broken
+            });
+        }
+        if let Some(bytes) = state.piece_at(at) {
+            self.move_on(&mut state, bytes.len() as u64);
+            return Poll::Ready(Next::Bytes(bytes));
+        }
+        match state.progress {
+            Progress::Running if self.is_to_flush(&state) => Poll::Ready(Next::Flush),
+            Progress::Running => self.wait(&mut state, context),
+            Progress::Whole => Poll::Ready(Next::End),
+            Progress::Broken => Poll::Ready(Next::Broken),
+        }
+    }
+
+    /// So many bytes of the last [`Next::Saved`] have been read.
+    pub fn advance(&self, bytes: u64) {
+        let mut state = self.fill.0.state.lock();
+        self.move_on(&mut state, bytes);
+    }
+
+    /// So many bytes of the body are in the file now (by the one who writes it).
+    pub fn saved(&self, bytes: u64) {
+        let mut state = self.fill.0.state.lock();
+        state.saved = state.saved.max(bytes).min(state.end);
+        let filler = state.filler.take();
+        drop(state);
+        wake(filler);
+    }
+
+    /// Where it is in the body.
+    #[must_use]
+    pub fn at(&self) -> u64 {
+        let state = self.fill.0.state.lock();
+        state.places[self.number]
+            .as_ref()
+            .map_or(0, |place| place.at)
+    }
+
+    fn is_to_flush(&self, state: &State) -> bool {
+        let kind = state.places[self.number].as_ref().map(|place| place.kind);
+        kind == Some(Kind::Saver) && state.filler.is_some() && state.saved < state.end
+    }
+
+    fn is_sent_away(&self, state: &State) -> bool {
+        let kind = state.places[self.number].as_ref().map(|place| place.kind);
+        match kind {
+            Some(Kind::Owner) => false,
+            Some(Kind::Saver) => !state.is_saving,
+            Some(Kind::Guest) | None => state.sharing == Sharing::Private,
+        }
+    }
+
+    fn move_on(&self, state: &mut State, bytes: u64) {
+        let end = state.end;
+        if let Some(place) = &mut state.places[self.number] {
+            place.at = place.at.saturating_add(bytes).min(end);
+        }
+        wake(state.filler.take());
+    }
+
+    fn wait<T>(&self, state: &mut State, context: &Context<'_>) -> Poll<T> {
+        if let Some(place) = &mut state.places[self.number] {
+            place.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut state = self.fill.0.state.lock();
+        let left = state.places[self.number].take();
+        state.free.push(self.number);
+        let was_saving = left.is_some_and(|place| place.kind == Kind::Saver);
+        state.is_saving &= !was_saving;
+        let is_over = was_saving && state.progress != Progress::Running;
+        let filler = state.filler.take();
+        drop(state);
+        if is_over {
+            self.fill.leave_registry();
+        }
+        wake(filler);
+    }
+}

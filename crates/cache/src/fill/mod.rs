@@ -1,0 +1,382 @@
+//! A fill and those who follow it: one request to the origin, whose bytes everybody takes at his own speed.
+//!
+//! The bytes lie in a window in memory, bounded in bytes. What is behind everyone, or in the entry's file already, leaves it; who is
+//! further behind reads the file. Where neither is possible the origin waits: nothing grows, and nobody polls. The one who
+//! writes the file is a follower too ([`Filler::saver`]), so a slow disk is known by its place in the window, and what is done about
+//! it is the caller's to say ([`Filler::is_held_by_disk`], [`Filler::stop_saving`]).
+//!
+//! Not here: connections, files and clocks. Invariant: the bytes from each follower's place on are in the window, or in the file
+//! up to where the window begins.
+
+mod follower;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+pub use follower::{Follower, Next};
+pub use registry::{Fills, Role};
+
+use crate::key::Key;
+use bytes::Bytes;
+use message::ResponseHead;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+/// Bytes of a window that nobody has an opinion about.
+pub const WINDOW_BYTES: usize = 1 << 20;
+/// Followers of one fill; who comes later asks for himself.
+pub const FOLLOWERS_MAX: usize = 1 << 16;
+/// What a piece counts beside its bytes, so that many small ones are bounded too.
+const PIECE_COST: usize = 64;
+
+/// May others have what the origin answered?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// It may be stored, so those who wait get it too.
+    Shared,
+    /// It is for the one who asked; the others are sent away ([`Next::Alone`]).
+    Private,
+}
+
+/// Nobody wants the rest: no follower is left, and it is not being saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody follows the fill")]
+pub struct Unwanted;
+
+/// A fill, as those see it who may follow it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Fill(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    key: Key,
+    window_bytes: usize,
+    registry: Weak<registry::Shared>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Running,
+    Whole,
+    Broken,
+}
+
+#[derive(Debug)]
+struct State {
+    head: Option<Arc<ResponseHead>>,
+    sharing: Sharing,
+    progress: Progress,
+    pieces: VecDeque<Bytes>,
+    cost: usize,
+    /// The places in the body of the window's first byte, and of the one behind its last.
+    start: u64,
+    end: u64,
+    /// Bytes of the body that are in the file.
+    saved: u64,
+    is_saving: bool,
+    places: Vec<Option<Place>>,
+    free: Vec<usize>,
+    /// The origin's side, waiting for room or for followers to leave.
+    filler: Option<Waker>,
+}
+
+/// Where a follower is.
+#[derive(Debug)]
+struct Place {
+    at: u64,
+    kind: Kind,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The one whose request it is.
+    Owner,
+    Guest,
+    /// It writes the file.
+    Saver,
+}
+
+/// The origin's side of a fill. If it is dropped before [`Filler::finish`], followers learn that the rest is lost.
+#[derive(Debug)]
+#[must_use = "whoever follows waits for it"]
+pub struct Filler {
+    fill: Fill,
+}
+
+impl Filler {
+    /// A fill that only its owner knows of (`proxy_cache_lock off`, answers that are not cached), with a window of so many bytes.
+    pub fn alone(key: Key, window_bytes: usize) -> Self {
+        Self::new(key, window_bytes, Weak::new())
+    }
+
+    fn new(key: Key, window_bytes: usize, registry: Weak<registry::Shared>) -> Self {
+        let state = State {
+            head: None,
+            sharing: Sharing::Shared,
+            progress: Progress::Running,
+            pieces: VecDeque::new(),
+            cost: 0,
+            start: 0,
+            end: 0,
+            saved: 0,
+            is_saving: false,
+            places: Vec::new(),
+            free: Vec::new(),
+            filler: None,
+        };
+        Self {
+            fill: Fill(Arc::new(Inner {
+                key,
+                window_bytes,
+                registry,
+                state: Mutex::new(state),
+            })),
+        }
+    }
+
+    /// What others follow.
+    #[must_use]
+    pub fn fill(&self) -> &Fill {
+        &self.fill
+    }
+
+    /// The follower whose request it is: it gets private answers too. None after [`FOLLOWERS_MAX`].
+    #[must_use]
+    pub fn owner(&self) -> Option<Follower> {
+        self.fill.join(Kind::Owner)
+    }
+
+    /// The follower that writes the file. To be asked for before the first byte; it reports by [`Follower::saved`].
+    #[must_use]
+    pub fn saver(&self) -> Option<Follower> {
+        let saver = self.fill.join(Kind::Saver)?;
+        self.fill.0.state.lock().is_saving = true;
+        Some(saver)
+    }
+
+    /// The origin's head is there. With [`Sharing::Private`], all but the owner are sent away.
+    pub fn set_head(&self, head: ResponseHead, sharing: Sharing) {
+        let mut state = self.fill.0.state.lock();
+        state.head = Some(Arc::new(head));
+        state.sharing = sharing;
+        let wakers = state.wakers();
+        drop(state);
+        if sharing == Sharing::Private {
+            self.fill.leave_registry();
+        }
+        wake(wakers);
+    }
+
+    /// The next bytes of the body. Waits until there is room for them.
+    ///
+    /// # Errors
+    /// [`Unwanted`]: the rest need not be fetched.
+    pub async fn push(&self, bytes: Bytes) -> Result<(), Unwanted> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        poll_fn(|context| self.poll_room(context, bytes.len())).await?;
+        let mut state = self.fill.0.state.lock();
+        state.end += bytes.len() as u64;
+        state.cost += bytes.len() + PIECE_COST;
+        state.pieces.push_back(bytes);
+        let wakers = state.wakers();
+        drop(state);
+        wake(wakers);
+        Ok(())
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>, len: usize) -> Poll<Result<(), Unwanted>> {
+        let mut state = self.fill.0.state.lock();
+        if state.is_unwanted() {
+            return Poll::Ready(Err(Unwanted));
+        }
+        let max = self.fill.0.window_bytes;
+        state.trim(max, len);
+        if state.has_room(max, len) {
+            return Poll::Ready(Ok(()));
+        }
+        state.filler = Some(context.waker().clone());
+        // Who writes the file may sit on bytes that are not written.
+        let places = state.places.iter_mut().flatten();
+        let savers = places.filter(|place| place.kind == Kind::Saver);
+        let savers: Vec<Waker> = savers.filter_map(|place| place.waker.take()).collect();
+        drop(state);
+        wake(savers);
+        Poll::Pending
+    }
+
+    /// Is it only the disk that there is no room for? Then, after as much patience as the caller has: [`Filler::stop_saving`].
+    #[must_use]
+    pub fn is_held_by_disk(&self) -> bool {
+        let state = self.fill.0.state.lock();
+        let places = || state.places.iter().flatten();
+        let others = places().filter(|place| place.kind != Kind::Saver);
+        let slowest = others.map(|place| place.at).min().unwrap_or(state.end);
+        state.filler.is_some() && state.is_saving && state.saved < slowest
+    }
+
+    /// Gives up the file: the saver is told so ([`Next::Alone`]), the others go on. What is saved must stay readable until
+    /// [`Fill::is_file_needed`] says no.
+    pub fn stop_saving(&self) {
+        let mut state = self.fill.0.state.lock();
+        state.is_saving = false;
+        let wakers = state.wakers();
+        let filler = state.filler.take();
+        drop(state);
+        wake(wakers.into_iter().chain(filler));
+    }
+
+    /// The body is whole. Where it is being saved, others may still join until the saver is dropped, which is to be when the index
+    /// knows the entry.
+    pub fn finish(self) {
+        self.end(Progress::Whole);
+    }
+
+    fn end(&self, progress: Progress) {
+        let mut state = self.fill.0.state.lock();
+        if state.progress != Progress::Running {
+            return;
+        }
+        state.progress = progress;
+        let stays = state.is_saving && progress == Progress::Whole;
+        let wakers = state.wakers();
+        drop(state);
+        if !stays {
+            self.fill.leave_registry();
+        }
+        wake(wakers);
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.end(Progress::Broken);
+    }
+}
+
+impl Fill {
+    /// The key that it is for.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.0.key
+    }
+
+    /// Follows it from the body's first byte on. None: that cannot be had any more, the answer is for somebody else, or there are
+    /// [`FOLLOWERS_MAX`].
+    #[must_use]
+    pub fn follow(&self) -> Option<Follower> {
+        self.join(Kind::Guest)
+    }
+
+    fn join(&self, kind: Kind) -> Option<Follower> {
+        let mut state = self.0.state.lock();
+        let is_there = state.start == 0 || state.is_saving && state.saved >= state.start;
+        let is_open = kind != Kind::Guest || state.sharing == Sharing::Shared;
+        let has_place = state.places.len() - state.free.len() < FOLLOWERS_MAX;
+        if !is_there || !is_open || !has_place || state.progress == Progress::Broken {
+            return None;
+        }
+        let place = Place {
+            at: 0,
+            kind,
+            waker: None,
+        };
+        let number = match state.free.pop() {
+            Some(number) => number,
+            None => {
+                state.places.push(None);
+                state.places.len() - 1
+            }
+        };
+        state.places[number] = Some(place);
+        Some(Follower::new(self.clone(), number))
+    }
+
+    /// Does somebody still have to read what left the window from the file?
+    #[must_use]
+    pub fn is_file_needed(&self) -> bool {
+        let state = self.0.state.lock();
+        let mut places = state.places.iter().flatten();
+        places.any(|place| place.kind != Kind::Saver && place.at < state.start)
+    }
+
+    /// Followers now, the one who writes the file included.
+    #[must_use]
+    pub fn followers(&self) -> usize {
+        self.0.state.lock().places.iter().flatten().count()
+    }
+
+    fn leave_registry(&self) {
+        if let Some(registry) = self.0.registry.upgrade() {
+            registry.remove(self);
+        }
+    }
+
+    fn is(&self, other: &Fill) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl State {
+    fn wakers(&mut self) -> Vec<Waker> {
+        let places = self.places.iter_mut().flatten();
+        places.filter_map(|place| place.waker.take()).collect()
+    }
+
+    fn is_unwanted(&self) -> bool {
+        let mut places = self.places.iter().flatten();
+        !self.is_saving && !places.any(|place| place.kind != Kind::Saver)
+    }
+
+    fn has_room(&self, max: usize, len: usize) -> bool {
+        self.pieces.is_empty() || self.cost + len + PIECE_COST <= max
+    }
+
+    /// Lets pieces go from the front, as far as there is need and nobody else.
+    fn trim(&mut self, max: usize, len: usize) {
+        if self.has_room(max, len) {
+            return;
+        }
+        let is_saving = self.is_saving;
+        let places = self.places.iter().flatten();
+        let counting = places.filter(|place| is_saving || place.kind != Kind::Saver);
+        let slowest = counting.map(|place| place.at).min().unwrap_or(self.end);
+        // The saver's own place is never behind what is saved.
+        let free = slowest.max(self.saved);
+        while !self.has_room(max, len) {
+            let Some(piece) = self.pieces.front() else {
+                break;
+            };
+            let piece_len = piece.len();
+            if self.start + piece_len as u64 > free {
+                break;
+            }
+            self.pieces.pop_front();
+            self.start += piece_len as u64;
+            self.cost -= piece_len + PIECE_COST;
+        }
+    }
+
+    /// The bytes from a place in the window on, up to the end of their piece.
+    fn piece_at(&self, at: u64) -> Option<Bytes> {
+        let mut start = self.start;
+        for piece in &self.pieces {
+            let end = start + piece.len() as u64;
+            if at < end {
+                return Some(piece.slice((at - start) as usize..));
+            }
+            start = end;
+        }
+        None
+    }
+}
+
+fn wake(wakers: impl IntoIterator<Item = Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}

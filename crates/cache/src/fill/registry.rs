@@ -1,0 +1,81 @@
+//! Which keys are being filled now.
+
+use super::{Fill, Filler};
+use crate::key::Key;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The fills of a cache, shared by all loops. Looked at on misses only.
+#[derive(Clone, Debug, Default)]
+pub struct Fills(Arc<Shared>);
+
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    running: Mutex<HashMap<[u8; 16], Fill>>,
+}
+
+/// What a miss has to do.
+#[derive(Debug)]
+pub enum Role {
+    /// Ask the origin, for everybody.
+    Fill(Filler),
+    /// Somebody is asking: [`Fill::follow`].
+    Follow(Fill),
+}
+
+impl Fills {
+    /// Joins the fill of a key, or begins one with a window of so many bytes.
+    #[must_use]
+    pub fn join(&self, key: Key, window_bytes: usize) -> Role {
+        match self.0.running.lock().entry(key.0) {
+            Entry::Occupied(running) => Role::Follow(running.get().clone()),
+            Entry::Vacant(place) => {
+                let filler = self.filler(key, window_bytes);
+                place.insert(filler.fill.clone());
+                Role::Fill(filler)
+            }
+        }
+    }
+
+    /// Begins a fill though there is one (`proxy_cache_lock_age`): who comes from now on follows the new one.
+    pub fn take_over(&self, key: Key, window_bytes: usize) -> Filler {
+        let filler = self.filler(key, window_bytes);
+        self.0.running.lock().insert(key.0, filler.fill.clone());
+        filler
+    }
+
+    /// Is a key being filled?
+    #[must_use]
+    pub fn running(&self, key: &Key) -> Option<Fill> {
+        self.0.running.lock().get(&key.0).cloned()
+    }
+
+    /// Fills now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.running.lock().len()
+    }
+
+    /// No fill now?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn filler(&self, key: Key, window_bytes: usize) -> Filler {
+        Filler::new(key, window_bytes, Arc::downgrade(&self.0))
+    }
+}
+
+impl Shared {
+    /// Forgets a fill; one that took its place stays.
+    pub fn remove(&self, fill: &Fill) {
+        let key = fill.key().0;
+        let mut running = self.running.lock();
+        if running.get(&key).is_some_and(|running| running.is(fill)) {
+            running.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Fills and followers, polled by hand and by tasks.
+
+use super::*;
+use futures_of::{is_pending, now};
+use proptest::prelude::*;
+use tokio::runtime::Builder;
+
+/// Futures looked at once.
+mod futures_of {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    pub fn now<F: Future>(future: F) -> Option<F::Output> {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(future).poll(&mut context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    pub fn is_pending<F: Future>(future: F) -> bool {
+        now(future).is_none()
+    }
+}
+
+fn key() -> Key {
+    Key::of(b"k")
+}
+
+fn head() -> ResponseHead {
+    ResponseHead::new(Bytes::from_static(b"HTTP/1.1 200 OK\r\n\r\n"))
+}
+
+fn push(filler: &Filler, bytes: &'static [u8]) -> Option<Result<(), Unwanted>> {
+    now(filler.push(Bytes::from_static(bytes)))
+}
+
+fn bytes(text: &'static [u8]) -> Option<Next> {
+    Some(Next::Bytes(Bytes::from_static(text)))
+}
+
+#[test]
+fn everyone_gets_everything_at_his_own_speed() {
+    let filler = Filler::alone(key(), 10_000);
+    let owner = filler.owner().unwrap();
+    let slow = filler.fill().follow().unwrap();
+    assert!(is_pending(owner.head()));
+    filler.set_head(head(), Sharing::Shared);
+    assert!(now(owner.head()).unwrap().is_some() && now(slow.head()).unwrap().is_some());
+    push(&filler, b"one").unwrap().unwrap();
+    assert_eq!(now(owner.next()), bytes(b"one"));
+    assert!(is_pending(owner.next()));
+    push(&filler, b"two").unwrap().unwrap();
+    assert_eq!(now(owner.next()), bytes(b"two"));
+    let fill = filler.fill().clone();
+    filler.finish();
+    assert_eq!(now(owner.next()), Some(Next::End));
+    for next in [bytes(b"one"), bytes(b"two"), Some(Next::End)] {
+        assert_eq!(now(slow.next()), next);
+    }
+    // Whoever comes late gets it too, while it is in memory.
+    assert_eq!(now(fill.follow().unwrap().next()), bytes(b"one"));
+}
+
+#[test]
+fn a_lost_origin_is_told() {
+    let filler = Filler::alone(key(), 10_000);
+    let owner = filler.owner().unwrap();
+    let early = filler.fill().follow().unwrap();
+    push(&filler, b"half").unwrap().unwrap();
+    assert_eq!(now(owner.next()), bytes(b"half"));
+    let fill = filler.fill().clone();
+    drop(filler);
+    assert_eq!(now(owner.next()), Some(Next::Broken));
+    assert!(now(early.head()).unwrap().is_none());
+    assert!(fill.follow().is_none());
+}
+
+#[test]
+fn a_private_answer_is_its_owners() {
+    let fills = Fills::default();
+    let Role::Fill(filler) = fills.join(key(), 10_000) else {
+        panic!("nobody fills");
+    };
+    let owner = filler.owner().unwrap();
+    let Role::Follow(fill) = fills.join(key(), 10_000) else {
+        panic!("somebody fills");
+    };
+    let guest = fill.follow().unwrap();
+    filler.set_head(head(), Sharing::Private);
+    push(&filler, b"secret").unwrap().unwrap();
+    assert!(now(guest.head()).unwrap().is_none());
+    assert_eq!(now(guest.next()), Some(Next::Alone));
+    assert!(fill.follow().is_none());
+    assert_eq!(now(owner.next()), bytes(b"secret"));
+    assert!(fills.is_empty(), "the next one asks for himself");
+}
+
+#[test]
+fn without_a_file_the_slowest_follower_holds_the_origin() {
+    let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
+    let (fast, slow) = (filler.owner().unwrap(), filler.fill().follow().unwrap());
+    assert!(push(&filler, b"aaaa").is_some() && push(&filler, b"bbbb").is_some());
+    assert_eq!(
+        (now(fast.next()), now(fast.next())),
+        (bytes(b"aaaa"), bytes(b"bbbb"))
+    );
+    assert_eq!(push(&filler, b"cccc"), None, "the slow one has nothing yet");
+    assert!(!filler.is_held_by_disk());
+    assert_eq!(now(slow.next()), bytes(b"aaaa"));
+    assert_eq!(push(&filler, b"cccc"), Some(Ok(())));
+    assert!(filler.fill().follow().is_none(), "the beginning is gone");
+    assert_eq!(push(&filler, b"dddd"), None);
+    drop(slow);
+    assert_eq!(push(&filler, b"dddd"), Some(Ok(())));
+    drop(fast);
+    assert_eq!(push(&filler, b"eeee"), Some(Err(Unwanted)));
+}
+
+#[test]
+fn with_a_file_a_slow_follower_holds_nobody() {
+    let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
+    let (saver, slow) = (filler.saver().unwrap(), filler.owner().unwrap());
+    assert!(push(&filler, b"aaaa").is_some() && push(&filler, b"bbbb").is_some());
+    assert_eq!(
+        (now(saver.next()), now(saver.next())),
+        (bytes(b"aaaa"), bytes(b"bbbb"))
+    );
+    assert_eq!(push(&filler, b"cccc"), None, "not on the disk yet");
+    assert_eq!(now(saver.next()), Some(Next::Flush));
+    saver.saved(8);
+    assert!(push(&filler, b"cccc").is_some() && push(&filler, b"dddd").is_some());
+    assert!(filler.fill().is_file_needed());
+    assert_eq!(now(slow.next()), Some(Next::Saved(0..8)));
+    slow.advance(3);
+    assert_eq!(now(slow.next()), Some(Next::Saved(3..8)));
+    let late = filler.fill().follow().unwrap();
+    assert_eq!(now(late.next()), Some(Next::Saved(0..8)));
+    slow.advance(5);
+    assert_eq!(now(slow.next()), bytes(b"cccc"));
+    drop(late);
+    assert!(!filler.fill().is_file_needed());
+    // Everybody left: it goes on, for the file.
+    drop(slow);
+    assert_eq!(now(saver.next()), bytes(b"cccc"));
+    saver.saved(12);
+    assert_eq!(push(&filler, b"eeee"), Some(Ok(())));
+}
+
+#[test]
+fn a_disk_that_does_not_keep_up_can_be_left_behind() {
+    let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
+    let (saver, owner) = (filler.saver().unwrap(), filler.owner().unwrap());
+    assert!(push(&filler, b"aaaa").is_some());
+    assert_eq!(now(saver.next()), bytes(b"aaaa"));
+    saver.saved(4);
+    assert!(push(&filler, b"bbbb").is_some() && push(&filler, b"cccc").is_some());
+    for _ in 0..3 {
+        let next = now(owner.next()).unwrap();
+        if let Next::Saved(range) = next {
+            owner.advance(range.end - range.start);
+        }
+    }
+    assert_eq!(push(&filler, b"dddd"), None);
+    assert!(filler.is_held_by_disk());
+    filler.stop_saving();
+    assert_eq!(now(saver.next()), Some(Next::Alone));
+    assert_eq!(push(&filler, b"dddd"), Some(Ok(())));
+    assert_eq!(now(owner.next()), bytes(b"dddd"));
+}
+
+#[test]
+fn a_saver_that_leaves_stops_saving() {
+    let filler = Filler::alone(key(), 10_000);
+    let (saver, owner) = (filler.saver().unwrap(), filler.owner().unwrap());
+    drop(saver);
+    assert_eq!(push(&filler, b"a"), Some(Ok(())));
+    drop(owner);
+    assert_eq!(push(&filler, b"b"), Some(Err(Unwanted)));
+}
+
+#[test]
+fn one_fill_for_a_key_until_it_ends_or_is_taken_over() {
+    let fills = Fills::default();
+    let Role::Fill(first) = fills.join(key(), 100) else {
+        panic!("nobody fills");
+    };
+    assert!(matches!(fills.join(key(), 100), Role::Follow(fill) if fill.is(first.fill())));
+    let second = fills.take_over(key(), 100);
+    first.finish();
+    assert!(fills.running(&key()).unwrap().is(second.fill()));
+    drop(second);
+    assert!(fills.is_empty());
+    assert!(matches!(fills.join(key(), 100), Role::Fill(_)));
+}
+
+#[test]
+fn a_fill_that_is_saved_is_known_until_its_saver_is_through() {
+    let fills = Fills::default();
+    let Role::Fill(filler) = fills.join(key(), 10_000) else {
+        panic!("nobody fills");
+    };
+    let saver = filler.saver().unwrap();
+    push(&filler, b"a").unwrap().unwrap();
+    filler.finish();
+    assert_eq!(now(saver.next()), bytes(b"a"));
+    assert_eq!(now(saver.next()), Some(Next::End));
+    // The index does not know the entry yet: who comes now follows.
+    let late = fills.running(&key()).unwrap().follow().unwrap();
+    drop(saver);
+    assert!(fills.is_empty());
+    assert_eq!(now(late.next()), bytes(b"a"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Followers of all speeds, some with a file behind them: each gets the whole body, in order, and memory stays bounded.
+    #[test]
+    fn the_body_arrives_whole(
+        pieces in proptest::collection::vec(1usize..5_000, 1..60),
+        delays in proptest::collection::vec(0usize..8, 1..6),
+        saves in any::<bool>(), is_eager in any::<bool>(), window in 1usize..20_000,
+    ) {
+        let runtime = Builder::new_current_thread().build_local(Default::default()).unwrap();
+        runtime.block_on(async {
+            let body: Bytes = (0..pieces.iter().sum::<usize>()).map(|at| (at % 253) as u8).collect::<Vec<_>>().into();
+            let filler = Filler::alone(key(), window);
+            let saver = filler.saver().filter(|_| saves);
+            let readers: Vec<_> = delays.iter().map(|delay| {
+                let (follower, body) = (filler.fill().follow().unwrap(), body.clone());
+                tokio::task::spawn_local(read(follower, body, *delay))
+            }).collect();
+            let saver = saver.map(|saver| tokio::task::spawn_local(async move {
+                loop {
+                    match saver.next().await {
+                        Next::Bytes(_) if is_eager => saver.saved(saver.at()),
+                        Next::Bytes(_) => {}
+                        Next::Flush => saver.saved(saver.at()),
+                        Next::End => break,
+                        other => panic!("{other:?}"),
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }));
+            let mut at = 0;
+            for len in &pieces {
+                filler.push(body.slice(at..at + len)).await.unwrap();
+                at += len;
+                let cost = filler.fill().0.state.lock().cost;
+                assert!(cost <= window.max(len + PIECE_COST), "{cost}");
+            }
+            filler.finish();
+            for reader in readers {
+                assert_eq!(reader.await.unwrap(), body);
+            }
+            if let Some(saver) = saver {
+                saver.await.unwrap();
+            }
+        });
+    }
+}
+
+async fn read(follower: Follower, body: Bytes, delay: usize) -> Bytes {
+    let mut got = Vec::new();
+    loop {
+        match follower.next().await {
+            Next::Bytes(bytes) => got.extend_from_slice(&bytes),
+            Next::Saved(range) => {
+                got.extend_from_slice(&body[range.start as usize..range.end as usize]);
+                follower.advance(range.end - range.start);
+            }
+            Next::End => return got.into(),
+            other => panic!("{other:?}"),
+        }
+        for _ in 0..delay {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Fills and a store together, as a proxy will use them.
+
+use super::*;
+use crate::fill::{Filler, Fills, Follower, Next, Role, Sharing};
+use message::ResponseHead;
+
+/// Writes what a fill brings.
+async fn save(local: Local, saver: Follower, mut writing: Writing) -> Known {
+    loop {
+        match saver.next().await {
+            Next::Bytes(bytes) => {
+                writing.push(&local, bytes).await.unwrap();
+                saver.saved(writing.written());
+            }
+            Next::Flush => {
+                writing.flush(&local).await.unwrap();
+                saver.saved(writing.written());
+            }
+            Next::End => return writing.finish(&local).await.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Reads a fill, from the window and from the file.
+async fn read(
+    local: Local,
+    pool: Pool,
+    store: Store,
+    follower: Follower,
+    saved: Saved,
+) -> (Vec<u8>, u64) {
+    let access = Access::new(&pool);
+    let (mut body, mut from_file) = (Vec::new(), 0);
+    let mut file = None;
+    loop {
+        match follower.next().await {
+            Next::Bytes(bytes) => body.extend_from_slice(&bytes),
+            Next::Saved(range) => {
+                let bytes = store
+                    .read_saved(&local, &access, &saved, &mut file, &range)
+                    .await
+                    .unwrap();
+                follower.advance(bytes.len() as u64);
+                from_file += bytes.len() as u64;
+                body.extend_from_slice(&bytes);
+            }
+            Next::End => return (body, from_file),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn begin(bench: &Bench, store: &Store) -> Writing {
+    let main = Key::of(b"k");
+    let description = Description {
+        key: main,
+        main,
+        variant: main,
+        tag: 0,
+        key_text: b"k",
+        vary: b"",
+        status: 200,
+        status_line: b"200 OK",
+        lifetime: Lifetime::default(),
+    };
+    let lines = std::iter::empty();
+    store
+        .begin(&bench.local, &description, lines, 0, NOW)
+        .await
+        .unwrap()
+}
+
+#[test]
+fn a_fill_is_read_from_memory_and_from_the_file_and_then_from_the_entry() {
+    // One window is smaller than what is written at once.
+    for window in [300_000, 50_000] {
+        fill_and_follow(window);
+    }
+}
+
+fn fill_and_follow(window: usize) {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let fills = Fills::default();
+        let Role::Fill(filler) = fills.join(Key::of(b"k"), window) else {
+            panic!("nobody fills");
+        };
+        let writing = begin(&bench, &store).await;
+        let saved = writing.saved();
+        let (owner, saver) = (filler.owner().unwrap(), filler.saver().unwrap());
+        let late = filler.fill().follow().unwrap();
+        let (local, pool) = (&bench.local, &bench.pool);
+        let reader = |follower| {
+            tokio::task::spawn_local(read(
+                local.clone(),
+                pool.clone(),
+                store.clone(),
+                follower,
+                saved,
+            ))
+        };
+        let owner = reader(owner);
+        let saver = tokio::task::spawn_local(save(local.clone(), saver, writing));
+        filler.set_head(ResponseHead::new(Bytes::new()), Sharing::Shared);
+        let body = push_all(&filler).await;
+        filler.finish();
+        assert_eq!(owner.await.unwrap().0, body);
+        saver.await.unwrap();
+        assert!(fills.is_empty());
+        // The late one finds the beginning in the file, which has its name by now.
+        let (got, from_file) = reader(late).await.unwrap();
+        assert_eq!(got, body);
+        assert!(from_file > 400_000, "{from_file}");
+        assert_eq!(bench.body(&store, "k").await.unwrap().unwrap(), body);
+    });
+}
+
+async fn push_all(filler: &Filler) -> Vec<u8> {
+    let body = big();
+    for piece in body.chunks(20_000) {
+        filler.push(Bytes::copy_from_slice(piece)).await.unwrap();
+    }
+    body
+}
