@@ -321,7 +321,10 @@ async fn begin_log(
     pool: &Pool,
 ) -> Result<Output, Error> {
     let name = log_name(folder, generation);
-    let log = local.create(&name, Create::Append, FILE_MODE, pool).await?;
+    // One that is there was begun by somebody who did not get any further.
+    let log = local
+        .create(&name, Create::Truncate, FILE_MODE, pool)
+        .await?;
     let header = FileHeader {
         generation,
         is_snapshot: false,

@@ -27,9 +27,9 @@ impl Journal {
         if std::mem::replace(&mut self.0.state.lock().is_compacting, true) {
             return Ok(false);
         }
-        let done = self.switch_and_write(local, index).await;
-        self.0.state.lock().is_compacting = false;
-        done.map(|()| true)
+        // Also where the caller does not wait for the end.
+        let _turn = Turn(self);
+        self.switch_and_write(local, index).await.map(|()| true)
     }
 
     async fn switch_and_write(&self, local: &Local, index: &Index) -> Result<(), Error> {
@@ -41,12 +41,8 @@ impl Journal {
         local.change(steps, pool).await?;
         drop(opened);
         self.wait_for(&writers).await;
-        let old = std::mem::take(&mut self.0.state.lock().old);
-        if let Err(error) = self.write_snapshot(local, index, generation).await {
-            self.0.state.lock().old.extend(old);
-            return Err(error);
-        }
-        self.forget_old_bytes();
+        self.write_snapshot(local, index, generation).await?;
+        let old = self.take_old(generation);
         for names in old.chunks(STEPS_MAX) {
             let unlink = |name: &Vec<u8>| Step::Unlink(name.as_slice().into());
             local
@@ -56,9 +52,12 @@ impl Journal {
         Ok(())
     }
 
-    fn forget_old_bytes(&self) {
+    /// The files that this snapshot has made needless; the next one makes it needless too.
+    fn take_old(&self, generation: u64) -> Vec<Vec<u8>> {
         let mut state = self.0.state.lock();
         state.log_bytes = state.log_bytes.saturating_sub(state.old_bytes);
+        let own = vec![name(&self.0.folder, generation)];
+        std::mem::replace(&mut state.old, own)
     }
 
     /// From here on, records go to the new log. Given back: the first of them (fills that are running are in no snapshot), and
@@ -144,6 +143,15 @@ impl Journal {
         local.change(steps, pool).await?;
         self.0.state.lock().snapshot_bytes = bytes;
         Ok(())
+    }
+}
+
+/// Somebody is compacting.
+struct Turn<'a>(&'a Journal);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.0.state.lock().is_compacting = false;
     }
 }
 

@@ -158,6 +158,9 @@ fn a_closed_journal_says_so_and_is_one_snapshot() {
         for number in 0..500 {
             fill(&journal, &local, &index, number, 1).await;
         }
+        for _ in 0..3 {
+            assert!(journal.compact(&local, &index).await.unwrap());
+        }
         journal.close(&local, &index).await.unwrap();
         let names: Vec<_> = std::fs::read_dir(dir.path().join(FOLDER))
             .unwrap()
@@ -247,6 +250,38 @@ fn a_compaction_waits_for_what_is_on_its_way_to_the_old_log() {
         assert!(recovered.is_complete);
         assert_eq!(contents(&again), contents(&index));
         assert_eq!(again.len(), 3);
+    });
+}
+
+#[test]
+fn a_compaction_that_is_left_alone_can_be_taken_up_again() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        journal.walked(&local).await.unwrap();
+        fill(&journal, &local, &index, 1, 1).await;
+        for turns in 0..12 {
+            // So many times it is looked at, then dropped.
+            let mut looks = 0;
+            let mut compaction = Box::pin(journal.compact(&local, &index));
+            std::future::poll_fn(|context| {
+                looks += 1;
+                let _ = compaction.as_mut().poll(context);
+                if looks > turns {
+                    return std::task::Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                std::task::Poll::Pending
+            })
+            .await;
+            drop(compaction);
+            fill(&journal, &local, &index, 10 + turns, 1).await;
+        }
+        assert!(journal.compact(&local, &index).await.unwrap());
+        drop(journal);
+        let (_journal, _, again) = open(&local, dir.path(), &pool).await;
+        assert_eq!(contents(&again), contents(&index));
     });
 }
 

@@ -154,14 +154,18 @@ impl Store {
         }
         let known = known.filter(|known| known.state == State::Stored);
         match self.open_entry(local, access, key).await? {
+            // Somebody moved it here.
+            Opened::Entry(_, entry) if entry.key() != *key => {
+                self.drop_damaged(local, key, known).await?;
+                Ok(damaged(Fault::Damaged("place")))
+            }
+            // Two texts with one MD5: as nginx has it, the last one stored stays.
+            Opened::Entry(_, entry) if entry.key_text() != key_text => Ok(missed(None)),
             Opened::Entry(file, entry) => {
                 let known = match known.filter(|known| known.place.file == entry.tag()) {
                     Some(known) => known,
                     None => self.learn(local, &entry, &file, known, now).await?,
                 };
-                if entry.key() != *key || entry.key_text() != key_text {
-                    return Ok(missed(None));
-                }
                 Ok(Found::Hit(Hit { entry, file, known }))
             }
             Opened::Nothing => {
@@ -172,10 +176,7 @@ impl Store {
             }
             Opened::Bad(fault) => {
                 self.drop_damaged(local, key, known).await?;
-                Ok(Found::Miss(Missed {
-                    variant: None,
-                    damage: Some(fault),
-                }))
+                Ok(damaged(fault))
             }
         }
     }
@@ -304,6 +305,13 @@ fn missed(variant: Option<Key>) -> Found {
     Found::Miss(Missed {
         variant,
         damage: None,
+    })
+}
+
+fn damaged(fault: Fault) -> Found {
+    Found::Miss(Missed {
+        variant: None,
+        damage: Some(fault),
     })
 }
 

@@ -58,6 +58,8 @@ fn a_file_that_is_gone_or_another_is_a_miss() {
         bench.put(&store, "c", b"c").await.unwrap();
         std::fs::rename(bench.entry_file(&store, "c"), &b).unwrap();
         assert!(bench.body(&store, "b").await.is_none());
+        assert_eq!(store.counters().damaged, 1);
+        assert!(!b.exists());
     });
 }
 
