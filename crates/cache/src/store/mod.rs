@@ -98,11 +98,21 @@ struct Inner {
     directories: Mutex<HashSet<String>>,
     /// Blocks that the journal was last counted with.
     journal_blocks: Mutex<Option<Reservation>>,
+    lost: Mutex<Vec<Lost>>,
     stored: AtomicU64,
     shed: AtomicU64,
     evicted: AtomicU64,
     damaged: AtomicU64,
     undeleted: AtomicU64,
+}
+
+/// A temp file whose writer has gone.
+#[derive(Debug)]
+struct Lost {
+    key: Key,
+    tag: u32,
+    /// It counts until the file is gone.
+    room: Reservation,
 }
 
 impl Store {
@@ -133,6 +143,7 @@ impl Store {
             is_cold: AtomicBool::new(!recovered.is_complete),
             directories: Mutex::default(),
             journal_blocks: Mutex::default(),
+            lost: Mutex::default(),
             stored: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),

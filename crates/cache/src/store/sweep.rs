@@ -28,6 +28,7 @@ impl Store {
             let room = local.room(&settings.directory, &settings.pool).await?;
             self.0.space.set_free(room.free_blocks);
         }
+        self.delete_lost(local).await?;
         let before = now.saturating_sub(settings.inactive);
         let inactive = self.0.index.evict_inactive(before, files_max);
         let mut done = inactive.len();
@@ -51,6 +52,20 @@ impl Store {
         }
         self.count_journal();
         Ok(done >= files_max)
+    }
+
+    /// Deletes the temp files whose writers have gone.
+    async fn delete_lost(&self, local: &Local) -> Result<(), Error> {
+        let mut lost = std::mem::take(&mut *self.0.lost.lock());
+        while let Some(one) = lost.pop() {
+            if let Err(error) = self.delete_temp(local, &one.key, one.tag).await {
+                lost.push(one);
+                self.0.lost.lock().append(&mut lost);
+                return Err(error);
+            }
+            drop(one.room);
+        }
+        Ok(())
     }
 
     /// Puts the journal together. The new snapshot lies beside the old one for a moment, so it needs room.

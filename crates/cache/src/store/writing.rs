@@ -1,6 +1,6 @@
 //! Writing an entry: a temp file beside its place, renamed when it is whole.
 
-use super::{FILE_MODE, Store};
+use super::{FILE_MODE, Lost, Store};
 use crate::entry::{Description, Finished, Writer};
 use crate::error::Error;
 use crate::freshness::Line;
@@ -18,8 +18,8 @@ pub const WRITE_BYTES: usize = 256 << 10;
 /// Entries that are deleted at once to make room for one write; more than that, and the fill is shed.
 const EVICT_MAX: usize = 256;
 
-/// An entry that is being written. If it is dropped before its end, the temp file stays until the next start: call
-/// [`Writing::abandon`].
+/// An entry that is being written. If it is dropped before its end, its temp file goes with the next sweep; [`Writing::abandon`]
+/// deletes it at once.
 #[derive(Debug)]
 #[must_use = "it is to be finished or abandoned"]
 pub struct Writing {
@@ -34,7 +34,7 @@ pub struct Writing {
     front: Bytes,
     output: Option<Output>,
     /// May there be a temp file?
-    is_begun: bool,
+    has_temp: bool,
 }
 
 impl Store {
@@ -93,7 +93,7 @@ impl Store {
             waiting_bytes: 0,
             front,
             output: None,
-            is_begun: false,
+            has_temp: false,
         })
     }
 
@@ -217,7 +217,7 @@ impl Writing {
     }
 
     async fn create(&mut self, local: &Local) -> Result<Output, Error> {
-        self.is_begun = true;
+        self.has_temp = true;
         let (store, known) = (&self.store, &self.known);
         let (key, tag) = (known.key, known.place.file);
         store
@@ -254,7 +254,7 @@ impl Writing {
     }
 
     async fn publish(&mut self, local: &Local) -> Result<Known, Error> {
-        self.is_begun = true;
+        self.has_temp = true;
         let store = self.store.clone();
         let finished = self.writer.clone().finish();
         store
@@ -280,8 +280,9 @@ impl Writing {
             let _ = local.change(void, &store.0.settings.pool).await;
             return Err(error);
         }
-        let empty = store.0.space.reserve(0)?;
+        let empty = store.0.space.adopt(0);
         std::mem::replace(&mut self.reservation, empty).keep();
+        self.has_temp = false;
         let displaced = store.0.index.put(&known);
         drop(put);
         // The entry is stored; that another one's file stays is counted, and no failure of this one.
@@ -314,13 +315,32 @@ impl Writing {
     /// Gives up: the temp file is deleted and the room given back.
     ///
     /// # Errors
-    /// [`Error::Disk`]; the next start deletes it.
-    pub async fn abandon(self, local: &Local) -> Result<(), Error> {
-        let known = &self.known;
+    /// [`Error::Disk`]; a sweep tries again, and until then the room counts.
+    pub async fn abandon(mut self, local: &Local) -> Result<(), Error> {
+        let Known { key, place, .. } = self.known;
         self.store.0.shed.fetch_add(1, Relaxed);
-        self.store
-            .delete_temp(local, &known.key, known.place.file)
-            .await
+        if self.has_temp {
+            self.store.delete_temp(local, &key, place.file).await?;
+            self.has_temp = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writing {
+    /// Whoever wrote it has gone: its temp file goes with a sweep.
+    fn drop(&mut self) {
+        if self.has_temp {
+            let nothing = self.store.0.space.adopt(0);
+            let room = std::mem::replace(&mut self.reservation, nothing);
+            let Known { key, place, .. } = self.known;
+            let lost = Lost {
+                key,
+                tag: place.file,
+                room,
+            };
+            self.store.0.lost.lock().push(lost);
+        }
     }
 }
 

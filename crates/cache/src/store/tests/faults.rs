@@ -149,6 +149,12 @@ fn a_fill_that_was_cut_short_leaves_nothing_after_the_next_start() {
         given_up.abandon(&bench.local).await.unwrap();
         assert!(all_files(bench.dir.path()).is_empty());
         assert!(store.space().used() <= before + 2, "two directories");
+        let used = store.space().used();
+        drop(begin().await);
+        assert!(store.space().used() > used + 100, "the file is still there");
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        assert!(all_files(bench.dir.path()).is_empty());
+        assert!(store.space().used() <= used + 2);
         let lost = begin().await;
         assert_eq!(all_files(bench.dir.path()).len(), 1);
         drop((lost, store));
