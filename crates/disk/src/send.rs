@@ -239,7 +239,8 @@ impl<S: Sink> Sending<'_, S> {
             Ok(job) => vec![job],
             Err(running) => return self.wait(running).await,
         };
-        let last = self.last_window().min(self.window + PART_WINDOWS - 1);
+        let windows = (self.access.read_ahead / WINDOW).clamp(PART_WINDOWS, AHEAD_MAX);
+        let last = self.last_window().min(self.window + windows - 1);
         let behind = self.window + 1..=last;
         jobs.extend(behind.map_while(|window| disk.claim(self.file, window).ok()));
         let until = self.end.min((self.window + jobs.len() as u64) * WINDOW);
