@@ -40,7 +40,8 @@ class Site:
 
     def __exit__(self, *_):
         if self.overlay:
-            subprocess.run(["umount", self.html], check=False)
+            # Lazily: pages that are held in memory (pages.hold_in) are in use until this process ends.
+            subprocess.run(["umount", "--lazy", self.html], check=False)
         shutil.rmtree(self.path, ignore_errors=True)
 
     def file(self, name, size, seed=0):
