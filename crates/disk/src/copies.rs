@@ -9,7 +9,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create, sendfile};
 use rustix::io::{Errno, pwrite};
 
 /// Smaller bodies are copied behind their head: that takes one system call less.
@@ -64,6 +64,14 @@ impl Copies {
             }
         }
         Some(copy)
+    }
+}
+
+impl Copy {
+    /// Sends bytes of it, as many as the socket takes.
+    pub fn send(&self, socket: BorrowedFd<'_>, offset: u64, len: usize) -> Result<usize, Errno> {
+        let mut at = self.start + offset;
+        sendfile(socket, &self.memory, Some(&mut at), len)
     }
 }
 

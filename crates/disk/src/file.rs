@@ -201,6 +201,21 @@ impl OpenFile {
         self.copy.get().is_some()
     }
 
+    /// Sends bytes of the copy, as many as a non-blocking socket takes now; what it does not take is for
+    /// [`Local::send`](crate::Local::send).
+    ///
+    /// # Errors
+    /// Those of sendfile(2), and EINVAL without a copy.
+    pub fn send_copy(
+        &self,
+        socket: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> std::io::Result<usize> {
+        let copy = self.copy.get().ok_or(std::io::ErrorKind::InvalidInput)?;
+        Ok(copy.send(socket, offset, len)?)
+    }
+
     pub(crate) fn proofs(&self) -> &Proofs {
         self.proofs.get_or_init(Box::default)
     }

@@ -133,7 +133,8 @@ impl Local {
         {
             return believed;
         }
-        let found = self.open_in_pool(path, access).await;
+        // In a box, as all that waits for a pool: the short way does not carry the long one's state.
+        let found = Box::pin(self.open_in_pool(path, access)).await;
         if let Some(stale) = access.stale {
             stale.keep(path, &found);
         }
@@ -197,9 +198,8 @@ impl Local {
         }
         // Closed where it was opened.
         let look = |found: Found| (found.meta, found.mount);
-        let (meta, mount) = self
-            .find(path, Purpose::Stat, access, Operation::Stat, look)
-            .await?;
+        let found = self.find(path, Purpose::Stat, access, Operation::Stat, look);
+        let (meta, mount) = Box::pin(found).await?;
         self.guard_detour(path, mount.as_deref(), access);
         Ok(meta)
     }

@@ -62,7 +62,7 @@ impl Local {
                 file.direct,
                 access.directio_alignment,
             )?,
-            Err(WouldBlock) => self.read_in_pool(file, offset, len, access).await?,
+            Err(WouldBlock) => Box::pin(self.read_in_pool(file, offset, len, access)).await?,
         };
         if offset == 0 && bytes.len() as u64 == file.meta().len && bytes.len() <= BODY_MAX {
             self.0.files.borrow_mut().keep_body(file, &bytes);

@@ -31,8 +31,8 @@ const FILLS_MAX: u32 = 3;
 const AHEAD_MAX: u64 = 16;
 /// Windows that are proven and sent in one go at most: 2 MiB, as nginx's `sendfile_max_chunk`.
 const REACH_MAX: u64 = 4;
-/// Windows that are tried in one go at first.
-const REACH_FIRST: u64 = 2;
+/// Windows that are tried in one go at first; who does not take them is served window by window.
+const REACH_FIRST: u64 = REACH_MAX;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for sendfile.

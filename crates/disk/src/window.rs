@@ -7,7 +7,7 @@
 //! Invariants: only pool threads map, unmap and fill; a window that we are filling counts as absent, whatever cachestat
 //! says of it; the mapped total stays below [`MAPPED_MAX`] and [`SEGMENTS_MAX`].
 //!
-//! Limits: between proof and `sendfile` lies at most a tick of the kernel's clock (see `proofs`), in which it could evict a
+//! Limits: between proof and `sendfile` lie some milliseconds at most (see `proofs`), in which it could evict a
 //! page only if it took one that was just used; pages that *another* process
 //! is just reading count as present for cachestat. A mapping keeps the blocks of a deleted file until it was idle for
 //! [`IDLE`].

@@ -85,7 +85,7 @@ pub async fn finish(
                 Lingering::Always => true,
             };
             if is_due {
-                wire.linger(total, between).await;
+                Box::pin(wire.linger(total, between)).await;
             }
         }
     }

@@ -164,7 +164,7 @@ async fn send(
             send_head(request, framing, &[]).await?;
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(Stop::Body)?;
-                send_chunk(request, chunk, framing).await?;
+                Box::pin(send_chunk(request, chunk, framing)).await?;
             }
             end(request, framing, &mut stream).await
         }
@@ -217,7 +217,7 @@ async fn send_head(request: &mut Request, framing: Framing, body: &[u8]) -> Resu
 /// A file that is the whole body: small ones go with the head, large ones from the page cache behind it.
 async fn send_file_answer(
     request: &mut Request,
-    range: FileRange<Rc<OpenFile>>,
+    mut range: FileRange<Rc<OpenFile>>,
     framing: Framing,
 ) -> Result<(), Stop> {
     if range.len <= TOGETHER_MAX && !range.file.has_copy() {
@@ -233,7 +233,33 @@ async fn send_file_answer(
     let holds = range.file.has_copy() || (settings.sending.tcp_nopush && settings.files.sendfile);
     request.wire.hold_next(holds);
     send_head(request, framing, &[]).await?;
-    send_file(request, range, framing).await
+    if range.file.has_copy() {
+        send_copy(request, &mut range)?;
+    }
+    if range.len == 0 {
+        return Ok(());
+    }
+    Box::pin(send_file(request, range, framing)).await
+}
+
+/// Sends of a file's copy in memory what the socket takes at once: mostly all of it.
+fn send_copy(request: &mut Request, range: &mut FileRange<Rc<OpenFile>>) -> Result<(), Stop> {
+    let before = request.wire.sent();
+    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+    let (file, offset) = (&range.file, range.offset);
+    let sent = request
+        .wire
+        .try_send_by(|socket| file.send_copy(socket, offset, len));
+    match sent {
+        Ok(sent) => {
+            request.count(before, 0);
+            range.offset += sent as u64;
+            range.len -= sent as u64;
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(Stop::Client(error.into())),
+    }
 }
 
 /// Reads a whole range; one that ends early was truncated.
