@@ -275,10 +275,11 @@ impl Connection {
     ) -> Result<(), Error> {
         let (unsent, gone) = self.send_at_once(write, body)?;
         if !unsent.is_empty() {
-            self.send_bytes(timeout, &unsent).await?;
+            // In a box: the socket takes most heads at once, and then nobody carries the state of waiting.
+            Box::pin(self.send_bytes(timeout, &unsent)).await?;
         }
         if gone < body.len() {
-            self.send_bytes(timeout, &body[gone..]).await?;
+            Box::pin(self.send_bytes(timeout, &body[gone..])).await?;
         }
         Ok(())
     }
