@@ -45,7 +45,7 @@ pub fn head<F>(out: &mut Vec<u8>, response: &Response<F>, context: &Context<'_>)
         out.extend_from_slice(context.server_line);
     }
     if !has_own(b"Date") {
-        line(out, b"Date: ", context.date);
+        safe_line(out, b"Date: ", context.date);
     }
     if response.status != 204 {
         entity_lines(out, response);
@@ -116,14 +116,14 @@ fn entity_lines<F>(out: &mut Vec<u8>, response: &Response<F>) {
         out.extend_from_slice(b"\r\n");
     }
     if let Some(length) = response.content_length {
-        line(
+        safe_line(
             out,
             b"Content-Length: ",
             itoa::Buffer::new().format(length).as_bytes(),
         );
     }
     if let (Some(time), 200 | 206 | 304) = (response.last_modified, response.status) {
-        line(out, b"Last-Modified: ", &date::format(time));
+        safe_line(out, b"Last-Modified: ", &date::format(time));
     }
 }
 
@@ -155,6 +155,13 @@ fn header_line(out: &mut Vec<u8>, header: &Header) {
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     text(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A line whose value is digits or a date of our own.
+fn safe_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
