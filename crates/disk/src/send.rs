@@ -215,7 +215,7 @@ impl<S: Sink> Sending<'_, S> {
             return;
         }
         self.turn = self.turn.saturating_sub(sent as u64);
-        if self.turn == 0 {
+        if self.turn == 0 && *self.offset < self.end {
             self.turn = self.access.sendfile_max_chunk;
             tokio::task::yield_now().await;
         }

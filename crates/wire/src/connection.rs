@@ -298,8 +298,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets the next head wait in the kernel for what is sent behind it (`tcp_nopush`: head and file in one packet, with no
-    /// call more). Nothing else holds: what follows goes at once, and the kernel waits 200 ms at most.
+    /// Lets the next head wait in the kernel for what is sent behind it (head and small file in one packet, with no call
+    /// more). Nothing else holds: what follows goes at once, and the kernel waits 200 ms at most.
     pub fn hold_next(&mut self, holds: bool) {
         self.holds_next = holds;
     }

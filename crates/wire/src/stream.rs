@@ -152,6 +152,17 @@ impl Stream {
         }
     }
 
+    /// `tcp_nopush`: hold back packets that are not full. Nothing on Unix sockets.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2).
+    pub fn set_nopush(&self, is_on: bool) -> io::Result<()> {
+        match self {
+            Stream::Tcp(socket) => Ok(sockopt::set_tcp_cork(socket, is_on)?),
+            Stream::Unix(_) => Ok(()),
+        }
+    }
+
     /// Makes the close to come a reset (`reset_timedout_connection`): no memory is kept for bytes that nobody takes.
     ///
     /// # Errors
