@@ -210,7 +210,7 @@ pub async fn resolve(request: &mut Request) {
     let found = match files::pool(request) {
         Ok(pool) => {
             let access = files::reading(request.location(), pool);
-            Box::pin(disk.real_path(&path, &access)).await
+            disk.real_path(&path, &access).await
         }
         // The log has been told.
         Err(_) => return,

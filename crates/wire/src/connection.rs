@@ -275,11 +275,10 @@ impl Connection {
     ) -> Result<(), Error> {
         let (unsent, gone) = self.send_at_once(write, body)?;
         if !unsent.is_empty() {
-            // In a box: the socket takes most heads at once, and then nobody carries the state of waiting.
-            Box::pin(self.send_bytes(timeout, &unsent)).await?;
+            self.send_bytes(timeout, &unsent).await?;
         }
         if gone < body.len() {
-            Box::pin(self.send_bytes(timeout, &body[gone..])).await?;
+            self.send_bytes(timeout, &body[gone..]).await?;
         }
         Ok(())
     }

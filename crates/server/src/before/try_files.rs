@@ -91,7 +91,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
     let trying = location.settings.trying.try_files.as_ref()?;
     let alias = location.settings.root.alias;
     for candidate in &trying.candidates {
-        match Box::pin(look(request, candidate, alias)).await {
+        match look(request, candidate, alias).await {
             Ok(true) => return None,
             Ok(false) => {}
             Err(failure) => return Some(Outcome::Failed(failure)),

@@ -221,8 +221,12 @@ async fn send_file_answer(
     framing: Framing,
 ) -> Result<(), Stop> {
     if range.len <= TOGETHER_MAX && !range.file.has_copy() {
-        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-        let bytes = Box::pin(read(request, &range, len)).await?;
+        let bytes = read(
+            request,
+            &range,
+            usize::try_from(range.len).unwrap_or(usize::MAX),
+        )
+        .await?;
         return send_head(request, framing, &bytes).await;
     }
     let settings = &request.location().settings;

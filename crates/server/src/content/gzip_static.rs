@@ -47,8 +47,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
         Ok(access) => access,
         Err(failure) => return Some(Outcome::Failed(failure)),
     };
-    let opened = Box::pin(request.client.loop_.disk.open(&mapped.path, &access)).await;
-    let file = match opened {
+    let file = match request.client.loop_.disk.open(&mapped.path, &access).await {
         Ok(file) if file.meta().kind == Kind::File => file,
         Ok(_) => return None,
         Err(error) => {
@@ -62,7 +61,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
             return None;
         }
     };
-    let mut response = match Box::pin(static_files::of_file(request, &file, &mapped)).await {
+    let mut response = match static_files::of_file(request, &file, &mapped).await {
         Ok(response) => response,
         Err(failure) => return Some(Outcome::Failed(failure)),
     };

@@ -19,10 +19,10 @@ pub async fn make(request: &mut Request) -> Outcome {
         return module::make(request, &handler).await;
     }
     if request.uri.ends_with(b"/") {
-        if let Some(outcome) = Box::pin(index::make(request)).await {
+        if let Some(outcome) = index::make(request).await {
             return outcome;
         }
-        if let Some(outcome) = Box::pin(autoindex::make(request)).await {
+        if let Some(outcome) = autoindex::make(request).await {
             return outcome;
         }
         return index::forbid(request);
