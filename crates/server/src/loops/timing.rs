@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -74,8 +74,6 @@ impl Kind {
 /// Where the loop thread's last reading of the clock comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// This thread is no loop.
-    None,
     /// The end of a poll. The loop may have slept since.
     PollEnd,
     /// The first wake after `epoll_wait`.
@@ -84,8 +82,13 @@ enum Reading {
     PollStart,
 }
 
+/// Loops so far; a loop's number is how many there were with it.
+static LOOPS: AtomicU32 = AtomicU32::new(0);
+
 thread_local! {
-    static READING: Cell<Reading> = const { Cell::new(Reading::None) };
+    static READING: Cell<Reading> = const { Cell::new(Reading::PollEnd) };
+    /// Which loop this thread is; 0: none.
+    static LOOP: Cell<u32> = const { Cell::new(0) };
     static AT: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
     static FIGURES: RefCell<Option<Rc<Figures>>> = const { RefCell::new(None) };
@@ -188,6 +191,7 @@ impl FiguresSnapshot {
 
 /// Makes this thread a loop thread: tasks spawned on it count in `figures`.
 pub fn enter(figures: Rc<Figures>) {
+    LOOP.set(LOOPS.fetch_add(1, Ordering::Relaxed) + 1);
     AT.set(now_ns());
     READING.set(Reading::PollEnd);
     FIGURES.with_borrow_mut(|slot| *slot = Some(figures));
@@ -213,8 +217,10 @@ pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output
     let figures = FIGURES
         .with_borrow(Option::clone)
         .expect("tasks are spawned on loop threads");
+    let owner = LOOP.get();
     let stamp = Arc::new(Stamp {
-        woken_at: AtomicU64::new(stamp_of_wake()),
+        owner,
+        woken_at: AtomicU64::new(stamp_of_wake(owner)),
         last: AtomicU64::new(0),
         task: OnceLock::new(),
     });
@@ -231,6 +237,8 @@ pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output
 /// A task's own waker: notes when, then wakes the task.
 #[derive(Debug)]
 struct Stamp {
+    /// The loop that the task lives on.
+    owner: u32,
     /// When the task was woken; 0 when it has been polled since.
     woken_at: AtomicU64,
     /// When the loop itself last woke it; 0 when another thread did.
@@ -241,7 +249,7 @@ struct Stamp {
 impl Stamp {
     fn mark(&self) {
         // A wake by another thread may get lost against a poll that starts now: that is one sample.
-        let stamp = stamp_of_wake();
+        let stamp = stamp_of_wake(self.owner);
         if self.woken_at.load(Ordering::Relaxed) == 0 {
             self.woken_at.store(stamp, Ordering::Relaxed);
         }
@@ -264,9 +272,12 @@ impl Wake for Stamp {
     }
 }
 
-fn stamp_of_wake() -> u64 {
+/// The time of a wake of a task of loop `owner`. Another loop's last reading says nothing of this one.
+fn stamp_of_wake(owner: u32) -> u64 {
+    if LOOP.get() != owner {
+        return now_ns() | FROM_ANOTHER_THREAD;
+    }
     match READING.get() {
-        Reading::None => now_ns() | FROM_ANOTHER_THREAD,
         Reading::Turn | Reading::PollStart => AT.get(),
         Reading::PollEnd => {
             let now = now_ns();
@@ -339,5 +350,63 @@ impl<F: Future> Future for Timed<F> {
         this.figures
             .record(this.kind, blocked, end.saturating_sub(start));
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The runtime's waker, always the same one.
+    struct Runtime;
+
+    impl Wake for Runtime {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// A task of this loop that notes the moment of each poll.
+    fn noting(
+        moments: &Rc<RefCell<Vec<u64>>>,
+        runtime: &Waker,
+    ) -> (Pin<Box<impl Future<Output = ()>>>, Waker) {
+        let seen = Rc::new(RefCell::new(None));
+        let (notes, slot) = (Rc::clone(moments), Rc::clone(&seen));
+        let mut task = Box::pin(timed(
+            Kind::Connection,
+            std::future::poll_fn(move |context| {
+                notes.borrow_mut().push(moment());
+                *slot.borrow_mut() = Some(context.waker().clone());
+                Poll::<()>::Pending
+            }),
+        ));
+        let _ = task.as_mut().poll(&mut Context::from_waker(runtime));
+        let waker = seen.borrow_mut().take().unwrap();
+        (task, waker)
+    }
+
+    #[test]
+    fn the_moment_is_that_of_the_own_loop_alone() {
+        enter(Rc::new(Figures::default()));
+        let moments = Rc::default();
+        let runtime = Waker::from(Arc::new(Runtime));
+        let (mut task, waker) = noting(&moments, &runtime);
+        let mut poll = || task.as_mut().poll(&mut Context::from_waker(&runtime));
+        waker.wake_by_ref();
+        assert!(poll().is_pending());
+        // Threads that are no loop, or another one, whose last reading may be old.
+        for is_loop in [false, true] {
+            let waker = waker.clone();
+            let other = std::thread::spawn(move || {
+                if is_loop {
+                    enter(Rc::new(Figures::default()));
+                }
+                waker.wake_by_ref();
+            });
+            other.join().unwrap();
+            assert!(poll().is_pending());
+        }
+        let moments = moments.borrow();
+        assert!(moments[1] > 0);
+        assert_eq!((moments[0], moments[2], moments[3]), (0, 0, 0));
     }
 }
