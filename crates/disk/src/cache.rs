@@ -2,7 +2,8 @@
 //!
 //! Per use: the events of the path above are taken in (see `watch`), then one `fstat` of the pinned descriptor, which sees
 //! writes, truncation, replacement, rename, unlink and chmod (each changes ctime, size or the number of links). Anything
-//! else opens anew. A look made after a request had come is exact for it: requests of one moment share it. Not here: nginx's `open_file_cache`, where staleness is asked for (`stale`).
+//! else opens anew. A look made after a request had come is exact for it: requests of one moment share it. Not here: nginx's
+//! `open_file_cache`, where staleness is asked for (`stale`).
 //!
 //! Invariant: an entry without a valid guard, or whose file changed so recently that its time stamp may not show the next
 //! change, is never answered from. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp (at its

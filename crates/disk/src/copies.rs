@@ -6,6 +6,9 @@
 //! Invariant: bytes of the memfd are written once, before anybody sends them. Room is never used again: a copy that is dropped
 //! gives its pages back, while the socket still holds those that are on their way, and the next copy lies further behind.
 
+use crate::error::Error;
+use crate::read::read_fully;
+use bytes::Bytes;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
@@ -29,7 +32,7 @@ pub(crate) struct Copies {
 pub(crate) struct Copy {
     memory: Rc<OwnedFd>,
     /// Where they begin.
-    pub start: u64,
+    start: u64,
     len: u64,
 }
 
@@ -73,11 +76,10 @@ impl Copy {
         let mut at = self.start + offset;
         sendfile(socket, &self.memory, Some(&mut at), len)
     }
-}
 
-impl AsFd for Copy {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
+    /// Reads `len` bytes, which must lie within the body.
+    pub fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        read_fully(self.memory.as_fd(), self.start + offset, len)
     }
 }
 

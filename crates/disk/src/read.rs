@@ -33,8 +33,13 @@ impl Local {
         let len = len.min(READ_MAX);
         let answer = match file.body() {
             Some(body) => Ok(part_of(&body, offset, len)),
-            None if file.has_copy() => read_copy(file, offset, len),
-            None => try_read_file(file, offset, len)?,
+            None => match file.copy() {
+                Some(copy) => {
+                    let left = file.meta().len.saturating_sub(offset);
+                    copy.read(offset, len.min(usize::try_from(left).unwrap_or(usize::MAX)))
+                }
+                None => try_read_file(file, offset, len)?,
+            },
         };
         self.0.counters.memory(Operation::Read);
         Ok(answer)
@@ -101,29 +106,6 @@ fn part_of(body: &Bytes, offset: u64, len: usize) -> Bytes {
         .unwrap_or(usize::MAX)
         .min(body.len());
     body.slice(start..(start + len).min(body.len()))
-}
-
-/// From the file's copy, which is in memory.
-fn read_copy(file: &OpenFile, offset: u64, len: usize) -> Result<Bytes, Error> {
-    let Some(copy) = file.copy() else {
-        return Ok(Bytes::new());
-    };
-    let left = file.meta().len.saturating_sub(offset);
-    let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
-    let mut buffer = Vec::with_capacity(len);
-    while buffer.len() < len {
-        let (left, at) = (
-            len - buffer.len(),
-            copy.start + offset + buffer.len() as u64,
-        );
-        match sys::pread_into(copy.as_fd(), &mut buffer, left, at) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read()", &error)),
-        }
-    }
-    Ok(Bytes::from(buffer))
 }
 
 fn try_read_file(
@@ -196,10 +178,15 @@ pub(crate) fn read_waiting(
         return read_direct(handle.as_fd(), offset, len, alignment)
             .map_err(|error| Error::io("read()", &error));
     }
+    read_fully(handle.as_fd(), offset, len)
+}
+
+/// Reads `len` bytes, or up to the end of the file. **Waits** where the file is on a disk.
+pub(crate) fn read_fully(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Bytes, Error> {
     let mut buffer = Vec::with_capacity(len);
     while buffer.len() < len {
         let (left, at) = (len - buffer.len(), offset + buffer.len() as u64);
-        match sys::pread_into(handle.as_fd(), &mut buffer, left, at) {
+        match sys::pread_into(file, &mut buffer, left, at) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -20,7 +20,6 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Advice;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -174,13 +173,14 @@ impl<S: Sink> Sending<'_, S> {
             return self.copy_until(until).await;
         };
         let len = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
-        let (source, mut offset) = match self.file.copy() {
-            Some(copy) => (copy.as_fd(), copy.start + *self.offset),
-            None => (self.file.as_fd(), *self.offset),
-        };
+        let mut offset = *self.offset;
         let mut from_disk = false;
         let sent = self.sink.try_io(|| {
-            rustix::fs::sendfile(socket, source, Some(&mut offset), len).map_err(|errno| {
+            let sent = match self.file.copy() {
+                Some(copy) => copy.send(socket, offset, len),
+                None => rustix::fs::sendfile(socket, &**self.file, Some(&mut offset), len),
+            };
+            sent.map_err(|errno| {
                 from_disk = errno == rustix::io::Errno::IO;
                 io::Error::from(errno)
             })

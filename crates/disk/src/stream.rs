@@ -18,8 +18,8 @@ use std::num::NonZeroU64;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Windows that are read and sent in one go, unless `read_ahead` wants more. As many as a disk takes in one request (without large folios 1 MiB); with
-/// all threads at work they stay few enough not to evict each other.
+/// Windows that are read and sent in one go, unless `read_ahead` wants more. As many as a disk takes in one request (without
+/// large folios 1 MiB); with all threads at work they stay few enough not to evict each other.
 pub(crate) const PART_WINDOWS: u64 = 2;
 /// Bytes after which it is seen whether what was asked for is coming.
 const STEP: u64 = 64 << 10;

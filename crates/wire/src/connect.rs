@@ -1,7 +1,8 @@
-//! Opening connections to upstreams, over TCP and unix sockets, without ever waiting in a call.
+//! Opening connections to upstreams, over TCP and unix sockets, without waiting for the other side.
 //!
-//! Not here: which server is asked, and whether a kept connection is used instead. (A unix socket's path is looked up by the
-//! kernel in `connect(2)` itself; for this there is no way around.)
+//! Not here: which server is asked, and whether a kept connection is used instead. Limit: the kernel looks up a
+//! unix socket's path in `connect(2)` itself, which could wait for a disk; before a configuration can ask for one on a loop, the
+//! path is to be opened by `disk` (O_PATH) and `/proc/self/fd/N` connected to.
 
 use std::io;
 use std::net::SocketAddr;

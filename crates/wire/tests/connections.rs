@@ -14,24 +14,18 @@ use wire::http1::body::{BodyFault, Decoder};
 use wire::http1::read::Limits;
 use wire::{Connection, Error, Loop, Stream};
 
+mod common;
+
 const SOON: Duration = Duration::from_millis(30);
 const LONG: Duration = Duration::from_secs(60);
 
 /// Runs `test` on a loop, with a connection and the client's end of it.
-fn on_loop<F: Future<Output = ()>>(test: impl FnOnce(Connection, Plain, Rc<Loop>) -> F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, async {
-        let owner = Loop::new();
-        let driver = tokio::task::spawn_local(owner.wheel.clone().run());
+fn on_connection<F: Future<Output = ()>>(test: impl FnOnce(Connection, Plain, Rc<Loop>) -> F) {
+    common::on_loop(async |owner| {
         let (server, client) = Plain::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let stream = Stream::Unix(tokio::net::UnixStream::from_std(server).unwrap());
         test(Connection::new(stream, &owner), client, owner.clone()).await;
-        driver.abort();
     });
 }
 
@@ -49,7 +43,7 @@ async fn next_part(connection: &mut Connection, decoder: &mut Decoder) -> Option
 
 #[test]
 fn pipelined_requests_come_one_by_one() {
-    on_loop(async |mut connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         client
             .write_all(b"GET /a HTTP/1.0\n\nGET /b HTTP/1.0\n\nGET /c")
             .unwrap();
@@ -70,7 +64,7 @@ fn pipelined_requests_come_one_by_one() {
 
 #[test]
 fn heads_that_break_off_are_told_from_idle_ends() {
-    on_loop(async |mut connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         assert!(matches!(connection.wait(SOON).await, Err(Error::Timeout)));
         assert!(matches!(
             uri_of_next(&mut connection).await,
@@ -97,7 +91,7 @@ fn heads_that_break_off_are_told_from_idle_ends() {
 
 #[test]
 fn bodies_end_where_they_end() {
-    on_loop(async |mut connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         client
             .write_all(b"POST /a HTTP/1.0\nContent-Length: 5\n\nhelloGET /b HTTP/1.0\n\n")
             .unwrap();
@@ -135,7 +129,7 @@ fn bodies_end_where_they_end() {
 
 #[test]
 fn bodies_that_do_not_end() {
-    on_loop(async |mut connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         let mut decoder = Decoder::new(Framing::Length(10), 0);
         client.write_all(b"hello").unwrap();
         assert!(matches!(
@@ -149,13 +143,13 @@ fn bodies_that_do_not_end() {
         ));
         assert_eq!(decoder.remaining(), Some(5));
     });
-    on_loop(async |mut connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         client.write_all(b"5\nhello").unwrap();
         let mut decoder = Decoder::new(Framing::Chunked, 0);
         let outcome = connection.read_body(&mut decoder, SOON).await;
         assert!(matches!(outcome, Err(Error::Body(BodyFault::Framing))));
     });
-    on_loop(async |mut connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         client.write_all(b"hello").unwrap();
         drop(client);
         let mut decoder = Decoder::until_close();
@@ -169,7 +163,7 @@ fn bodies_that_do_not_end() {
 
 #[test]
 fn all_is_sent_even_when_the_socket_fills() {
-    on_loop(async |mut connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         const LEN: usize = 4 << 20;
         let reader = std::thread::spawn(move || {
             let mut all = Vec::new();
@@ -200,7 +194,7 @@ fn all_is_sent_even_when_the_socket_fills() {
 
 #[test]
 fn a_client_that_takes_nothing_times_out() {
-    on_loop(async |mut connection, _client, _| {
+    on_connection(async |mut connection, _client, _| {
         let body = vec![0; 4 << 20];
         assert!(matches!(
             connection.send_bytes(SOON, &body).await,
@@ -211,7 +205,7 @@ fn a_client_that_takes_nothing_times_out() {
 
 #[test]
 fn a_client_that_left_is_seen_while_it_is_served() {
-    on_loop(async |connection, client, owner| {
+    on_connection(async |connection, client, owner| {
         let closed = connection.stream.peer_closed();
         assert!(owner.wheel.timeout(SOON, closed).await.is_err());
         drop(client);
@@ -225,7 +219,7 @@ fn a_client_that_left_is_seen_while_it_is_served() {
 
 #[test]
 fn lingering_reads_what_still_comes() {
-    on_loop(async |connection, mut client, _| {
+    on_connection(async |connection, mut client, _| {
         client.write_all(&[b'x'; 1000]).unwrap();
         let mut client_end = client.try_clone().unwrap();
         let reader = std::thread::spawn(move || {

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 
-use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -17,6 +16,10 @@ use wire::exchange::{AnswerHead, ExchangeError, Flushed};
 use wire::http1::answer::Asked;
 use wire::http1::request::{self, Outgoing};
 use wire::{Exchange, Loop, UpstreamConnection};
+
+mod common;
+
+use common::on_loop;
 
 const SOON: Duration = Duration::from_millis(30);
 const LONG: Duration = Duration::from_secs(20);
@@ -90,20 +93,6 @@ fn read_some(stream: &mut impl Read, all: &mut Vec<u8>, most: usize) {
         all.escape_ascii().to_string()
     );
     all.extend_from_slice(&piece[..count]);
-}
-
-fn on_loop<F: Future<Output = ()>>(test: impl FnOnce(Rc<Loop>) -> F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, async {
-        let owner = Loop::new();
-        let driver = tokio::task::spawn_local(owner.wheel.clone().run());
-        test(owner).await;
-        driver.abort();
-    });
 }
 
 async fn to(address: SocketAddr, owner: &Rc<Loop>) -> UpstreamConnection {

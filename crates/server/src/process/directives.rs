@@ -67,8 +67,8 @@ config::directives! {
         pcre_jit: Option<Flag> = none, [MAIN] FLAG;
         /// Declares a pool of threads for operations that may wait for a disk.
         ///
-        /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512. With `max_queue=0` a pool takes only as many tasks as it has
-        /// free threads.
+        /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512. With
+        /// `max_queue=0` a pool takes only as many tasks as it has free threads.
         thread_pool: List<ThreadPool> = none, [MAIN] 2..=3;
     }
 }

@@ -1,8 +1,8 @@
 //! Upstreams: groups of servers that requests are passed on to, and which of them gets the next one.
 //!
 //! Not here: what is sent to them. Pure logic (but for the idle connections in `kept`, which belong to their loop) behind one
-//! short lock for each group: all loops share the states of the peers (weights, failures, connections), as nginx's workers do with `zone`. Invariant: whoever takes a peer
-//! gives it back, so that `max_conns` and `least_conn` never count what is gone.
+//! short lock for each group: all loops share the states of the peers (weights, failures, connections), as nginx's workers do
+//! with `zone`. Invariant: whoever takes a peer gives it back, so that `max_conns` and `least_conn` never count what is gone.
 //!
 //! Not reachable from a configuration yet: `proxy_pass` is to be its user.
 

@@ -118,18 +118,7 @@ fn a_fill_that_was_cut_short_leaves_nothing_after_the_next_start() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
-        let main = Key::of(b"k");
-        let description = Description {
-            key: main,
-            main,
-            variant: main,
-            tag: 0,
-            key_text: b"k",
-            vary: b"",
-            status: 200,
-            status_line: b"200 OK",
-            lifetime: Lifetime::default(),
-        };
+        let description = plain(Key::of(b"k"));
         let begin = async || {
             let lines = std::iter::empty();
             let mut writing = store

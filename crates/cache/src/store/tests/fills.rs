@@ -52,18 +52,7 @@ async fn read(
 }
 
 async fn begin(bench: &Bench, store: &Store) -> Writing {
-    let main = Key::of(b"k");
-    let description = Description {
-        key: main,
-        main,
-        variant: main,
-        tag: 0,
-        key_text: b"k",
-        vary: b"",
-        status: 200,
-        status_line: b"200 OK",
-        lifetime: Lifetime::default(),
-    };
+    let description = plain(Key::of(b"k"));
     let lines = std::iter::empty();
     store
         .begin(&bench.local, &description, lines, 0, NOW)

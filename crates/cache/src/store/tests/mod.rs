@@ -25,6 +25,21 @@ fn block_on<F: Future>(future: F) -> F::Output {
     runtime.unwrap().block_on(future)
 }
 
+/// A 200 that does not vary, of a key whose text is `k`.
+fn plain(main: Key) -> Description<'static> {
+    Description {
+        key: main,
+        main,
+        variant: main,
+        tag: 0,
+        key_text: b"k",
+        vary: b"",
+        status: 200,
+        status_line: b"200 OK",
+        lifetime: Lifetime::default(),
+    }
+}
+
 /// A loop, its pool, and a directory.
 struct Bench {
     local: Local,
