@@ -258,7 +258,7 @@ impl Local {
 
     /// A path that leads through a symlink to another mount, or through an absolute one (Linux up to 6.18 at least), cannot
     /// be opened from its own mount on a loop (EXDEV); the next one is opened from its directory, guarded.
-    fn guard_detour(&self, path: &[u8], found_on: Option<&Mount>, access: &Access<'_>) {
+    pub(crate) fn guard_detour(&self, path: &[u8], found_on: Option<&Mount>, access: &Access<'_>) {
         if !keeps(access) || !found_on.is_some_and(Mount::answers_inline) {
             return;
         }
@@ -274,7 +274,7 @@ impl Local {
         }
     }
 
-    fn try_find(
+    pub(crate) fn try_find(
         &self,
         path: &[u8],
         purpose: Purpose,
@@ -320,7 +320,7 @@ impl Local {
     }
 
     /// Opens in the pool and gives back what `take` takes of it there.
-    async fn find<T: Send + 'static>(
+    pub(crate) async fn find<T: Send + 'static>(
         &self,
         path: &[u8],
         purpose: Purpose,

@@ -1,8 +1,8 @@
 //! Opening connections to upstreams, over TCP and unix sockets, without waiting for the other side.
 //!
 //! Not here: which server is asked, and whether a kept connection is used instead. Limit: the kernel looks up a
-//! unix socket's path in `connect(2)` itself, which could wait for a disk; before a configuration can ask for one on a loop, the
-//! path is to be opened by `disk` (O_PATH) and `/proc/self/fd/N` connected to.
+//! unix socket's path in `connect(2)` itself, which could wait for a disk; so a caller on a loop opens the path by `disk`
+//! (O_PATH) and gives `/proc/self/fd/N`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -239,6 +239,12 @@ impl Crew {
         Ok(Member { berth, thread })
     }
 
+    /// The configuration that was handed out last.
+    #[must_use]
+    pub fn settings(&self) -> Option<Arc<Settings>> {
+        self.settings.last().cloned()
+    }
+
     /// Frees configurations that nothing uses any more; whether there are older ones that something does.
     pub fn forget_old(&mut self) -> bool {
         self.settings
@@ -361,12 +367,14 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
         Order::Retire(done) => {
             loop_.stage.set(Stage::Retiring);
             watches.stop();
+            loop_.shelf.clear();
             let _ = done.send(());
         }
         Order::ShutDown => {
             loop_.stage.set(Stage::ShuttingDown);
             watches.close(loop_);
             loop_.idle.close_all();
+            loop_.shelf.clear();
         }
         Order::Report(told) => {
             let report = Report {
@@ -384,6 +392,7 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
 fn take_over(loop_: &Rc<Loop>, watches: &mut Watches, take: Take) -> io::Result<()> {
     watches.add(loop_, &take.sources)?;
     set_cpus(&take.cpus);
+    loop_.shelf.keep_only(&take.settings.upstreams);
     let generation = Generation::new(take.number, take.settings, take.connections_max);
     *loop_.generation.borrow_mut() = Rc::new(generation);
     *loop_.berths.borrow_mut() = take.berths.into();

@@ -34,6 +34,7 @@ use crate::listen::Address;
 use crate::log::{Feed, Logs};
 use crate::route::LocationId;
 use crate::settings::Settings;
+use crate::upstream::Shelf;
 pub use crew::Crew;
 pub use idle::{Idle, IdleList};
 pub use timing::{Figures, Kind, spawn};
@@ -170,6 +171,8 @@ pub struct Loop {
     pub wire: Rc<wire::Loop>,
     /// Its way to the logs, and its clock.
     pub feed: Rc<Feed>,
+    /// Its idle connections to upstreams.
+    pub shelf: Shelf,
     generation: RefCell<Rc<Generation>>,
     stage: Cell<Stage>,
     /// The second in which it was last said that idle connections are closed to make place.
@@ -214,6 +217,7 @@ impl Loop {
             disk: disk::Local::new(&shared.disk),
             wire: wire::Loop::new(),
             feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
+            shelf: Shelf::default(),
             generation: Rc::new(generation).into(),
             stage: Stage::Serving.into(),
             reuse_told: Cell::new(None),

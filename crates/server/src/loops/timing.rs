@@ -44,6 +44,8 @@ pub enum Kind {
     Timers,
     /// Hands lines to the log thread.
     Log,
+    /// Looks after idle connections to upstreams.
+    Upstream,
     /// Of a module built outside of this crate.
     Module(&'static str),
 }
@@ -53,7 +55,7 @@ impl Kind {
     fn is_vital(self) -> bool {
         match self {
             Self::Accept | Self::Control | Self::Timers | Self::Log => true,
-            Self::Connection | Self::Module(_) => false,
+            Self::Connection | Self::Upstream | Self::Module(_) => false,
         }
     }
 
@@ -64,6 +66,7 @@ impl Kind {
             Self::Accept => "accept",
             Self::Connection => "connection",
             Self::Control => "control",
+            Self::Upstream => "upstream",
             Self::Timers => "timers",
             Self::Log => "log",
             Self::Module(name) => name,

@@ -248,6 +248,7 @@ impl Worker {
         }
         let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
         let (logs, disk, modules) = (self.logs.clone(), self.disk.clone(), self.modules);
+        let former = self.crew.as_ref().and_then(Crew::settings);
         let helper = thread::Builder::new()
             .name("settings".to_owned())
             .spawn(move || {
@@ -256,6 +257,9 @@ impl Worker {
                 let outcome = loaded
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
+                if let (Ok(loaded), Some(former)) = (&outcome, former) {
+                    loaded.settings.upstreams.follow(&former.upstreams);
+                }
                 let roots = outcome
                     .as_ref()
                     .map_or_else(|_| Vec::new(), |l| l.settings.roots());

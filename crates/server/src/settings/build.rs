@@ -13,7 +13,10 @@ use crate::content::module::Modules;
 use crate::listen::{Listen, Table as Listens};
 use crate::log::directives::LogFormats;
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
+use crate::process::resolve::host;
 use crate::route::{ServerId, ServerNames};
+use crate::upstream::Upstreams;
+use crate::upstream::block::Blocks;
 use crate::variables::Definitions;
 
 use super::locations::{self, Block, Outer, Raw};
@@ -57,6 +60,7 @@ struct Http<'a> {
     /// Lines that are no module's of ours.
     lines: Vec<&'a Directive>,
     formats: <LogFormats as Section>::Raw,
+    upstreams: Blocks,
     servers: Vec<ServerBlock<'a>>,
     is_seen: bool,
 }
@@ -90,6 +94,7 @@ impl Settings {
             listens: Listens::default(),
             names: Vec::new(),
             variables: Vec::new(),
+            upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?),
             uses_realpath: false,
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
             servers: Vec::new(),
@@ -186,6 +191,7 @@ fn read_http<'a>(
                 }
             }
             b"map" => definitions.read_map(line, scope)?,
+            b"upstream" => http.upstreams.read(line, scope, &mut host)?,
             b"split_clients" => definitions.read_split_clients(line, scope)?,
             b"log_format" => LogFormats::set(&mut http.formats, line, scope).map(|_| ())?,
             _ if read_level(&mut http.server, &mut http.location, line, scope)? => {}
@@ -302,7 +308,7 @@ fn listen_for(
     for (listen, line) in listens {
         settings
             .listens
-            .add(listen, id, &mut crate::process::resolve::host)
+            .add(listen, id, &mut host)
             .map_err(|sentence| line.error(&Problem::new(sentence)))?;
     }
     Ok(())

@@ -23,6 +23,7 @@ use crate::listen;
 use crate::log::format::Formats;
 use crate::log::{AccessLogs, ErrorLogs};
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
+use crate::upstream::Upstreams;
 use crate::variables::Definition;
 pub use server::ServerSettings;
 pub use tables::LocationSettings;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub names: Vec<ServerNames>,
     /// What each variable is, by its index.
     pub variables: Vec<Definition>,
+    /// The groups of servers that requests are passed on to.
+    pub upstreams: Upstreams,
     /// Whether `$realpath_root` is used anywhere.
     pub uses_realpath: bool,
     log_formats: Formats,

@@ -103,6 +103,7 @@ pub fn all() -> Vec<&'static Table> {
     let mut tables = vec![structure()];
     tables.extend(ServerSettings::tables());
     tables.extend(LocationSettings::tables());
+    tables.extend(crate::upstream::block::tables());
     tables.extend(LogFormats::tables());
     tables.extend(ProcessErrorLog::tables());
     tables

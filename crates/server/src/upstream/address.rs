@@ -31,6 +31,15 @@ impl ServerAddress {
         }
     }
 
+    /// The port; none with a unix socket.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            ServerAddress::Known(address) => address.inet().map(|inet| inet.port()),
+            ServerAddress::Name(_, port) => Some(*port),
+        }
+    }
+
     /// The addresses, those of IPv4 first; a name is looked up by `resolve`.
     ///
     /// # Errors
@@ -50,6 +59,19 @@ impl ServerAddress {
         found.sort_by_key(IpAddr::is_ipv6); // stable: the resolver's order stays within a family
         let address = |ip| Address::Inet(SocketAddr::new(ip, port));
         Ok(found.into_iter().map(address).collect())
+    }
+}
+
+/// The host of an address that [`ServerAddress::parse`] took, with the brackets of IPv6, and whether a port follows it.
+#[must_use]
+pub fn split_port(text: &str) -> (&str, bool) {
+    if unix_path(text).is_some() {
+        return (text, false);
+    }
+    let start = text.rfind(']').unwrap_or(0);
+    match text[start..].find(':') {
+        Some(colon) => (&text[..start + colon], true),
+        None => (text, false),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `upstream` block: its table, and how it is read.
 //!
-//! Not in the program's list of tables yet: until `proxy_pass` is built nothing could use it, so `upstream` is refused as not
-//! built. Invariant: lines are read in their order, since a method decides about the `server` lines behind it, as in nginx.
+//! Not here: what becomes of it ([`super::Upstreams`]). Invariant: lines are read in their order, since a method decides about
+//! the `server` lines behind it, as in nginx.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,8 +11,10 @@ use config::{
     directives, parse_size,
 };
 
+use super::catalog::{Declared, Upstream};
+use super::kept::Limits;
 use super::server::ServerLine;
-use super::{Group, LeastTime, Method, Peer};
+use super::{LeastTime, Method, Peer};
 
 /// The `upstream` blocks of a configuration.
 pub const UPSTREAMS_MAX: usize = 10_000;
@@ -87,39 +89,9 @@ impl Value for KeptCount {
     }
 }
 
-/// An `upstream` block.
-#[derive(Debug)]
-pub struct Upstream {
-    /// Its name.
-    pub name: String,
-    /// How it chooses.
-    pub method: Method,
-    /// The key of `hash`.
-    pub key: Option<Template>,
-    /// The idle connections.
-    pub kept: KeptConnections,
-    primary: Vec<Peer>,
-    backup: Vec<Peer>,
-}
-
-impl Upstream {
-    /// The group that it declares; `seed` starts the random choices.
-    #[must_use]
-    pub fn group(&self, seed: u64) -> Group {
-        let (primary, backup) = (self.primary.clone(), self.backup.clone());
-        Group::new(
-            self.name.clone(),
-            self.method.clone(),
-            primary,
-            backup,
-            seed,
-        )
-    }
-}
-
-/// All `upstream` blocks of a configuration.
+/// All `upstream` blocks of a configuration, while they are read.
 #[derive(Debug, Default)]
-pub struct Upstreams {
+pub struct Blocks {
     list: Vec<Upstream>,
     /// Name and size of each `zone`; 0 where no line has said a size.
     zones: HashMap<Vec<u8>, u64>,
@@ -133,7 +105,7 @@ pub fn tables() -> Vec<&'static Table> {
     tables
 }
 
-impl Upstreams {
+impl Blocks {
     /// Reads a block. Names of servers are looked up by `resolve`, so not on a loop.
     ///
     /// # Errors
@@ -170,7 +142,7 @@ impl Upstreams {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Upstream> {
         let mut all = self.list.iter();
-        all.find(|upstream| upstream.name.eq_ignore_ascii_case(name))
+        all.find(|upstream| upstream.name().eq_ignore_ascii_case(name))
     }
 
     /// All blocks have been read.
@@ -294,14 +266,15 @@ impl Reader {
             return Err(block.error(&Problem::new(sentence)));
         }
         let uses_key = matches!(method, Method::Hash | Method::Consistent);
-        Ok(Upstream {
+        Ok(Upstream::new(Declared {
             name,
+            port: None,
             key: self.key.filter(|_| uses_key),
             method,
-            kept: KeptConnections::finish(self.kept, scope)?,
+            kept: Limits::from(&KeptConnections::finish(self.kept, scope)?),
             primary: self.primary,
             backup: self.backup,
-        })
+        }))
     }
 }
 

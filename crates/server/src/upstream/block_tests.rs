@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::{Grammar, Scope};
 
-use super::block::{self, Upstream, Upstreams};
-use super::{LeastTime, Method};
+use super::block::{self, Blocks};
+use super::{LeastTime, Method, Upstream};
 
 /// Blocks, and what is said about them: `warn:` goes on, nothing is an error.
 const WRONG: &str = r#"
@@ -94,7 +94,7 @@ fn read(text: &str) -> (Result<Vec<Upstream>, config::Error>, Scope) {
         let mut tables = block::tables();
         tables.push(crate::settings::tables::structure());
         Grammar::new(tables).check(&tree)?;
-        let mut upstreams = Upstreams::default();
+        let mut upstreams = Blocks::default();
         for line in tree.directives[0].children() {
             upstreams.read(line, &mut scope, &mut resolve)?;
         }
@@ -140,13 +140,13 @@ fn blocks_say_what_they_say() {
         server unix:/a.sock backup route=x; server 127.0.0.1 down; server [::1] drain; keepalive 3; keepalive_time 5m; }
         upstream ring { hash $uri$1 consistent; server a.test; }";
     let all = read(text).0.unwrap();
-    let group = all[0].group(1);
+    let group = all[0].group();
     assert_eq!((group.name(), group.tries()), ("Two", 3));
     let method = Method::LeastTime(LeastTime {
         to_last_byte: true,
         counts_inflight: true,
     });
-    assert_eq!(all[0].method, method);
+    assert_eq!(all[0].declared().method, method);
     let shown: Vec<String> = group
         .peers()
         .map(|peer| {
@@ -169,16 +169,13 @@ fn blocks_say_what_they_say() {
             "unix:/a.sock (1, 0, 1, 10) Up",
         ]
     );
-    let kept = &all[0].kept;
-    assert_eq!((kept.keepalive.count, kept.keepalive.is_local), (3, false));
-    assert_eq!(
-        (kept.keepalive_time.0, kept.keepalive_timeout.0),
-        (300_000, 60_000)
-    );
-    assert_eq!(all[1].key.as_ref().unwrap().source(), "$uri$1");
-    let kept = &all[1].kept;
-    assert_eq!((kept.keepalive.count, kept.keepalive.is_local), (32, true));
-    assert_eq!(kept.keepalive_requests.0, 1000);
+    let kept = all[0].declared().kept;
+    assert_eq!((kept.count, kept.is_local), (3, false));
+    assert_eq!((kept.time_ms, kept.timeout_ms), (300_000, 60_000));
+    assert_eq!(all[1].declared().key.as_ref().unwrap().source(), "$uri$1");
+    let kept = all[1].declared().kept;
+    assert_eq!((kept.count, kept.is_local), (32, true));
+    assert_eq!(kept.requests, 1000);
 }
 
 #[test]

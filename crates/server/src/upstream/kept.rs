@@ -3,19 +3,15 @@
 //! Not here: who is asked. Invariant: a connection that is given out was open a moment ago, nothing has come on it that nobody
 //! asked for, and it is within every limit. It may die all the same, which its user must expect.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::time::Duration;
 
-use wire::{UpstreamConnection, Wheel};
+use wire::UpstreamConnection;
+use wire::connect::Options;
 
 use crate::listen::address::Address;
+use crate::route::LocationId;
 
 use super::block::KeptConnections;
-
-/// How often idle connections are looked at: one that the server closed stays for at most so long.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +69,23 @@ impl Idle for UpstreamConnection {
 pub struct Kept<C> {
     limits: Limits,
     list: VecDeque<Entry<C>>,
-    is_tended: bool,
+}
+
+/// What a kept connection must be like to be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The peer's.
+    pub address: Address,
+    /// How it was opened: one that comes from another address (`proxy_bind`) is another connection.
+    pub options: Options,
+    /// The location that asks, or that opened it. Matters with `local` only.
+    pub location: LocationId,
 }
 
 #[derive(Debug)]
 struct Entry<C> {
     connection: C,
-    address: Address,
-    /// The location that opened it.
-    location: u32,
+    like: Wanted,
     since_ms: u64,
 }
 
@@ -92,7 +96,6 @@ impl<C: Idle> Kept<C> {
         Kept {
             limits,
             list: VecDeque::new(),
-            is_tended: false,
         }
     }
 
@@ -108,12 +111,17 @@ impl<C: Idle> Kept<C> {
         self.list.is_empty()
     }
 
-    /// A connection to this address, for this location. Those that turn out to be dead are closed.
-    pub fn take(&mut self, address: &Address, location: u32, now_ms: u64) -> Option<C> {
+    /// Other limits, from now on.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.list.truncate(limits.count);
+    }
+
+    /// A connection that is like this. Those that turn out to be dead are closed.
+    pub fn take(&mut self, wanted: &Wanted, now_ms: u64) -> Option<C> {
         let mut at = 0;
         while let Some(entry) = self.list.get(at) {
-            let is_other = self.limits.is_local && entry.location != location;
-            if is_other || entry.address != *address {
+            if !self.limits.allow(&entry.like, wanted) {
                 at += 1;
                 continue;
             }
@@ -126,7 +134,7 @@ impl<C: Idle> Kept<C> {
     }
 
     /// Keeps a connection, or closes it where a limit says so; the oldest one gives way to it.
-    pub fn put(&mut self, connection: C, address: Address, location: u32, now_ms: u64) {
+    pub fn put(&mut self, connection: C, like: Wanted, now_ms: u64) {
         let age_ms = now_ms.saturating_sub(connection.opened_ms());
         let limits = &self.limits;
         if limits.count == 0
@@ -139,8 +147,7 @@ impl<C: Idle> Kept<C> {
         self.list.truncate(limits.count - 1);
         self.list.push_front(Entry {
             connection,
-            address,
-            location,
+            like,
             since_ms: now_ms,
         });
     }
@@ -156,30 +163,20 @@ impl<C: Idle> Kept<C> {
         let idle_ms = now_ms.saturating_sub(entry.since_ms);
         idle_ms < self.limits.timeout_ms && entry.connection.is_intact()
     }
-
-    /// Must [`tend`] be started? True once; again when it has ended since nothing was kept any more.
-    pub fn begin_tending(&mut self) -> bool {
-        !self.list.is_empty() && !std::mem::replace(&mut self.is_tended, true)
-    }
 }
 
-/// Sweeps again and again ([`LOOK_EVERY`]), until nothing is kept. One task of the loop, started when
-/// [`Kept::begin_tending`] says so.
-pub async fn tend<C: Idle>(kept: Rc<RefCell<Kept<C>>>, wheel: Rc<Wheel>, every: Duration) {
-    loop {
-        wheel.sleep(every).await;
-        let mut kept = kept.borrow_mut();
-        kept.sweep(wire::clock::monotonic_ms());
-        if kept.is_empty() {
-            kept.is_tended = false;
-            return;
-        }
+impl Limits {
+    fn allow(&self, like: &Wanted, wanted: &Wanted) -> bool {
+        like.address == wanted.address
+            && like.options == wanted.options
+            && (!self.is_local || like.location == wanted.location)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::rc::Rc;
 
     use super::*;
 
@@ -221,8 +218,16 @@ mod tests {
         }
     }
 
-    fn at(port: u16) -> Address {
-        Address::Inet(([127, 0, 0, 1], port).into())
+    fn at(port: u16) -> Wanted {
+        Wanted {
+            address: Address::Inet(([127, 0, 0, 1], port).into()),
+            options: Options::default(),
+            location: 0,
+        }
+    }
+
+    fn by(location: LocationId) -> Wanted {
+        Wanted { location, ..at(80) }
     }
 
     fn number(taken: Option<Sham>) -> Option<u32> {
@@ -233,13 +238,13 @@ mod tests {
     fn the_one_used_last_is_used_next_and_the_oldest_gives_way() {
         let mut kept = Kept::new(LIMITS);
         for connection in 1..=3 {
-            kept.put(sham(connection), at(80), 0, 5000);
+            kept.put(sham(connection), at(80), 5000);
         }
         assert_eq!(kept.len(), 2);
-        assert_eq!(number(kept.take(&at(81), 0, 5000)), None);
-        assert_eq!(number(kept.take(&at(80), 7, 5000)), Some(3));
-        assert_eq!(number(kept.take(&at(80), 0, 5000)), Some(2));
-        assert_eq!(number(kept.take(&at(80), 0, 5000)), None);
+        assert_eq!(number(kept.take(&at(81), 5000)), None);
+        assert_eq!(number(kept.take(&by(7), 5000)), Some(3));
+        assert_eq!(number(kept.take(&at(80), 5000)), Some(2));
+        assert_eq!(number(kept.take(&at(80), 5000)), None);
     }
 
     #[test]
@@ -248,10 +253,10 @@ mod tests {
             is_local: true,
             ..LIMITS
         });
-        kept.put(sham(1), at(80), 1, 5000);
-        kept.put(sham(2), at(80), 2, 5000);
-        assert_eq!(number(kept.take(&at(80), 1, 5000)), Some(1));
-        assert_eq!(number(kept.take(&at(80), 1, 5000)), None);
+        kept.put(sham(1), by(1), 5000);
+        kept.put(sham(2), by(2), 5000);
+        assert_eq!(number(kept.take(&by(1), 5000)), Some(1));
+        assert_eq!(number(kept.take(&by(1), 5000)), None);
     }
 
     #[test]
@@ -263,21 +268,16 @@ mod tests {
                 ..sham(1)
             },
             at(80),
-            0,
             5000,
         );
-        kept.put(sham(2), at(80), 0, 6001);
+        kept.put(sham(2), at(80), 6001);
         assert!(kept.is_empty());
-        kept.put(sham(3), at(80), 0, 6000);
-        assert_eq!(
-            number(kept.take(&at(80), 0, 6100)),
-            None,
-            "idle for too long"
-        );
-        kept.put(sham(4), at(80), 0, 6000);
-        assert_eq!(number(kept.take(&at(80), 0, 6099)), Some(4));
+        kept.put(sham(3), at(80), 6000);
+        assert_eq!(number(kept.take(&at(80), 6100)), None, "idle for too long");
+        kept.put(sham(4), at(80), 6000);
+        assert_eq!(number(kept.take(&at(80), 6099)), Some(4));
         let mut none = Kept::new(Limits { count: 0, ..LIMITS });
-        none.put(sham(5), at(80), 0, 5000);
+        none.put(sham(5), at(80), 5000);
         assert!(none.is_empty());
     }
 
@@ -285,43 +285,22 @@ mod tests {
     fn dead_ones_are_closed() {
         let mut kept = Kept::new(LIMITS);
         let dead = Rc::new(Cell::new(true));
-        kept.put(sham(1), at(80), 0, 5000);
+        kept.put(sham(1), at(80), 5000);
         kept.put(
             Sham {
                 is_intact: dead.clone(),
                 ..sham(2)
             },
             at(80),
-            0,
             5000,
         );
         dead.set(false);
-        assert_eq!(number(kept.take(&at(80), 0, 5000)), Some(1));
+        assert_eq!(number(kept.take(&at(80), 5000)), Some(1));
         assert!(kept.is_empty() && Rc::strong_count(&dead) == 1);
-        kept.put(sham(3), at(80), 0, 5000);
-        assert!(kept.begin_tending() && !kept.begin_tending());
+        kept.put(sham(3), at(80), 5000);
         kept.sweep(5099);
         assert_eq!(kept.len(), 1);
         kept.sweep(5100);
         assert!(kept.is_empty());
-    }
-
-    #[tokio::test]
-    async fn tending_ends_when_nothing_is_kept() {
-        let wheel = Wheel::new();
-        let local = tokio::task::LocalSet::new();
-        let run = async {
-            let driver = tokio::task::spawn_local(wheel.clone().run());
-            let kept = Rc::new(RefCell::new(Kept::new(Limits {
-                timeout_ms: 0,
-                ..LIMITS
-            })));
-            kept.borrow_mut().put(sham(1), at(80), 0, 5000);
-            assert!(kept.borrow_mut().begin_tending());
-            tend(kept.clone(), wheel.clone(), Duration::from_millis(1)).await;
-            assert!(kept.borrow().is_empty() && !kept.borrow_mut().begin_tending());
-            driver.abort();
-        };
-        local.run_until(run).await;
     }
 }

@@ -4,12 +4,17 @@
 //! short lock for each group: all loops share the states of the peers (weights, failures, connections), as nginx's workers do
 //! with `zone`. Invariant: whoever takes a peer gives it back, so that `max_conns` and `least_conn` never count what is gone.
 //!
-//! Not reachable from a configuration yet: `proxy_pass` is to be its user.
+//! How to use it: [`Upstreams::link`] while the configuration is built, or [`Upstreams::find`] for a name made of variables; then
+//! [`Upstream::choose`], and for each try [`Choice::next`], [`Shelf::take`] or [`reach::connect`], [`Choice::give_back`], and
+//! [`Shelf::put`] when the connection is good for another request.
 
 pub mod address;
 pub mod block;
 #[cfg(test)]
 mod block_tests;
+pub mod catalog;
+#[cfg(test)]
+mod catalog_tests;
 pub mod choice;
 pub mod group;
 mod hash;
@@ -18,13 +23,18 @@ mod least;
 pub mod next;
 pub mod peer;
 mod random;
+pub mod reach;
 mod round_robin;
 pub mod server;
+pub mod shelf;
 #[cfg(test)]
 mod tests;
 pub mod tries;
 mod turn;
 
+pub use catalog::{Declared, Upstream, Upstreams};
 pub use choice::{Choice, Outcome, Times};
 pub use group::{Asker, Group, LeastTime, Method};
+pub use kept::Wanted;
 pub use peer::{Now, Peer, Standing};
+pub use shelf::Shelf;

@@ -18,6 +18,18 @@ pub struct Now {
     pub ms: u64,
 }
 
+impl Now {
+    /// This moment, by the loop's coarse clock.
+    #[must_use]
+    pub fn read() -> Now {
+        let ms = wire::clock::monotonic_ms();
+        Now {
+            seconds: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+            ms,
+        }
+    }
+}
+
 /// Is a peer to be chosen at all?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
@@ -31,7 +43,7 @@ pub enum Standing {
 }
 
 /// One address of an upstream. A server whose name has several addresses makes several.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Where to connect.
     pub address: Address,

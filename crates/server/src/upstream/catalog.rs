@@ -1,0 +1,247 @@
+//! All upstreams of a configuration: those of `upstream` blocks, and those that `proxy_pass http://HOST` stands for.
+//!
+//! Not here: who is chosen ([`super::Choice`]), connections. Invariant: names are looked up while the configuration is built,
+//! never on a loop; what is alive of an upstream (its peers' states) outlives a reload that does not change it.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use config::{Problem, Scope, Section, Template};
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+
+use super::address::{ServerAddress, split_port};
+use super::block::{KeptConnections, UPSTREAMS_MAX};
+use super::kept::Limits;
+use super::{Asker, Choice, Group, Method, Peer};
+
+/// What is declared of an upstream.
+#[derive(Debug)]
+pub struct Declared {
+    /// Its name: what `proxy_pass` has as a host.
+    pub name: String,
+    /// The port, where no block declares it.
+    pub port: Option<u16>,
+    /// How it chooses.
+    pub method: Method,
+    /// The key of `hash`.
+    pub key: Option<Template>,
+    /// What may be kept of its connections.
+    pub kept: Limits,
+    /// Its peers.
+    pub primary: Vec<Peer>,
+    /// Those that stand in.
+    pub backup: Vec<Peer>,
+}
+
+/// An upstream: what is declared of it, and what is alive.
+#[derive(Debug)]
+pub struct Upstream {
+    declared: Declared,
+    live: OnceLock<Live>,
+}
+
+/// What outlives a reload.
+#[derive(Debug)]
+struct Live {
+    /// What a loop's kept connections are found by: the same for the upstream of this name in the next configuration.
+    id: u64,
+    group: RwLock<Arc<Group>>,
+}
+
+impl Upstream {
+    /// An upstream that nobody has asked yet.
+    #[must_use]
+    pub fn new(declared: Declared) -> Upstream {
+        Upstream {
+            declared,
+            live: OnceLock::new(),
+        }
+    }
+
+    /// What is declared of it.
+    #[must_use]
+    pub fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.declared.name
+    }
+
+    /// The peers and their states.
+    #[must_use]
+    pub fn group(&self) -> Arc<Group> {
+        Arc::clone(&self.live().group.read())
+    }
+
+    /// Begins the choice for one request: [`Choice::next`] gives its first peer.
+    #[must_use]
+    pub fn choose(&self, asker: &Asker) -> Choice {
+        Choice::new(&self.group(), asker)
+    }
+
+    /// What kept connections are found by: unique in the process, and the same after a reload.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.live().id
+    }
+
+    fn live(&self) -> &Live {
+        self.live.get_or_init(|| self.born(new_id()))
+    }
+
+    fn born(&self, id: u64) -> Live {
+        let Declared {
+            name,
+            method,
+            primary,
+            backup,
+            ..
+        } = &self.declared;
+        let (primary, backup) = (primary.clone(), backup.clone());
+        let group = Group::new(name.clone(), method.clone(), primary, backup, seed());
+        Live {
+            id,
+            group: RwLock::new(Arc::new(group)),
+        }
+    }
+
+    /// Goes on with what is alive of `former`, its like in the configuration before.
+    fn follow(&self, former: &Upstream) {
+        let (old, new) = (&former.declared, &self.declared);
+        let is_same =
+            old.method == new.method && old.primary == new.primary && old.backup == new.backup;
+        let live = match former.live.get() {
+            Some(live) if is_same => Live {
+                id: live.id,
+                group: RwLock::new(former.group()),
+            },
+            Some(live) => self.born(live.id),
+            None => return,
+        };
+        let _ = self.live.set(live); // set before: it is in use already
+    }
+}
+
+fn new_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Random choices need not be secret, only different.
+fn seed() -> u64 {
+    let mut bytes = [0; 8];
+    // Up to 256 bytes come at once, or none before the kernel has its first entropy: then the clock has to do.
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _ => wire::clock::monotonic_ms(),
+    }
+}
+
+/// The upstreams of a configuration.
+#[derive(Debug, Default)]
+pub struct Upstreams {
+    list: Vec<Arc<Upstream>>,
+    /// Their places in the list, by name in lower case.
+    by_name: HashMap<Box<[u8]>, SmallVec<[usize; 1]>>,
+}
+
+impl Upstreams {
+    /// Those of `upstream` blocks.
+    #[must_use]
+    pub fn new(blocks: Vec<Upstream>) -> Upstreams {
+        let mut all = Upstreams::default();
+        for upstream in blocks {
+            all.add(upstream);
+        }
+        all
+    }
+
+    /// The upstream that `HOST[:PORT]`, `[IPV6][:PORT]` or `unix:PATH` stands for: a block's, or one made of all addresses of
+    /// the host. Looks names up by `resolve`, so not on a loop.
+    ///
+    /// # Errors
+    /// nginx's sentence: a bad address, a port at the name of a block, a host that is not found.
+    pub fn link(
+        &mut self,
+        text: &str,
+        default_port: u16,
+        scope: &mut Scope,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<Arc<Upstream>, Problem> {
+        let refuse =
+            |reason: &str, name: &str| Problem::new(format!("{reason} in upstream \"{name}\""));
+        let address =
+            ServerAddress::parse(text, default_port).map_err(|reason| refuse(reason, text))?;
+        let (name, has_port) = split_port(text);
+        let port = address.port();
+        if let Some(known) = self.find(name.as_bytes(), None) {
+            if has_port {
+                let port = port.unwrap_or(0);
+                let sentence = format!("upstream \"{name}\" may not have port {port}");
+                return Err(Problem::new(sentence));
+            }
+            return Ok(Arc::clone(known));
+        }
+        if let Some(known) = self.find(name.as_bytes(), port) {
+            return Ok(Arc::clone(known));
+        }
+        if self.list.len() == UPSTREAMS_MAX {
+            return Err(Problem::new(format!("more than {UPSTREAMS_MAX} upstreams")));
+        }
+        let found = address
+            .addresses(resolve)
+            .map_err(|reason| refuse(reason, name))?;
+        let defaults = KeptConnections::finish(<KeptConnections as Section>::Raw::default(), scope)
+            .map_err(|error| Problem::new(error.to_string()))?;
+        let peer = |address| Peer::new(address, name.as_bytes());
+        Ok(self.add(Upstream::new(Declared {
+            name: name.to_owned(),
+            port: Some(port.unwrap_or(0)),
+            method: Method::RoundRobin,
+            key: None,
+            kept: Limits::from(&defaults),
+            primary: found.into_iter().map(peer).collect(),
+            backup: Vec::new(),
+        })))
+    }
+
+    /// The upstream of this name, whatever its case: without a port a block's, else one that [`Upstreams::link`] made.
+    #[must_use]
+    pub fn find(&self, name: &[u8], port: Option<u16>) -> Option<&Arc<Upstream>> {
+        let name: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+        let places = self.by_name.get(&name[..])?;
+        let mut same = places.iter().map(|place| &self.list[*place]);
+        same.find(|upstream| upstream.declared.port == port)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> &[Arc<Upstream>] {
+        &self.list
+    }
+
+    /// Takes over what is alive of the configuration before. To be called once, before a loop uses these.
+    pub fn follow(&self, former: &Upstreams) {
+        for upstream in &self.list {
+            let declared = &upstream.declared;
+            if let Some(before) = former.find(declared.name.as_bytes(), declared.port) {
+                upstream.follow(before);
+            }
+        }
+    }
+
+    fn add(&mut self, upstream: Upstream) -> Arc<Upstream> {
+        let upstream = Arc::new(upstream);
+        let name = upstream.declared.name.to_ascii_lowercase();
+        let places = self.by_name.entry(name.into_bytes().into());
+        places.or_default().push(self.list.len());
+        self.list.push(Arc::clone(&upstream));
+        upstream
+    }
+}

@@ -1,0 +1,75 @@
+//! Opening a connection to a peer.
+//!
+//! Invariant: the loop looks up no path: connect(2) on a unix socket walks to it in the file system and could wait for a disk.
+//! So the socket's path is opened by the disk layer (O_PATH: from memory, else in a pool), and `/proc/self/fd/N`, which is in
+//! memory always, is what the loop connects to. nginx connects to the path on its loop.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use disk::{Access, Pool};
+use wire::UpstreamConnection;
+use wire::connect::{ConnectError, Destination, Options};
+
+use crate::listen::Address;
+use crate::loops::Loop;
+
+/// Connects to a peer, in at most `timeout` (`proxy_connect_timeout`). `pool` is the one that a unix socket's path is looked up
+/// in when it is not in memory.
+///
+/// # Errors
+/// The peer cannot be reached, or not in time; with a unix socket also when the pool is full (EAGAIN).
+pub async fn connect(
+    address: &Address,
+    options: &Options,
+    timeout: Duration,
+    pool: &Pool,
+    loop_: &Rc<Loop>,
+) -> Result<UpstreamConnection, ConnectError> {
+    match address {
+        Address::Inet(inet) => {
+            wire::connect::connect(Destination::Inet(*inet), options, timeout, &loop_.wire).await
+        }
+        Address::Unix(path) => {
+            // In a box: rare, and its state is not to lie in every request.
+            Box::pin(connect_to_path(path, options, timeout, pool, loop_)).await
+        }
+    }
+}
+
+async fn connect_to_path(
+    path: &Path,
+    options: &Options,
+    timeout: Duration,
+    pool: &Pool,
+    loop_: &Rc<Loop>,
+) -> Result<UpstreamConnection, ConnectError> {
+    let absolute = match path.is_absolute() {
+        true => path.to_owned(),
+        false => Path::new("/proc/self/cwd").join(path),
+    };
+    let begun_ms = wire::clock::monotonic_ms();
+    let access = Access::new(pool);
+    let opening = loop_
+        .disk
+        .open_path(absolute.as_os_str().as_bytes(), &access);
+    let mut timer = loop_.wire.wheel.timer();
+    let opened = timer.guard(timeout, opening).await;
+    let opened = opened.map_err(|_| ConnectError::Timeout)?;
+    let file = opened.map_err(|error| ConnectError::Refused(plain(&error)))?;
+    let at = PathBuf::from(format!("/proc/self/fd/{}", file.number()));
+    let spent = Duration::from_millis(wire::clock::monotonic_ms().saturating_sub(begun_ms));
+    let left = timeout.saturating_sub(spent);
+    wire::connect::connect(Destination::Unix(&at), options, left, &loop_.wire).await
+}
+
+/// What the kernel said, as connect(2) would have said it.
+fn plain(error: &disk::Error) -> io::Error {
+    match error.errno() {
+        Some(errno) => errno.into(),
+        None => rustix::io::Errno::AGAIN.into(),
+    }
+}
