@@ -32,10 +32,22 @@ def finish(process):
     return json.loads(out)
 
 
-def group(name, connections, targets, fresh=False, order="random", rate=None):
+def group(name, connections, targets, fresh=False, order="random", rate=None, seed=None, exact=False, check=False, count=None):
     """Text of a group."""
     text = "name=%s,connections=%d,targets=%s,order=%s" % (name, connections, targets, order)
-    return text + (",fresh" if fresh else "") + (",rate=%g" % rate if rate else "")
+    text += "".join(",%s=%g" % (key, value) for key, value in (("rate", rate), ("seed", seed), ("count", count)) if value is not None)
+    return text + "".join("," + word for word, is_set in (("fresh", fresh), ("exact", exact), ("check", check)) if is_set)
+
+
+def once(args, address, connections, target, check=False):
+    """One request over each of so many connections, all at the same moment; their figures."""
+    command = ["taskset", "-c", str(args.load_core), args.load, "once", address, str(connections), target]
+    return json.loads(subprocess.run(command + ["check"] * check, capture_output=True, check=True, preexec_fn=_before).stdout)
+
+
+def wrong(figures):
+    """Requests of a group's figures that were not answered with 200."""
+    return sum(figures["failures"].values()) + figures["left_open"] + sum(n for s, n in figures["statuses"].items() if s != "200")
 
 
 class Held:

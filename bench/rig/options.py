@@ -25,6 +25,11 @@ def parser(description):
     return ap
 
 
+def add_origin(ap):
+    """Options of what measures a proxy."""
+    ap.add_argument("--origin-core", type=int, default=2 if (os.cpu_count() or 1) > 2 else 1, help="core of the origin (default: %(default)s)")
+
+
 def add_places(ap):
     """Options for the Shows that run once more elsewhere: as an ordinary user, on overlayfs."""
     ap.add_argument("--as-user", help="start the server as this ordinary user instead of root (nobody)")

@@ -1,13 +1,19 @@
-//! One connection that asks and takes answers with a length, and throws bodies away inside the kernel.
+//! One connection that asks and takes answers with a length, and throws bodies away inside the kernel, or compares them with what the
+//! origin says.
 
+use bench::content::{self, Bytes};
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
 
 const HEAD_MAX: usize = 16_384;
+/// Bytes read per call to be compared.
+const CHECKED: usize = 65_536;
 /// Bytes thrown away per call.
 const DISCARD: usize = 1 << 20;
 /// MSG_TRUNC of recv(2): on TCP the bytes are dropped without being copied (tcp(7)); the same number on every Linux.
@@ -24,6 +30,8 @@ pub enum Failure {
     Cut,
     /// Not an answer that this client understands: no status or no length.
     Unclear,
+    /// Complete, and not what the origin gives for this path.
+    Wrong,
 }
 
 impl Failure {
@@ -34,6 +42,7 @@ impl Failure {
             Failure::Closed => "closed",
             Failure::Cut => "cut",
             Failure::Unclear => "unclear",
+            Failure::Wrong => "wrong",
         }
     }
 }
@@ -47,6 +56,8 @@ pub struct Answer {
     pub bytes: u64,
     /// The server closes behind it.
     pub is_last: bool,
+    /// When its head was there.
+    pub first: Instant,
 }
 
 /// A connection between two requests.
@@ -98,8 +109,18 @@ impl Client {
         drain: &mut Drain,
     ) -> Result<Answer, Failure> {
         self.send(target, close).await?;
+        self.finish(target, drain).await
+    }
+
+    /// Takes the answer to what was sent.
+    pub async fn finish(&mut self, target: &str, drain: &mut Drain) -> Result<Answer, Failure> {
         let head = self.take_head(drain).await?;
+        let first = Instant::now();
         let bytes = match head.length {
+            Some(length) if drain.is_checking() && head.status == 200 => {
+                self.compare(target, head.tag, length, drain).await?;
+                length
+            }
             Some(length) => {
                 let ahead = self.ahead.len() as u64;
                 self.ahead.clear();
@@ -113,7 +134,39 @@ impl Client {
             status: head.status,
             bytes,
             is_last: head.is_last,
+            first,
         })
+    }
+
+    /// Reads a body of the origin and compares every byte.
+    async fn compare(
+        &mut self,
+        target: &str,
+        tag: Option<(u64, u64)>,
+        length: u64,
+        drain: &mut Drain,
+    ) -> Result<(), Failure> {
+        let path = target.split('?').next().unwrap_or(target);
+        let (version, size) = tag.unwrap_or((0, length));
+        let wanted = content::Wanted::parse(path).map(|wanted| wanted.size);
+        let mut is_right = size == length && wanted == Some(length);
+        let place = content::place(path, version);
+        is_right &= drain.is_part(place, 0, &self.ahead);
+        let mut at = self.ahead.len() as u64;
+        self.ahead.clear();
+        while at < length {
+            let count = match self.read(drain).await {
+                Ok(0) | Err(_) => return Err(Failure::Cut),
+                Ok(count) => count,
+            };
+            is_right &= drain.is_part(place, at, &drain.scratch[..count]);
+            at += count as u64;
+        }
+        if is_right && at == length {
+            Ok(())
+        } else {
+            Err(Failure::Wrong)
+        }
     }
 
     /// Reads a chunked body, for lists of directories: nothing large. Their text holds no last chunk.
@@ -201,6 +254,7 @@ impl Client {
 pub struct Drain {
     scratch: Vec<u8>,
     nowhere: Vec<MaybeUninit<u8>>,
+    expected: Option<Rc<Bytes>>,
 }
 
 impl Drain {
@@ -209,7 +263,27 @@ impl Drain {
         Drain {
             scratch: vec![0; HEAD_MAX],
             nowhere: vec![MaybeUninit::uninit(); DISCARD],
+            expected: None,
         }
+    }
+
+    /// For answers that are compared with the origin's.
+    pub fn checking(expected: Rc<Bytes>) -> Drain {
+        Drain {
+            scratch: vec![0; CHECKED],
+            expected: Some(expected),
+            ..Drain::new()
+        }
+    }
+
+    fn is_checking(&self) -> bool {
+        self.expected.is_some()
+    }
+
+    fn is_part(&self, place: usize, at: u64, seen: &[u8]) -> bool {
+        self.expected
+            .as_ref()
+            .is_none_or(|expected| expected.part(place, at, seen.len()) == seen)
     }
 }
 
@@ -221,6 +295,8 @@ pub struct Head {
     /// Of the body; none: chunked.
     length: Option<u64>,
     is_last: bool,
+    /// Version and size that the origin's entity tag names.
+    tag: Option<(u64, u64)>,
 }
 
 /// None: no status, or neither length nor chunks.
@@ -230,6 +306,7 @@ fn parse_head(head: &[u8]) -> Option<Head> {
     let mut length = None;
     let mut is_chunked = false;
     let mut is_last = false;
+    let mut tag = None;
     for line in text.split("\r\n").skip(1) {
         let (name, value) = line.split_once(':')?;
         if name.eq_ignore_ascii_case("content-length") {
@@ -238,12 +315,15 @@ fn parse_head(head: &[u8]) -> Option<Head> {
             is_chunked = true;
         } else if name.eq_ignore_ascii_case("connection") {
             is_last = value.trim().eq_ignore_ascii_case("close");
+        } else if name.eq_ignore_ascii_case("etag") {
+            tag = content::read_tag(value.trim());
         }
     }
     (is_chunked || length.is_some()).then_some(Head {
         status,
         length,
         is_last,
+        tag,
     })
 }
 
@@ -259,7 +339,8 @@ mod tests {
             Some(Head {
                 status: 404,
                 length: Some(12),
-                is_last: true
+                is_last: true,
+                tag: None
             })
         );
         assert_eq!(parse_head(b"HTTP/1.1 200 OK\r\nServer: x"), None);

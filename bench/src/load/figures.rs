@@ -11,6 +11,7 @@ const LATENCIES_MAX: usize = 20_000_000;
 #[derive(Default)]
 pub struct Figures {
     micros: Vec<u32>,
+    firsts: Vec<u32>,
     max: Duration,
     statuses: BTreeMap<u16, u64>,
     failures: BTreeMap<&'static str, u64>,
@@ -20,14 +21,14 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// A complete answer.
-    pub fn answer(&mut self, status: u16, bytes: u64, latency: Duration) {
+    /// A complete answer. `first`: when its head was there; both count from the moment at which it should have been asked for.
+    pub fn answer(&mut self, status: u16, bytes: u64, first: Duration, latency: Duration) {
         *self.statuses.entry(status).or_default() += 1;
         self.bytes += bytes;
         self.max = self.max.max(latency);
         if self.micros.len() < LATENCIES_MAX {
-            self.micros
-                .push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
+            self.micros.push(micros(latency));
+            self.firsts.push(micros(first));
         }
     }
 
@@ -50,13 +51,9 @@ impl Figures {
     /// As JSON; times in milliseconds.
     pub fn report(mut self, elapsed: Duration) -> Value {
         self.micros.sort_unstable();
-        let at = |share: f64| {
-            let last = self.micros.len().saturating_sub(1);
-            let index = (last as f64 * share).round() as usize;
-            self.micros
-                .get(index)
-                .map(|micros| f64::from(*micros) / 1000.0)
-        };
+        self.firsts.sort_unstable();
+        let at = |share: f64| percentile(&self.micros, share);
+        let first = |share: f64| percentile(&self.firsts, share);
         let seconds = elapsed.as_secs_f64();
         let statuses: BTreeMap<String, u64> = self
             .statuses
@@ -76,8 +73,20 @@ impl Figures {
             "left_open": self.left,
             "min_ms": at(0.0), "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "p999_ms": at(0.999),
             "max_ms": self.max.as_secs_f64() * 1000.0,
+            "first_p50_ms": first(0.5), "first_p99_ms": first(0.99), "first_p999_ms": first(0.999), "first_max_ms": first(1.0),
         })
     }
+}
+
+fn micros(latency: Duration) -> u32 {
+    u32::try_from(latency.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// In milliseconds, of sorted microseconds.
+fn percentile(sorted: &[u32], share: f64) -> Option<f64> {
+    let last = sorted.len().saturating_sub(1);
+    let index = (last as f64 * share).round() as usize;
+    sorted.get(index).map(|micros| f64::from(*micros) / 1000.0)
 }
 
 #[cfg(test)]
@@ -88,7 +97,12 @@ mod tests {
     fn percentiles_are_of_all_answers() {
         let mut figures = Figures::default();
         for millis in 1..=100 {
-            figures.answer(200, 10, Duration::from_millis(millis));
+            figures.answer(
+                200,
+                10,
+                Duration::from_millis(1),
+                Duration::from_millis(millis),
+            );
         }
         figures.failure("cut");
         let report = figures.report(Duration::from_secs(2));

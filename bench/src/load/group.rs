@@ -22,12 +22,20 @@ pub struct Group {
     pub order: Order,
     /// Requests per second of the whole group; none: as fast as answers come.
     pub rate: Option<f64>,
+    /// Requests come by chance around the rate, the same for the same seed; none: evenly.
+    pub seed: Option<u64>,
+    /// Starts to the microsecond, at the price of a busy core; else to the timer's millisecond.
+    pub is_exact: bool,
+    /// Bodies are compared with what the origin gives for the path.
+    pub is_checked: bool,
+    /// The group ends after so many requests.
+    pub count: Option<u64>,
     /// Request targets (`/a.bin`).
     pub targets: Vec<String>,
 }
 
 impl Group {
-    /// Reads `name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R]`.
+    /// Reads `name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M]`.
     pub fn parse(text: &str) -> Result<Group, String> {
         let mut group = Group {
             name: String::new(),
@@ -35,6 +43,10 @@ impl Group {
             is_fresh: false,
             order: Order::Random,
             rate: None,
+            seed: None,
+            is_exact: false,
+            is_checked: false,
+            count: None,
             targets: Vec::new(),
         };
         for part in text.split(',') {
@@ -43,9 +55,13 @@ impl Group {
                 Some(("connections", count)) => group.connections = crate::number(count)?,
                 Some(("targets", file)) => group.targets = read_targets(file)?,
                 Some(("rate", rate)) => group.rate = Some(crate::number(rate)?),
+                Some(("seed", seed)) => group.seed = Some(crate::number(seed)?),
+                Some(("count", count)) => group.count = Some(crate::number(count)?),
                 Some(("order", "random")) => group.order = Order::Random,
                 Some(("order", "turn")) => group.order = Order::Turn,
                 None if part == "fresh" => group.is_fresh = true,
+                None if part == "exact" => group.is_exact = true,
+                None if part == "check" => group.is_checked = true,
                 _ => return Err(format!("{part}: not part of a group")),
             }
         }

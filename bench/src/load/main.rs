@@ -17,8 +17,11 @@ use std::time::Duration;
 const USAGE: &str = "\
 usage: load run ADDRESS SECONDS[+GRACE] GROUP…
          for SECONDS; what is open then may still be answered for GRACE more (1)
-         GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R]
-         closed loop, or R requests per second in all whatever the answers take; targets: one request target per line
+         GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M]
+         closed loop, or R requests per second in all whatever the answers take, evenly or by chance (seed); M requests at most;
+         exact: started to the microsecond, busy; check: bodies compared with the origin's; targets: one request target per line
+       load once ADDRESS CONNECTIONS TARGET [check]
+         one request over each of them, all at the same moment
        load idle ADDRESS CONNECTIONS TARGET
          one kept connection each, after one answer; prints `ready`; holds them until standard input ends
        load slow ADDRESS CONNECTIONS TARGET
@@ -56,6 +59,16 @@ async fn dispatch(arguments: &[String]) -> Result<serde_json::Value, String> {
                 .map(|text| group::Group::parse(text))
                 .collect::<Result<Vec<_>, _>>()?;
             run::run(parse_address(address)?, seconds, grace, groups).await
+        }
+        ["once", address, connections, target, check @ ..] if matches!(check, [] | ["check"]) => {
+            let is_checked = !check.is_empty();
+            run::once(
+                parse_address(address)?,
+                number(connections)?,
+                target,
+                is_checked,
+            )
+            .await
         }
         ["idle", address, connections, target] => {
             hold::idle(parse_address(address)?, number(connections)?, target).await

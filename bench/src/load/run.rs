@@ -4,6 +4,7 @@
 use crate::client::{Answer, Client, Drain, Failure};
 use crate::figures::Figures;
 use crate::group::{Group, Order};
+use bench::content::Bytes;
 use serde_json::{Map, Value};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -11,6 +12,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// How much earlier than its moment an exact request wakes up: the timer's tick is 1 ms.
+const SPIN: Duration = Duration::from_micros(2500);
+/// How long the requests of `once` may take.
+const ONCE_MAX: Duration = Duration::from_secs(60);
 
 /// A group as its clients see it.
 struct Shared {
@@ -24,6 +30,10 @@ struct Shared {
     /// Requests begun: gives each its turn and its intended start.
     begun: Cell<u64>,
     random: Cell<u64>,
+    /// Of arrivals by chance: the state, and when the next one comes, in seconds from the start.
+    chance: Cell<u64>,
+    arrival: Cell<f64>,
+    expected: Option<Rc<Bytes>>,
     figures: RefCell<Figures>,
 }
 
@@ -46,6 +56,9 @@ pub async fn run(
             grace,
             begun: Cell::new(0),
             random,
+            chance: Cell::new(mixed(group.seed.unwrap_or(0))),
+            arrival: Cell::new(0.0),
+            expected: group.is_checked.then(|| Rc::new(Bytes::new())),
             figures: RefCell::default(),
             group,
         };
@@ -83,14 +96,56 @@ pub async fn run(
         .await
 }
 
+/// One request over each connection, all at once; the figures.
+pub async fn once(
+    address: SocketAddr,
+    connections: usize,
+    target: &str,
+    is_checked: bool,
+) -> Result<Value, String> {
+    let expected = is_checked.then(|| Rc::new(Bytes::new()));
+    let mut clients = Vec::with_capacity(connections);
+    for at in 0..connections {
+        let client = Client::connect(address, None).await;
+        clients.push(client.map_err(|failure| format!("connection {at}: {}", failure.name()))?);
+    }
+    let figures = Rc::new(RefCell::new(Figures::default()));
+    let start = Instant::now();
+    let asking = clients.into_iter().map(|mut client| {
+        let (figures, target) = (Rc::clone(&figures), target.to_owned());
+        let expected = expected.clone();
+        async move {
+            let mut drain = expected.map_or_else(Drain::new, Drain::checking);
+            let answer = client.exchange(&target, false, &mut drain);
+            let outcome = timeout_at(start + ONCE_MAX, answer).await;
+            let mut figures = figures.borrow_mut();
+            match outcome {
+                Ok(Ok(a)) => figures.answer(a.status, a.bytes, a.first - start, start.elapsed()),
+                Ok(Err(failure)) => figures.failure(failure.name()),
+                Err(_) => figures.left_open(start.elapsed()),
+            }
+        }
+    });
+    let local = LocalSet::new();
+    let tasks: Vec<_> = asking.map(|one| local.spawn_local(one)).collect();
+    local
+        .run_until(async {
+            for task in tasks {
+                task.await.map_err(|error| error.to_string())?;
+            }
+            Ok(figures.take().report(start.elapsed()))
+        })
+        .await
+}
+
 async fn client(shared: Rc<Shared>) {
-    let mut drain = Drain::new();
+    let mut drain = shared
+        .expected
+        .clone()
+        .map_or_else(Drain::new, Drain::checking);
     let mut kept: Option<Client> = None;
     while let Some((target, intended)) = shared.next() {
-        // A timer's tick is 1 ms: who need not wait must not ask it.
-        if intended > Instant::now() {
-            sleep_until(intended).await;
-        }
+        shared.wait_for(intended).await;
         let Ok(outcome) = timeout_at(
             shared.end.get() + shared.grace,
             ask(&shared, &mut kept, &target, &mut drain),
@@ -101,12 +156,12 @@ async fn client(shared: Rc<Shared>) {
             break;
         };
         match outcome {
-            Ok(answer) => {
-                shared
-                    .figures
-                    .borrow_mut()
-                    .answer(answer.status, answer.bytes, intended.elapsed())
-            }
+            Ok(answer) => shared.figures.borrow_mut().answer(
+                answer.status,
+                answer.bytes,
+                answer.first.saturating_duration_since(intended),
+                intended.elapsed(),
+            ),
             Err(failure) => {
                 shared.figures.borrow_mut().failure(failure.name());
                 // A server that refuses is asked again soon, not in a loop that starves everyone else.
@@ -144,11 +199,12 @@ impl Shared {
     /// The next target and when it should be asked for; none when the run is over.
     fn next(&self) -> Option<(String, Instant)> {
         let turn = self.begun.get();
-        let intended = match self.group.rate {
-            Some(rate) => self.start + Duration::from_secs_f64(turn as f64 / rate),
-            None => Instant::now(),
+        let intended = match (self.group.rate, self.group.seed) {
+            (Some(rate), Some(_)) => self.start + self.arrive(rate),
+            (Some(rate), None) => self.start + Duration::from_secs_f64(turn as f64 / rate),
+            (None, _) => Instant::now(),
         };
-        if intended >= self.end.get() {
+        if intended >= self.end.get() || self.group.count.is_some_and(|count| turn >= count) {
             return None;
         }
         self.begun.set(turn + 1);
@@ -163,13 +219,45 @@ impl Shared {
         ))
     }
 
-    /// xorshift64*: repeatable runs, and no dependency.
-    fn draw(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.random.set(x);
-        x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    async fn wait_for(&self, intended: Instant) {
+        // A timer's tick is 1 ms: who need not wait must not ask it.
+        let wake = if self.group.is_exact {
+            intended - SPIN
+        } else {
+            intended
+        };
+        if wake > Instant::now() {
+            sleep_until(wake).await;
+        }
+        while self.group.is_exact && Instant::now() < intended {
+            tokio::task::yield_now().await;
+        }
     }
+
+    /// When the next request comes, from the start: exponential distances make a Poisson process.
+    fn arrive(&self, rate: f64) -> Duration {
+        let share = draw(&self.chance) as f64 / (1_u64 << 53) as f64;
+        let next = self.arrival.get() - (1.0 - share).ln() / rate;
+        self.arrival.set(next);
+        Duration::from_secs_f64(next)
+    }
+
+    fn draw(&self) -> u64 {
+        draw(&self.random)
+    }
+}
+
+/// 53 bits by xorshift64*: repeatable runs, and no dependency.
+fn draw(state: &Cell<u64>) -> u64 {
+    let mut x = state.get();
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    state.set(x);
+    x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+}
+
+/// A state for `draw` of a seed: not zero, and far from its neighbour's.
+fn mixed(seed: u64) -> u64 {
+    (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
 }

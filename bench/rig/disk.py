@@ -1,0 +1,94 @@
+"""A disk of its own for a cache: ext4 on a loop device with direct I/O over a file; throttled, or with a file below it that waits.
+
+Fresh each time: ext4 passes over inodes that were deleted lately, so that creating costs up to 1 ms of CPU each for minutes after a mass
+unlink. Root only; taken away with the `with` block."""
+
+import os
+import subprocess
+import time
+
+from . import cgroup
+
+THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.%s_device"
+
+
+class Disk:
+    """`path`: where it is mounted. `file`: what lies below the device, made here when it is not given."""
+
+    def __init__(self, site, name, size, file=None, options="noatime"):
+        self.path, self.size, self.options = os.path.join(site.path, name), size, options
+        self.file = file or os.path.join(site.path, name + ".disk")
+        self.device, self.throttles = None, set()
+
+    def __enter__(self):
+        os.makedirs(self.path)
+        if not os.path.exists(self.file):
+            with open(self.file, "wb") as f:
+                f.truncate(self.size)
+        try:
+            self.device = _said("losetup", "--find", "--show", "--direct-io=on", self.file)
+            _said("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", self.device)
+            self.mount()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def mount(self):
+        _said("mount", "-o", self.options, self.device, self.path)
+        os.chmod(self.path, 0o755)
+
+    def unmount(self):
+        for attempt in range(50):
+            if subprocess.run(["umount", self.path], capture_output=True).returncode == 0:
+                return
+            time.sleep(0.1)
+        subprocess.run(["umount", "--lazy", self.path], check=False)
+
+    @property
+    def number(self):
+        """MAJOR:MINOR."""
+        number = os.stat(self.device).st_rdev
+        return "%d:%d" % (os.major(number), os.minor(number))
+
+    def throttle(self, **limits):
+        """read_bps, write_bps, read_iops, write_iops; 0: none. For everyone: the kernel's own writers are in the root group."""
+        for name, value in limits.items():
+            with open(THROTTLE % name, "w") as f:
+                f.write("%s %d" % (self.number, value))
+            self.throttles.add(name)
+
+    def little_dirty_memory(self, size):
+        """At most so many bytes wait in memory to be written."""
+        base = "/sys/class/bdi/" + self.number
+        for name, value in (("strict_limit", 1), ("max_bytes", size)):
+            with open(os.path.join(base, name), "w") as f:
+                f.write(str(value))
+
+    def __exit__(self, *_):
+        if self.device:
+            self.throttle(**{name: 0 for name in self.throttles})
+            if os.path.ismount(self.path):
+                self.unmount()
+            subprocess.run(["losetup", "-d", self.device], check=False)
+        if os.path.exists(self.file) and self.file.endswith(".disk"):
+            os.unlink(self.file)
+
+
+def missing():
+    """What stands in the way of throttling, or nothing."""
+    return cgroup.missing()
+
+
+def forget():
+    """Takes everything clean out of the kernel's memory: pages, names, inodes."""
+    os.sync()
+    with open("/proc/sys/vm/drop_caches", "w") as f:
+        f.write("3")
+
+
+def _said(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError("%s: %s" % (" ".join(command), done.stderr.strip()))
+    return done.stdout.strip()

@@ -1,0 +1,48 @@
+"""The server behind the caches (bench/src/origin), pinned to its core: what it serves follows from the path, and it counts."""
+
+import json
+import os
+import subprocess
+import urllib.request
+
+from . import load, server
+
+
+class Origin:
+    """Running inside the `with` block."""
+
+    def __init__(self, args):
+        self.core = args.origin_core
+        self.binary = os.path.join(os.path.dirname(args.load), "origin")
+        self.port = server.free_port()
+
+    def __enter__(self):
+        command = ["taskset", "-c", str(self.core), self.binary, self.address]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=load._before)
+        if self.process.stdout.readline() != b"ready\n":
+            self.process.wait()
+            raise RuntimeError("the origin does not start")
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def address(self):
+        return "127.0.0.1:%d" % self.port
+
+    def ask(self, path):
+        with urllib.request.urlopen("http://%s%s" % (self.address, path), timeout=20) as answer:
+            return answer.read().decode()
+
+    def counts(self):
+        """requests, connections, not_modified, cut, keys, most (requests for one key) since the last reset."""
+        return json.loads(self.ask("/_counts"))
+
+    def count(self, path):
+        """Requests for one path."""
+        return int(self.ask("/_count" + path))
+
+    def reset(self):
+        self.ask("/_reset")

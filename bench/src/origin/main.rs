@@ -1,0 +1,108 @@
+//! `origin`: the server behind the caches that are measured. A path says what its answer is (see `bench::content`); requests are
+//! counted by path.
+//!
+//! Not a web server: GET and HEAD without a body, from a proxy that is trusted. One thread, so that it is pinned to one core.
+//!
+//!     /SIZE[,OPTION…]/KEY    the answer
+//!     /_counts               all counts as JSON: requests, connections, not_modified, cut, keys, most (requests for one key)
+//!     /_count/PATH           requests for /PATH
+//!     /_reset                forgets the counts
+
+mod answer;
+mod counts;
+
+use counts::Counts;
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+use std::rc::Rc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::LocalSet;
+
+/// Waiting connections: 1000 clients of a proxy may miss at once.
+const BACKLOG: u32 = 4096;
+const HEAD_MAX: usize = 65_536;
+const READ: usize = 16_384;
+
+/// What all connections share.
+struct Origin {
+    bytes: bench::content::Bytes,
+    counts: RefCell<Counts>,
+}
+
+fn main() -> ExitCode {
+    let Some(address) = std::env::args().nth(1) else {
+        eprintln!("usage: origin ADDRESS:PORT\n  says `ready`; serves until it is killed");
+        return ExitCode::FAILURE;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the system gives an epoll descriptor");
+    match LocalSet::new().block_on(&runtime, serve(&address)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("origin: {address}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(address: &str) -> io::Result<()> {
+    let address = address
+        .parse()
+        .map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener: TcpListener = socket.listen(BACKLOG)?;
+    println!("ready");
+    let origin = Rc::new(Origin {
+        bytes: bench::content::Bytes::new(),
+        counts: RefCell::default(),
+    });
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        origin.counts.borrow_mut().connection();
+        let origin = Rc::clone(&origin);
+        tokio::task::spawn_local(async move {
+            // A proxy that hangs up is nothing to speak of; what it lost shows in its answers.
+            let _ = converse(&stream, &origin).await;
+        });
+    }
+}
+
+/// Answers until the peer ends, an answer is to end in the middle, or a request is none.
+async fn converse(stream: &TcpStream, origin: &Origin) -> io::Result<()> {
+    let mut ahead: Vec<u8> = Vec::with_capacity(READ);
+    loop {
+        let Some(end) = ahead.windows(4).position(|window| window == b"\r\n\r\n") else {
+            if ahead.len() > HEAD_MAX || read(stream, &mut ahead).await? == 0 {
+                return Ok(());
+            }
+            continue;
+        };
+        let is_last = match answer::Request::parse(&ahead[..end]) {
+            Some(request) => answer::give(stream, origin, &request).await?,
+            None => {
+                answer::refuse(stream).await?;
+                true
+            }
+        };
+        ahead.drain(..end + 4);
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+async fn read(stream: &TcpStream, into: &mut Vec<u8>) -> io::Result<usize> {
+    into.reserve(READ);
+    loop {
+        match stream.try_read_buf(into) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.readable().await?,
+            other => return other,
+        }
+    }
+}
