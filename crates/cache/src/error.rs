@@ -35,6 +35,12 @@ pub enum Error {
     /// No room, and nothing that could make some.
     #[error(transparent)]
     NoRoom(#[from] crate::space::NoRoom),
+    /// So many purges wait for a sweep that one more cannot be noted.
+    #[error(transparent)]
+    TooManyPurges(#[from] crate::purge::TooManyPurges),
+    /// What was being stored is not to be: too much was purged since it was asked for.
+    #[error("not stored: purges were made while it was fetched")]
+    Purged,
     /// Somebody else owns the cache directory (its lock is taken).
     #[error("the cache directory is in use by another process")]
     InUse,

@@ -4,6 +4,7 @@
 //! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. It is made of [`entry`] (what lies in a file), [`Index`]
 //!   (what is known without asking the disk), [`Journal`] (the index on the disk) and [`Space`] (room, reserved before it is
 //!   written).
+//! * [`purge`]: what was stored before a moment, and is covered by a rule, is none any more.
 //! * [`Fill`]: one request to the origin, and everyone who waits for its answer.
 //!
 //! Not here, ever: sockets and directives. Invariants: keys and places are nginx's, so that a directory that nginx filled can be
@@ -18,6 +19,7 @@ pub mod index;
 pub mod journal;
 mod key;
 mod lifetime;
+pub mod purge;
 pub mod space;
 pub mod store;
 mod vary;
@@ -29,6 +31,7 @@ pub use index::Index;
 pub use journal::Journal;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
+pub use purge::Moment;
 pub use space::Space;
 pub use store::Store;
 pub use vary::{variant, vary_names};

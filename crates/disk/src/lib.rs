@@ -20,6 +20,7 @@ mod disk;
 mod error;
 mod file;
 mod fill;
+mod front;
 mod guards;
 mod local;
 mod mount;

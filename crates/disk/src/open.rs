@@ -514,7 +514,11 @@ pub(crate) fn open_waiting(
     })
 }
 
-fn open_path(path: &[u8], purpose: Purpose, options: &OpenOptions) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_path(
+    path: &[u8],
+    purpose: Purpose,
+    options: &OpenOptions,
+) -> Result<OwnedFd, Errno> {
     let flags = purpose.flags(options.noatime);
     let open = |flags| match options.symlinks {
         Symlinks::Follow =>

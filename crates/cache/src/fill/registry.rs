@@ -52,6 +52,17 @@ impl Fills {
         self.0.running.lock().get(&key.0).cloned()
     }
 
+    /// From now on, nobody joins the fill of this key; who follows it goes on. For a purge: what was asked for before it is not
+    /// for those who come after.
+    pub fn forget(&self, key: &Key) {
+        self.0.running.lock().remove(&key.0);
+    }
+
+    /// From now on, nobody joins any fill that runs now. For a purge of which it is not known which keys it covers.
+    pub fn forget_all(&self) {
+        self.0.running.lock().clear();
+    }
+
     /// Fills now.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -198,6 +198,11 @@ impl Index {
         self.change(key, tag, |known| known.is_verified = true)
     }
 
+    /// The entry with this tag is not covered by any purge up to this one.
+    pub fn set_clean(&self, key: &Key, tag: u32, number: u32) -> bool {
+        self.change(key, tag, |known| known.clean_of = number)
+    }
+
     fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut Known)) -> bool {
         let mut shard = self.part(key).shard.lock();
         let Some(slot) = shard.get_mut(key).filter(|slot| slot.is_stored()) else {

@@ -5,11 +5,12 @@ use crate::key::Key;
 use hashbrown::HashTable;
 
 /// Slots are allocated in pieces, so that growing copies nothing and leaves nothing unused.
-const PIECE: usize = 64;
+const PIECE: usize = 32;
 
 #[derive(Debug)]
 pub struct Shard {
     table: HashTable<u32>,
+    #[expect(clippy::vec_box, reason = "growing is not to copy the slots")]
     pieces: Vec<Box<[Slot; PIECE]>>,
     free: u32,
     /// The ends of the list in the order of use.

@@ -2,6 +2,7 @@
 
 use crate::key::Key;
 use crate::lifetime::{Lifetime, Reuse};
+use crate::purge::Marks;
 use message::date::Seconds;
 
 /// Where an entry lies on its disk. Nobody outside of this crate assumes a file per entry.
@@ -71,6 +72,10 @@ pub struct Known {
     pub used: Seconds,
     /// Have all its bytes been checked since this process started (or were they written by it)?
     pub is_verified: bool,
+    /// The last purge that it is known not to be covered by ([`crate::purge`]).
+    pub clean_of: u32,
+    /// What it could be purged by.
+    pub marks: Marks,
 }
 
 impl Known {
@@ -87,6 +92,8 @@ impl Known {
             uses: 1,
             used: now,
             is_verified: false,
+            clean_of: 0,
+            marks: Marks::default(),
         }
     }
 }
@@ -94,7 +101,7 @@ impl Known {
 /// No slot.
 pub const NONE: u32 = u32::MAX;
 
-/// A [`Known`] in 72 bytes, links included.
+/// A [`Known`] in 84 bytes, links included.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     key: [u8; 16],
@@ -106,6 +113,9 @@ pub struct Slot {
     pub used: u32,
     place: Place,
     variant: u32,
+    clean_of: u32,
+    /// In halves: a number of 64 bits would cost four bytes more in each slot.
+    marks: [u32; 2],
     /// The slot used next after it; in a free slot, the next free one.
     pub newer: u32,
     /// The slot used last before it.
@@ -136,6 +146,8 @@ impl Slot {
             blocks: 0,
         },
         variant: 0,
+        clean_of: 0,
+        marks: [0; 2],
         newer: NONE,
         older: NONE,
         vary: 0,
@@ -184,6 +196,8 @@ impl Slot {
             uses: self.uses,
             used: Seconds::from(self.used),
             is_verified: self.flags & VERIFIED != 0,
+            clean_of: self.clean_of,
+            marks: Marks(u64::from(self.marks[1]) << 32 | u64::from(self.marks[0])),
         }
     }
 
@@ -201,6 +215,8 @@ impl Slot {
             used: seconds(known.used),
             place: known.place,
             variant: known.varies.variant,
+            clean_of: known.clean_of,
+            marks: [known.marks.0 as u32, (known.marks.0 >> 32) as u32],
             newer: self.newer,
             older: self.older,
             vary: known.varies.names,

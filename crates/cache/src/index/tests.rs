@@ -69,6 +69,8 @@ fn everything_is_given_back_as_it_was_put() {
         uses: 65_535,
         used: 1_700_000_050,
         is_verified: true,
+        clean_of: 3_000_000_000,
+        marks: crate::purge::Marks(0x1234_5678_9ABC_DEF0),
     };
     assert_eq!(index.put(&known), Displaced::default());
     assert_eq!(index.peek(&key(1)), Some(known));

@@ -14,7 +14,8 @@ pub const FILE_HEADER_BYTES: usize = 28;
 const FILE_MAGIC: &[u8; 8] = b"\x89fwj\r\n\x1a\x00";
 /// It has a zero byte, which no text in a record has.
 const FRAME_MAGIC: [u8; 4] = [0x00, 0xF5, b'f', b'w'];
-const FILE_VERSION: u32 = 1;
+/// 2: purges.
+const FILE_VERSION: u32 = 2;
 
 /// What a file of the journal begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ pub use replay::Recovered;
 use crate::error::Error;
 use crate::index::Index;
 use crate::key::Key;
+use crate::purge::Purges;
 use bytes::Bytes;
 use disk::{Access, Create, Local, Lock, Output, Pool, READ_MAX, Step};
 use frame::{Batch, FILE_HEADER_BYTES, FileHeader, Frame, Scanner};
@@ -74,6 +75,10 @@ struct State {
     writers: Arc<()>,
     /// Fills that are running: a new log begins with them.
     begun: HashSet<([u8; 16], u32)>,
+    /// Purges that are pending: a new log begins with them too.
+    purges: Purges,
+    /// The log's last record is a purge that the disk may not have yet.
+    is_to_sync: bool,
     /// Files that the next snapshot replaces.
     old: Vec<Vec<u8>>,
     is_walked: bool,
@@ -92,7 +97,7 @@ pub struct Ticket {
 }
 
 impl State {
-    /// Follows which fills are running.
+    /// Follows which fills are running and which purges are pending.
     fn note(&mut self, record: &Record) {
         match record {
             Record::Begin { key, tag } => {
@@ -104,6 +109,11 @@ impl State {
             Record::Remove { key, tag } => {
                 self.begun.remove(&(key.0, *tag));
             }
+            Record::Purge { number, rule } => {
+                self.purges.add(*number, rule.clone());
+                self.is_to_sync = true;
+            }
+            Record::Purged { number } => self.purges.forget(*number),
             _ => {}
         }
     }
@@ -165,6 +175,8 @@ impl Journal {
                     .iter()
                     .map(|(key, tag)| (key.0, *tag))
                     .collect(),
+                purges: recovered.purges.clone(),
+                is_to_sync: false,
                 old: files.names(&folder),
                 is_walked,
                 is_compacting: false,
@@ -224,6 +236,35 @@ impl Journal {
     pub async fn walked(&self, local: &Local) -> Result<(), Error> {
         self.0.state.lock().is_walked = true;
         self.write(local, &[Record::Walked]).await
+    }
+
+    /// Waits until purges that were written since the last time are on the disk, so that they outlive a loss of power too.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; to be tried again.
+    pub async fn sync(&self, local: &Local) -> Result<(), Error> {
+        let log = {
+            let mut state = self.0.state.lock();
+            if !std::mem::take(&mut state.is_to_sync) {
+                return Ok(());
+            }
+            state.log.clone()
+        };
+        let done = local.sync(&log, &self.0.pool).await;
+        if done.is_err() {
+            self.0.state.lock().is_to_sync = true;
+        }
+        Ok(done?)
+    }
+
+    /// Writes down that no entry is left that a purge up to this one covers; before that, all deletions are on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]: the next start compares once more.
+    pub async fn purged(&self, local: &Local, number: u32) -> Result<(), Error> {
+        let ticket = self.ticket(&[Record::Purged { number }]);
+        let steps = vec![Step::Sync(ticket.log.clone()), ticket.step()];
+        Ok(local.change(steps, &self.0.pool).await?)
     }
 
     /// Which log is written: higher with each start.

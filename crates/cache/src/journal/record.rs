@@ -5,11 +5,12 @@ use crate::entry::VARY_BYTES_MAX;
 use crate::index::{Known, Place, State, Varies};
 use crate::key::Key;
 use crate::lifetime::Lifetime;
+use crate::purge::{Marks, RULE_TEXT_MAX, Rule};
 use bytes::Bytes;
 use message::date::Seconds;
 
 /// Bytes of a record at most.
-pub const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX;
+pub const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX + RULE_TEXT_MAX;
 
 /// What is written down. Its order on the disk is: `Begin` before a temp file is made, `Put` before it is renamed to its place,
 /// `Remove` after the file is gone; so the journal never knows less than the disk holds.
@@ -60,6 +61,18 @@ pub enum Record {
         /// Which log.
         generation: u64,
     },
+    /// Something was purged.
+    Purge {
+        /// Which purge: they count up.
+        number: u32,
+        /// What it covers.
+        rule: Rule,
+    },
+    /// No entry is left that a purge up to this one covers.
+    Purged {
+        /// Which purge.
+        number: u32,
+    },
     /// The owner closed the journal: nothing happened after this.
     Closed,
 }
@@ -72,6 +85,8 @@ const WALKED: u8 = 5;
 const COMPLETE: u8 = 6;
 const OPENED: u8 = 7;
 const CLOSED: u8 = 8;
+const PURGE: u8 = 9;
+const PURGED: u8 = 10;
 
 impl Record {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -85,6 +100,15 @@ impl Record {
             Self::Put { known, vary } => put(known, vary, out),
             Self::Walked => out.push(WALKED),
             Self::Closed => out.push(CLOSED),
+            Self::Purge { number, rule } => {
+                out.push(PURGE);
+                out.extend_from_slice(&number.to_le_bytes());
+                rule.encode(out);
+            }
+            Self::Purged { number } => {
+                out.push(PURGED);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
             Self::Opened { generation } => {
                 out.push(OPENED);
                 out.extend_from_slice(&generation.to_le_bytes());
@@ -123,6 +147,13 @@ impl Record {
                 generation: from.u64()?,
             },
             CLOSED => Self::Closed,
+            PURGE => Self::Purge {
+                number: from.u32()?,
+                rule: Rule::decode(from)?,
+            },
+            PURGED => Self::Purged {
+                number: from.u32()?,
+            },
             _ => return None,
         })
     }
@@ -149,6 +180,8 @@ fn put(known: &Known, vary: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(&known.used.to_le_bytes());
     known.lifetime.encode(out);
+    out.extend_from_slice(&known.clean_of.to_le_bytes());
+    out.extend_from_slice(&known.marks.0.to_le_bytes());
     // Longer names are stored by nobody; cut, they would only make a variant that never matches.
     let vary = &vary[..vary.len().min(VARY_BYTES_MAX)];
     out.extend_from_slice(&(vary.len() as u16).to_le_bytes());
@@ -166,6 +199,7 @@ fn read_put(from: &mut Reader<'_>) -> Option<Record> {
     let (status, uses) = (from.u16()?, from.u16()?);
     let used: Seconds = from.i64()?;
     let lifetime = Lifetime::decode(from)?;
+    let (clean_of, marks) = (from.u32()?, Marks(from.u64()?));
     let len = usize::from(from.u16()?);
     if len > VARY_BYTES_MAX {
         return None;
@@ -181,6 +215,8 @@ fn read_put(from: &mut Reader<'_>) -> Option<Record> {
         uses,
         used,
         is_verified: false,
+        clean_of,
+        marks,
     };
     Some(Record::Put { known, vary })
 }

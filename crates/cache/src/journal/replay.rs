@@ -5,6 +5,7 @@ use super::record::Record;
 use super::snapshot::UNKNOWN_NAMES;
 use crate::index::{Index, Known, State, VARY_UNKNOWN};
 use crate::key::Key;
+use crate::purge::Purges;
 use hashbrown::HashSet;
 
 /// What was found at start.
@@ -23,6 +24,8 @@ pub struct Recovered {
     pub evicted: Vec<Known>,
     /// Fills that were cut short: key and tag of each, whose temp files are to be deleted.
     pub unfinished: Vec<(Key, u32)>,
+    /// Purges that were pending.
+    pub(crate) purges: Purges,
 }
 
 /// Frames of a log that are kept until they are sorted, at most; a log is compacted long before.
@@ -153,6 +156,8 @@ impl<'a> Replay<'a> {
                 self.begun.remove(&(key.0, tag));
                 self.index.remove_entry(&key, tag);
             }
+            Record::Purge { number, rule } => self.found.purges.add(number, rule),
+            Record::Purged { number } => self.found.purges.forget(number),
             Record::Walked => self.is_walked = true,
             // Looked at where they may stand.
             Record::Complete { .. } | Record::Opened { .. } => {}

@@ -60,8 +60,8 @@ impl Journal {
         std::mem::replace(&mut state.old, own)
     }
 
-    /// From here on, records go to the new log. Given back: the first of them (fills that are running are in no snapshot), and
-    /// who still writes to the old log.
+    /// From here on, records go to the new log. Given back: the first of them (fills that are running and purges that are pending
+    /// are in no snapshot), and who still writes to the old log.
     fn switch(&self, generation: u64, log: Output) -> (Vec<Ticket>, Arc<()>) {
         let state: &mut State = &mut self.0.state.lock();
         state.old.push(log_name(&self.0.folder, state.generation));
@@ -75,7 +75,14 @@ impl Journal {
             key: Key(*key),
             tag: *tag,
         });
-        for record in std::iter::once(Record::Opened { generation }).chain(begun) {
+        let purges = &state.purges;
+        let number = purges.floor();
+        let pending = purges.pending().map(|purge| Record::Purge {
+            number: purge.number,
+            rule: purge.rule.clone(),
+        });
+        let first = [Record::Opened { generation }, Record::Purged { number }];
+        for record in first.into_iter().chain(pending).chain(begun) {
             if batches.last().is_some_and(Batch::is_full) && batches.len() < STEPS_MAX {
                 batches.push(Batch::default());
             }

@@ -5,6 +5,7 @@ use crate::entry::Entry;
 use crate::error::{Error, Fault};
 use crate::index::{Known, Place, State, VARY_UNKNOWN, Varies};
 use crate::key::Key;
+use crate::purge::Marks;
 use crate::vary::variant;
 use disk::{Access, Errno, Local, OpenFile, READ_MAX};
 use message::date::Seconds;
@@ -166,6 +167,10 @@ impl Store {
                     Some(known) => known,
                     None => self.learn(local, &entry, &file, known, now).await?,
                 };
+                if self.is_purged(&entry, &known) {
+                    self.drop_purged(local, &known).await?;
+                    return Ok(missed(None));
+                }
                 Ok(Found::Hit(Hit { entry, file, known }))
             }
             Opened::Nothing => {
@@ -251,6 +256,8 @@ impl Store {
             varies: entry
                 .variant()
                 .map_or(Varies::default(), |own| Varies::of(names, &own)),
+            clean_of: self.0.rules.floor(),
+            marks: marks_of(entry),
             ..Known::seen(entry.key(), now)
         }
     }
@@ -300,6 +307,12 @@ impl Store {
 
 /// Bytes of a file that are read for its head at first: what an open has read anyway.
 const HEAD_BYTES: usize = 4096;
+
+fn marks_of(entry: &Entry) -> Marks {
+    let marks = Marks::of_key(entry.main(), entry.key_text());
+    let lines = entry.head().iter();
+    lines.fold(marks, |marks, (name, value, _)| marks.and_line(name, value))
+}
 
 fn missed(variant: Option<Key>) -> Found {
     Found::Miss(Missed {

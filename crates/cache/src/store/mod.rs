@@ -8,6 +8,7 @@
 //! reserved before it is written and given back when its file is gone; what is damaged is deleted and never given out.
 
 mod lookup;
+mod purge;
 mod renew;
 mod saved;
 mod sweep;
@@ -28,6 +29,7 @@ use crate::error::Error;
 use crate::index::{Cursor, Index, Known, State};
 use crate::journal::{Journal, Recovered, temp_name};
 use crate::key::{Key, Levels};
+use crate::purge::{Moment, Rules};
 use crate::space::{Limits, Reservation, Space};
 use disk::{Local, Pool, Step};
 use hashbrown::HashSet;
@@ -79,6 +81,8 @@ pub struct Counters {
     pub damaged: u64,
     /// Files of evicted entries that could not be deleted; they go on counting.
     pub undeleted: u64,
+    /// Entries that purges covered, by key, prefix or tag.
+    pub purged: u64,
 }
 
 /// One cache. Cheap to clone.
@@ -99,11 +103,15 @@ struct Inner {
     /// Blocks that the journal was last counted with.
     journal_blocks: Mutex<Option<Reservation>>,
     lost: Mutex<Vec<Lost>>,
+    rules: Rules,
+    /// The sweep's way through the index, for purges.
+    pass: Mutex<Option<purge::Pass>>,
     stored: AtomicU64,
     shed: AtomicU64,
     evicted: AtomicU64,
     damaged: AtomicU64,
     undeleted: AtomicU64,
+    purged: AtomicU64,
 }
 
 /// A temp file whose writer has gone.
@@ -144,11 +152,14 @@ impl Store {
             directories: Mutex::default(),
             journal_blocks: Mutex::default(),
             lost: Mutex::default(),
+            rules: Rules::new(recovered.purges.clone()),
+            pass: Mutex::default(),
             stored: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             undeleted: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
         }));
         store.count_what_is_there();
         store.delete_leftovers(local, &recovered).await?;
@@ -173,6 +184,13 @@ impl Store {
         &self.0.settings
     }
 
+    /// Now: to be taken before the origin is asked, and given to [`Writing::asked_at`], so that what is purged while the answer
+    /// is on its way is purged for it too.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        self.0.rules.moment()
+    }
+
     /// May there be entries that the index does not know?
     #[must_use]
     pub fn is_cold(&self) -> bool {
@@ -188,6 +206,7 @@ impl Store {
             evicted: self.0.evicted.load(Relaxed),
             damaged: self.0.damaged.load(Relaxed),
             undeleted: self.0.undeleted.load(Relaxed),
+            purged: self.0.purged.load(Relaxed),
         }
     }
 

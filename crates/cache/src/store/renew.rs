@@ -64,6 +64,7 @@ impl Store {
         let mut writing = self
             .begin(local, &description, fields, body_len, now)
             .await?;
+        writing.clean_of(hit.known.clean_of);
         let mut checks = Checks::of(hit);
         for index in 0..entry.blocks() {
             let block = entry.block(index);

@@ -29,9 +29,10 @@ impl Store {
             self.0.space.set_free(room.free_blocks);
         }
         self.delete_lost(local).await?;
+        let compared = self.sweep_purged(local, files_max).await?;
         let before = now.saturating_sub(settings.inactive);
         let inactive = self.0.index.evict_inactive(before, files_max);
-        let mut done = inactive.len();
+        let mut done = inactive.len() + compared;
         self.0.evicted.fetch_add(inactive.len() as u64, Relaxed);
         self.delete(local, inactive).await?;
         while done < files_max {
@@ -90,19 +91,6 @@ impl Store {
         }
         self.0.evicted.fetch_add(victims.len() as u64, Relaxed);
         victims
-    }
-
-    /// Deletes an entry (`proxy_cache_purge`). False: there is none.
-    ///
-    /// # Errors
-    /// [`Error::Disk`]; it is out of the index all the same, and the file is overwritten by the next one.
-    pub async fn purge(&self, local: &Local, key: &crate::key::Key) -> Result<bool, Error> {
-        let Some(known) = self.0.index.remove(key) else {
-            return Ok(false);
-        };
-        let is_stored = known.state == State::Stored;
-        self.delete(local, vec![known]).await?;
-        Ok(is_stored)
     }
 
     /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; where that fails, the

@@ -7,6 +7,7 @@ use crate::freshness::Line;
 use crate::index::{Displaced, Known, Place, State, Varies};
 use crate::journal::Record;
 use crate::key::Key;
+use crate::purge::{Marks, Moment};
 use crate::space::{NoRoom, Reservation};
 use bytes::Bytes;
 use disk::{Create, Errno, Local, Output, Step};
@@ -35,6 +36,7 @@ pub struct Writing {
     output: Option<Output>,
     /// May there be a temp file?
     has_temp: bool,
+    moment: Moment,
 }
 
 impl Store {
@@ -56,6 +58,8 @@ impl Store {
             tag,
             ..*description
         };
+        let mut marks = Marks::of_key(description.main, description.key_text);
+        let fields = fields.inspect(|(name, value, _)| marks = marks.and_line(name, value));
         let (writer, front) = Writer::new(&description, fields)?;
         let bytes = writer.entry_len(expected);
         let mut reservation = self.0.space.reserve(0)?;
@@ -68,6 +72,7 @@ impl Store {
             0 => Varies::default(),
             _ => Varies::of(names, &description.variant),
         };
+        let moment = self.moment();
         let was = self.0.index.peek(&description.key);
         let known = Known {
             state: State::Stored,
@@ -81,6 +86,8 @@ impl Store {
             varies,
             uses: was.map_or(1, |was| was.uses),
             is_verified: true,
+            clean_of: moment.number(),
+            marks,
             ..Known::seen(description.key, now)
         };
         Ok(Writing {
@@ -94,6 +101,7 @@ impl Store {
             front,
             output: None,
             has_temp: false,
+            moment,
         })
     }
 
@@ -148,6 +156,17 @@ impl Writing {
     #[must_use]
     pub fn key(&self) -> Key {
         self.known.key
+    }
+
+    /// When the origin was asked ([`Store::moment`]); without this, when the entry was begun.
+    pub fn asked_at(&mut self, moment: Moment) {
+        self.known.clean_of = moment.number();
+        self.moment = moment;
+    }
+
+    /// The entry that it is made of was clean of purges up to this one.
+    pub(super) fn clean_of(&mut self, number: u32) {
+        self.known.clean_of = number;
     }
 
     pub(super) fn known(&self) -> &Known {
@@ -238,7 +257,7 @@ impl Writing {
     /// The body is whole: the entry gets its name, and the index knows it. What is given back is what the index knows.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Disk`]: it is not stored, and the temp file is gone.
+    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Purged`]: it is not stored, and the temp file is gone.
     pub async fn finish(mut self, local: &Local) -> Result<Known, Error> {
         match self.publish(local).await {
             Ok(known) => {
@@ -254,6 +273,9 @@ impl Writing {
     }
 
     async fn publish(&mut self, local: &Local) -> Result<Known, Error> {
+        if self.moment.is_void() {
+            return Err(Error::Purged);
+        }
         self.has_temp = true;
         let store = self.store.clone();
         let finished = self.writer.clone().finish();
@@ -287,6 +309,11 @@ impl Writing {
         drop(put);
         // The entry is stored; that another one's file stays is counted, and no failure of this one.
         let _ = store.settle(local, displaced).await;
+        // A sweep that begins from now on finds it in the index; one that had begun could not wait for it.
+        if self.moment.is_void() {
+            store.drop_purged(local, &known).await?;
+            return Err(Error::Purged);
+        }
         Ok(known)
     }
 

@@ -2,6 +2,7 @@
 
 mod faults;
 mod fills;
+mod purges;
 
 use super::*;
 use crate::entry::Description;

@@ -1,0 +1,80 @@
+//! What the index keeps of that by which an entry can be purged: 64 bits that say for most entries that a rule does not cover them.
+//!
+//! 16 bits are of the main key; the others are a Bloom filter of the tags and of the beginnings of the key's text that end with a
+//! slash. Invariant: a rule that covers an entry fits its marks.
+
+use super::{Rule, tags_of};
+use crate::key::Key;
+
+/// Beginnings of a key's text that are marked: up to its first slashes. (`httpexample.com/a/b/` has three of interest.)
+const SLASHES_MAX: usize = 8;
+/// Bits of the filter.
+const FILTER_BITS: u32 = 48;
+
+/// The marks of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(pub u64);
+
+/// What of its marks an entry must have for a rule to cover it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marking {
+    mask: u64,
+    value: u64,
+}
+
+impl Marks {
+    /// Of the main key and the key's text.
+    #[must_use]
+    pub fn of_key(main: Key, key_text: &[u8]) -> Self {
+        let marks = slashes(key_text).fold(0, |marks, end| marks | bits(PREFIX, &key_text[..end]));
+        Self(of_main(main) | marks)
+    }
+
+    /// Beside them, the tags in a header line.
+    #[must_use]
+    pub fn and_line(self, name: &[u8], value: &[u8]) -> Self {
+        Self(tags_of(name, value).fold(self.0, |marks, tag| marks | bits(TAG, tag)))
+    }
+}
+
+impl Marking {
+    pub fn of(rule: &Rule) -> Self {
+        let (mask, value) = match rule {
+            Rule::Key(key) => (u64::from(u16::MAX) << FILTER_BITS, of_main(*key)),
+            Rule::Prefix(prefix) => {
+                let end = slashes(prefix).last();
+                let bits = end.map_or(0, |end| bits(PREFIX, &prefix[..end]));
+                (bits, bits)
+            }
+            Rule::Tag(tag) => (bits(TAG, tag), bits(TAG, tag)),
+        };
+        Self { mask, value }
+    }
+
+    pub fn fits(self, marks: Marks) -> bool {
+        marks.0 & self.mask == self.value
+    }
+}
+
+/// Behind each of the first slashes.
+fn slashes(text: &[u8]) -> impl Iterator<Item = usize> {
+    let ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    ends.map(|(at, _)| at + 1).take(SLASHES_MAX)
+}
+
+fn of_main(main: Key) -> u64 {
+    let [a, b, ..] = main.0;
+    u64::from(u16::from_le_bytes([a, b])) << FILTER_BITS
+}
+
+const PREFIX: u64 = 0x9E37_79B9_7F4A_7C15;
+const TAG: u64 = 0xC2B2_AE3D_27D4_EB4F;
+
+/// Two bits of the filter. (FNV-1a: short texts, and who chooses them so that they collide makes only a sweep read more.)
+fn bits(kind: u64, text: &[u8]) -> u64 {
+    let hash = text.iter().fold(kind, |hash, byte| {
+        (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01B3)
+    });
+    let bit = |hash: u64| 1 << (((hash >> 32) * u64::from(FILTER_BITS)) >> 32);
+    bit(hash) | bit(hash << 32)
+}

@@ -1,0 +1,152 @@
+//! Rules and marks; what they do to a store is tested there.
+
+use super::*;
+use crate::entry::{Description, Writer};
+use crate::lifetime::Lifetime;
+use message::HeaderId;
+use proptest::prelude::*;
+
+type Lines<'a> = &'a [(&'a str, &'a str)];
+
+fn entry(key_text: &str, lines: Lines<'_>) -> (Entry, Marks) {
+    let main = Key::of(key_text.as_bytes());
+    let description = Description {
+        key: main,
+        main,
+        variant: main,
+        tag: 1,
+        key_text: key_text.as_bytes(),
+        vary: b"",
+        status: 200,
+        status_line: b"200 OK",
+        lifetime: Lifetime::default(),
+    };
+    let lines = || {
+        lines
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes(), HeaderId::Other))
+    };
+    let (writer, front) = Writer::new(&description, lines()).unwrap();
+    let mut bytes = front.to_vec();
+    let prologue = writer.finish().prologue;
+    bytes[..prologue.len()].copy_from_slice(&prologue);
+    let entry = Entry::decode_whole(&bytes.into()).unwrap();
+    let marks = Marks::of_key(main, key_text.as_bytes());
+    let marks = lines().fold(marks, |marks, (name, value, _)| marks.and_line(name, value));
+    (entry, marks)
+}
+
+fn tag(text: &'static str) -> Rule {
+    Rule::Tag(Bytes::from_static(text.as_bytes()))
+}
+
+fn prefix(text: &'static str) -> Rule {
+    Rule::Prefix(Bytes::from_static(text.as_bytes()))
+}
+
+fn fits(rule: &Rule, marks: Marks) -> bool {
+    Numbered::new(1, rule.clone()).may_cover(marks, 0)
+}
+
+#[test]
+fn tags_are_members_of_two_fields() {
+    let lines = [
+        ("Surrogate-Key", "news  front,page"),
+        ("cache-tag", "Sport, a b ,,x"),
+        ("X-Tag", "other"),
+    ];
+    let (entry, marks) = entry("http://a/", &lines);
+    for covering in ["news", "front,page", "sport", "SPORT", "a b", "x"] {
+        assert!(tag(covering).covers(&entry), "{covering}");
+        assert!(fits(&tag(covering), marks), "{covering}");
+    }
+    for other in ["new", "front", "page", "a", "b", "other", ""] {
+        assert!(!tag(other).covers(&entry), "{other}");
+    }
+}
+
+#[test]
+fn marks_tell_most_entries_apart() {
+    let (mut wrongly, tries) = (0, 2_000);
+    for number in 0..tries {
+        let text = format!("http://example.com/{}/{number}/x", number % 50);
+        let (_, marks) = entry(&text, &[("Cache-Tag", &format!("t{number}, site"))]);
+        wrongly += usize::from(fits(&tag("other"), marks));
+        wrongly += usize::from(fits(&prefix("http://example.com/other/x"), marks));
+        wrongly += usize::from(fits(&Rule::Key(Key::of(b"other")), marks));
+    }
+    assert!(wrongly * 10 < tries * 3, "{wrongly} of {}", tries * 3);
+}
+
+#[test]
+fn numbers_count_around() {
+    assert!(is_before(1, 2) && !is_before(2, 1) && !is_before(2, 2));
+    assert!(is_before(u32::MAX, 0) && is_before(u32::MAX - 5, 7));
+}
+
+#[test]
+fn rules_are_bounded_and_the_same_one_is_kept_once() {
+    let rules = Rules::new(Purges::default());
+    for number in 0..RULES_MAX {
+        rules.add(&Rule::Tag(number.to_string().into())).unwrap();
+    }
+    assert_eq!(rules.add(&tag("one more")), Err(TooManyPurges));
+    assert!(rules.add(&tag("7")).is_ok());
+    assert_eq!(rules.len(), RULES_MAX);
+    let (end, all) = rules.settled().unwrap();
+    assert_eq!(all.len(), RULES_MAX);
+    rules.forget(end);
+    assert_eq!((rules.len(), rules.settled()), (0, None));
+    assert!(rules.add(&tag("one more")).is_ok());
+}
+
+#[test]
+fn rules_stay_for_what_was_asked_for_before_them() {
+    let rules = Rules::new(Purges::default());
+    let _ = rules.add(&tag("a"));
+    let moment = rules.moment();
+    let _ = rules.add(&tag("b"));
+    let (end, settled) = rules.settled().unwrap();
+    assert_eq!((end, settled.len()), (moment.number(), 1));
+    rules.forget(end);
+    assert_eq!(rules.settled(), None);
+    drop(moment);
+    assert_eq!(rules.settled().unwrap().1.len(), 1);
+    let slow = rules.moment();
+    for number in 0..=RULES_MANY {
+        rules.add(&Rule::Tag(number.to_string().into())).unwrap();
+    }
+    let late = rules.moment();
+    assert!(!slow.is_void());
+    assert_eq!(rules.settled().unwrap().1.len(), RULES_MANY + 2);
+    assert!(slow.is_void() && !late.is_void());
+}
+
+#[test]
+fn loops_may_write_down_in_another_order() {
+    let mut purges = Purges::default();
+    for (number, rule) in [(2, tag("b")), (1, tag("a")), (5, tag("c")), (4, tag("c"))] {
+        purges.add(number, rule);
+    }
+    let numbers: Vec<_> = purges.pending().map(|known| known.number).collect();
+    assert_eq!(
+        (numbers, purges.latest, purges.floor()),
+        (vec![1, 2, 5], 5, 0)
+    );
+    purges.forget(2);
+    assert_eq!((purges.pending().count(), purges.floor()), (1, 4));
+}
+
+proptest! {
+    #[test]
+    fn a_rule_that_covers_fits_the_marks(text in "[a-c/]{0,30}", cut in 0usize..30, line in "[a-c ,]{0,12}") {
+        let lines = [("Cache-Tag", &line[..]), ("Surrogate-Key", &line[..])];
+        let (entry, marks) = entry(&text, &lines);
+        let beginning = Bytes::copy_from_slice(&text.as_bytes()[..cut.min(text.len())]);
+        let tags = lines.iter().flat_map(|(name, value)| tags_of(name.as_bytes(), value.as_bytes()));
+        let tags = tags.map(|tag| Rule::Tag(Bytes::copy_from_slice(tag)));
+        for rule in tags.chain([Rule::Prefix(beginning), Rule::Key(entry.main())]) {
+            prop_assert!(rule.covers(&entry) && fits(&rule, marks), "{:?}", rule);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Purging: by key, by what a key's text begins with, by a tag of the answer.
+//!
+//! Not here: the rules and how an entry is told from another ([`crate::purge`]). Invariant: from the moment that a purge is made on,
+//! nothing is found that it covers and that was asked for before; also after a restart.
+
+use super::{DELETE_MAX, Store};
+use crate::entry::Entry;
+use crate::error::{Error, Fault};
+use crate::index::{Cursor, Known, STEP_MAX, State};
+use crate::journal::Record;
+use crate::key::Key;
+use crate::purge::{Numbered, RULE_TEXT_MAX, Rule, Standing, is_before};
+use bytes::Bytes;
+use disk::{Access, Local};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Comparisons of an entry's marks with a rule's between two turns of the loop's other tasks: about a tenth of a millisecond.
+const COMPARISONS_MAX: usize = 1 << 16;
+/// Keys that one sweep looks at.
+const KEYS_OF_SWEEP: usize = 1 << 14;
+/// Bytes of a file that are read for its head at first.
+const HEAD_BYTES: usize = 4096;
+
+/// A way through the index, comparing what is older than some rules.
+#[derive(Debug)]
+pub struct Pass {
+    /// The last rule's number: what was compared is clean of all up to it.
+    end: u32,
+    rules: Vec<Numbered>,
+    cursor: Cursor,
+    /// Were there entries that the index did not know when it began?
+    was_cold: bool,
+}
+
+impl Store {
+    /// Purges a key, in all its variants; a fill that runs is purged too ([`Store::moment`]). Its file is deleted at once. False:
+    /// there was no entry of that key (a variant may have been there all the same).
+    ///
+    /// # Errors
+    /// [`Error::TooManyPurges`]: nothing was purged. [`Error::Disk`]: purged, but a restart may not know of it.
+    pub async fn purge(&self, local: &Local, key: &Key) -> Result<bool, Error> {
+        self.add_rule(local, Rule::Key(*key)).await?;
+        let known = self.0.index.remove(key);
+        let is_known = known.is_some_and(|known| known.state == State::Stored);
+        let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
+        let known = known.unwrap_or(Known::seen(*key, 0));
+        self.0.purged.fetch_add(u64::from(is_stored), Relaxed);
+        if is_stored {
+            self.delete(local, vec![known]).await?;
+        }
+        Ok(is_stored)
+    }
+
+    /// Purges all keys whose texts begin with `prefix` (`proxy_cache_purge` of a key that ends with `*`), fills that run included.
+    /// Their files go with the next sweeps.
+    ///
+    /// # Errors
+    /// As [`Store::purge`]; [`Error::Fault`] if the prefix has more than [`RULE_TEXT_MAX`] bytes.
+    pub async fn purge_prefix(&self, local: &Local, prefix: &[u8]) -> Result<(), Error> {
+        let prefix = rule_text(prefix)?;
+        self.add_rule(local, Rule::Prefix(prefix)).await
+    }
+
+    /// Purges all answers with a tag (a member of `Surrogate-Key` or `Cache-Tag`), fills that run included. Their files go with
+    /// the next sweeps.
+    ///
+    /// # Errors
+    /// As [`Store::purge_prefix`].
+    pub async fn purge_tag(&self, local: &Local, tag: &[u8]) -> Result<(), Error> {
+        let tag = rule_text(tag)?;
+        self.add_rule(local, Rule::Tag(tag)).await
+    }
+
+    /// Purges that no sweep has compared with every entry yet; at most [`crate::purge::RULES_MAX`].
+    #[must_use]
+    pub fn purges_pending(&self) -> usize {
+        self.0.rules.len()
+    }
+
+    async fn is_there(&self, local: &Local, key: &Key) -> Result<bool, Error> {
+        let access = Access::new(&self.0.settings.pool);
+        match local.stat(&self.path(key), &access).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.errno().is_some() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn add_rule(&self, local: &Local, rule: Rule) -> Result<(), Error> {
+        let number = self.0.rules.add(&rule)?;
+        let journal = &self.0.journal;
+        journal
+            .write(local, &[Record::Purge { number, rule }])
+            .await
+    }
+
+    /// Is an entry that was just opened covered by a purge that it was not compared with? If not, the index knows from now on.
+    pub(super) fn is_purged(&self, entry: &Entry, known: &Known) -> bool {
+        match self.0.rules.standing(entry, known.marks, known.clean_of) {
+            Standing::Purged => true,
+            Standing::Clean(number) => {
+                if number != known.clean_of {
+                    self.0.index.set_clean(&known.key, known.place.file, number);
+                }
+                false
+            }
+        }
+    }
+
+    /// Deletes an entry that is covered.
+    pub(super) async fn drop_purged(&self, local: &Local, known: &Known) -> Result<(), Error> {
+        let Some(known) = self.0.index.remove_entry(&known.key, known.place.file) else {
+            return Ok(());
+        };
+        self.0.purged.fetch_add(1, Relaxed);
+        self.delete(local, vec![known]).await
+    }
+
+    /// Goes on comparing what is stored with the rules that are pending, until about `files_max` files were read or deleted. Given
+    /// back: how many were, `files_max` if there is more to do.
+    pub(super) async fn sweep_purged(
+        &self,
+        local: &Local,
+        files_max: usize,
+    ) -> Result<usize, Error> {
+        self.0.journal.sync(local).await?;
+        let pass = self.0.pass.lock().take();
+        let Some(mut pass) = pass.or_else(|| self.begin_pass()) else {
+            return Ok(0);
+        };
+        let outcome = self.go_on(local, &mut pass, files_max).await;
+        match outcome {
+            Ok((done, true)) => {
+                self.end_pass(local, &pass).await?;
+                Ok(done)
+            }
+            Ok((_, false)) => {
+                *self.0.pass.lock() = Some(pass);
+                Ok(files_max)
+            }
+            Err(error) => {
+                *self.0.pass.lock() = Some(pass);
+                Err(error)
+            }
+        }
+    }
+
+    fn begin_pass(&self) -> Option<Pass> {
+        let was_cold = self.is_cold();
+        let (end, rules) = self.0.rules.settled()?;
+        Some(Pass {
+            end,
+            rules,
+            cursor: Cursor::default(),
+            was_cold,
+        })
+    }
+
+    /// Files that were read or deleted; true: it is at its end.
+    async fn go_on(
+        &self,
+        local: &Local,
+        pass: &mut Pass,
+        files_max: usize,
+    ) -> Result<(usize, bool), Error> {
+        let (mut files, mut keys) = (0, 0);
+        let step_max = (COMPARISONS_MAX / pass.rules.len().max(1)).clamp(1, STEP_MAX);
+        while files < files_max && keys < KEYS_OF_SWEEP {
+            let before = pass.cursor;
+            let step = self.0.index.scan(&mut pass.cursor, step_max);
+            if step.is_empty() {
+                return Ok((files, true));
+            }
+            keys += step.len();
+            match self.compare(local, pass, &step).await {
+                Ok(more) => files += more,
+                Err(error) => {
+                    pass.cursor = before;
+                    return Err(error);
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok((files, false))
+    }
+
+    /// Compares what is stored of these with the rules, deletes what is covered. Given back: how many files that took.
+    async fn compare(&self, local: &Local, pass: &Pass, step: &[Known]) -> Result<usize, Error> {
+        let is_older =
+            |known: &&Known| known.state == State::Stored && is_before(known.clean_of, pass.end);
+        let (mut files, mut covered) = (0, Vec::new());
+        for known in step.iter().filter(is_older) {
+            let fits = |rule: &&Numbered| rule.may_cover(known.marks, known.clean_of);
+            let rules: Vec<_> = pass.rules.iter().filter(fits).collect();
+            let is_named = |rule: &&Numbered| rule.rule == Rule::Key(known.key);
+            let is_covered = if rules.is_empty() {
+                false
+            } else {
+                files += 1;
+                rules.iter().any(is_named) || self.is_covered(local, known, &rules).await?
+            };
+            let (key, tag) = (known.key, known.place.file);
+            if is_covered {
+                covered.extend(self.0.index.remove_entry(&key, tag));
+            } else {
+                self.0.index.set_clean(&key, tag, pass.end);
+            }
+            if covered.len() == DELETE_MAX {
+                self.delete_covered(local, &mut covered).await?;
+            }
+        }
+        self.delete_covered(local, &mut covered).await?;
+        Ok(files)
+    }
+
+    async fn delete_covered(&self, local: &Local, covered: &mut Vec<Known>) -> Result<(), Error> {
+        self.0.purged.fetch_add(covered.len() as u64, Relaxed);
+        self.delete(local, std::mem::take(covered)).await
+    }
+
+    /// Reads an entry's head, to compare it with rules that may cover it. One that cannot be read is covered.
+    async fn is_covered(
+        &self,
+        local: &Local,
+        known: &Known,
+        rules: &[&Numbered],
+    ) -> Result<bool, Error> {
+        let pool = &self.0.settings.pool;
+        let path = self.path(&known.key);
+        let mut wanted = HEAD_BYTES;
+        loop {
+            let (bytes, meta) = match local.read_front(&path, wanted, pool).await {
+                Ok(front) => front,
+                // It was deleted meanwhile, or its disk fails.
+                Err(error) if error.errno().is_some() => return Ok(true),
+                Err(error) => return Err(error.into()),
+            };
+            match Entry::decode(&bytes, meta.len) {
+                Ok(entry) => return Ok(rules.iter().any(|rule| rule.rule.covers(&entry))),
+                Err(Fault::Needs(more)) if more > wanted && bytes.len() == wanted => wanted = more,
+                Err(_) => return Ok(true),
+            }
+        }
+    }
+
+    /// What was compared with everything is forgotten; before that is written down, the deletions are on the disk.
+    async fn end_pass(&self, local: &Local, pass: &Pass) -> Result<(), Error> {
+        if pass.was_cold {
+            return Ok(());
+        }
+        let number = pass.end;
+        self.0.rules.forget(number);
+        self.0.journal.purged(local, number).await
+    }
+}
+
+fn rule_text(text: &[u8]) -> Result<Bytes, Fault> {
+    if text.len() > RULE_TEXT_MAX {
+        return Err(Fault::Unstorable("too long a text to purge by"));
+    }
+    Ok(Bytes::copy_from_slice(text))
+}

@@ -1,0 +1,244 @@
+//! Purges: by key, prefix and tag; of what is stored, of what is being fetched, before and after a restart.
+
+use super::*;
+use crate::purge::{RULES_MANY, RULES_MAX};
+
+impl Bench {
+    /// Stores an answer with a `Cache-Tag`, asked for at `moment`.
+    async fn put_tagged(
+        &self,
+        store: &Store,
+        key: &str,
+        tags: &str,
+        moment: crate::Moment,
+    ) -> Result<Known, Error> {
+        let main = Key::of(key.as_bytes());
+        let description = Description {
+            key_text: key.as_bytes(),
+            ..plain(main)
+        };
+        let lines: [Line<'_>; 1] = [(b"Cache-Tag", tags.as_bytes(), HeaderId::Other)];
+        let lines = lines.into_iter();
+        let mut writing = store
+            .begin(&self.local, &description, lines, 0, NOW)
+            .await?;
+        writing.asked_at(moment);
+        writing
+            .push(&self.local, Bytes::copy_from_slice(key.as_bytes()))
+            .await?;
+        writing.finish(&self.local).await
+    }
+
+    async fn put_now(&self, store: &Store, key: &str, tags: &str) {
+        self.put_tagged(store, key, tags, store.moment())
+            .await
+            .unwrap();
+    }
+
+    /// Which of these keys are found, each with the right body.
+    async fn found(&self, store: &Store, keys: &[&'static str]) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        for key in keys {
+            if let Some(body) = self.body(store, key).await {
+                assert_eq!(body.unwrap(), key.as_bytes());
+                found.push(*key);
+            }
+        }
+        found
+    }
+
+    async fn sweep(&self, store: &Store) {
+        while store.sweep(&self.local, NOW, 2).await.unwrap() {}
+    }
+}
+
+const KEYS: [&str; 4] = [
+    "http://a/x/1",
+    "http://a/x/2",
+    "http://a/y/1",
+    "http://b/x/1",
+];
+
+async fn fill(bench: &Bench, store: &Store) {
+    for (key, tags) in KEYS.iter().zip(["one, all", "two,all", "one", ""]) {
+        bench.put_now(store, key, tags).await;
+    }
+}
+
+#[test]
+fn what_a_purge_covers_is_gone_at_once_and_its_files_after_a_sweep() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        fill(&bench, &store).await;
+        store
+            .purge_prefix(&bench.local, b"http://a/x")
+            .await
+            .unwrap();
+        assert_eq!(all_files(bench.dir.path()).len(), 4);
+        assert_eq!(bench.found(&store, &KEYS[1..]).await, &KEYS[2..]);
+        assert_eq!(
+            all_files(bench.dir.path()).len(),
+            3,
+            "what was asked for is deleted"
+        );
+        bench.sweep(&store).await;
+        assert_eq!(all_files(bench.dir.path()).len(), 2);
+        assert_eq!((store.purges_pending(), store.counters().purged), (0, 2));
+        // What comes later is not covered.
+        fill(&bench, &store).await;
+        assert_eq!(bench.found(&store, &KEYS).await, KEYS);
+        store.purge_tag(&bench.local, b"ONE").await.unwrap();
+        assert_eq!(bench.found(&store, &KEYS).await, [KEYS[1], KEYS[3]]);
+        assert!(
+            store
+                .purge(&bench.local, &Key::of(KEYS[1].as_bytes()))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !store
+                .purge(&bench.local, &Key::of(KEYS[1].as_bytes()))
+                .await
+                .unwrap()
+        );
+        store.purge_prefix(&bench.local, b"").await.unwrap();
+        assert!(bench.found(&store, &KEYS).await.is_empty());
+        bench.sweep(&store).await;
+        assert!(store.index().is_empty() && all_files(bench.dir.path()).is_empty());
+    });
+}
+
+#[test]
+fn purges_outlive_a_restart_whatever_was_swept_before() {
+    block_on(async {
+        let bench = Bench::new();
+        for files_max in [0, 1, 100] {
+            let store = bench.walked().await;
+            fill(&bench, &store).await;
+            store.purge_tag(&bench.local, b"one").await.unwrap();
+            store.purge_prefix(&bench.local, b"http://b").await.unwrap();
+            let _ = store.sweep(&bench.local, NOW, files_max).await.unwrap();
+            if files_max == 1 {
+                store.close(&bench.local).await.unwrap();
+            }
+            drop(store);
+            let (store, _) = bench.open().await;
+            assert_eq!(bench.found(&store, &KEYS).await, [KEYS[1]], "{files_max}");
+            fill(&bench, &store).await;
+            drop(store);
+            let (store, _) = bench.open().await;
+            assert_eq!(bench.found(&store, &KEYS).await, KEYS);
+            bench.sweep(&store).await;
+            assert_eq!(
+                (store.purges_pending(), all_files(bench.dir.path()).len()),
+                (0, 4)
+            );
+        }
+    });
+}
+
+#[test]
+fn what_the_index_does_not_know_is_purged_too() {
+    block_on(async {
+        let bench = Bench::new();
+        fill(&bench, &bench.walked().await).await;
+        std::fs::remove_dir_all(bench.dir.path().join(crate::journal::FOLDER)).unwrap();
+        let (store, _) = bench.open().await;
+        store.purge_tag(&bench.local, b"all").await.unwrap();
+        assert!(
+            store
+                .purge(&bench.local, &Key::of(KEYS[3].as_bytes()))
+                .await
+                .unwrap()
+        );
+        bench.sweep(&store).await;
+        assert_eq!(store.purges_pending(), 2, "the walk may find more");
+        assert_eq!(bench.found(&store, &KEYS).await, [KEYS[2]]);
+        bench.walk(&store).await;
+        bench.sweep(&store).await;
+        assert_eq!(
+            (store.purges_pending(), all_files(bench.dir.path()).len()),
+            (0, 1)
+        );
+    });
+}
+
+#[test]
+fn what_was_asked_for_before_a_purge_is_covered_when_it_comes() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let before = store.moment();
+        store.purge_tag(&bench.local, b"all").await.unwrap();
+        bench.sweep(&store).await;
+        assert_eq!(store.purges_pending(), 1, "something is on its way");
+        for (key, tags) in [(KEYS[0], "all"), (KEYS[2], "one")] {
+            bench
+                .put_tagged(&store, key, tags, before.clone())
+                .await
+                .unwrap();
+        }
+        assert_eq!(bench.found(&store, &KEYS).await, [KEYS[2]]);
+        // Where too many come meanwhile, it is not stored at all.
+        for number in 0..=RULES_MANY {
+            let tag = number.to_string();
+            store.purge_tag(&bench.local, tag.as_bytes()).await.unwrap();
+        }
+        bench.sweep(&store).await;
+        assert_eq!(store.purges_pending(), 0);
+        let late = bench.put_tagged(&store, KEYS[0], "", before).await;
+        assert!(matches!(late, Err(Error::Purged)), "{late:?}");
+        assert!(bench.found(&store, &KEYS[..1]).await.is_empty());
+    });
+}
+
+#[test]
+fn a_key_is_purged_in_all_its_variants() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let main = Key::of(b"k");
+        let variant_of = |value: &'static str| {
+            variant(
+                main,
+                b"accept",
+                [(&b"accept"[..], value.as_bytes())].into_iter(),
+            )
+        };
+        let (a, b) = (variant_of("a"), variant_of("b"));
+        let put = async |own: Key, looked_for| {
+            let put = bench.put_variant(&store, "k", b"x", "accept", own, looked_for);
+            put.await.unwrap();
+        };
+        put(a, None).await;
+        put(b, Some(b)).await;
+        assert!(store.purge(&bench.local, &main).await.unwrap());
+        put(a, None).await;
+        let find = bench.find_with(&store, "k", &[("Accept", "b")]);
+        assert!(matches!(find.await, Found::Miss(_)), "it was stored before");
+        let find = bench.find_with(&store, "k", &[("Accept", "a")]);
+        assert!(matches!(find.await, Found::Hit(_)), "it was stored behind");
+    });
+}
+
+#[test]
+fn too_many_purges_are_refused_until_a_sweep() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        fill(&bench, &store).await;
+        for number in 0..RULES_MAX {
+            let tag = number.to_string();
+            store.purge_tag(&bench.local, tag.as_bytes()).await.unwrap();
+        }
+        let more = store.purge_tag(&bench.local, b"one").await;
+        assert!(matches!(more, Err(Error::TooManyPurges(_))), "{more:?}");
+        assert_eq!(bench.found(&store, &KEYS).await, KEYS);
+        bench.sweep(&store).await;
+        store.purge_tag(&bench.local, b"one").await.unwrap();
+        assert_eq!(bench.found(&store, &KEYS).await, [KEYS[1], KEYS[3]]);
+        let long = vec![b'x'; crate::purge::RULE_TEXT_MAX + 1];
+        assert!(store.purge_prefix(&bench.local, &long).await.is_err());
+    });
+}
