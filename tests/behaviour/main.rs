@@ -16,6 +16,7 @@ mod map;
 mod panics;
 mod process;
 mod ranges;
+mod request_body;
 mod request_line;
 mod static_files;
 mod timeouts;

@@ -53,6 +53,15 @@ impl OutputFile {
 }
 
 impl Output {
+    pub(crate) fn new(fd: OwnedFd, pool: &Pool) -> Output {
+        Output {
+            file: Arc::new(OutputFile {
+                fd: Some(fd),
+                pool: pool.clone(),
+            }),
+        }
+    }
+
     pub(crate) fn fd(&self) -> &OwnedFd {
         self.file.fd()
     }
@@ -74,12 +83,7 @@ impl Local {
         let fd = self
             .write_job(pool, move || create(&path, how, mode))
             .await?;
-        Ok(Output {
-            file: Arc::new(OutputFile {
-                fd: Some(fd),
-                pool: pool.clone(),
-            }),
-        })
+        Ok(Output::new(fd, pool))
     }
 
     /// Writes all of `chunks` at the file's position (its end, with [`Create::Append`]).

@@ -24,6 +24,7 @@ pub mod process;
 pub mod redirects;
 pub mod regex;
 pub mod request;
+pub mod request_body;
 pub mod respond;
 pub mod route;
 pub mod settings;

@@ -17,6 +17,7 @@ use crate::log::{ErrorContext, Level};
 use crate::loops::{Generation, timing};
 use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
+use crate::request_body::Arriving;
 use crate::respond::Target;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
@@ -95,10 +96,10 @@ pub struct Request {
     pub error_page_taken: bool,
     /// The rest of the request follows the head in what was read before the answer (`$pipe`).
     pub is_pipelined: bool,
-    /// Its length on the wire, head and what was read of the body.
-    pub length: u64,
-    /// The body was read by whoever made the content.
-    pub is_body_read: bool,
+    /// The head's length on the wire.
+    head_length: u64,
+    /// Its body.
+    pub body: Arriving,
     /// All of the answer was handed to the kernel.
     pub is_complete: bool,
     /// The answer is sent in chunks.
@@ -141,7 +142,7 @@ impl Request {
         let args = bytes_of(&head, head.args());
         let location = generation.settings.server(server).location;
         // Empty lines before it do not count.
-        let length = (head.bytes.len() - head.line.start as usize) as u64;
+        let head_length = (head.bytes.len() - head.line.start as usize) as u64;
         let mut request = Box::new(Self {
             client,
             wire,
@@ -160,8 +161,8 @@ impl Request {
             covered: None,
             error_page_taken: false,
             is_pipelined: false,
-            length,
-            is_body_read: false,
+            head_length,
+            body: Arriving::new(head.framing),
             is_complete: false,
             is_chunked: false,
             resolved: None,
@@ -184,6 +185,12 @@ impl Request {
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
         timing::now_ns().saturating_sub(self.moment) / 1_000_000
+    }
+
+    /// Its length on the wire: the head, and what was read of the body.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.head_length + self.body.decoder.used()
     }
 
     /// The settings that it runs under.

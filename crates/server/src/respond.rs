@@ -7,9 +7,6 @@ use crate::error_page::{self, Cover};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response, after, before, content};
 
-/// What logs say of a connection that was closed without a byte.
-const CLOSED: u16 = 444;
-
 /// What a step has to say about a request.
 pub enum Outcome {
     /// The answer, in a box: it is large, and handed on.
@@ -18,8 +15,8 @@ pub enum Outcome {
     Failed(Failure),
     /// Start again with another URI.
     Redirect(Target),
-    /// Close the connection without a byte, as `return 444` does.
-    Close,
+    /// Close the connection without a byte; logs show this status.
+    Close(u16),
 }
 
 /// Where an internal redirect leads.
@@ -91,7 +88,7 @@ fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
         let response = match outcome {
             Outcome::Answer(response) => response,
             Outcome::Redirect(target) => return Settled::Redirect(target),
-            Outcome::Close => return Settled::Close(CLOSED),
+            Outcome::Close(status) => return Settled::Close(status),
             Outcome::Failed(failure) => match error_page::cover(request, failure) {
                 Cover::Redirect(target) => return Settled::Redirect(target),
                 Cover::Answer(response) => response,

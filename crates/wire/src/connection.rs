@@ -192,6 +192,20 @@ impl Connection {
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
+    /// As [`Connection::read_body`], appending to `out`; nothing is appended only at the end.
+    ///
+    /// # Errors
+    /// As [`Connection::read_body`].
+    pub async fn read_body_into(
+        &mut self,
+        decoder: &mut Decoder,
+        timeout: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        self.next_piece(decoder, timeout, |bytes| out.extend_from_slice(bytes))
+            .await
+    }
+
     /// As [`Connection::read_body`], for what has come already; `None`: nothing has.
     ///
     /// # Errors

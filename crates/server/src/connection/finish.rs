@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use message::Framing;
-use wire::http1::body::Decoder;
 use wire::http1::write;
 
 use crate::Response;
@@ -39,17 +38,24 @@ impl After {
             is_timeout: false,
         }
     }
+
+    /// Closed since the client took too long.
+    #[must_use]
+    pub const fn timed_out() -> Self {
+        Self::Close {
+            must_linger: false,
+            is_timeout: true,
+        }
+    }
 }
 
 /// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
 pub async fn finish(
     mut request: Box<Request>,
-    mut body: Decoder,
     mut after: After,
 ) -> Option<(wire::Connection, Duration)> {
-    let has_body = request.head.framing != Framing::None && !request.is_body_read;
-    if has_body && after == After::Keep {
-        after = discard(&mut request, &mut body).await;
+    if after == After::Keep && !request.body.decoder.is_end() {
+        after = discard(&mut request).await;
     }
     log(&request).await;
     if after != After::Keep {
@@ -78,7 +84,7 @@ pub async fn finish(
                 Lingering::Off => false,
                 Lingering::On => {
                     must_linger
-                        || (has_body && !body.is_end())
+                        || !request.body.decoder.is_end()
                         || wire.has_unread()
                         || wire.may_have_more()
                 }
@@ -94,25 +100,19 @@ pub async fn finish(
 
 /// Is there a chunked body that nobody has read?
 pub fn must_judge(request: &Request) -> bool {
-    request.head.framing == Framing::Chunked && !request.is_body_read
+    request.head.framing == Framing::Chunked && request.body.body().is_none()
 }
 
 /// Looks at what has come of a chunked body before the answer to it goes out: nginx refuses one that is no such. Gives the
 /// answer to send.
-pub async fn judge(
-    request: &mut Request,
-    response: Box<Response>,
-    body: &mut Decoder,
-) -> Option<Box<Response>> {
-    let before = request.wire.received();
+pub async fn judge(request: &mut Request, response: Box<Response>) -> Option<Box<Response>> {
     let mut outcome = Ok(None);
     for _ in 0..READS_AHEAD_MAX {
-        outcome = request.wire.try_read_body(body);
+        outcome = request.wire.try_read_body(&mut request.body.decoder);
         if !matches!(outcome, Ok(Some(_))) {
             break;
         }
     }
-    request.length += request.wire.received() - before;
     let Err(wire::Error::Body(fault)) = outcome else {
         // A lost connection is noticed when the answer is sent.
         return Some(response);
@@ -128,7 +128,7 @@ pub async fn judge(
 }
 
 /// Reads the rest of a body and throws it away, so that the next request is found behind it (nginx-drop-in 36).
-async fn discard(request: &mut Request, body: &mut Decoder) -> After {
+async fn discard(request: &mut Request) -> After {
     let generation = request.generation.clone();
     let closing = &generation
         .settings
@@ -139,24 +139,23 @@ async fn discard(request: &mut Request, body: &mut Decoder) -> After {
         closing.lingering_time.duration(),
         closing.lingering_timeout.duration(),
     );
-    let before = request.wire.received();
+    let body = &mut request.body.decoder;
     let outcome = request.wire.discard_body(body, total, between).await;
-    request.length += request.wire.received() - before;
     match outcome {
         Ok(()) => After::Keep,
-        Err(wire::Error::Timeout) => After::Close {
-            must_linger: false,
-            is_timeout: true,
-        },
+        Err(wire::Error::Timeout) => After::timed_out(),
         Err(_) => After::close(),
     }
 }
 
-/// Answers `Expect: 100-continue` before a body that is read only to be thrown away.
+/// Answers `Expect: 100-continue` before a body is read, unless that was done.
 ///
 /// # Errors
 /// Those of the socket.
 pub async fn invite(request: &mut Request, timeout: Duration) -> Result<(), wire::Error> {
+    if !request.body.is_to_be_invited() {
+        return Ok(());
+    }
     request.wire.send_bytes(timeout, write::CONTINUE).await
 }
 

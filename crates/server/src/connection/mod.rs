@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use message::{RequestHead, Version};
-use wire::http1::body::Decoder;
 use wire::http1::read::Limits;
 use wire::{Error as WireError, Stream};
 
@@ -27,7 +26,11 @@ use crate::route::{NamedServer, ServerId};
 
 pub use client::Client;
 use finish::After;
+pub use finish::invite;
 pub use transmit::TOGETHER_MAX;
+
+/// What logs say of a client that did not send what it announced.
+const TIMED_OUT: u16 = 408;
 
 /// What the loops run for each connection: it goes to its end, and a panic ends it alone, with one line that names the client.
 pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -143,12 +146,11 @@ async fn exchange(
     request.is_pipelined = is_pipelined;
     request.capture_server_name();
     tell_dropped(&request);
-    let mut body = Decoder::new(request.head.framing, 0);
     let mut refused = After::close();
     let response = match start {
         Started::Fresh => match respond::respond(&mut request, Start::Fresh).await {
             Some(response) if finish::must_judge(&request) => {
-                Box::pin(finish::judge(&mut request, response, &mut body)).await
+                Box::pin(finish::judge(&mut request, response)).await
             }
             response => response,
         },
@@ -167,15 +169,14 @@ async fn exchange(
         Started::Silent { status, why } => {
             request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
             request.silent_status = Some(status);
-            refused = After::Close {
-                must_linger: false,
-                is_timeout: true,
-            };
+            refused = After::timed_out();
             None
         }
     };
+    request.keepalive &= !request.body.is_cut_short();
     let after = match response {
         Some(response) => transmit::transmit(&mut request, response).await,
+        None if request.silent_status == Some(TIMED_OUT) => After::timed_out(),
         None => refused,
     };
     let after = if after == After::close() {
@@ -183,7 +184,7 @@ async fn exchange(
     } else {
         after
     };
-    finish::finish(request, body, after).await
+    finish::finish(request, after).await
 }
 
 /// Says which header lines do not count.

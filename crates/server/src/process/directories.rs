@@ -13,22 +13,25 @@ use config::{Directive, Tree};
 use super::privileges::Account;
 use crate::listen::bind::errno;
 
-config::blocks! {
-    /// Directories for temporary files.
-    pub fn blocks in Location {
-        /// Names the directory for request bodies that are kept in files, and the digits of its levels of subdirectories.
-        ///
-        /// The directory is made at the start and belongs to the worker's user. Nothing that is built so far keeps a body in
-        /// a file.
-        "client_body_temp_path": [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
-    }
-}
+/// Directories that are there without being named: what needs them, the line that names another for all of `http`, and where
+/// they lie.
+const DEFAULTS: [(&[&str], &str, &str); 1] = [(
+    &["proxy_pass", "mirror"],
+    "client_body_temp_path",
+    "client_body_temp",
+)];
 
-/// The paths of all `…_temp_path` lines, relative ones below the prefix.
+/// The paths of all `…_temp_path` lines, and the default ones where something needs them; relative ones below the prefix.
 #[must_use]
 pub fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(&tree.directives, prefix, &mut found);
+    for (needs, line, default) in DEFAULTS {
+        let is_needed = needs.iter().any(|name| has(&tree.directives, name));
+        if is_needed && !is_named_for_all(tree, line) {
+            found.push(prefix.join(default));
+        }
+    }
     found.sort();
     found.dedup();
     found
@@ -43,6 +46,16 @@ fn collect(directives: &[Directive], prefix: &Path, found: &mut Vec<PathBuf>) {
         }
         collect(directive.children(), prefix, found);
     }
+}
+
+fn has(directives: &[Directive], name: &str) -> bool {
+    let mut lines = directives.iter();
+    lines.any(|line| line.name == *name || has(line.children(), name))
+}
+
+fn is_named_for_all(tree: &Tree, name: &str) -> bool {
+    let mut blocks = tree.directives.iter().filter(|line| line.name == "http");
+    blocks.any(|http| http.children().iter().any(|line| line.name == *name))
 }
 
 /// Makes them.
@@ -85,6 +98,9 @@ mod tests {
         .unwrap();
         let paths = named(&tree, &root);
         assert_eq!(paths, [root.join("c"), root.join("p")]);
+        let tree = config::parse_bytes(b"http { server { location / { proxy_pass http://a; } } }");
+        let default = named(&tree.unwrap(), &root);
+        assert_eq!(default, [root.join("client_body_temp")]);
         make(&paths, None).unwrap();
         make(&paths, None).unwrap();
         assert!(root.join("c").is_dir() && root.join("p").is_dir());

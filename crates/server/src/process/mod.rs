@@ -38,7 +38,6 @@ use crate::content::module::Modules;
 pub fn tables() -> Vec<&'static config::Table> {
     directives::Main::tables()
         .into_iter()
-        .chain([directories::blocks()])
         .chain(crate::settings::tables::all())
         .collect()
 }

@@ -8,7 +8,6 @@ use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
 use crate::after::ranges::Ranges;
 use crate::before::access::Access;
-use crate::before::limits::ClientBody;
 use crate::before::return_::Returning;
 use crate::before::try_files::Trying;
 use crate::connection::directives::{Closing, Keepalive, Sending};
@@ -22,6 +21,7 @@ use crate::identity::Identity;
 use crate::log::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 use crate::path::Root;
 use crate::redirects::Redirects;
+use crate::request_body::directives::ClientBody;
 
 use super::server::ServerSettings;
 use super::types::Types;

@@ -5,11 +5,12 @@
 use std::io::Write as _;
 use std::net::IpAddr;
 
-use message::{HeaderId, credentials, uri};
+use message::{Framing, HeaderId, credentials, uri};
 
 use crate::identity::NGINX_VERSION;
 use crate::path;
 use crate::request::Request;
+use crate::request_body::Stored;
 
 use super::names::{Core, Family};
 
@@ -23,7 +24,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::Connection => number(request.client.number, out),
         Core::ConnectionRequests => number(request.client.requests.get(), out),
         Core::ConnectionTime => milliseconds(request.client.age_ms(), out),
-        Core::ContentLength => header(request, HeaderId::ContentLength, out),
+        Core::ContentLength => content_length(request, out),
         Core::ContentType => header(request, HeaderId::ContentType, out),
         Core::DocumentRoot => {
             path::root(request, out);
@@ -46,9 +47,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::ProxyProtocolAddr
         | Core::ProxyProtocolPort
         | Core::ProxyProtocolServerAddr
-        | Core::ProxyProtocolServerPort
-        | Core::RequestBody
-        | Core::RequestBodyFile => false,
+        | Core::ProxyProtocolServerPort => false,
         Core::RealpathRoot => path::real_root(request, out),
         Core::RemoteAddr => {
             request.client.append_remote_addr(out);
@@ -57,10 +56,12 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::RemotePort => port(Some(request.client.peer.map_or(0, |peer| peer.port())), out),
         Core::Request => put(request.head.line(), out),
         Core::RemoteUser => remote_user(request, out),
+        Core::RequestBody => request_body(request, out),
+        Core::RequestBodyFile => request_body_file(request, out),
         Core::RequestCompletion => put(if request.is_complete { b"OK" } else { b"" }, out),
         Core::RequestFilename => request_filename(request, out),
         Core::RequestId => request_id(request, out),
-        Core::RequestLength => number(request.length, out),
+        Core::RequestLength => number(request.length(), out),
         Core::RequestMethod => put(request.method_text(), out),
         Core::RequestPort => port(request.head.port, out),
         Core::RequestTime => request_time(request, out),
@@ -126,6 +127,25 @@ fn hex(nibble: u8) -> u8 {
 
 fn header(request: &Request, id: HeaderId, out: &mut Vec<u8>) -> bool {
     request.head.get(id).is_some_and(|value| put(value, out))
+}
+
+/// That of a chunked body is known once it was read.
+fn content_length(request: &Request, out: &mut Vec<u8>) -> bool {
+    let read = request.body.stored();
+    match read.filter(|body| body.came_as() == Framing::Chunked) {
+        Some(body) => number(body.len(), out),
+        None => header(request, HeaderId::ContentLength, out),
+    }
+}
+
+fn request_body(request: &Request, out: &mut Vec<u8>) -> bool {
+    let memory = request.body.stored().and_then(Stored::memory);
+    memory.is_some_and(|body| !body.is_empty() && put(body, out))
+}
+
+fn request_body_file(request: &Request, out: &mut Vec<u8>) -> bool {
+    let path = request.body.stored().and_then(Stored::path);
+    path.is_some_and(|path| put(path, out))
 }
 
 fn host(request: &Request, out: &mut Vec<u8>) -> bool {

@@ -65,6 +65,7 @@ pub struct Decoder {
     size: u64,
     size_line: u32,
     received: u64,
+    used: u64,
     limit: u64,
     trailers: Vec<u8>,
     line_start: usize,
@@ -106,11 +107,17 @@ impl Decoder {
             size: 0,
             size_line: 0,
             received: 0,
+            used: 0,
             limit,
             trailers: Vec::new(),
             line_start: 0,
             fields: Vec::new(),
         }
+    }
+
+    /// Sets the limit of [`Decoder::new`] for what is still to come.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
     }
 
     /// Has the end been seen?
@@ -126,6 +133,11 @@ impl Decoder {
     /// Bytes of data so far.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Bytes on the wire so far: data and what frames it.
+    pub fn used(&self) -> u64 {
+        self.used
     }
 
     /// Bytes of data still to come, where known.
@@ -155,6 +167,12 @@ impl Decoder {
     /// # Errors
     /// What is no chunk, no size or no trailer line, and what is over a bound of this module.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
+        let decoded = self.decode_next(input)?;
+        self.used += decoded.used as u64;
+        Ok(decoded)
+    }
+
+    fn decode_next(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
         match self.state {
             State::Length(left) => {
                 let len = left.min(input.len() as u64);

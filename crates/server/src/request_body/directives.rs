@@ -1,0 +1,92 @@
+//! What a location says about the bodies of requests.
+
+use bytes::Bytes;
+use config::{Flag, Msec, Offset, Problem, Scope, Size, Value, Word, directives};
+use disk::{LEVELS_MAX, TemporaryPlace};
+
+use crate::settings::Settings;
+
+/// Digits that all levels of a temporary path may take of a file's name, as nginx.
+const LEVEL_DIGITS_MAX: usize = 10;
+
+/// A directory for temporary files, as it is written (`client_body_temp_path`, `proxy_temp_path`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TempPath {
+    path: Bytes,
+    levels: [u8; LEVELS_MAX],
+}
+
+impl TempPath {
+    /// The directory, a relative one below the prefix.
+    #[must_use]
+    pub fn place(&self, settings: &Settings) -> TemporaryPlace {
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = settings
+            .prefix
+            .join(std::ffi::OsStr::from_bytes(&self.path));
+        let path = path.as_os_str().as_bytes();
+        TemporaryPlace {
+            directory: path.strip_suffix(b"/").unwrap_or(path).into(),
+            levels: self.levels,
+        }
+    }
+}
+
+impl Value for TempPath {
+    const SYNTAX: &'static str = "path [level1 [level2 [level3]]]";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let mut levels = [0; LEVELS_MAX];
+        let mut used = 0;
+        for (i, word) in args.iter().enumerate().skip(1) {
+            let invalid = || Problem::new(format!("invalid value \"{}\"", word.display())).at(i);
+            let text = std::str::from_utf8(word.bytes()).map_err(|_| invalid())?;
+            let digits: usize = text.parse().map_err(|_| invalid())?;
+            used += digits;
+            if digits == 0 || used > LEVEL_DIGITS_MAX {
+                return Err(invalid());
+            }
+            levels[i - 1] = digits as u8;
+        }
+        Ok(Self {
+            path: args[0].bytes().clone(),
+            levels,
+        })
+    }
+}
+
+config::choices! {
+    /// `client_body_in_file_only`.
+    pub enum InFileOnly {
+        /// In memory as long as the buffer holds it.
+        Off = "off",
+        /// Always in a file, which stays.
+        On = "on",
+        /// Always in a file, which is removed after the request.
+        Clean = "clean",
+    }
+}
+
+directives! {
+    /// Reading the body of a request.
+    pub struct ClientBody in Location {
+        /// Limits the body of a request; larger ones are refused with 413. `0` switches the check off.
+        client_max_body_size: Offset = "1m", [HTTP | SERVER | LOCATION] 1;
+        /// Limits the time between two reads of a body that somebody wants (408 after it). One that is thrown away, as with
+        /// files, has `lingering_timeout`.
+        client_body_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
+        /// Says how much of a body is kept in memory; a larger one goes to a temporary file. One that is known to be at most a
+        /// quarter larger stays in memory too.
+        client_body_buffer_size: Size = "16k", [HTTP | SERVER | LOCATION] 1;
+        /// Keeps every body in a file: with `on` the file stays, with `clean` it is removed after the request.
+        /// `$request_body_file` names it.
+        client_body_in_file_only: InFileOnly = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Whether a body in memory lies in a single buffer. It always does.
+        client_body_in_single_buffer: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Names the directory for bodies that are kept in files, and the digits of its levels of subdirectories.
+        ///
+        /// The directory is made at the start and belongs to the worker's user. A file in it has no name, so that nothing is left
+        /// of it whatever happens, unless `client_body_in_file_only` asks for one.
+        client_body_temp_path: TempPath = "client_body_temp", [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
+    }
+}

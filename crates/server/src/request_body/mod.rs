@@ -1,0 +1,284 @@
+//! The body of a client's request: read whole, into memory or a file ([`store`]), or passed on as it comes ([`pass`]).
+//!
+//! Both give a [`RequestBody`], which is owned by whoever has it and needs no request. Only what wants a body reads it: what nobody
+//! read is thrown away behind the answer (`connection/finish.rs`). Invariants: memory is bounded by `client_body_buffer_size` and
+//! one read, however slow the disk; a body is read from the wire once, by whom it may be.
+
+pub mod directives;
+mod passing;
+mod pieces;
+mod storing;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use message::Framing;
+use wire::http1::body::{BodyFault, Decoder};
+
+use crate::Failure;
+use crate::connection;
+use crate::log::Level;
+use crate::request::Request;
+use crate::respond::Outcome;
+
+use passing::Pipe;
+pub use pieces::{PieceError, Pieces};
+pub use storing::Stored;
+
+/// What the log says of a client that left before its answer.
+const CLIENT_CLOSED: u16 = 499;
+
+/// A request's body for those who want it. Cheap to clone; stays on its loop.
+#[derive(Clone, Debug)]
+pub enum RequestBody {
+    /// All of it, to be read as often as one likes.
+    Stored(Rc<Stored>),
+    /// Piece by piece as it comes, once.
+    Passing(Rc<Pipe>),
+}
+
+impl RequestBody {
+    /// No body at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::Stored(Rc::new(Stored::none()))
+    }
+
+    /// These bytes (`proxy_set_body`).
+    #[must_use]
+    pub fn bytes(bytes: Bytes) -> Self {
+        let framing = Framing::Length(bytes.len() as u64);
+        Self::Stored(Rc::new(Stored::in_memory(framing, bytes)))
+    }
+
+    /// How it is to be announced to an upstream: its length where that is known, chunks where it is not yet.
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        match self {
+            Self::Stored(stored) => match stored.came_as() {
+                Framing::None => Framing::None,
+                Framing::Length(_) | Framing::Chunked => Framing::Length(stored.len()),
+            },
+            Self::Passing(pipe) => pipe.framing(),
+        }
+    }
+
+    /// Can it be read from its start once more? What passes can be as long as nothing of it was taken.
+    #[must_use]
+    pub fn is_replayable(&self) -> bool {
+        match self {
+            Self::Stored(_) => true,
+            Self::Passing(pipe) => !pipe.is_touched(),
+        }
+    }
+
+    /// Reads it from its start.
+    #[must_use]
+    pub fn pieces(&self) -> Pieces {
+        Pieces::new(self.clone())
+    }
+}
+
+/// How far a request's body has come.
+#[derive(Debug)]
+pub struct Arriving {
+    /// Finds its end on the wire.
+    pub decoder: Decoder,
+    is_invited: bool,
+    body: Option<RequestBody>,
+}
+
+impl Arriving {
+    /// The body that the head announced.
+    #[must_use]
+    pub fn new(framing: Framing) -> Self {
+        Self {
+            decoder: Decoder::new(framing, 0),
+            is_invited: false,
+            body: None,
+        }
+    }
+
+    /// The body of a request that has none to be read from a wire: it has this one.
+    #[must_use]
+    pub fn given(body: RequestBody) -> Self {
+        Self {
+            body: Some(body),
+            ..Self::new(Framing::None)
+        }
+    }
+
+    /// What was read, once somebody wanted it.
+    #[must_use]
+    pub fn body(&self) -> Option<&RequestBody> {
+        self.body.as_ref()
+    }
+
+    /// The whole body, once it was read.
+    #[must_use]
+    pub fn stored(&self) -> Option<&Stored> {
+        match &self.body {
+            Some(RequestBody::Stored(stored)) => Some(stored),
+            _ => None,
+        }
+    }
+
+    /// Was it passed on, and not to its end? Then the connection cannot be kept.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self.body, Some(RequestBody::Passing(_))) && !self.decoder.is_end()
+    }
+
+    /// Is `100 Continue` still to be said? Only once.
+    pub fn is_to_be_invited(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_invited, true)
+    }
+}
+
+/// Reads the whole body, unless that was done before, and keeps it in the request.
+///
+/// # Errors
+/// The answer for a body that is too large, broken off or no body, and for a disk that does not take it; it is logged.
+pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
+    let begun = match request.body.body.take() {
+        None => Bytes::new(),
+        Some(RequestBody::Passing(pipe)) => match pipe.reclaim() {
+            Some(begun) => begun,
+            None => return Err(gone(request)),
+        },
+        Some(known) => {
+            request.body.body = Some(known.clone());
+            return Ok(known);
+        }
+    };
+    // Whoever comes after a failure finds no body.
+    request.body.body = Some(RequestBody::none());
+    prepare(request).await?;
+    let stored = Box::pin(storing::read(request, begun)).await?;
+    let body = RequestBody::Stored(Rc::new(stored));
+    request.body.body = Some(body.clone());
+    Ok(body)
+}
+
+/// Gives the body as it comes. It moves only while [`alongside`] runs.
+///
+/// # Errors
+/// It was passed on before, and is not kept.
+pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
+    match request.body.body.clone() {
+        None if !request.head.has_body() => return store(request).await,
+        None => {}
+        Some(body) if body.is_replayable() => return Ok(body),
+        Some(_) => return Err(gone(request)),
+    }
+    let body = RequestBody::Passing(Rc::new(Pipe::new(request.head.framing)));
+    request.body.body = Some(body.clone());
+    prepare(request).await?;
+    Ok(body)
+}
+
+/// What a client that leaves means for the work on its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// The work ends.
+    Ends,
+    /// It goes on (`proxy_ignore_client_abort`).
+    IsIgnored,
+}
+
+/// Does `work`, and meanwhile moves a body that passes, and notices when the client leaves.
+///
+/// # Errors
+/// The work was dropped, since the body is none, or the client left; that is logged.
+pub async fn alongside<F: Future>(
+    request: &mut Request,
+    leaving: Leaving,
+    work: F,
+) -> Result<F::Output, Outcome> {
+    let mut work = pin!(work);
+    let mut beside = pin!(beside(request, leaving));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => beside.as_mut().poll(cx).map(Err),
+    })
+    .await
+}
+
+async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
+    if let Some(RequestBody::Passing(pipe)) = request.body.body.clone()
+        && let Err(outcome) = passing::feed(request, &pipe).await
+    {
+        return outcome;
+    }
+    if leaving == Leaving::IsIgnored {
+        std::future::pending::<()>().await;
+    }
+    request.wire.stream.peer_closed().await;
+    request.log(Level::Info, &|out| {
+        out.extend_from_slice(
+            b"epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too",
+        );
+    });
+    Outcome::Failed(Failure::new(CLIENT_CLOSED))
+}
+
+/// Before the first byte is read: the limit of the location, and the client's leave to send.
+async fn prepare(request: &mut Request) -> Result<(), Outcome> {
+    let settings = &request.location().settings;
+    let limit = settings.client_body.client_max_body_size.0;
+    let timeout = settings.sending.send_timeout.duration();
+    request.body.decoder.set_limit(limit);
+    if !request.head.expects_continue() {
+        return Ok(());
+    }
+    let invited = connection::invite(request, timeout).await;
+    invited.map_err(|error| failed(request, error))
+}
+
+/// Reads once from the wire, behind what is in `out`; nothing comes only at the end.
+async fn read_once(request: &mut Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
+    let settings = &request.location().settings.client_body;
+    let timeout = settings.client_body_timeout.duration();
+    let outcome = request
+        .wire
+        .read_body_into(&mut request.body.decoder, timeout, out)
+        .await;
+    outcome.map_err(|error| failed(request, error))
+}
+
+/// What becomes of a request whose body cannot be read.
+fn failed(request: &mut Request, error: wire::Error) -> Outcome {
+    let (level, outcome) = match &error {
+        wire::Error::Timeout => (Level::Info, Outcome::Failed(Failure::new(408))),
+        wire::Error::Body(BodyFault::TooLarge(_)) => {
+            (Level::Error, Outcome::Failed(Failure::new(413)))
+        }
+        wire::Error::Body(BodyFault::Framing) => (Level::Error, Outcome::Failed(Failure::new(400))),
+        // Nobody is there to read an answer.
+        _ => (Level::Info, Outcome::Close(400)),
+    };
+    request.keepalive = false;
+    request.log(level, &|out| match &error {
+        wire::Error::Body(fault) => out.extend_from_slice(fault.to_string().as_bytes()),
+        wire::Error::Io(error) => out.extend_from_slice(
+            format!("recv() failed ({error}) while reading client request body").as_bytes(),
+        ),
+        other => {
+            out.extend_from_slice(format!("{other} while reading client request body").as_bytes());
+        }
+    });
+    outcome
+}
+
+/// 500 for a body that was passed on already and is wanted once more.
+fn gone(request: &Request) -> Outcome {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(
+            b"the request body was passed on unbuffered and is not there any more",
+        );
+    });
+    Outcome::Failed(Failure::new(500))
+}

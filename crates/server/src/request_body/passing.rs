@@ -1,0 +1,113 @@
+//! A body that passes: one piece at a time, from the wire to whoever takes it.
+//!
+//! The end at the wire runs only inside of [`super::alongside`], the other one belongs to whoever has it: neither holds the other's
+//! things. Invariant: the wire is read only when the piece before was taken.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use message::Framing;
+
+use crate::request::Request;
+use crate::respond::Outcome;
+
+use super::read_once;
+
+/// The place between the two ends.
+#[derive(Debug)]
+pub struct Pipe {
+    framing: Framing,
+    slot: RefCell<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    piece: Option<Bytes>,
+    is_end: bool,
+    /// Somebody has taken something.
+    is_touched: bool,
+    /// Who waits for a piece.
+    taker: Option<Waker>,
+    /// Who waits for room.
+    giver: Option<Waker>,
+}
+
+impl Pipe {
+    pub(super) fn new(framing: Framing) -> Self {
+        Self {
+            framing,
+            slot: RefCell::default(),
+        }
+    }
+
+    pub(super) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    pub(super) fn is_touched(&self) -> bool {
+        self.slot.borrow().is_touched
+    }
+
+    /// What has come, where nobody has taken anything of it; nobody shall use the pipe then.
+    pub(super) fn reclaim(&self) -> Option<Bytes> {
+        let slot = &mut *self.slot.borrow_mut();
+        (!slot.is_touched).then(|| slot.piece.take().unwrap_or_default())
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let slot = &mut *self.slot.borrow_mut();
+        match slot.piece.take() {
+            Some(piece) => {
+                slot.is_touched = true;
+                if let Some(giver) = slot.giver.take() {
+                    giver.wake();
+                }
+                Poll::Ready(Some(piece))
+            }
+            None if slot.is_end => Poll::Ready(None),
+            None => {
+                slot.taker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Ready when there is room for a piece.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let slot = &mut *self.slot.borrow_mut();
+        if slot.piece.is_none() {
+            return Poll::Ready(());
+        }
+        slot.giver = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Gives a piece, or, without one, the end.
+    fn give(&self, piece: Vec<u8>) {
+        let slot = &mut *self.slot.borrow_mut();
+        if piece.is_empty() {
+            slot.is_end = true;
+        } else {
+            slot.piece = Some(piece.into());
+        }
+        if let Some(taker) = slot.taker.take() {
+            taker.wake();
+        }
+    }
+}
+
+/// Moves pieces from the wire into the pipe until the body has ended.
+pub(super) async fn feed(request: &mut Request, pipe: &Pipe) -> Result<(), Outcome> {
+    while !pipe.slot.borrow().is_end {
+        poll_fn(|cx| pipe.poll_room(cx)).await;
+        let mut piece = Vec::new();
+        if !request.body.decoder.is_end() {
+            read_once(request, &mut piece).await?;
+        }
+        pipe.give(piece);
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Bodies of requests that somebody wants: in memory, in files, piece by piece.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests run on no loop: they may look at files"
+)]
+
+use blackbox::{Connection, PATIENCE, Server, Site, is_nginx};
+use std::path::Path;
+use std::time::Instant;
+
+const LIMITS: &str = "client_max_body_size 1m; client_body_buffer_size 1k;";
+
+/// The program whose `/stored`, `/twice`, `/passing` and `/early` answer with the body; `None`: nginx is tested.
+fn echoing(settings: &str) -> Option<Server> {
+    if is_nginx() {
+        return None;
+    }
+    let site = Site::of(Path::new(env!("CARGO_BIN_EXE_echoing-module")));
+    let dir = site.path("bodies");
+    std::fs::create_dir(&dir).expect("the site is ours");
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&dir, all).expect("the directory is ours");
+    let http = format!(
+        "{LIMITS} client_body_temp_path %DIR%/bodies 1 2; {settings}
+         log_format body '$uri [$request_body] [$content_length] $request_length $status';
+         server {{ listen 127.0.0.1:%PORT%; access_log logs/access.log body;
+             add_header X-File $request_body_file;
+             location / {{ echo_body $arg_how; }}
+             location /small {{ client_max_body_size 10; echo_body $arg_how; }} }}"
+    );
+    Some(Server::start_on(site, "worker_processes 1;", &http))
+}
+
+fn post(connection: &mut Connection, how: &str, body: &[u8]) -> String {
+    let head = format!(
+        "POST /?how={how} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    connection.send([head.as_bytes(), body].concat());
+    connection.reply().text().to_owned()
+}
+
+fn files(server: &Server) -> usize {
+    fn count(dir: &Path) -> usize {
+        std::fs::read_dir(dir)
+            .expect("a directory that is there")
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .map(|path| if path.is_dir() { count(&path) } else { 1 })
+            .sum()
+    }
+    count(&server.site().path("bodies"))
+}
+
+#[test]
+fn a_small_body_is_in_memory_and_a_large_one_in_a_file_without_a_name() {
+    let Some(server) = echoing("") else { return };
+    let mut connection = server.connect();
+    assert_eq!(post(&mut connection, "stored", b"hello"), "hello");
+    assert_eq!(post(&mut connection, "twice", b"hello"), "hellohello");
+    let large: String = (0..60_000).map(|i| format!("{i} ")).collect();
+    assert_eq!(post(&mut connection, "stored", large.as_bytes()), large);
+    assert_eq!(files(&server), 0);
+    let twice = post(&mut connection, "twice", large.as_bytes());
+    assert!(twice == format!("{large}{large}"), "{}", twice.len());
+    // A quarter over the buffer is still one buffer.
+    post(&mut connection, "stored", &[b'x'; 1270]);
+    server.wait_for(
+        "a client request body is buffered to a temporary file",
+        "the warning",
+    );
+    let told = server.error_log().matches("is buffered to a temp").count();
+    assert_eq!(told, 2);
+    let log = server.access_log(5);
+    assert!(log.starts_with("/ [hello] [5] "), "{log}");
+    assert!(log.contains(&format!("/ [-] [{}] ", large.len())), "{log}");
+    server.forget_log();
+}
+
+#[test]
+fn a_chunked_body_has_a_length_once_it_was_read() {
+    let Some(server) = echoing("") else { return };
+    let mut connection = server.connect();
+    for how in ["stored", "passing"] {
+        connection.send(format!(
+            "POST /?how={how} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"
+        ));
+        let text = connection.reply().text().replace('|', "");
+        assert_eq!(text, "abcdefg", "{how}");
+    }
+    let log = server.access_log(2);
+    assert!(log.starts_with("/ [abcdefg] [7] 89 200\n"), "{log}");
+    assert!(log.contains("\n/ [-] [-] 90 200"), "{log}");
+}
+
+#[test]
+fn a_body_that_passes_comes_piece_by_piece() {
+    let Some(server) = echoing("") else { return };
+    let mut connection = server.connect();
+    connection.send("POST /?how=passing HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 6\r\n\r\n");
+    let invited = b"HTTP/1.1 100 Continue\r\n\r\n";
+    assert_eq!(connection.read(invited.len()), invited);
+    connection.send("abc");
+    connection.send("def");
+    assert_eq!(connection.reply().text().replace('|', ""), "abcdef");
+    assert_eq!(post(&mut connection, "passing", b"next"), "|next");
+}
+
+#[test]
+fn an_early_answer_ends_the_connection_of_a_body_that_passes() {
+    let Some(server) = echoing("") else { return };
+    let mut connection = server.connect();
+    connection.send("POST /?how=early HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc");
+    let reply = connection.reply();
+    assert_eq!(reply.text(), "|abc");
+    assert_eq!(reply.header("connection"), Some("close"));
+}
+
+#[test]
+fn bodies_that_are_too_large_or_none_are_refused() {
+    let Some(server) = echoing("") else { return };
+    for how in ["stored", "passing"] {
+        for (body, status) in [
+            ("b\r\nhello world\r\n0\r\n\r\n", 413),
+            ("5\r\nhello\nx", 400),
+            ("5\r\nhello\r\n0\r\n\r\n", 200),
+        ] {
+            let mut connection = server.connect();
+            connection.send(format!(
+                "POST /small?how={how} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+            ));
+            assert_eq!(connection.reply().status, status, "{how} {body:?}");
+        }
+    }
+    server.wait_for(
+        "client intended to send too large chunked body: 11 bytes",
+        "the reason",
+    );
+    server.forget_log();
+}
+
+#[test]
+fn a_client_that_stops_or_leaves_gets_no_answer() {
+    let Some(server) = echoing("client_body_timeout 300ms;") else {
+        return;
+    };
+    let head = "POST /?how=stored HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n";
+    let mut slow = server.connect();
+    slow.send(head).send([b'x'; 1500]);
+    assert!(slow.is_closed());
+    let log = server.access_log(1);
+    assert!(log.ends_with(" 408\n"), "{log}");
+    let mut gone = server.connect();
+    gone.send(head).send([b'x'; 1500]);
+    drop(gone);
+    let log = server.access_log(2);
+    assert!(log.ends_with(" 400\n"), "{log}");
+    assert_eq!(files(&server), 0);
+    server.forget_log();
+}
+
+#[test]
+fn bodies_may_be_wanted_in_files_that_stay_or_go_with_the_request() {
+    for (mode, left) in [("on", 1), ("clean", 0)] {
+        let Some(server) = echoing(&format!("client_body_in_file_only {mode};")) else {
+            return;
+        };
+        let mut connection = server.connect();
+        connection.send("POST /?how=stored HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        let reply = connection.reply();
+        assert_eq!(reply.text(), "hello");
+        let name = reply.header("x-file").unwrap().to_owned();
+        let tail = name.strip_prefix(server.site().path("bodies").to_str().unwrap());
+        assert_eq!(tail.unwrap(), "/1/00/0000000001");
+        let begun = Instant::now();
+        while files(&server) != left {
+            assert!(begun.elapsed() < PATIENCE, "the file stays, or goes");
+        }
+        if left == 1 {
+            assert_eq!(std::fs::read(name).unwrap(), b"hello");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_500_and_said_once() {
+    let Some(server) = echoing("") else { return };
+    std::fs::remove_dir_all(server.site().path("bodies")).unwrap();
+    let mut connection = server.connect();
+    connection.send("POST /?how=stored HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n");
+    connection.send([b'x'; 2000]);
+    assert_eq!(connection.reply().status, 500);
+    server.wait_for("[crit]", "the reason");
+    let log = server.error_log();
+    assert!(
+        log.contains("failed (2: No such file or directory)"),
+        "{log}"
+    );
+    server.forget_log();
+}

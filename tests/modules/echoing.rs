@@ -1,0 +1,97 @@
+//! freewheel with a module that answers with the body that it was sent: for the tests of how bodies are read.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use config::{Error, Scope, Section, Table, Template, directives};
+use message::Body;
+use server::content::module::{Handler, Making, Module, Place};
+use server::request_body::{self, Leaving, Pieces, RequestBody};
+use server::respond::Outcome;
+use server::{Request, Response};
+
+fn main() -> ExitCode {
+    server::main(&[&Echoing])
+}
+
+directives! {
+    /// Echoing.
+    struct Directives in Location {
+        /// Answers with the body: `stored`, `twice` (read twice), `passing` (each piece behind a bar), `early` (the first piece).
+        echo_body: Option<Template> = none, [LOCATION] 1, inherit never;
+    }
+}
+
+#[derive(Debug)]
+struct Echoing;
+
+impl Module for Echoing {
+    fn tables(&self) -> Vec<&'static Table> {
+        Directives::tables()
+    }
+
+    fn configure(
+        &self,
+        place: &Place<'_>,
+        scope: &mut Scope,
+    ) -> Result<Option<Arc<dyn Handler>>, Error> {
+        let settings: Directives = place.settings(scope)?;
+        Ok(settings
+            .echo_body
+            .map(|how| -> Arc<dyn Handler> { Arc::new(Echo(how)) }))
+    }
+}
+
+#[derive(Debug)]
+struct Echo(Template);
+
+impl Handler for Echo {
+    fn make<'a>(&'a self, request: &'a mut Request) -> Making<'a> {
+        Box::pin(async move {
+            let how = request.evaluate(&self.0);
+            make(request, &how).await.unwrap_or_else(|outcome| outcome)
+        })
+    }
+}
+
+async fn make(request: &mut Request, how: &[u8]) -> Result<Outcome, Outcome> {
+    if matches!(how, b"stored" | b"twice") {
+        let body = request_body::store(request).await?;
+        if let RequestBody::Stored(stored) = &body
+            && how == b"stored"
+        {
+            let mut response = Box::new(Response::new(200));
+            response.content_length = Some(stored.len());
+            response.body = Body::Once(stored.chunk());
+            return Ok(Outcome::Answer(response));
+        }
+        let mut text = joined(body.pieces(), b"", usize::MAX).await;
+        text.extend(joined(body.pieces(), b"", usize::MAX).await);
+        return Ok(answer(text));
+    }
+    let most = if how == b"early" { 1 } else { usize::MAX };
+    let pieces = request_body::pass(request).await?.pieces();
+    let work = joined(pieces, b"|", most);
+    let text = request_body::alongside(request, Leaving::Ends, work).await?;
+    Ok(answer(text))
+}
+
+fn answer(text: Vec<u8>) -> Outcome {
+    Outcome::Answer(Box::new(Response::text(200, "text/plain", text)))
+}
+
+/// At most `most` pieces, each with `bar` before it.
+async fn joined(mut pieces: Pieces, bar: &[u8], most: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    for _ in 0..most {
+        match pieces.next().await {
+            Ok(Some(piece)) => {
+                all.extend_from_slice(bar);
+                all.extend_from_slice(&piece);
+            }
+            Ok(None) => break,
+            Err(error) => return error.to_string().into(),
+        }
+    }
+    all
+}
