@@ -5,6 +5,7 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How much a cache directory may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,8 @@ pub struct Space(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     block_bytes: u64,
-    max: u64,
-    min_free: u64,
+    max: AtomicU64,
+    min_free: AtomicU64,
     count: Mutex<Count>,
 }
 
@@ -50,18 +51,33 @@ impl Space {
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         let block_bytes = u64::from(limits.block_bytes.max(512));
-        Self(Arc::new(Inner {
+        let space = Self(Arc::new(Inner {
             block_bytes,
-            max: limits
-                .max_bytes
-                .map_or(u64::MAX, |bytes| bytes / block_bytes),
-            min_free: limits.min_free_bytes.div_ceil(block_bytes),
+            max: AtomicU64::new(u64::MAX),
+            min_free: AtomicU64::new(0),
             count: Mutex::new(Count {
                 used: 0,
                 pending: 0,
                 free: None,
             }),
-        }))
+        }));
+        space.set_limits(limits.max_bytes, limits.min_free_bytes);
+        space
+    }
+
+    /// Sets other limits, in bytes. What is over them then is [`Space::excess`].
+    pub fn set_limits(&self, max_bytes: Option<u64>, min_free_bytes: u64) {
+        let block_bytes = self.0.block_bytes;
+        let max = max_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes);
+        self.0.max.store(max, Relaxed);
+        let min_free = min_free_bytes.div_ceil(block_bytes);
+        self.0.min_free.store(min_free, Relaxed);
+    }
+
+    /// Does it matter what the file system has left?
+    #[must_use]
+    pub fn has_min_free(&self) -> bool {
+        self.0.min_free.load(Relaxed) > 0
     }
 
     /// Blocks that so many bytes take.
@@ -122,14 +138,16 @@ impl Space {
 
     /// Blocks that are missing for so many more.
     fn lacking(&self, count: &Count, blocks: u64) -> u64 {
-        let over = count.used.saturating_add(blocks).saturating_sub(self.0.max);
-        if self.0.min_free == 0 {
+        let max = self.0.max.load(Relaxed);
+        let over = count.used.saturating_add(blocks).saturating_sub(max);
+        let min_free = self.0.min_free.load(Relaxed);
+        if min_free == 0 {
             return over;
         }
         let left = count
             .free
             .map_or(i64::MAX, |free| free.saturating_sub(signed(blocks)));
-        let short = signed(self.0.min_free).saturating_sub(left).max(0);
+        let short = signed(min_free).saturating_sub(left).max(0);
         over.max(short.unsigned_abs())
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod after;
 pub mod before;
+pub mod caching;
 pub mod clock;
 pub mod command_line;
 pub mod connection;

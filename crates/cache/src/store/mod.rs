@@ -36,7 +36,7 @@ use hashbrown::HashSet;
 use message::date::Seconds;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Permissions of entries and of directories.
 const FILE_MODE: u32 = 0o600;
@@ -96,6 +96,8 @@ struct Inner {
     space: Space,
     journal: Journal,
     next_tag: AtomicU32,
+    /// `inactive`, in seconds; a reload may change it.
+    inactive: AtomicI64,
     /// Are there entries that the index may not know?
     is_cold: AtomicBool,
     /// Directories that hold a block each.
@@ -143,6 +145,7 @@ impl Store {
         // Tags of one start after the other are far apart.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
         let store = Self(Arc::new(Inner {
+            inactive: AtomicI64::new(settings.inactive),
             settings,
             index,
             space,
@@ -189,6 +192,12 @@ impl Store {
     #[must_use]
     pub fn moment(&self) -> Moment {
         self.0.rules.moment()
+    }
+
+    /// Sets other limits, as a reload may: `max_size` and `min_free` in bytes, `inactive` in seconds. Sweeps make them hold.
+    pub fn set_limits(&self, max_bytes: Option<u64>, min_free_bytes: u64, inactive: Seconds) {
+        self.0.space.set_limits(max_bytes, min_free_bytes);
+        self.0.inactive.store(inactive, Relaxed);
     }
 
     /// May there be entries that the index does not know?

@@ -24,13 +24,13 @@ impl Store {
         files_max: usize,
     ) -> Result<bool, Error> {
         let settings = &self.0.settings;
-        if settings.min_free_bytes > 0 {
+        if self.0.space.has_min_free() {
             let room = local.room(&settings.directory, &settings.pool).await?;
             self.0.space.set_free(room.free_blocks);
         }
         self.delete_lost(local).await?;
         let compared = self.sweep_purged(local, files_max).await?;
-        let before = now.saturating_sub(settings.inactive);
+        let before = now.saturating_sub(self.0.inactive.load(Relaxed));
         let inactive = self.0.index.evict_inactive(before, files_max);
         let mut done = inactive.len() + compared;
         self.0.evicted.fetch_add(inactive.len() as u64, Relaxed);

@@ -5,10 +5,11 @@
 #![expect(clippy::disallowed_methods, reason = "the master runs no loop")]
 
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use config::{Directive, Tree};
+use rustix::fs::{Access, AtFlags};
 
 use super::privileges::Account;
 use crate::listen::bind::errno;
@@ -21,7 +22,8 @@ const DEFAULTS: [(&[&str], &str, &str); 1] = [(
     "client_body_temp",
 )];
 
-/// The paths of all `…_temp_path` lines, and the default ones where something needs them; relative ones below the prefix.
+/// The paths of all `…_temp_path` and `…_cache_path` lines, and the default ones where something needs them; relative ones below
+/// the prefix.
 #[must_use]
 pub fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -39,10 +41,12 @@ pub fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {
 
 fn collect(directives: &[Directive], prefix: &Path, found: &mut Vec<PathBuf>) {
     for directive in directives {
-        if directive.name.bytes().ends_with(b"_temp_path")
-            && let Some(word) = directive.args.first()
-        {
-            found.push(prefix.join(std::ffi::OsStr::from_bytes(word.bytes())));
+        let name = directive.name.bytes();
+        let is_path = name.ends_with(b"_temp_path") || name.ends_with(b"_cache_path");
+        if let Some(word) = directive.args.first().filter(|_| is_path) {
+            let path = word.bytes();
+            let path = path.strip_suffix(b"/").unwrap_or(path);
+            found.push(prefix.join(std::ffi::OsStr::from_bytes(path)));
         }
         collect(directive.children(), prefix, found);
     }
@@ -73,15 +77,31 @@ pub fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<(), String> {
             }
             Ok(()) | Err(_) => {}
         }
-        let Some(owner) = owner else { continue };
-        let there = std::fs::metadata(path).map_err(|error| failed("stat", error))?;
-        if there.uid() != owner.uid {
-            std::os::unix::fs::chown(path, Some(owner.uid), None)
-                .map_err(|error| failed("chown", error))?;
+        if let Some(owner) = owner {
+            let there = std::fs::metadata(path).map_err(|error| failed("stat", error))?;
+            if there.uid() != owner.uid {
+                std::os::unix::fs::chown(path, Some(owner.uid), None)
+                    .map_err(|error| failed("chown", error))?;
+            }
+            if there.mode() & OWNERS_RIGHTS != OWNERS_RIGHTS {
+                let rights = std::fs::Permissions::from_mode(there.mode() & 0o7777 | OWNERS_RIGHTS);
+                std::fs::set_permissions(path, rights).map_err(|error| failed("chmod", error))?;
+            }
         }
+        // Better said now than with every file.
+        let is_usable = rustix::fs::accessat(
+            rustix::fs::CWD,
+            path,
+            Access::WRITE_OK | Access::EXEC_OK,
+            AtFlags::EACCESS,
+        );
+        is_usable.map_err(|error| failed("access", error.into()))?;
     }
     Ok(())
 }
+
+/// What the owner of a directory needs for writing in it: `rwx`.
+const OWNERS_RIGHTS: u32 = 0o700;
 
 #[cfg(test)]
 mod tests {
@@ -93,11 +113,11 @@ mod tests {
             std::env::temp_dir().join(format!("freewheel-directories-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
         let tree = config::parse_bytes(
-            b"http { proxy_temp_path p; server { client_body_temp_path c 1 2; } }",
+            b"http { proxy_temp_path p; proxy_cache_path k/ keys_zone=k:1m; server { client_body_temp_path c 1 2; } }",
         )
         .unwrap();
         let paths = named(&tree, &root);
-        assert_eq!(paths, [root.join("c"), root.join("p")]);
+        assert_eq!(paths, ["c", "k", "p"].map(|name| root.join(name)));
         let tree = config::parse_bytes(b"http { server { location / { proxy_pass http://a; } } }");
         let default = named(&tree.unwrap(), &root);
         assert_eq!(default, [root.join("client_body_temp")]);

@@ -4,6 +4,7 @@
 //! nothing is restarted.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use disk::Disk;
@@ -16,6 +17,7 @@ use super::pools::define_pools;
 use super::report::{Level, error_log};
 use super::signals::note;
 use super::{privileges, worker};
+use crate::caching::Registry;
 use crate::log::Logs;
 use crate::loops::{Crew, Shared};
 
@@ -30,7 +32,7 @@ const LEAVING_TICK: Timespec = Timespec {
 pub fn run(mut master: Master) -> ExitCode {
     privileges::set_limits(&master.current.loaded.main);
     match start(&mut master) {
-        Ok((crew, shared)) => obey(master, crew, &shared),
+        Ok((crew, shared, caches)) => obey(master, crew, &shared, &caches),
         Err(sentence) => {
             error_log(Level::Emerg, format_args!("{sentence}"));
             ExitCode::FAILURE
@@ -38,7 +40,7 @@ pub fn run(mut master: Master) -> ExitCode {
     }
 }
 
-fn start(master: &mut Master) -> Result<(Crew, Shared), String> {
+fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
     let logs =
         Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     worker::log_panics();
@@ -47,7 +49,8 @@ fn start(master: &mut Master) -> Result<(Crew, Shared), String> {
     define_pools(processes, &disk);
     let shared = Shared { logs, disk };
     let mut crew = Crew::new(master.options.serve, shared.clone());
-    apply(&mut crew, master, &master.current, &shared.logs)?;
+    let caches = Registry::new(Arc::clone(&shared.disk));
+    apply(&mut crew, &caches, master, &master.current, &shared.logs)?;
     let path = processes.pid.resolve(&master.options.origin.prefix);
     let file = PidFile::write(&path).map_err(|error| {
         let text = crate::listen::bind::errno(&error);
@@ -55,10 +58,10 @@ fn start(master: &mut Master) -> Result<(Crew, Shared), String> {
     })?;
     master.pid_file = Some(file);
     master.tell_ready();
-    Ok((crew, shared))
+    Ok((crew, shared, caches))
 }
 
-fn obey(mut master: Master, mut crew: Crew, shared: &Shared) -> ExitCode {
+fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) -> ExitCode {
     let Shared { logs, disk } = shared;
     loop {
         let _ = poll(&mut [PollFd::new(&master.signals, PollFlags::IN)], None);
@@ -71,11 +74,12 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared) -> ExitCode {
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
                     leave(&mut crew, &master);
+                    caches.close(worker::CLOSING_PATIENCE);
                     return end(&master, logs);
                 }
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
-                    reload(&mut crew, &mut master, logs);
+                    reload(&mut crew, caches, &mut master, logs);
                     define_pools(&master.current.loaded.main.processes, disk);
                 }
                 Signal::SIGUSR1 => {
@@ -92,6 +96,7 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared) -> ExitCode {
 
 fn apply(
     crew: &mut Crew,
+    caches: &Registry,
     master: &Master,
     candidate: &Candidate,
     logs: &Logs,
@@ -103,15 +108,16 @@ fn apply(
         .loaded
         .equip(logs)
         .map_err(|error| error.to_string())?;
+    caches.equip(&candidate.loaded.settings)?;
     crew.apply(&worker::plan(&bundle, &candidate.loaded))
         .map_err(|error| error.to_string())
 }
 
-fn reload(crew: &mut Crew, master: &mut Master, logs: &Logs) {
+fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, logs: &Logs) {
     error_log(Level::Notice, format_args!("reconfiguring"));
     let outcome = master
         .prepare()
-        .and_then(|next| apply(crew, master, &next, logs).map(|()| next));
+        .and_then(|next| apply(crew, caches, master, &next, logs).map(|()| next));
     match outcome {
         Ok(next) => {
             next.sockets.remove_files_of_others(&master.current.sockets);

@@ -27,6 +27,7 @@ use super::pools::define_pools;
 use super::privileges;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
+use crate::caching::Registry;
 use crate::connection::guard;
 use crate::content::module::Modules;
 use crate::log::Logs;
@@ -41,6 +42,9 @@ const LEAVING_TICK: Duration = Duration::from_millis(5);
 
 /// How often a worker looks whether an old configuration is still in use.
 const FORGETTING_TICK: Duration = Duration::from_secs(1);
+
+/// How long a worker that leaves waits for the journals of its caches: what is not put together then is read by the next one.
+pub const CLOSING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What master and worker say to each other.
 pub mod word {
@@ -93,6 +97,7 @@ fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
         signals,
         crew: None,
         disk: None,
+        caches: None,
         serve,
         modules,
         logs,
@@ -120,6 +125,7 @@ struct Worker {
     /// There as soon as the rights are given up.
     crew: Option<Crew>,
     disk: Option<Arc<Disk>>,
+    caches: Option<Registry>,
     serve: Serve,
     modules: Modules,
     logs: Logs,
@@ -240,6 +246,7 @@ impl Worker {
         if std::mem::take(&mut self.has_rights) {
             let disk = prepare(&bundle, &self.logs, self.modules)?;
             self.disk = Some(Arc::clone(&disk));
+            self.caches = Some(Registry::new(Arc::clone(&disk)));
             let shared = Shared {
                 logs: self.logs.clone(),
                 disk,
@@ -277,6 +284,9 @@ impl Worker {
         let outcome = outcome.and_then(|loaded| {
             if let Some(disk) = &self.disk {
                 define_pools(&loaded.main.processes, disk);
+            }
+            if let Some(caches) = &self.caches {
+                caches.equip(&loaded.settings)?;
             }
             let plan = plan(&bundle, &loaded);
             let crew = self.crew.as_mut().ok_or("a worker without loops")?;
@@ -321,6 +331,9 @@ impl Worker {
             }
             // The channel stays readable once the master is gone: do not spin on it.
             thread::park_timeout(LEAVING_TICK);
+        }
+        if let Some(caches) = &self.caches {
+            caches.close(CLOSING_PATIENCE);
         }
         self.end()
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree};
 
+use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
 use crate::listen::{Listen, Table as Listens};
@@ -61,6 +62,7 @@ struct Http<'a> {
     lines: Vec<&'a Directive>,
     formats: <LogFormats as Section>::Raw,
     upstreams: Blocks,
+    zones: Zones,
     servers: Vec<ServerBlock<'a>>,
     is_seen: bool,
 }
@@ -86,7 +88,7 @@ impl Settings {
                 return Err(directive.error(&Problem::duplicate()));
             }
             http.is_seen = true;
-            read_http(directive, &mut http, &mut definitions, scope)?;
+            read_http(directive, &mut http, &mut definitions, surroundings, scope)?;
         }
         let mut settings = Self {
             prefix: surroundings.prefix.clone(),
@@ -96,12 +98,16 @@ impl Settings {
             variables: Vec::new(),
             upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?),
             uses_realpath: false,
+            zones: std::mem::take(&mut http.zones),
+            caches: std::sync::OnceLock::new(),
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
             servers: Vec::new(),
             locations: Vec::new(),
         };
         finish_http(http, surroundings, &mut settings, scope)?;
         settings.check_pools(tree)?;
+        let locations = &settings.locations;
+        settings.zones.settle(locations, &surroundings.pools)?;
         settings.check_logs()?;
         settings.variables = definitions.finish(scope)?;
         settings.uses_realpath = scope.find("realpath_root").is_some();
@@ -177,6 +183,7 @@ fn read_http<'a>(
     block: &'a Directive,
     http: &mut Http<'a>,
     definitions: &mut Definitions,
+    around: &Surroundings,
     scope: &mut Scope,
 ) -> Result<(), Error> {
     for line in block.children() {
@@ -190,6 +197,7 @@ fn read_http<'a>(
                     );
                 }
             }
+            b"proxy_cache_path" => http.zones.read(line, &around.prefix)?,
             b"map" => definitions.read_map(line, scope)?,
             b"upstream" => http.upstreams.read(line, scope, &mut host)?,
             b"split_clients" => definitions.read_split_clients(line, scope)?,

@@ -202,6 +202,7 @@ pub fn add(
         logs: OnceLock::new(),
         handler,
         pool,
+        cache_rules: OnceLock::new(),
     });
     Ok(id)
 }

@@ -18,6 +18,9 @@ use config::VariableIndex;
 use disk::Pool;
 use wire::http1::read::Limits;
 
+use crate::caching::directives::RulesSlot;
+use crate::caching::zone::Zones;
+use crate::caching::Cache;
 use crate::content::module::Handler;
 use crate::listen;
 use crate::log::format::Formats;
@@ -48,6 +51,10 @@ pub struct Settings {
     pub upstreams: Upstreams,
     /// Whether `$realpath_root` is used anywhere.
     pub uses_realpath: bool,
+    /// The caches that are declared.
+    pub zones: Zones,
+    /// The same, opened, once [`Settings::set_caches`] has been called.
+    caches: OnceLock<Vec<Arc<Cache>>>,
     log_formats: Formats,
     servers: Vec<Server>,
     locations: Vec<Location>,
@@ -86,6 +93,18 @@ impl Settings {
             }
         }
         roots
+    }
+
+    /// Gives it its caches, in the order of `zones`.
+    pub fn set_caches(&self, caches: Vec<Arc<Cache>>) {
+        // A second call brings the same.
+        let _ = self.caches.set(caches);
+    }
+
+    /// The cache of this name.
+    #[must_use]
+    pub fn cache(&self, name: &[u8]) -> Option<&Arc<Cache>> {
+        self.caches.get()?.get(self.zones.named(name)?)
     }
 
     /// All locations, servers' own included.
@@ -154,4 +173,6 @@ pub struct Location {
     pub handler: Option<Arc<dyn Handler>>,
     /// Its pool, once it was asked for (unless the name has variables).
     pub pool: OnceLock<Pool>,
+    /// What it wants of its cache, once it was asked for.
+    pub cache_rules: RulesSlot,
 }

@@ -10,6 +10,7 @@ use crate::after::ranges::Ranges;
 use crate::before::access::Access;
 use crate::before::return_::Returning;
 use crate::before::try_files::Trying;
+use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
 use crate::content::autoindex::Autoindex;
 use crate::content::files::Files;
@@ -53,6 +54,8 @@ sections! {
         trying: Trying,
         /// [`ErrorPages`].
         error_pages: ErrorPages,
+        /// [`Caching`].
+        caching: Caching,
         /// [`NotModified`].
         not_modified: NotModified,
         /// [`HeaderLines`].
@@ -100,7 +103,7 @@ blocks! {
 /// Every table of the program, in the manual's order.
 #[must_use]
 pub fn all() -> Vec<&'static Table> {
-    let mut tables = vec![structure()];
+    let mut tables = vec![structure(), crate::caching::zone::lines()];
     tables.extend(ServerSettings::tables());
     tables.extend(LocationSettings::tables());
     tables.extend(crate::upstream::block::tables());

@@ -1,0 +1,312 @@
+//! What a location says of its cache.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use cache::freshness::{Ignored, Rules, Valid};
+use config::{
+    Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Template, Value, Word, choice_set,
+    directives, parse_sec,
+};
+use message::Method;
+
+use crate::request::Request;
+use crate::template::is_true;
+
+/// Values of one `proxy_cache_valid`, `proxy_cache_bypass`, … at one level.
+pub const VALUES_MAX: usize = 4096;
+
+choice_set! {
+    /// `proxy_cache_methods`.
+    pub struct CachedMethods: u32 {
+        /// GET; always among them.
+        GET = "GET",
+        /// HEAD; always among them.
+        HEAD = "HEAD",
+        /// POST.
+        POST = "POST",
+    }
+}
+
+impl CachedMethods {
+    /// Are answers to this method looked for and stored?
+    #[must_use]
+    pub fn has(self, method: Method) -> bool {
+        match method {
+            Method::Get | Method::Head => true,
+            Method::Post => self.contains(Self::POST),
+            _ => false,
+        }
+    }
+}
+
+choice_set! {
+    /// `proxy_cache_use_stale`.
+    pub struct UseStale: u32 {
+        /// No connection, or a lost one.
+        ERROR = "error",
+        /// It took too long.
+        TIMEOUT = "timeout",
+        /// An answer that is none.
+        INVALID_HEADER = "invalid_header",
+        /// While it is being fetched anew.
+        UPDATING = "updating",
+        /// The origin answered 500.
+        HTTP_500 = "http_500",
+        /// 502.
+        HTTP_502 = "http_502",
+        /// 503.
+        HTTP_503 = "http_503",
+        /// 504.
+        HTTP_504 = "http_504",
+        /// 403.
+        HTTP_403 = "http_403",
+        /// 404.
+        HTTP_404 = "http_404",
+        /// 429.
+        HTTP_429 = "http_429",
+        /// Never.
+        OFF = "off",
+    }
+}
+
+impl UseStale {
+    /// Is this one wanted?
+    #[must_use]
+    pub fn has(self, kind: Self) -> bool {
+        !self.contains(Self::OFF) && self.contains(kind)
+    }
+
+    /// The word for an answer with this status.
+    #[must_use]
+    pub fn of_status(status: u16) -> Option<Self> {
+        Some(match status {
+            500 => Self::HTTP_500,
+            502 => Self::HTTP_502,
+            503 => Self::HTTP_503,
+            504 => Self::HTTP_504,
+            403 => Self::HTTP_403,
+            404 => Self::HTTP_404,
+            429 => Self::HTTP_429,
+            _ => return None,
+        })
+    }
+}
+
+/// Texts of which one that is neither empty nor `0` is enough.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions(Vec<Template>);
+
+impl Value for Conditions {
+    const SYNTAX: &'static str = "string …";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut all = Vec::with_capacity(args.len());
+        for (index, word) in args.iter().enumerate() {
+            all.push(Template::of_word(word, scope).map_err(|problem| problem.at(index))?);
+        }
+        Ok(Self(all))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let more = Self::parse(args, scope)?;
+        let all = slot.get_or_insert_default();
+        all.0.extend(more.0);
+        match all.0.len() {
+            ..=VALUES_MAX => Ok(()),
+            _ => Err(Problem::directive(format!(
+                "has more than {VALUES_MAX} values"
+            ))),
+        }
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+impl Conditions {
+    /// Is one of them true for this request?
+    #[must_use]
+    pub fn hold(&self, request: &Request) -> bool {
+        self.0
+            .iter()
+            .any(|template| is_true(&request.evaluate(template)))
+    }
+
+    /// Is there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// `proxy_cache_valid`: all lines of a level.
+#[derive(Clone, Debug, Default)]
+pub struct Validities(pub Vec<Valid>);
+
+impl Value for Validities {
+    const SYNTAX: &'static str = "[code …] time";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        /// What a time alone is for.
+        const ALONE: [u16; 3] = [200, 301, 302];
+        let Some((time, codes)) = args.split_last() else {
+            return Ok(Self::default());
+        };
+        let seconds = parse_sec(time.bytes()).ok_or_else(|| {
+            Problem::new(format!("invalid time value \"{}\"", time.display())).at(codes.len())
+        })?;
+        let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+        let of = |status| Valid { status, seconds };
+        if codes.is_empty() {
+            return Ok(Self(
+                ALONE.into_iter().map(|code| of(Some(code))).collect(),
+            ));
+        }
+        let mut all = Vec::with_capacity(codes.len());
+        for (index, word) in codes.iter().enumerate() {
+            let code = std::str::from_utf8(word.bytes())
+                .ok()
+                .and_then(|text| text.parse().ok());
+            all.push(match code.filter(|code| (100..=599).contains(code)) {
+                _ if *word == "any" => of(None),
+                Some(code) => of(Some(code)),
+                None => {
+                    let sentence = format!("invalid status \"{}\"", word.display());
+                    return Err(Problem::new(sentence).at(index));
+                }
+            });
+        }
+        Ok(Self(all))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let more = Self::parse(args, scope)?;
+        let all = slot.get_or_insert_default();
+        all.0.extend(more.0);
+        match all.0.len() {
+            ..=VALUES_MAX => Ok(()),
+            _ => Err(Problem::directive(format!(
+                "has more than {VALUES_MAX} values"
+            ))),
+        }
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+directives! {
+    /// Caching what was proxied.
+    ///
+    /// An answer that may be stored lies in a file of its own, which describes itself and has a checksum for every 64 KiB.
+    /// Who asks for a key that is just being fetched follows that fetch at his own speed (`proxy_cache_lock`). Trouble with
+    /// a cache's disk never fails a request that the origin can answer: such answers are passed on and not stored.
+    pub struct Caching in Location {
+        /// Names the cache (a `keys_zone` of `proxy_cache_path`) that answers are stored in. The name may have variables: a
+        /// request for which it names none gets 500.
+        proxy_cache: Placed<OrOff<Template>> = "off", [HTTP | SERVER | LOCATION] 1, syntax "zone | off";
+        /// Sets what an answer is stored under. Without it: scheme, host and URI of the request to the origin.
+        proxy_cache_key: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "string";
+        /// Sets how long answers are fresh that do not say so themselves, by their codes; with a time alone: 200, 301 and
+        /// 302. `any` is every code.
+        ///
+        /// `X-Accel-Expires`, then `Cache-Control`, then `Expires` count before it. `X-Accel-Expires: 0`, `no-cache`,
+        /// `no-store`, `private`, `max-age=0`, `Set-Cookie` and `Vary: *` keep an answer out of the cache.
+        proxy_cache_valid: Validities = none, [HTTP | SERVER | LOCATION] 1..;
+        /// Sets the methods whose answers are stored. GET and HEAD always are.
+        proxy_cache_methods: CachedMethods = "GET HEAD", [HTTP | SERVER | LOCATION] 1..;
+        /// Stores an answer only when it is asked for the number-th time.
+        proxy_cache_min_uses: Number = "1", [HTTP | SERVER | LOCATION] 1;
+        /// Does not answer from the cache where one of the texts is neither empty nor `0`; the answer is stored all the same.
+        proxy_cache_bypass: Conditions = none, [HTTP | SERVER | LOCATION] 1..;
+        /// Does not store the answer where one of the texts is neither empty nor `0`. They may use the answer's header lines.
+        proxy_no_cache: Conditions = none, [HTTP | SERVER | LOCATION] 1..;
+        /// Says when an answer may be used that is no longer fresh: instead of failures of the origin, and while it is being
+        /// fetched anew (`updating`).
+        proxy_cache_use_stale: UseStale = "off", [HTTP | SERVER | LOCATION] 1..;
+        /// Fetches an answer that is no longer fresh without letting the client wait, who gets the old one (where `updating` or
+        /// the answer's stale-while-revalidate allow it).
+        proxy_cache_background_update: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Asks the origin once for what several clients ask for at the same time: the others follow the first one's fetch
+        /// from its first byte on, each at his own speed. `off`: every client's request goes to the origin.
+        proxy_cache_lock: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Limits the time for which a request waits for the head of another one's answer. Then it goes to the origin, and its
+        /// answer is not stored.
+        proxy_cache_lock_timeout: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
+        /// After this time without an answer's head another request goes to the origin too, and others follow that one.
+        proxy_cache_lock_age: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
+        /// Asks the origin whether what is stored has changed (`If-Modified-Since`, `If-None-Match`) rather than for all of
+        /// it. A 304 makes it fresh again and replaces the header lines that it has (RFC 9111, 3.2).
+        proxy_cache_revalidate: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Makes GET of HEAD for the origin, so that the answer can be stored. `off`: the key should have `$request_method`.
+        proxy_cache_convert_head: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// A request for a range that begins at this byte or behind is passed on as it is, and its answer not stored.
+        proxy_cache_max_range_offset: Option<Offset> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Takes requests for which one of the texts is neither empty nor `0` as orders to delete: the entry of the key, or
+        /// with `*` at the key's end all whose keys begin so. 204 if there was something to delete, else 404.
+        proxy_cache_purge: Conditions = none, [HTTP | SERVER | LOCATION] 1..;
+        /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on it:
+        /// * the time that an answer took, and a `Date` in the past, make it older (4.2.3); it is stale in the second in which its
+        ///   age is its lifetime (4.2); of two `Expires` lines none counts (4.2.1);
+        /// * `no-cache`, `max-age=0` and the like are stored, and revalidated at each use (5.2.2.4);
+        /// * `must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale answers whatever `proxy_cache_use_stale` says
+        ///   (4.2.4); stale-while-revalidate is no stale-if-error, and that covers 500, 502, 503 and 504 (RFC 5861);
+        /// * `Cache-Control` and `Pragma` of requests are obeyed (5.2.1);
+        /// * a successful unsafe request deletes what is stored for its URI (4.4);
+        /// * stored answers are revalidated, and used while fetched anew, without further directives;
+        /// * `CDN-Cache-Control` counts in place of `Cache-Control` and `Expires` (RFC 9213).
+        ///
+        /// Always, whatever this says: `Age` is counted and sent, `Expires` is compared with `Date`, `*` anywhere in `Vary` keeps
+        /// an answer out, answers to requests with `Authorization` are stored only where they allow it, and fields of the
+        /// connection are not stored.
+        proxy_cache_rfc9111: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+impl Caching {
+    /// Is there a cache?
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.proxy_cache.value.on().is_some()
+    }
+
+    /// The rules of freshness that the directives ask for.
+    #[must_use]
+    pub fn rules(&self, ignored: Ignored) -> Rules {
+        let rules = match self.proxy_cache_rfc9111 {
+            true => Rules::rfc9111(),
+            false => Rules::nginx(),
+        };
+        Rules {
+            valid: self.proxy_cache_valid.0.clone(),
+            ignored,
+            ..rules
+        }
+    }
+
+    /// Are stored answers revalidated?
+    #[must_use]
+    pub fn revalidates(&self) -> bool {
+        self.proxy_cache_revalidate || self.proxy_cache_rfc9111
+    }
+
+    /// Are they used while they are fetched anew?
+    #[must_use]
+    pub fn updates_behind(&self) -> bool {
+        self.proxy_cache_background_update || self.proxy_cache_rfc9111
+    }
+}
+
+/// A location's rules, once they were asked for.
+pub type RulesSlot = OnceLock<Box<Rules>>;
+
+/// The name of a request's cache; None: it has none.
+#[must_use]
+pub fn name(request: &Request) -> Option<Bytes> {
+    let caching = &request.location().settings.caching;
+    let template = caching.proxy_cache.value.on()?;
+    Some(request.evaluate(template))
+}

@@ -1,0 +1,176 @@
+//! The caches of a worker, by directory: opened once, kept over reloads.
+//!
+//! Not here: what is done to keep them in order (`keeper`). Invariant: a directory is owned once in a process; a cache lives as long as a
+//! configuration has it.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use cache::store::Settings as StoreSettings;
+use cache::{Fills, Store};
+use disk::Disk;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::keeper::Keeper;
+use super::tally::Tally;
+use super::troubles::Troubles;
+use super::zone::Zone;
+use crate::settings::Settings;
+
+/// So long after its opening began requests wait for a cache; then they pass it by until it is open.
+const OPENING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A cache that is open, or is being opened.
+#[derive(Debug)]
+pub struct Cache {
+    /// As it was first declared. (What a reload may change, the store knows.)
+    pub zone: Zone,
+    /// What is being fetched.
+    pub fills: Fills,
+    /// What became of requests.
+    pub tally: Tally,
+    /// What the disk did wrong.
+    pub troubles: Troubles,
+    store: OnceLock<Store>,
+    is_open: Notify,
+    since: Instant,
+}
+
+impl Cache {
+    fn new(zone: &Zone) -> Self {
+        Self {
+            zone: zone.clone(),
+            fills: Fills::default(),
+            tally: Tally::default(),
+            troubles: Troubles::default(),
+            store: OnceLock::new(),
+            is_open: Notify::new(),
+            since: Instant::now(),
+        }
+    }
+
+    /// Its store, if it is open.
+    #[must_use]
+    pub fn store(&self) -> Option<&Store> {
+        self.store.get()
+    }
+
+    /// Its store; waits while it is being opened, but not for long. None: this request has no cache.
+    pub async fn opened(&self) -> Option<&Store> {
+        loop {
+            let opened = self.is_open.notified();
+            if let Some(store) = self.store() {
+                return Some(store);
+            }
+            let left = OPENING_PATIENCE.checked_sub(self.since.elapsed())?;
+            if tokio::time::timeout(left, opened).await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// It is open.
+    pub(super) fn set_store(&self, store: Store) {
+        let _ = self.store.set(store);
+        self.is_open.notify_waiters();
+    }
+
+    /// Takes over what a later configuration says of it.
+    ///
+    /// # Errors
+    /// nginx's sentence where the levels differ.
+    fn adjust(&self, zone: &Zone) -> Result<(), String> {
+        if zone.levels != self.zone.levels {
+            let name = String::from_utf8_lossy(&zone.name);
+            return Err(format!("cache \"{name}\" had previously different levels"));
+        }
+        if let Some(store) = self.store() {
+            store.set_limits(zone.max_bytes, zone.min_free_bytes, zone.inactive);
+        }
+        Ok(())
+    }
+}
+
+/// What a store is opened with.
+#[must_use]
+pub fn store_settings(zone: &Zone, disk: &Disk) -> StoreSettings {
+    let pool = zone.pool.as_ref().and_then(|name| disk.pool(name));
+    StoreSettings {
+        directory: zone.directory.to_vec(),
+        levels: zone.levels,
+        zone_bytes: zone.zone_bytes,
+        max_bytes: zone.max_bytes,
+        min_free_bytes: zone.min_free_bytes,
+        inactive: zone.inactive,
+        pool: pool.unwrap_or_else(|| disk.default_pool()),
+    }
+}
+
+/// The caches of a worker.
+#[derive(Debug)]
+pub struct Registry {
+    disk: Arc<Disk>,
+    keeper: OnceLock<Keeper>,
+    caches: Mutex<Vec<Weak<Cache>>>,
+}
+
+impl Registry {
+    /// None yet.
+    #[must_use]
+    pub fn new(disk: Arc<Disk>) -> Self {
+        Self {
+            disk,
+            keeper: OnceLock::new(),
+            caches: Mutex::default(),
+        }
+    }
+
+    /// Gives a configuration its caches: those that are open already, and new ones, whose opening begins now. To be called once its
+    /// pools are defined.
+    ///
+    /// # Errors
+    /// Levels of a cache that were changed; the keeper's thread cannot be started.
+    pub fn equip(&self, settings: &Settings) -> Result<(), String> {
+        let mut known = self.caches.lock();
+        known.retain(|cache| cache.strong_count() > 0);
+        let mut all = Vec::new();
+        for zone in settings.zones.all() {
+            let mut open = known.iter().filter_map(Weak::upgrade);
+            let open = open.find(|cache| cache.zone.directory == zone.directory);
+            all.push(match open {
+                Some(cache) => cache.adjust(zone).map(|()| cache)?,
+                None => {
+                    let cache = Arc::new(Cache::new(zone));
+                    known.push(Arc::downgrade(&cache));
+                    self.keeper()?.keep(&cache);
+                    cache
+                }
+            });
+        }
+        settings.set_caches(all);
+        Ok(())
+    }
+
+    fn keeper(&self) -> Result<&Keeper, String> {
+        if let Some(keeper) = self.keeper.get() {
+            return Ok(keeper);
+        }
+        let keeper = Keeper::start(&self.disk)
+            .map_err(|error| format!("the caches' thread cannot be started ({error})"))?;
+        Ok(self.keeper.get_or_init(|| keeper))
+    }
+
+    /// All caches.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Cache>> {
+        self.caches.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Puts every cache's journal together, when nobody writes any more; waits at most so long (a disk may hang).
+    pub fn close(&self, patience: Duration) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.close(self.all(), patience);
+        }
+    }
+}

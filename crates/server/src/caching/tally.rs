@@ -1,0 +1,75 @@
+//! What became of the requests to a cache, counted for its figures.
+//!
+//! Loops add to atomics that they share only here, and only where a request is not a plain hit: those are counted by each loop's own
+//! `$upstream_cache_status`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// `$upstream_cache_status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing stored.
+    Miss,
+    /// `proxy_cache_bypass`.
+    Bypass,
+    /// Stored, no longer fresh, fetched anew.
+    Expired,
+    /// No longer fresh, used in place of a failure or while it is fetched anew.
+    Stale,
+    /// No longer fresh, used since another request fetches it anew.
+    Updating,
+    /// No longer fresh, and the origin said that it has not changed.
+    Revalidated,
+    /// Fresh.
+    Hit,
+}
+
+/// How many there are.
+const STATUSES: usize = 7;
+
+impl Status {
+    /// nginx's word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Miss => "MISS",
+            Self::Bypass => "BYPASS",
+            Self::Expired => "EXPIRED",
+            Self::Stale => "STALE",
+            Self::Updating => "UPDATING",
+            Self::Revalidated => "REVALIDATED",
+            Self::Hit => "HIT",
+        }
+    }
+}
+
+/// The counts of one cache.
+#[derive(Debug, Default)]
+pub struct Tally {
+    by_status: [AtomicU64; STATUSES],
+    passed: AtomicU64,
+}
+
+impl Tally {
+    /// Counts an answer.
+    pub fn count(&self, status: Status) {
+        self.by_status[status as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts an answer that was to be stored and is passed on unstored, since the disk is behind.
+    pub fn pass(&self) {
+        self.passed.fetch_add(1, Relaxed);
+    }
+
+    /// Answers with this status so far.
+    #[must_use]
+    pub fn of(&self, status: Status) -> u64 {
+        self.by_status[status as usize].load(Relaxed)
+    }
+
+    /// Answers passed on unstored.
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Relaxed)
+    }
+}

@@ -1,0 +1,322 @@
+//! `proxy_cache_path`: which caches there are.
+//!
+//! Not here: opening them (`registry`). Invariant: names and directories are different from each other.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::Levels;
+use config::{
+    Directive, Error, Part, Problem, Template, Word, blocks, parse_msec, parse_offset, parse_sec,
+    parse_size,
+};
+
+use crate::content::files::Aio;
+use crate::settings::Location;
+
+/// Caches of one configuration.
+pub const ZONES_MAX: usize = 1024;
+/// The smallest `keys_zone`: two pages, as nginx has it.
+const ZONE_BYTES_MIN: u64 = 8192;
+
+blocks! {
+    /// Caches.
+    pub fn lines in Http {
+        /// Declares a cache: its directory, and with `keys_zone` its name and how many keys are known at most (8000 for each
+        /// mebibyte).
+        ///
+        /// * `levels`: digits of the names of subdirectories, from the key's end.
+        /// * `inactive`: what nobody asked for in this time is deleted, fresh or not (10 minutes by default).
+        /// * `max_size`: all that lies in the directory has never more bytes (room is taken before it is written). `min_free`:
+        ///   so much stays free on its file system.
+        /// * `manager_files`, `manager_sleep`: how many files are deleted at once, and the pause then. `loader_sleep` and
+        ///   `loader_threshold`: when the directory has to be walked since there is no journal of it, so long at once, and the
+        ///   pause then; `purger_files` and `purger_sleep` the same for what is purged by a beginning of keys.
+        /// * `loader_files`, `manager_threshold`, `purger_threshold`, `purger` and `use_temp_path` are accepted for the sake of
+        ///   nginx's configurations: temporary files always lie beside their place, and what was purged is always deleted.
+        ///
+        /// The directory is made at the start and belongs to the worker's user. What is in it is known again at once after a
+        /// restart (its folder `.freewheel` has a journal). Threads that wait for it are those of the pool that the locations
+        /// with this cache name in `aio`, if they name one, else of the pool `default`.
+        "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
+    }
+}
+
+/// How fast something is done beside the serving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Files at once.
+    pub files: usize,
+    /// The pause then.
+    pub sleep: Duration,
+    /// Time at once.
+    pub threshold: Duration,
+}
+
+/// A cache as declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    /// Its name.
+    pub name: Bytes,
+    /// Its directory: absolute, no slash at the end.
+    pub directory: Bytes,
+    /// `levels`.
+    pub levels: Levels,
+    /// Bytes of `keys_zone`.
+    pub zone_bytes: u64,
+    /// `max_size`.
+    pub max_bytes: Option<u64>,
+    /// `min_free`.
+    pub min_free_bytes: u64,
+    /// `inactive`, in seconds.
+    pub inactive: i64,
+    /// `loader_*`.
+    pub loader: Pace,
+    /// `manager_*`.
+    pub manager: Pace,
+    /// `purger_*`.
+    pub purger: Pace,
+    /// The pool for its own work; None: `default`.
+    pub pool: Option<Bytes>,
+}
+
+/// The caches of a configuration.
+#[derive(Debug, Default)]
+pub struct Zones(Vec<Zone>);
+
+impl Zones {
+    /// Takes in a line `proxy_cache_path`.
+    ///
+    /// # Errors
+    /// nginx's sentences.
+    pub fn read(&mut self, line: &Directive, prefix: &Path) -> Result<(), Error> {
+        let zone = Zone::parse(&line.args, prefix).map_err(|problem| line.error(&problem))?;
+        let fail = |sentence: String| Err(line.error(&Problem::new(sentence)));
+        if self.named(&zone.name).is_some() {
+            let name = String::from_utf8_lossy(&zone.name);
+            return fail(format!("duplicate zone \"{name}\""));
+        }
+        if self.0.iter().any(|other| other.directory == zone.directory) {
+            let directory = String::from_utf8_lossy(&zone.directory);
+            return fail(format!("the same path name \"{directory}\" used twice"));
+        }
+        if self.0.len() == ZONES_MAX {
+            return fail(format!("too many caches, there may be {ZONES_MAX}"));
+        }
+        self.0.push(zone);
+        Ok(())
+    }
+
+    /// The caches, in the order in which they were declared.
+    #[must_use]
+    pub fn all(&self) -> &[Zone] {
+        &self.0
+    }
+
+    /// The place of the cache with this name.
+    #[must_use]
+    pub fn named(&self, name: &[u8]) -> Option<usize> {
+        self.0.iter().position(|zone| zone.name == name)
+    }
+
+    /// Checks that every cache that is named without variables is declared, and finds each one's pool.
+    ///
+    /// # Errors
+    /// `"proxy_cache" zone "x" is unknown`.
+    pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) -> Result<(), Error> {
+        for location in locations {
+            let named = &location.settings.caching.proxy_cache;
+            let Some(name) = named.value.on().and_then(Template::literal) else {
+                continue;
+            };
+            if self.named(name).is_none() {
+                let name = String::from_utf8_lossy(name);
+                return Err(named.error(format!("\"proxy_cache\" zone \"{name}\" is unknown")));
+            }
+        }
+        for zone in &mut self.0 {
+            zone.pool = pool_for(&zone.name, locations, pools);
+        }
+        Ok(())
+    }
+}
+
+/// The pool that the locations with this cache agree on.
+fn pool_for(zone: &[u8], locations: &[Location], pools: &[Bytes]) -> Option<Bytes> {
+    let mut found: Option<Bytes> = None;
+    for location in locations {
+        let settings = &location.settings;
+        let Some(cache) = settings.caching.proxy_cache.value.on() else {
+            continue;
+        };
+        let Some(binding) = bind(cache, zone) else {
+            continue;
+        };
+        let Aio::Pool(pool) = &settings.files.aio.value else {
+            return None;
+        };
+        let name = fill_in(pool, &binding).filter(|name| pools.contains(name))?;
+        if found.as_ref().is_some_and(|other| *other != name) {
+            return None;
+        }
+        found = Some(name);
+    }
+    found
+}
+
+/// What a template's one variable must be for the template to be `text`: `cache_$disk` is `cache_2` where `$disk` is `2`. None where it
+/// cannot be that text. Of several variables nothing is known.
+type Binding<'a> = Option<(config::VariableIndex, &'a [u8])>;
+
+fn bind<'a>(template: &Template, text: &'a [u8]) -> Option<Binding<'a>> {
+    if let Some(literal) = template.literal() {
+        return (literal == text).then_some(None);
+    }
+    let (before, variable, behind): (&[u8], _, &[u8]) = match template.parts() {
+        [Part::Variable(variable)] => (b"", *variable, b""),
+        [Part::Literal(before), Part::Variable(variable)] => (before, *variable, b""),
+        [Part::Variable(variable), Part::Literal(behind)] => (b"", *variable, behind),
+        [
+            Part::Literal(before),
+            Part::Variable(variable),
+            Part::Literal(behind),
+        ] => (before, *variable, behind),
+        _ => return Some(None),
+    };
+    let value = text.strip_prefix(before)?.strip_suffix(behind)?;
+    Some(Some((variable, value)))
+}
+
+fn fill_in(template: &Template, binding: &Binding<'_>) -> Option<Bytes> {
+    let mut text = Vec::new();
+    for part in template.parts() {
+        match (part, binding) {
+            (Part::Literal(literal), _) => text.extend_from_slice(literal),
+            (Part::Variable(index), Some((known, value))) if index == known => {
+                text.extend_from_slice(value);
+            }
+            _ => return None,
+        }
+    }
+    Some(text.into())
+}
+
+const PACE: Pace = Pace {
+    files: 100,
+    sleep: Duration::from_millis(50),
+    threshold: Duration::from_millis(200),
+};
+
+impl Zone {
+    fn parse(args: &[Word], prefix: &Path) -> Result<Self, Problem> {
+        let path = args.first().map_or(&b""[..], |word| word.bytes());
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        let directory = prefix.join(std::ffi::OsStr::from_bytes(path));
+        let mut zone = Self {
+            name: Bytes::new(),
+            directory: Bytes::copy_from_slice(directory.as_os_str().as_bytes()),
+            levels: Levels::default(),
+            zone_bytes: 0,
+            max_bytes: None,
+            min_free_bytes: 0,
+            inactive: 600,
+            loader: PACE,
+            manager: PACE,
+            purger: Pace {
+                files: 10,
+                ..PACE
+            },
+            pool: None,
+        };
+        for (index, word) in args.iter().enumerate().skip(1) {
+            zone.set(word).map_err(|problem| problem.at(index))?;
+        }
+        if zone.name.is_empty() || zone.zone_bytes == 0 {
+            return Err(Problem::new(
+                "\"proxy_cache_path\" must have \"keys_zone\" parameter",
+            ));
+        }
+        Ok(zone)
+    }
+
+    fn set(&mut self, word: &Word) -> Result<(), Problem> {
+        let text = word.bytes();
+        let equals = text.iter().position(|byte| *byte == b'=');
+        let (key, value) = text.split_at(equals.map_or(text.len(), |at| at + 1));
+        let invalid = || {
+            let key = String::from_utf8_lossy(key.strip_suffix(b"=").unwrap_or(key));
+            Problem::new(format!("invalid {key} value \"{}\"", word.display()))
+        };
+        match key {
+            b"levels=" => {
+                let levels = std::str::from_utf8(value).ok().and_then(Levels::parse);
+                self.levels = levels.ok_or_else(|| {
+                    Problem::new(format!("invalid \"levels\" \"{}\"", word.display()))
+                })?;
+            }
+            b"keys_zone=" => self.set_keys_zone(text, value, word)?,
+            b"use_temp_path=" | b"purger=" if matches!(value, b"on" | b"off") => {}
+            b"use_temp_path=" | b"purger=" => {
+                let key = String::from_utf8_lossy(&key[..key.len() - 1]);
+                return Err(Problem::new(format!(
+                    "invalid {key} value \"{}\", it must be \"on\" or \"off\"",
+                    word.display()
+                )));
+            }
+            b"inactive=" => {
+                let seconds = parse_sec(value).ok_or_else(invalid)?;
+                self.inactive = i64::try_from(seconds).unwrap_or(i64::MAX);
+            }
+            b"max_size=" => self.max_bytes = Some(parse_offset(value).ok_or_else(invalid)?),
+            b"min_free=" => self.min_free_bytes = parse_offset(value).ok_or_else(invalid)?,
+            _ => return self.set_pace(key, value, word, &invalid),
+        }
+        Ok(())
+    }
+
+    fn set_keys_zone(&mut self, text: &Bytes, value: &[u8], word: &Word) -> Result<(), Problem> {
+        let invalid = || Problem::new(format!("invalid keys zone size \"{}\"", word.display()));
+        let colon = value.iter().position(|byte| *byte == b':');
+        let colon = colon.ok_or_else(invalid)?;
+        let size = parse_size(&value[colon + 1..]).ok_or_else(invalid)?;
+        self.name = text.slice_ref(&value[..colon]);
+        self.zone_bytes = size;
+        if size < ZONE_BYTES_MIN {
+            let name = String::from_utf8_lossy(&self.name);
+            return Err(Problem::new(format!("keys zone \"{name}\" is too small")));
+        }
+        Ok(())
+    }
+
+    fn set_pace(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        word: &Word,
+        invalid: &dyn Fn() -> Problem,
+    ) -> Result<(), Problem> {
+        let unknown = || Problem::new(format!("invalid parameter \"{}\"", word.display()));
+        let underscore = key.iter().position(|byte| *byte == b'_');
+        let (who, what) = key.split_at(underscore.ok_or_else(unknown)?);
+        let pace = match who {
+            b"loader" => &mut self.loader,
+            b"manager" => &mut self.manager,
+            b"purger" => &mut self.purger,
+            _ => return Err(unknown()),
+        };
+        let time = || parse_msec(value).map(Duration::from_millis);
+        match what {
+            b"_files=" => {
+                let number = std::str::from_utf8(value).ok().and_then(|n| n.parse().ok());
+                // With none at a time nothing would ever be done.
+                pace.files = number.map(|n: usize| n.max(1)).ok_or_else(invalid)?;
+            }
+            b"_sleep=" => pace.sleep = time().ok_or_else(invalid)?,
+            b"_threshold=" => pace.threshold = time().ok_or_else(invalid)?,
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+}
