@@ -8,11 +8,13 @@
 //! Not here: connections, files and clocks. Invariant: the bytes from each follower's place on are in the window, or in the file
 //! up to where the window begins.
 
+mod about;
 mod follower;
 mod registry;
 #[cfg(test)]
 mod tests;
 
+pub use about::{About, Ending};
 pub use follower::{Follower, Next};
 pub use registry::{Fills, Role};
 
@@ -22,7 +24,7 @@ use message::ResponseHead;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
 /// Bytes of a window that nobody has an opinion about.
@@ -55,6 +57,9 @@ struct Inner {
     key: Key,
     window_bytes: usize,
     registry: Weak<registry::Shared>,
+    begun: OnceLock<u64>,
+    about: OnceLock<About>,
+    ending: OnceLock<Ending>,
     state: Mutex<State>,
 }
 
@@ -134,6 +139,9 @@ impl Filler {
                 key,
                 window_bytes,
                 registry,
+                begun: OnceLock::new(),
+                about: OnceLock::new(),
+                ending: OnceLock::new(),
                 state: Mutex::new(state),
             })),
         }
@@ -157,6 +165,16 @@ impl Filler {
         let saver = self.fill.join(Kind::Saver)?;
         self.fill.0.state.lock().is_saving = true;
         Some(saver)
+    }
+
+    /// Says what followers are to know of the answer beside its head; before [`Filler::set_head`].
+    pub fn describe(&self, about: About) {
+        let _ = self.fill.0.about.set(about);
+    }
+
+    /// There will be no answer to follow, and why.
+    pub fn end_without(self, ending: Ending) {
+        let _ = self.fill.0.ending.set(ending);
     }
 
     /// The origin's head is there. With [`Sharing::Private`], all but the owner are sent away.
@@ -296,6 +314,24 @@ impl Fill {
         };
         state.places[number] = Some(place);
         Some(Follower::new(self.clone(), number))
+    }
+
+    /// When it began, on whatever clock the first to ask has (`now` is his): everybody is told the same.
+    #[must_use]
+    pub fn begun(&self, now: u64) -> u64 {
+        *self.0.begun.get_or_init(|| now)
+    }
+
+    /// What there is to know of the answer beside its head, once that is there.
+    #[must_use]
+    pub fn about(&self) -> Option<&About> {
+        self.0.about.get()
+    }
+
+    /// Why there is no answer to follow, if it ended so.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        self.0.ending.get().copied()
     }
 
     /// Does somebody still have to read what left the window from the file?

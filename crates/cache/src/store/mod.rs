@@ -200,6 +200,14 @@ impl Store {
         self.0.inactive.store(inactive, Relaxed);
     }
 
+    /// Takes note of a key that has no file: one that was asked for ([`State::Seen`]), or whose origin failed ([`State::Failed`]).
+    ///
+    /// # Errors
+    /// [`Error::Disk`]: the file of another one, which gave way, could not be deleted.
+    pub async fn note(&self, local: &Local, known: &Known) -> Result<(), Error> {
+        self.settle(local, self.0.index.put(known)).await
+    }
+
     /// May there be entries that the index does not know?
     #[must_use]
     pub fn is_cold(&self) -> bool {
