@@ -75,6 +75,16 @@ const IN_A_SERVER: &str = r#"
     server_name ~(; => pcre2_compile() failed: missing closing parenthesis in "("
     server_name *a*.b; => server name "*a*.b" is invalid
     alias /x; => "alias" directive is not allowed here
+    proxy_cache nosuch; => "proxy_cache" zone "nosuch" is unknown
+    proxy_cache_valid 700 1m; => invalid status "700"
+    proxy_cache_valid 200 x; => invalid time value "x"
+    proxy_cache_use_stale sometimes; => invalid value "sometimes"
+    proxy_cache_methods PUT; => invalid value "PUT"
+    proxy_cache_min_uses x; => "proxy_cache_min_uses" directive invalid number
+    proxy_cache_lock maybe; => invalid value "maybe" in "proxy_cache_lock" directive, it must be "on" or "off"
+    proxy_cache_max_range_offset x; => "proxy_cache_max_range_offset" directive invalid value
+    proxy_cache_bypass; => invalid number of arguments in "proxy_cache_bypass" directive
+    proxy_cache_path /tmp/c keys_zone=c:1m; => "proxy_cache_path" directive is not allowed here
     large_client_header_buffers 4; => invalid number of arguments in "large_client_header_buffers" directive
     client_header_buffer_size x; => "client_header_buffer_size" directive invalid value
     max_headers x; => "max_headers" directive invalid number
@@ -149,6 +159,18 @@ const WHOLE: &str = r#"
     events {}\nhttp { split_clients $uri $x { 60% a; 60% b; } }\n => percent total is greater than 100% => 2
     events {}\nhttp { split_clients $uri $x { x a; } }\n => invalid percent value "x" => 2
     events {}\nhttp { split_clients $uri { 1% a; } }\n => invalid number of arguments in "split_clients" directive => 2
+    events {}\nhttp { proxy_cache_path c; }\n => invalid number of arguments in "proxy_cache_path" directive => 2
+    events {}\nhttp { proxy_cache_path c inactive=1m; }\n => "proxy_cache_path" must have "keys_zone" parameter => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c; }\n => invalid keys zone size "keys_zone=c" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:x; }\n => invalid keys zone size "keys_zone=c:x" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1k; }\n => keys zone "c" is too small => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m levels=3; }\n => invalid "levels" "levels=3" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m use_temp_path=x; }\n => invalid use_temp_path value "use_temp_path=x", it must be "on" or "off" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m inactive=x; }\n => invalid inactive value "inactive=x" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m max_size=x; }\n => invalid max_size value "max_size=x" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m loader_sleep=x; }\n => invalid loader_sleep value "loader_sleep=x" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m bogus=1; }\n => invalid parameter "bogus=1" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m; proxy_cache_path d keys_zone=c:1m; }\n => duplicate zone "c" => 2
     events {}\nhttp { server { listen %PORT%; } sendfile; }\n => invalid number of arguments in "sendfile" directive => 2
     events {}\nhttp { default_type a b; }\n => invalid number of arguments in "default_type" directive => 2
     events {}\nhttp { server x {} }\n => invalid number of arguments in "server" directive => 2
