@@ -160,9 +160,7 @@ impl Value for Validities {
         let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
         let of = |status| Valid { status, seconds };
         if codes.is_empty() {
-            return Ok(Self(
-                ALONE.into_iter().map(|code| of(Some(code))).collect(),
-            ));
+            return Ok(Self(ALONE.into_iter().map(|code| of(Some(code))).collect()));
         }
         let mut all = Vec::with_capacity(codes.len());
         for (index, word) in codes.iter().enumerate() {

@@ -72,7 +72,9 @@ impl Keeper {
                 );
             }
         };
-        thread::Builder::new().name("caches".to_owned()).spawn(run)?;
+        thread::Builder::new()
+            .name("caches".to_owned())
+            .spawn(run)?;
         Ok(Self { orders })
     }
 
@@ -154,7 +156,11 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
                         "cache \"{}\": {} entries known{}",
                         directory.escape_ascii(),
                         recovered.entries,
-                        if recovered.is_complete { "" } else { ", the rest is being looked for" },
+                        if recovered.is_complete {
+                            ""
+                        } else {
+                            ", the rest is being looked for"
+                        },
                     ),
                 );
                 cache.set_store(store.clone());
@@ -168,7 +174,9 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
                     directory.escape_ascii()
                 ),
             ),
-            Err(error) => cache.troubles.tell(&directory, "it cannot be opened", &error),
+            Err(error) => cache
+                .troubles
+                .tell(&directory, "it cannot be opened", &error),
         }
         has_told = true;
         drop(cache);
@@ -204,7 +212,9 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
             Ok(false) if begun.elapsed() < pace.threshold => continue,
             Ok(false) => {}
             Err(error) => {
-                cache.troubles.tell(&cache.zone.directory, "it cannot be walked", &error);
+                cache
+                    .troubles
+                    .tell(&cache.zone.directory, "it cannot be walked", &error);
                 sleep(RETRY).await;
             }
         }
@@ -216,7 +226,10 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
         let directory = cache.zone.directory.escape_ascii();
         error_log(
             Level::Notice,
-            format_args!("cache \"{directory}\": {} entries known", store.index().len()),
+            format_args!(
+                "cache \"{directory}\": {} entries known",
+                store.index().len()
+            ),
         );
     }
 }

@@ -164,7 +164,11 @@ impl Registry {
     /// All caches.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Cache>> {
-        self.caches.lock().iter().filter_map(Weak::upgrade).collect()
+        self.caches
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     /// Puts every cache's journal together, when nobody writes any more; waits at most so long (a disk may hang).

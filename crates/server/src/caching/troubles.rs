@@ -26,7 +26,12 @@ impl Troubles {
         let now = Moment::now().second();
         let told = self.told.load(Relaxed);
         let is_due = told == 0 || now >= told + PAUSE;
-        if !is_due || self.told.compare_exchange(told, now, Relaxed, Relaxed).is_err() {
+        if !is_due
+            || self
+                .told
+                .compare_exchange(told, now, Relaxed, Relaxed)
+                .is_err()
+        {
             self.untold.fetch_add(1, Relaxed);
             return;
         }
@@ -36,7 +41,10 @@ impl Troubles {
             0 => String::new(),
             _ => format!(", and {untold} more since the last line"),
         };
-        error_log(level(error), format_args!("cache \"{directory}\": {what}: {error}{more}"));
+        error_log(
+            level(error),
+            format_args!("cache \"{directory}\": {what}: {error}{more}"),
+        );
     }
 
     /// Since the start.

@@ -224,10 +224,7 @@ impl Zone {
             inactive: 600,
             loader: PACE,
             manager: PACE,
-            purger: Pace {
-                files: 10,
-                ..PACE
-            },
+            purger: Pace { files: 10, ..PACE },
             pool: None,
         };
         for (index, word) in args.iter().enumerate().skip(1) {

@@ -18,9 +18,9 @@ use config::VariableIndex;
 use disk::Pool;
 use wire::http1::read::Limits;
 
+use crate::caching::Cache;
 use crate::caching::directives::RulesSlot;
 use crate::caching::zone::Zones;
-use crate::caching::Cache;
 use crate::content::module::Handler;
 use crate::listen;
 use crate::log::format::Formats;
