@@ -71,8 +71,7 @@ class Disk:
             if os.path.ismount(self.path):
                 self.unmount()
             subprocess.run(["losetup", "-d", self.device], check=False)
-        if os.path.exists(self.file) and self.file.endswith(".disk"):
-            os.unlink(self.file)
+            self.device = None
 
 
 def missing():

@@ -22,7 +22,8 @@ pub struct Group {
     pub order: Order,
     /// Requests per second of the whole group; none: as fast as answers come.
     pub rate: Option<f64>,
-    /// Requests come by chance around the rate, the same for the same seed; none: evenly.
+    /// Requests come by chance around the rate, the same for the same seed, the n-th over the (n modulo connections)-th connection
+    /// even when that is waiting; none: evenly, each over one that is free.
     pub seed: Option<u64>,
     /// Starts to the microsecond, at the price of a busy core; else to the timer's millisecond.
     pub is_exact: bool,

@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// How much earlier than its moment an exact request wakes up: the timer's tick is 1 ms.
 const SPIN: Duration = Duration::from_micros(2500);
+/// Requests by chance of one run.
+const ARRIVALS_MAX: u64 = 20_000_000;
 /// How long the requests of `once` may take.
 const ONCE_MAX: Duration = Duration::from_secs(60);
 
@@ -30,9 +32,8 @@ struct Shared {
     /// Requests begun: gives each its turn and its intended start.
     begun: Cell<u64>,
     random: Cell<u64>,
-    /// Of arrivals by chance: the state, and when the next one comes, in seconds from the start.
-    chance: Cell<u64>,
-    arrival: Cell<f64>,
+    /// Of requests by chance: when each comes, from the start.
+    arrivals: Vec<Duration>,
     expected: Option<Rc<Bytes>>,
     figures: RefCell<Figures>,
 }
@@ -56,15 +57,14 @@ pub async fn run(
             grace,
             begun: Cell::new(0),
             random,
-            chance: Cell::new(mixed(group.seed.unwrap_or(0))),
-            arrival: Cell::new(0.0),
+            arrivals: arrivals(&group, duration),
             expected: group.is_checked.then(|| Rc::new(Bytes::new())),
             figures: RefCell::default(),
             group,
         };
         let shared = Rc::new(shared);
         let clients: Vec<_> = (0..shared.group.connections)
-            .map(|_| local.spawn_local(client(Rc::clone(&shared))))
+            .map(|index| local.spawn_local(client(Rc::clone(&shared), index)))
             .collect();
         running.push((shared, clients));
     }
@@ -138,13 +138,14 @@ pub async fn once(
         .await
 }
 
-async fn client(shared: Rc<Shared>) {
+async fn client(shared: Rc<Shared>, index: usize) {
+    let mut mine = index;
     let mut drain = shared
         .expected
         .clone()
         .map_or_else(Drain::new, Drain::checking);
     let mut kept: Option<Client> = None;
-    while let Some((target, intended)) = shared.next() {
+    while let Some((target, intended)) = shared.next(&mut mine) {
         shared.wait_for(intended).await;
         let Ok(outcome) = timeout_at(
             shared.end.get() + shared.grace,
@@ -196,27 +197,43 @@ async fn ask(
 }
 
 impl Shared {
-    /// The next target and when it should be asked for; none when the run is over.
-    fn next(&self) -> Option<(String, Instant)> {
+    /// The next target and when it should be asked for; none when the run is over. `mine`: the client's next request by chance.
+    fn next(&self, mine: &mut usize) -> Option<(String, Instant)> {
+        if self.group.seed.is_some() {
+            return self.next_by_chance(mine);
+        }
         let turn = self.begun.get();
-        let intended = match (self.group.rate, self.group.seed) {
-            (Some(rate), Some(_)) => self.start + self.arrive(rate),
-            (Some(rate), None) => self.start + Duration::from_secs_f64(turn as f64 / rate),
-            (None, _) => Instant::now(),
+        let intended = match self.group.rate {
+            Some(rate) => self.start + Duration::from_secs_f64(turn as f64 / rate),
+            None => Instant::now(),
         };
         if intended >= self.end.get() || self.group.count.is_some_and(|count| turn >= count) {
             return None;
         }
         self.begun.set(turn + 1);
+        Some((self.target(turn, || draw(&self.random)), intended))
+    }
+
+    /// The n-th request belongs to one client, as those of a real open loop do: a connection that hangs holds up all of its own.
+    fn next_by_chance(&self, mine: &mut usize) -> Option<(String, Instant)> {
+        let intended = self.start + *self.arrivals.get(*mine)?;
+        if intended >= self.end.get() {
+            return None;
+        }
+        let turn = *mine as u64;
+        *mine += self.group.connections;
+        let seed = self.group.seed.unwrap_or(0);
+        let drawn = || draw(&Cell::new(mixed(seed ^ mixed(turn))));
+        Some((self.target(turn, drawn), intended))
+    }
+
+    fn target(&self, turn: u64, drawn: impl FnOnce() -> u64) -> String {
         let count = self.group.targets.len() as u64;
         let index = match self.group.order {
             Order::Turn => turn % count,
-            Order::Random => self.draw() % count,
+            Order::Random => drawn() % count,
         };
-        Some((
-            self.group.targets[usize::try_from(index).expect("an index fits")].clone(),
-            intended,
-        ))
+        self.group.targets[usize::try_from(index).expect("an index fits")].clone()
     }
 
     async fn wait_for(&self, intended: Instant) {
@@ -233,18 +250,24 @@ impl Shared {
             tokio::task::yield_now().await;
         }
     }
+}
 
-    /// When the next request comes, from the start: exponential distances make a Poisson process.
-    fn arrive(&self, rate: f64) -> Duration {
-        let share = draw(&self.chance) as f64 / (1_u64 << 53) as f64;
-        let next = self.arrival.get() - (1.0 - share).ln() / rate;
-        self.arrival.set(next);
-        Duration::from_secs_f64(next)
-    }
-
-    fn draw(&self) -> u64 {
-        draw(&self.random)
-    }
+/// Exponential distances: a Poisson process, the same for the same seed.
+fn arrivals(group: &Group, duration: Duration) -> Vec<Duration> {
+    let (Some(rate), Some(seed)) = (group.rate, group.seed) else {
+        return Vec::new();
+    };
+    let state = Cell::new(mixed(seed));
+    let mut at = 0.0;
+    let next = || {
+        let share = draw(&state) as f64 / (1_u64 << 53) as f64;
+        at -= (1.0 - share).ln() / rate;
+        (at < duration.as_secs_f64()).then(|| Duration::from_secs_f64(at))
+    };
+    let most = group.count.unwrap_or(ARRIVALS_MAX).min(ARRIVALS_MAX);
+    std::iter::from_fn(next)
+        .take(usize::try_from(most).unwrap_or(usize::MAX))
+        .collect()
 }
 
 /// 53 bits by xorshift64*: repeatable runs, and no dependency.

@@ -1,0 +1,194 @@
+//! `slowdisk`: one file, served by FUSE's own protocol (linux/fuse.h, 7.31), whose reads wait when told to. A loop device over it with
+//! direct I/O is a disk that stalls.
+//!
+//! Not a file system: one regular file, mounted over a regular file. Invariant: the n-th read after `spikes` waits as long for everyone
+//! who names the same seed. Root only; ends when it is unmounted, or when standard input ends.
+//!
+//!     spikes SEED    from now on one read in a thousand waits, up to a second, as the seed says
+//!     hold           every read and write waits
+//!     go             nothing waits
+//!     counts         reads, waits
+//! Each is answered with a line once it holds.
+
+mod protocol;
+
+use protocol::{Call, Reply};
+use std::fs::File;
+use std::io::{BufRead, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Calls that may wait at once.
+const THREADS: usize = 96;
+/// One read in so many waits.
+const ONE_IN: u64 = 1000;
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// A write of 1 MiB with its head.
+const MESSAGE: usize = (1 << 20) + 4096;
+
+/// What reads and writes do now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Calm,
+    Spikes(u64),
+    Held,
+}
+
+struct Disk {
+    backing: File,
+    device: File,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+struct State {
+    mood: Mood,
+    reads: u64,
+    waits: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.as_slice() {
+        [point, backing] => run(point, backing),
+        _ => Err("usage: slowdisk POINT BACKING\n  both regular files; says `ready`; commands on standard input".to_owned()),
+    };
+    outcome.map_or_else(
+        |message| {
+            eprintln!("slowdisk: {message}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+#[expect(clippy::disallowed_methods, reason = "a tool without an event loop")]
+fn run(point: &str, backing: &str) -> Result<(), String> {
+    let open = |path: &str| {
+        File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|error| format!("{path}: {error}"))
+    };
+    let disk = Arc::new(Disk {
+        backing: open(backing)?,
+        device: open("/dev/fuse")?,
+        state: Mutex::new(State {
+            mood: Mood::Calm,
+            reads: 0,
+            waits: 0,
+        }),
+        freed: Condvar::new(),
+    });
+    protocol::mount(&disk.device, point)?;
+    for _ in 0..THREADS {
+        let disk = Arc::clone(&disk);
+        std::thread::spawn(move || disk.serve());
+    }
+    println!("ready");
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        println!("{}", disk.obey(&line)?);
+    }
+    Ok(())
+}
+
+impl Disk {
+    fn obey(&self, command: &str) -> Result<String, String> {
+        let mut state = self.state.lock().map_err(|error| error.to_string())?;
+        let mood = match command.split_once(' ').unwrap_or((command, "")) {
+            ("spikes", seed) => Mood::Spikes(seed.parse().map_err(|_| format!("{seed}: no seed"))?),
+            ("hold", "") => Mood::Held,
+            ("go", "") => Mood::Calm,
+            ("counts", "") => return Ok(format!("{} {}", state.reads, state.waits)),
+            _ => return Err(format!("{command}: not a command")),
+        };
+        (state.mood, state.reads, state.waits) = (mood, 0, 0);
+        self.freed.notify_all();
+        Ok("done".to_owned())
+    }
+
+    /// Answers calls until the file is unmounted.
+    fn serve(&self) {
+        let mut message = vec![0; MESSAGE];
+        let mut data = vec![0; MESSAGE];
+        loop {
+            let count = match (&self.device).read(&mut message) {
+                Ok(count) => count,
+                // An interrupted call, or one that was given up before it was read.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOENT)) => {
+                    continue;
+                }
+                Err(_) => return,
+            };
+            let Some((unique, call)) = protocol::read(&message[..count]) else {
+                continue;
+            };
+            let reply = self.carry_out(call, &mut data);
+            // What was given up meanwhile has no one to answer.
+            let _ = (&self.device).write(&protocol::write(unique, &reply));
+        }
+    }
+
+    fn carry_out<'a>(&self, call: Call<'_>, data: &'a mut [u8]) -> Reply<'a> {
+        match call {
+            Call::Read { offset, size } => {
+                self.wait(true);
+                let data = &mut data[..size];
+                match self.backing.read_exact_at(data, offset) {
+                    Ok(()) => Reply::Data(data),
+                    Err(_) => Reply::Error(libc::EIO),
+                }
+            }
+            Call::Write { offset, data } => {
+                self.wait(false);
+                match self.backing.write_all_at(data, offset) {
+                    Ok(()) => Reply::Written(u32::try_from(data.len()).unwrap_or(0)),
+                    Err(_) => Reply::Error(libc::EIO),
+                }
+            }
+            Call::Attributes => Reply::Attributes(self.backing.metadata().map_or(0, |m| m.len())),
+            Call::Init => Reply::Init,
+            Call::Open => Reply::Opened,
+            Call::Nothing => Reply::Done,
+            Call::Other => Reply::Error(libc::ENOSYS),
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "to wait is its purpose")]
+    fn wait(&self, is_read: bool) {
+        let Ok(mut state) = self.state.lock() else {
+            return;
+        };
+        while state.mood == Mood::Held {
+            let Ok(freed) = self.freed.wait(state) else {
+                return;
+            };
+            state = freed;
+        }
+        let Mood::Spikes(seed) = state.mood else {
+            return;
+        };
+        if !is_read {
+            return;
+        }
+        let drawn = mixed(seed ^ mixed(state.reads));
+        state.reads += 1;
+        if !drawn.is_multiple_of(ONE_IN) {
+            return;
+        }
+        state.waits += 1;
+        drop(state);
+        std::thread::sleep(WAIT_MAX.mul_f64((drawn >> 32) as f64 / f64::from(u32::MAX)));
+    }
+}
+
+/// splitmix64
+fn mixed(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
