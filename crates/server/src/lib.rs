@@ -20,6 +20,7 @@ pub mod log;
 pub mod loops;
 pub mod manual;
 pub mod map;
+pub mod names;
 pub mod path;
 pub mod process;
 pub mod redirects;

@@ -105,6 +105,7 @@ impl Settings {
             locations: Vec::new(),
         };
         finish_http(http, surroundings, &mut settings, scope)?;
+        settings.settle_resolvers()?;
         settings.check_pools(tree)?;
         let locations = &settings.locations;
         settings.zones.settle(locations, &surroundings.pools)?;
@@ -112,6 +113,17 @@ impl Settings {
         settings.variables = definitions.finish(scope)?;
         settings.uses_realpath = scope.find("realpath_root").is_some();
         Ok(settings)
+    }
+
+    /// Looks up the name servers that are named by name.
+    fn settle_resolvers(&self) -> Result<(), Error> {
+        for location in &self.locations {
+            if let Some(line) = &location.settings.resolving.resolver {
+                let settled = line.value.settle(&mut host);
+                settled.map_err(|sentence| line.error(sentence))?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks that every pool that is named without variables is declared.

@@ -20,6 +20,7 @@ use crate::content::static_files::StaticFiles;
 use crate::error_page::ErrorPages;
 use crate::identity::Identity;
 use crate::log::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
+use crate::names::Resolving;
 use crate::path::Root;
 use crate::redirects::Redirects;
 use crate::request_body::directives::ClientBody;
@@ -72,6 +73,8 @@ sections! {
         sending: Sending,
         /// [`Closing`].
         closing: Closing,
+        /// [`Resolving`].
+        resolving: Resolving,
         /// [`AccessLog`].
         access_log: AccessLog,
         /// [`ErrorLog`].

@@ -1,0 +1,314 @@
+//! DNS messages (RFC 1035): questions for addresses and services, and their answers.
+//!
+//! Our own 150 lines, since the crate that has them brings forty more (tables of Unicode for names that nobody asks for
+//! here). Not here: sockets. Invariant: every index is checked, every loop ends: an answer may say anything.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Bytes of a message over UDP that is read: without EDNS nobody sends more than 512.
+pub const MESSAGE_MAX: usize = 4096;
+/// Bytes of a label, and of a name with its dots.
+const LABEL_MAX: usize = 63;
+const NAME_MAX: usize = 253;
+/// Pointers that one name may follow.
+const POINTERS_MAX: usize = 64;
+const HEAD_LEN: usize = 12;
+const CLASS_IN: u16 = 1;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Addresses of IPv4.
+    A,
+    /// Addresses of IPv6.
+    Aaaa,
+    /// Servers of a service (RFC 2782).
+    Srv,
+}
+
+impl Kind {
+    fn number(self) -> u16 {
+        match self {
+            Kind::A => 1,
+            Kind::Aaaa => 28,
+            Kind::Srv => 33,
+        }
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// An address of IPv4.
+    A(Ipv4Addr),
+    /// An address of IPv6.
+    Aaaa(Ipv6Addr),
+    /// Another name to ask for (CNAME).
+    Alias(String),
+    /// A server of a service.
+    Srv {
+        /// Those with the lowest come first.
+        priority: u16,
+        /// Among equals.
+        weight: u16,
+        /// Its port.
+        port: u16,
+        /// Its name.
+        name: String,
+    },
+    /// Anything else.
+    Other,
+}
+
+/// A record of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Seconds for which it holds.
+    pub ttl: u32,
+    /// What it says.
+    pub data: Data,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The question's number.
+    pub id: u16,
+    /// Did not fit: to be asked for over TCP.
+    pub is_truncated: bool,
+    /// 0: well; 3: no such name; …
+    pub code: u8,
+    /// What was asked for, in lower case.
+    pub name: String,
+    /// The number of its kind.
+    kind: u16,
+    /// The answers.
+    pub records: Vec<Record>,
+}
+
+impl Answer {
+    /// Is it the answer to this question?
+    #[must_use]
+    pub fn is_to(&self, id: u16, name: &str, kind: Kind) -> bool {
+        self.id == id && self.kind == kind.number() && self.name == name
+    }
+}
+
+/// A question; `name` is in lower case and without a dot at its end. `None`: no name can be so.
+#[must_use]
+pub fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
+    if name.len() > NAME_MAX {
+        return None;
+    }
+    let mut out = Vec::with_capacity(HEAD_LEN + name.len() + 6);
+    out.extend_from_slice(&id.to_be_bytes());
+    // Recursion is desired; one question.
+    out.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.split('.') {
+        if label.is_empty() || label.len() > LABEL_MAX {
+            return None;
+        }
+        out.push(u8::try_from(label.len()).ok()?);
+        out.extend_from_slice(label.as_bytes());
+    }
+    out.push(0);
+    out.extend_from_slice(&kind.number().to_be_bytes());
+    out.extend_from_slice(&CLASS_IN.to_be_bytes());
+    Some(out)
+}
+
+/// Reads an answer.
+///
+/// # Errors
+/// Why it is none, in nginx's words.
+pub fn answer(message: &[u8]) -> Result<Answer, &'static str> {
+    const SHORT: &str = "short DNS response";
+    let mut reader = Reader { message, at: 0 };
+    let id = reader.number().ok_or(SHORT)?;
+    let flags = reader.number().ok_or(SHORT)?;
+    // A response to a standard query; the bits that must be zero are.
+    if flags & 0xf870 != 0x8000 {
+        return Err("invalid DNS response");
+    }
+    let mut answer = Answer {
+        id,
+        is_truncated: flags & 0x0200 != 0,
+        code: u8::try_from(flags & 15).unwrap_or(0),
+        name: String::new(),
+        kind: 0,
+        records: Vec::new(),
+    };
+    let questions = reader.number().ok_or(SHORT)?;
+    let count = reader.number().ok_or(SHORT)?;
+    reader.skip(4).ok_or(SHORT)?;
+    if questions != 1 {
+        return Err("invalid number of questions in DNS response");
+    }
+    answer.name = reader.name().ok_or(SHORT)?;
+    answer.kind = reader.number().ok_or(SHORT)?;
+    reader.skip(2).ok_or(SHORT)?;
+    if answer.is_truncated {
+        return Ok(answer); // what there is of it may be cut anywhere
+    }
+    for _ in 0..count {
+        answer.records.push(reader.record().ok_or(SHORT)?);
+    }
+    Ok(answer)
+}
+
+struct Reader<'a> {
+    message: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn skip(&mut self, len: usize) -> Option<&[u8]> {
+        let bytes = self.message.get(self.at..self.at.checked_add(len)?)?;
+        self.at += len;
+        Some(bytes)
+    }
+
+    fn number(&mut self) -> Option<u16> {
+        let bytes = self.skip(2)?;
+        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    /// A name, in lower case, with dots between its labels.
+    fn name(&mut self) -> Option<String> {
+        let mut name = Vec::new();
+        let mut pointers = 0;
+        let mut behind = None;
+        loop {
+            let len = usize::from(*self.skip(1)?.first()?);
+            if len == 0 {
+                break;
+            }
+            if len & 0xc0 == 0xc0 {
+                let low = usize::from(*self.skip(1)?.first()?);
+                behind = behind.or(Some(self.at));
+                pointers += 1;
+                if pointers > POINTERS_MAX {
+                    return None;
+                }
+                self.at = (len & 0x3f) << 8 | low;
+                continue;
+            }
+            if len > LABEL_MAX || name.len() + len > NAME_MAX {
+                return None;
+            }
+            if !name.is_empty() {
+                name.push(b'.');
+            }
+            name.extend(self.skip(len)?.to_ascii_lowercase());
+        }
+        if let Some(behind) = behind {
+            self.at = behind;
+        }
+        Some(String::from_utf8_lossy(&name).into_owned())
+    }
+
+    fn record(&mut self) -> Option<Record> {
+        self.name()?;
+        let kind = self.number()?;
+        let class = self.number()?;
+        let ttl = self.skip(4)?;
+        let ttl = u32::from_be_bytes([ttl[0], ttl[1], ttl[2], ttl[3]]);
+        let len = usize::from(self.number()?);
+        let end = self.at.checked_add(len)?;
+        let data = match (class, kind, len) {
+            (CLASS_IN, 1, 4) => Data::A(<[u8; 4]>::try_from(self.skip(4)?).ok()?.into()),
+            (CLASS_IN, 28, 16) => Data::Aaaa(<[u8; 16]>::try_from(self.skip(16)?).ok()?.into()),
+            (CLASS_IN, 5, _) => Data::Alias(self.name()?),
+            (CLASS_IN, 33, 7..) => Data::Srv {
+                priority: self.number()?,
+                weight: self.number()?,
+                port: self.number()?,
+                name: self.name()?,
+            },
+            _ => Data::Other,
+        };
+        self.message.get(..end)?;
+        self.at = end;
+        // With the highest bit set it means 0 (RFC 2181, section 8).
+        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
+        Some(Record { ttl, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let mut message = question(7, "www.example.test", Kind::A).unwrap();
+        message[2] = 0x81; // a response
+        message[7] = 3;
+        let record = |message: &mut Vec<u8>, pointer: u8, kind: u8, ttl: u32, data: &[u8]| {
+            message.extend([0xc0, pointer, 0, kind, 0, 1]);
+            message.extend(ttl.to_be_bytes());
+            message.extend([0, u8::try_from(data.len()).unwrap()]);
+            message.extend(data);
+        };
+        record(&mut message, 12, 5, 9, &[1, b'W', 0xc0, 16]);
+        record(&mut message, 12, 1, 300, &[127, 0, 0, 1]);
+        record(
+            &mut message,
+            12,
+            33,
+            u32::MAX,
+            &[0, 1, 0, 2, 0, 80, 1, b'x', 0],
+        );
+        message
+    }
+
+    #[test]
+    fn what_is_asked_is_answered() {
+        let answer = answer(&sample()).unwrap();
+        assert!(answer.is_to(7, "www.example.test", Kind::A));
+        assert!(!answer.is_to(7, "www.example.test", Kind::Aaaa));
+        assert_eq!((answer.code, answer.is_truncated), (0, false));
+        let said: Vec<_> = answer.records.iter().map(|r| (r.ttl, &r.data)).collect();
+        let service = Data::Srv {
+            priority: 1,
+            weight: 2,
+            port: 80,
+            name: "x".into(),
+        };
+        assert_eq!(
+            said,
+            [
+                (9, &Data::Alias("w.example.test".into())),
+                (300, &Data::A(Ipv4Addr::LOCALHOST)),
+                (0, &service),
+            ]
+        );
+    }
+
+    #[test]
+    fn no_answer_breaks_the_reader() {
+        let whole = sample();
+        for len in 0..whole.len() {
+            assert!(answer(&whole[..len]).is_err(), "{len} bytes");
+        }
+        for at in 0..whole.len() {
+            for byte in [0, 1, 12, 0x3f, 0x40, 0xc0, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = byte;
+                let _ = answer(&changed);
+            }
+        }
+        let mut looping = question(7, "a", Kind::A).unwrap();
+        looping[2] = 0x81;
+        looping[12] = 0xc0;
+        looping[13] = 12;
+        assert_eq!(answer(&looping), Err("short DNS response"));
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_not_asked_for() {
+        for name in ["", "a..b", ".a", &"a".repeat(64), &"a.".repeat(127)] {
+            assert_eq!(question(1, name, Kind::A), None, "{name}");
+        }
+        assert!(question(1, "a-b_c.d", Kind::Srv).is_some());
+    }
+}
