@@ -19,6 +19,7 @@ mod ranges;
 mod request_body;
 mod request_line;
 mod static_files;
+mod subrequests;
 mod timeouts;
 mod try_files;
 mod variables;

@@ -101,7 +101,8 @@ const OBSOLETE: Fate = Fate::Ignored("it is obsolete, and nginx ignores it too")
 const NO_STORED_BODY: Fate = Fate::Ignored(
     "only what passes requests on stores their bodies, and nothing of that is built yet",
 );
-const NO_SUBREQUESTS: Fate = Fate::Ignored("nothing that makes subrequests is built yet");
+const NO_SUBREQUESTS: Fate =
+    Fate::Ignored("nothing that is built gathers the answers of subrequests in memory");
 const NO_INTERIM: Fate =
     Fate::Ignored("\"proxy_pass\" is not built yet, so there is no early hint to pass on");
 const NO_NAMES: Fate = Fate::Ignored("nothing that asks for names while it serves is built yet");

@@ -31,6 +31,7 @@ pub mod respond;
 pub mod route;
 pub mod settings;
 pub mod split_clients;
+pub mod subrequest;
 pub mod template;
 pub mod upstream;
 pub mod variables;

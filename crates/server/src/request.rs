@@ -11,23 +11,22 @@ use config::{Template, VariableIndex};
 use disk::Pool;
 use message::{HeaderId, Method, RequestHead};
 
-use crate::connection::Client;
 use crate::connection::directives::Browsers;
+use crate::connection::{Client, OwnWire};
 use crate::log::{ErrorContext, Level};
 use crate::loops::{Generation, timing};
 use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
-use crate::request_body::Arriving;
+use crate::request_body::{Arriving, RequestBody};
 use crate::respond::Target;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
 use crate::template::Variables;
+use crate::variables::remembered::Remembered;
 use crate::{Failure, Response};
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
 pub const URI_CHANGES_MAX: u32 = 10;
-/// Values of `map`s and named groups that one request may remember.
-pub const VALUES_MAX: usize = 256;
 
 /// How a request came to the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +57,21 @@ pub struct Sent {
     pub head_bytes: u64,
 }
 
+/// What a sub-request knows of those above it.
+#[derive(Debug)]
+struct Parent {
+    /// How many there are.
+    depth: u32,
+    /// The method of the client's request, for `$request_method`.
+    method_text: Bytes,
+}
+
 /// One request.
 pub struct Request {
     /// Whose it is.
     pub client: Rc<Client>,
     /// The connection that it came on.
-    pub wire: wire::Connection,
+    pub wire: OwnWire,
     /// The settings that it began with, and this loop's part of them.
     pub generation: Rc<Generation>,
     /// When it had come, at the latest, in nanoseconds of CLOCK_MONOTONIC: what was found out since then is no news to it.
@@ -117,7 +125,9 @@ pub struct Request {
     /// Made on first use.
     request_id: Cell<Option<[u8; 16]>>,
     captures: RefCell<Captures>,
-    values: RefCell<Vec<(VariableIndex, Option<Bytes>)>>,
+    values: Remembered,
+    /// Whose sub-request it is.
+    parent: Option<Box<Parent>>,
     /// The pool whose name was made from variables.
     pool: OnceCell<Pool>,
     /// How deep variables are made of variables at the moment.
@@ -138,12 +148,27 @@ impl Request {
             woken if woken > 0 && wire.is_prompt() => woken,
             _ => timing::now_ns(),
         };
+        let body = Arriving::new(head.framing);
+        let mut request = Self::begin(wire.into(), client, generation, head, server, body, moment);
+        request.keepalive = request.head.wants_keepalive();
+        request
+    }
+
+    fn begin(
+        wire: OwnWire,
+        client: Rc<Client>,
+        generation: Rc<Generation>,
+        head: Box<RequestHead>,
+        server: ServerId,
+        body: Arriving,
+        moment: u64,
+    ) -> Box<Self> {
         let uri = bytes_of(&head, head.uri());
         let args = bytes_of(&head, head.args());
         let location = generation.settings.server(server).location;
         // Empty lines before it do not count.
         let head_length = (head.bytes.len() - head.line.start as usize) as u64;
-        let mut request = Box::new(Self {
+        Box::new(Self {
             client,
             wire,
             generation,
@@ -162,7 +187,7 @@ impl Request {
             error_page_taken: false,
             is_pipelined: false,
             head_length,
-            body: Arriving::new(head.framing),
+            body,
             is_complete: false,
             is_chunked: false,
             resolved: None,
@@ -172,13 +197,64 @@ impl Request {
             sent: Cell::new(Sent::default()),
             request_id: Cell::new(None),
             captures: RefCell::default(),
-            values: RefCell::default(),
+            values: Remembered::default(),
+            parent: None,
             pool: OnceCell::new(),
             depth: Cell::new(0),
             head,
-        });
-        request.keepalive = request.head.wants_keepalive();
-        request
+        })
+    }
+
+    /// A sub-request (see [`crate::subrequest`]).
+    pub(crate) fn child(&self, uri: Bytes, args: Bytes, body: RequestBody) -> Box<Self> {
+        let mut child = Self::begin(
+            OwnWire::none(),
+            Rc::clone(&self.client),
+            Rc::clone(&self.generation),
+            self.head.clone(),
+            self.server,
+            Arriving::given(body),
+            timing::now_ns(),
+        );
+        child.method = Method::Get;
+        child.uri = uri;
+        child.args = args;
+        child.is_internal = true;
+        child.head_length = 0;
+        child.values = self.values.share();
+        child.request_id = Cell::new(Some(self.id()));
+        child.parent = Some(Box::new(Parent {
+            depth: self.depth_of_subrequests() + 1,
+            method_text: Bytes::copy_from_slice(self.main_method_text()),
+        }));
+        child
+    }
+
+    /// Is it a sub-request, which has no connection?
+    #[must_use]
+    pub fn is_subrequest(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// How many requests are above it.
+    #[must_use]
+    pub fn depth_of_subrequests(&self) -> u32 {
+        self.parent.as_ref().map_or(0, |parent| parent.depth)
+    }
+
+    /// Takes the method of the request above it, which is GET otherwise.
+    pub fn take_method(&mut self, parent: &Request) {
+        self.method = parent.method;
+    }
+
+    /// The status of its answer, as far as that is known; else 0.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match (self.silent_status, &self.response) {
+            (Some(status), _) => status,
+            (None, Some(response)) => response.status,
+            (None, None) => self.error_status.unwrap_or(0),
+        }
     }
 
     /// Milliseconds since it came.
@@ -325,6 +401,7 @@ impl Request {
             client: Some(&address),
             server: Some(&self.server().name),
             request: Some(self.head.line()),
+            subrequest: self.parent.as_ref().map(|_| &self.uri[..]),
             host: self.head.get(HeaderId::Host),
             referrer: self.head.get(HeaderId::Referer),
             ..ErrorContext::default()
@@ -387,7 +464,16 @@ impl Request {
             .clone()
     }
 
-    /// `$request_method`: `GET` once an error page took a request of another method.
+    /// `$request_method`: that of the client's request.
+    #[must_use]
+    pub fn main_method_text(&self) -> &[u8] {
+        match &self.parent {
+            Some(parent) => &parent.method_text,
+            None => self.method_text(),
+        }
+    }
+
+    /// Its method's text: `GET` once an error page took a request of another method.
     #[must_use]
     pub fn method_text(&self) -> &[u8] {
         if self.method == self.head.method {
@@ -423,21 +509,12 @@ impl Request {
     /// A remembered value: `None` when none was remembered, `Some(None)` when the variable is known to be unset.
     #[must_use]
     pub fn remembered(&self, variable: VariableIndex) -> Option<Option<Bytes>> {
-        let values = self.values.borrow();
-        values
-            .iter()
-            .find(|(index, _)| *index == variable)
-            .map(|(_, value)| value.clone())
+        self.values.get(variable)
     }
 
     /// Remembers a variable's value for the rest of the request.
     pub fn remember(&self, variable: VariableIndex, value: Option<Bytes>) {
-        let mut values = self.values.borrow_mut();
-        if let Some((_, old)) = values.iter_mut().find(|(index, _)| *index == variable) {
-            *old = value;
-        } else if values.len() < VALUES_MAX {
-            values.push((variable, value));
-        }
+        self.values.set(variable, value);
     }
 
     /// The text of a template for this request.

@@ -20,6 +20,9 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
     request.take_over(&mut response);
+    if request.is_subrequest() {
+        return Ok(response);
+    }
     not_modified::apply(request, &settings.not_modified, &mut response)?;
     if settings.headers.is_any() {
         // Their values may look at what is to be sent (`$sent_http_content_type`, `$status`).

@@ -8,7 +8,8 @@ use ipnet::IpNet;
 use crate::Failure;
 use crate::log::Level;
 use crate::request::Request;
-use crate::respond::Outcome;
+
+use super::admission::{Satisfy, Verdict};
 
 /// Rules of one level.
 pub const RULES_MAX: usize = 65_536;
@@ -111,28 +112,38 @@ fn who(word: &Word, scope: &mut Scope) -> Result<Who, Problem> {
     Ok(Who::Net(net.trunc()))
 }
 
-/// Answers 403 to whom a rule denies.
-pub fn run(request: &mut Request) -> Option<Outcome> {
-    let rules = &request.location().settings.access.rules;
-    if rules.is_empty() || is_allowed(rules, request.client.ip()) {
-        return None;
+/// 403 for whom a rule denies.
+pub fn judge(request: &Request) -> Verdict {
+    let settings = &request.location().settings;
+    match is_allowed(&settings.access.rules, request.client.ip()) {
+        None => Verdict::Silent,
+        Some(true) => Verdict::Passed,
+        Some(false) => {
+            if settings.admission.satisfy == Satisfy::All {
+                log_forbidden(request);
+            }
+            Verdict::Refused(Failure::new(403))
+        }
     }
+}
+
+/// Writes why a client got 403.
+pub fn log_forbidden(request: &Request) {
     request.log(Level::Error, &|out| {
         out.extend_from_slice(b"access forbidden by rule")
     });
-    Some(Outcome::Failed(Failure::new(403)))
 }
 
-/// Whether the first rule that fits allows `client` (`None`: through a unix socket). No rule fits: allowed.
+/// Whether the first rule that fits allows `client` (`None`: through a unix socket); `None`: no rule fits.
 #[must_use]
-pub fn is_allowed(rules: &[Rule], client: Option<IpAddr>) -> bool {
+pub fn is_allowed(rules: &[Rule], client: Option<IpAddr>) -> Option<bool> {
     let client = client.map(|ip| ip.to_canonical());
     let fits = |rule: &&Rule| match (rule.who, client) {
         (Who::All, _) | (Who::Unix, None) => true,
         (Who::Net(net), Some(ip)) => net.contains(&ip),
         _ => false,
     };
-    rules.iter().find(fits).is_none_or(|rule| rule.is_allowed)
+    rules.iter().find(fits).map(|rule| rule.is_allowed)
 }
 
 #[cfg(test)]
@@ -157,23 +168,25 @@ mod tests {
                 who: Who::All,
             },
         ];
-        let asked = |ip: &str| is_allowed(&rules, Some(ip.parse().expect("an address")));
+        let asked =
+            |ip: &str| is_allowed(&rules, Some(ip.parse().expect("an address"))) == Some(true);
         assert!(!asked("192.168.1.1"));
         assert!(asked("192.168.1.2"));
         assert!(asked("::ffff:192.168.1.2"));
         assert!(asked("2001:db8::1"));
         assert!(!asked("10.0.0.1"));
-        assert!(!is_allowed(&rules, None));
-        assert!(is_allowed(
+        assert_eq!(is_allowed(&rules, None), Some(false));
+        let unix = is_allowed(
             &[
                 Rule {
                     is_allowed: true,
-                    who: Who::Unix
+                    who: Who::Unix,
                 },
-                rules[3]
+                rules[3],
             ],
-            None
-        ));
-        assert!(is_allowed(&[], None));
+            None,
+        );
+        assert_eq!(unix, Some(true));
+        assert_eq!(is_allowed(&[], None), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::log::Level;
 use crate::request::Request;
 use crate::respond::Outcome;
 
-/// Refuses a body whose announced length is over `client_max_body_size`.
+/// Refuses a body whose announced length is over `client_max_body_size`. That of a sub-request was let in already.
 pub fn run(request: &mut Request) -> Option<Outcome> {
     let Framing::Length(length) = request.head.framing else {
         return None;
@@ -18,7 +18,7 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
         .client_body
         .client_max_body_size
         .0;
-    if limit == 0 || length <= limit {
+    if limit == 0 || length <= limit || request.is_subrequest() {
         return None;
     }
     request.log(Level::Error, &|out| {

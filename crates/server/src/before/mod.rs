@@ -4,7 +4,10 @@
 //! precontent.
 
 pub mod access;
+pub mod admission;
+pub mod auth_request;
 pub mod limits;
+pub mod mirror;
 pub mod return_;
 pub mod try_files;
 
@@ -27,11 +30,14 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         }
     }
     path::resolve(request).await;
-    let early = limits::run(request)
-        .or_else(|| return_::run(request))
-        .or_else(|| access::run(request));
-    match early {
-        Some(early) => Some(early),
-        None => try_files::run(request).await,
+    if let Some(early) = limits::run(request).or_else(|| return_::run(request)) {
+        return Some(early);
     }
+    if let Some(early) = admission::run(request).await {
+        return Some(early);
+    }
+    if let Some(early) = try_files::run(request).await {
+        return Some(early);
+    }
+    mirror::run(request).await
 }

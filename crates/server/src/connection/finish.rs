@@ -68,7 +68,7 @@ pub async fn finish(
         settings.closing.lingering_timeout.duration(),
     );
     let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
-    let wire = request.wire;
+    let wire = request.wire.into_inner()?;
     match after {
         After::Keep => return Some((wire, timeout)),
         After::Close {

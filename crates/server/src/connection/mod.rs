@@ -7,6 +7,7 @@ pub mod client;
 pub mod directives;
 mod finish;
 pub mod guard;
+mod own_wire;
 mod transmit;
 
 use std::future::Future;
@@ -27,6 +28,7 @@ use crate::route::{NamedServer, ServerId};
 pub use client::Client;
 use finish::After;
 pub use finish::invite;
+pub use own_wire::OwnWire;
 pub use transmit::TOGETHER_MAX;
 
 /// What logs say of a client that did not send what it announced.

@@ -282,6 +282,16 @@ impl Loop {
         self.berth.connections()
     }
 
+    /// A place among the connections of this loop, of which there are at most `max`.
+    #[must_use]
+    pub fn take_seat(&self, max: u32) -> Option<Seat> {
+        if self.connections() >= max {
+            return None;
+        }
+        self.berth.connections.fetch_add(1, Ordering::Relaxed);
+        Some(Seat(Arc::clone(&self.berth)))
+    }
+
     /// Starts serving a connection that this loop is to keep; it is counted already.
     fn admit(self: &Rc<Self>, accepted: Accepted) {
         let seat = Seat(Arc::clone(&self.berth));
@@ -293,9 +303,9 @@ impl Loop {
     }
 }
 
-/// A connection's place in the count of its loop.
+/// A connection's place in the count of its loop, or that of something else that the worker waits for when it leaves.
 #[derive(Debug)]
-struct Seat(Arc<Berth>);
+pub struct Seat(Arc<Berth>);
 
 impl Drop for Seat {
     fn drop(&mut self) {

@@ -46,6 +46,8 @@ pub enum Kind {
     Log,
     /// Looks after idle connections to upstreams.
     Upstream,
+    /// Mirrors one request.
+    Mirror,
     /// Of a module built outside of this crate.
     Module(&'static str),
 }
@@ -55,7 +57,7 @@ impl Kind {
     fn is_vital(self) -> bool {
         match self {
             Self::Accept | Self::Control | Self::Timers | Self::Log => true,
-            Self::Connection | Self::Upstream | Self::Module(_) => false,
+            Self::Connection | Self::Upstream | Self::Mirror | Self::Module(_) => false,
         }
     }
 
@@ -67,6 +69,7 @@ impl Kind {
             Self::Connection => "connection",
             Self::Control => "control",
             Self::Upstream => "upstream",
+            Self::Mirror => "mirror",
             Self::Timers => "timers",
             Self::Log => "log",
             Self::Module(name) => name,

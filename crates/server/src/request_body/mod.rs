@@ -216,7 +216,7 @@ async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
     if leaving == Leaving::IsIgnored {
         std::future::pending::<()>().await;
     }
-    request.wire.stream.peer_closed().await;
+    request.wire.peer_closed().await;
     request.log(Level::Info, &|out| {
         out.extend_from_slice(
             b"epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too",

@@ -8,6 +8,9 @@ use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
 use crate::after::ranges::Ranges;
 use crate::before::access::Access;
+use crate::before::admission::Admission;
+use crate::before::auth_request::AuthRequest;
+use crate::before::mirror::Mirroring;
 use crate::before::return_::Returning;
 use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
@@ -24,6 +27,8 @@ use crate::names::Resolving;
 use crate::path::Root;
 use crate::redirects::Redirects;
 use crate::request_body::directives::ClientBody;
+
+use crate::subrequest::Subrequests;
 
 use super::server::ServerSettings;
 use super::types::Types;
@@ -47,6 +52,14 @@ sections! {
         gzip_static: GzipStatic,
         /// [`Access`].
         access: Access,
+        /// [`Admission`].
+        admission: Admission,
+        /// [`AuthRequest`].
+        auth_request: AuthRequest,
+        /// [`Mirroring`].
+        mirroring: Mirroring,
+        /// [`Subrequests`].
+        subrequests: Subrequests,
         /// [`ClientBody`].
         client_body: ClientBody,
         /// [`Returning`].

@@ -4,6 +4,7 @@
 //! every index that the configuration uses has a definition, so that asking for a value cannot fail.
 
 pub mod names;
+pub mod remembered;
 pub mod values;
 
 use std::sync::Arc;
@@ -157,6 +158,26 @@ impl Definitions {
     }
 }
 
+/// The variable that a line of the configuration sets: one of its own, or one of those that may be set.
+///
+/// # Errors
+/// It is no name of a variable, or that of one that has its value from elsewhere.
+pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
+    let invalid = || Problem::new(format!("invalid variable name \"{}\"", word.display())).at(0);
+    let name = word
+        .bytes()
+        .strip_prefix(b"$")
+        .filter(|name| !name.is_empty());
+    let name = std::str::from_utf8(name.ok_or_else(invalid)?).map_err(|_| invalid())?;
+    match names::core(&name.to_ascii_lowercase()) {
+        None => scope
+            .define(name, &word.place())
+            .map_err(|problem| problem.at(0)),
+        Some(Core::Args | Core::LimitRate) => scope.intern(name, Some(&word.place())),
+        Some(_) => Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0)),
+    }
+}
+
 fn source_and_target(
     block: &Directive,
     scope: &mut Scope,
@@ -203,6 +224,18 @@ fn add_to_map(
 }
 
 impl Request {
+    /// Gives a variable a value, by a line of the configuration ([`to_set`]).
+    pub fn assign(&mut self, index: VariableIndex, value: Bytes) {
+        match self.settings().variable(index) {
+            Definition::Core(Core::Args) => self.args = value,
+            Definition::Core(Core::LimitRate) => {
+                self.limit_rate
+                    .set(Some(config::parse_size(&value).unwrap_or(0)));
+            }
+            _ => self.remember(index, Some(value)),
+        }
+    }
+
     /// Appends a variable's value; `false` when it has none.
     pub fn append_variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
         if self.depth.get() == DEPTH_MAX {

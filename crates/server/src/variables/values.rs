@@ -62,7 +62,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::RequestFilename => request_filename(request, out),
         Core::RequestId => request_id(request, out),
         Core::RequestLength => number(request.length(), out),
-        Core::RequestMethod => put(request.method_text(), out),
+        Core::RequestMethod => put(request.main_method_text(), out),
         Core::RequestPort => port(request.head.port, out),
         Core::RequestTime => request_time(request, out),
         Core::RequestUri => put(request.head.target(), out),
@@ -184,16 +184,11 @@ fn request_filename(request: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 fn status(request: &Request, out: &mut Vec<u8>) -> bool {
-    let status = match (request.silent_status, &request.response) {
-        (Some(status), _) => status,
-        (None, Some(response)) => response.status,
-        (None, None) => request.error_status.unwrap_or(0),
-    };
-    write!(out, "{status:03}").is_ok()
+    write!(out, "{:03}", request.status()).is_ok()
 }
 
 fn tcp_info(request: &Request, which: Core, out: &mut Vec<u8>) -> bool {
-    let wire::Stream::Tcp(socket) = &request.wire.stream else {
+    let Some(wire::Stream::Tcp(socket)) = request.wire.get().map(|wire| &wire.stream) else {
         return false;
     };
     let Ok(info) = sys::tcp_info(socket) else {

@@ -1,0 +1,118 @@
+//! `auth_request`: a sub-request decides who may pass.
+
+use bytes::Bytes;
+use config::{List, Problem, Scope, Template, Value, VariableIndex, Word, directives};
+use message::Header;
+
+use crate::Failure;
+use crate::log::Level;
+use crate::request::Request;
+use crate::request_body::RequestBody;
+use crate::subrequest;
+use crate::variables;
+
+use super::admission::Verdict;
+
+/// A URI, or `off`.
+#[derive(Debug, Clone)]
+pub struct UriOrOff(pub Option<Bytes>);
+
+impl Value for UriOrOff {
+    const SYNTAX: &'static str = "uri | off";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let word = &args[0];
+        Ok(Self((*word != "off").then(|| word.bytes().clone())))
+    }
+}
+
+impl UriOrOff {
+    /// Is there one?
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// A variable, and what it becomes.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    variable: VariableIndex,
+    value: Template,
+}
+
+impl Value for Assignment {
+    const SYNTAX: &'static str = "$variable value";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        Ok(Self {
+            variable: variables::to_set(&args[0], scope)?,
+            value: Template::of_word(&args[1], scope).map_err(|problem| problem.at(1))?,
+        })
+    }
+}
+
+directives! {
+    /// Asking a sub-request who may pass.
+    pub struct AuthRequest in Location {
+        /// Asks a sub-request for this URI whether the client may pass: with 2xx it may, with 401 and 403 it gets that answer, with
+        /// `WWW-Authenticate` of the sub-request's. Anything else is an error (500). The client's body is not sent with it.
+        auth_request: UriOrOff = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Sets a variable once the sub-request was answered; the value may use the variables of its answer
+        /// (`$upstream_http_…`).
+        auth_request_set: List<Assignment> = none, [HTTP | SERVER | LOCATION] 2;
+    }
+}
+
+/// Asks the sub-request.
+pub async fn judge(request: &mut Request) -> Verdict {
+    let generation = request.generation.clone();
+    let location = generation.settings.location(request.location);
+    let settings = &location.settings.auth_request;
+    let Some(uri) = &settings.auth_request.0 else {
+        return Verdict::Silent;
+    };
+    let made = subrequest::make(request, uri.clone(), Bytes::new(), RequestBody::none());
+    let Ok(child) = made else {
+        return Verdict::Refused(Failure::new(500));
+    };
+    let answered = subrequest::ask_for_head(child).await;
+    for assignment in settings.auth_request_set.iter() {
+        let value = answered.evaluate(&assignment.value);
+        request.assign(assignment.variable, value);
+    }
+    verdict(request, &answered)
+}
+
+fn verdict(request: &Request, answered: &Request) -> Verdict {
+    let status = answered.status();
+    match status {
+        200..300 => Verdict::Passed,
+        403 => Verdict::Refused(Failure::new(status)),
+        401 => {
+            let mut failure = Failure::new(status);
+            failure.headers = challenges(answered);
+            Verdict::Refused(failure)
+        }
+        _ => {
+            request.log(Level::Error, &|out| {
+                out.extend_from_slice(
+                    format!("auth request unexpected status: {status}").as_bytes(),
+                );
+            });
+            Verdict::Refused(Failure::new(500))
+        }
+    }
+}
+
+/// The `WWW-Authenticate` lines of an answer.
+fn challenges(answered: &Request) -> Vec<Header> {
+    const NAME: &str = "WWW-Authenticate";
+    let Some(response) = &answered.response else {
+        return Vec::new();
+    };
+    let lines = response.headers.get_all(NAME.as_bytes());
+    lines
+        .map(|value| Header::new(NAME, value.clone()))
+        .collect()
+}

@@ -1,0 +1,104 @@
+//! `mirror`: the same request to other locations of the server, whose answers nobody sees.
+//!
+//! Mirrors run as tasks of their own: neither the request nor its connection waits for them. Each counts as a connection of its loop,
+//! so that there are at most `worker_connections`, and a worker that leaves waits for them.
+
+use bytes::Bytes;
+use config::{Flag, Problem, Scope, Value, Word, directives};
+
+use crate::Failure;
+use crate::log::Level;
+use crate::loops::{Kind, spawn};
+use crate::request::Request;
+use crate::request_body::{self, RequestBody};
+use crate::respond::Outcome;
+use crate::subrequest;
+
+/// Mirrors of one location.
+pub const MIRRORS_MAX: usize = 64;
+
+/// The URIs of a level's `mirror` lines; none after `off`.
+#[derive(Debug, Clone, Default)]
+pub struct Mirrors(Vec<Bytes>);
+
+impl Value for Mirrors {
+    const SYNTAX: &'static str = "uri | off";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let word = &args[0];
+        Ok(Self(match *word == "off" {
+            true => Vec::new(),
+            false => vec![word.bytes().clone()],
+        }))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let line = Self::parse(args, scope)?;
+        let Some(known) = slot else {
+            *slot = Some(line);
+            return Ok(());
+        };
+        if line.0.is_empty() || known.0.is_empty() {
+            return Err(Problem::duplicate());
+        }
+        if known.0.len() == MIRRORS_MAX {
+            return Err(Problem::new(format!("more than {MIRRORS_MAX} mirrors")));
+        }
+        known.0.extend(line.0);
+        Ok(())
+    }
+}
+
+directives! {
+    /// Mirroring requests.
+    pub struct Mirroring in Location {
+        /// Sends every request to this URI too, as a sub-request whose answer is ignored. May be repeated. Neither the request nor
+        /// its connection waits for it.
+        mirror: Mirrors = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Sends the body with it: it is read completely first, whatever `proxy_request_buffering` says.
+        mirror_request_body: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+/// Sends the mirrors of the request's location on their way; `Some`: its body cannot be read.
+pub async fn run(request: &mut Request) -> Option<Outcome> {
+    let generation = request.generation.clone();
+    let location = generation.settings.location(request.location);
+    let settings = &location.settings.mirroring;
+    if settings.mirror.0.is_empty() || request.is_subrequest() {
+        return None;
+    }
+    let body = match settings.mirror_request_body {
+        false => RequestBody::none(),
+        true => match request_body::store(request).await {
+            Ok(body) => body,
+            Err(outcome) => return Some(outcome),
+        },
+    };
+    for uri in &settings.mirror.0 {
+        let args = request.args.clone();
+        let Ok(child) = subrequest::make(request, uri.clone(), args, body.clone()) else {
+            return Some(Outcome::Failed(Failure::new(500)));
+        };
+        send(request, child);
+    }
+    None
+}
+
+fn send(request: &Request, mut mirror: Box<Request>) {
+    mirror.take_method(request);
+    let Some(seat) = request
+        .client
+        .loop_
+        .take_seat(request.generation.connections_max)
+    else {
+        mirror.log(Level::Error, &|out| {
+            out.extend_from_slice(b"worker_connections are not enough to mirror the request");
+        });
+        return;
+    };
+    drop(spawn(Kind::Mirror, async move {
+        let _seat = seat;
+        drop(subrequest::ask_for_head(mirror).await);
+    }));
+}

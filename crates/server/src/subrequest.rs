@@ -1,0 +1,91 @@
+//! Sub-requests: what a request asks the same server besides, on its own way to an answer.
+//!
+//! A sub-request is a [`Request`] without a connection: it goes the same way, but no access rules hold for it, nothing is added to
+//! its head and it is logged only where `log_subrequest` says so. Not here: who asks for one (`auth_request`, `mirror`, `slice`).
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use config::{Flag, directives};
+
+use crate::Response;
+use crate::log::Level;
+use crate::request::Request;
+use crate::request_body::RequestBody;
+use crate::respond::{self, Start};
+
+/// How deep sub-requests may be of sub-requests, as nginx.
+pub const DEPTH_MAX: u32 = 50;
+
+directives! {
+    /// Sub-requests.
+    pub struct Subrequests in Location {
+        /// Writes sub-requests to the access log too.
+        log_subrequest: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+/// A sub-request that was answered, with its body still to come; no answer: it was closed without one.
+pub type Answered = (Box<Request>, Option<Box<Response>>);
+
+/// Makes a sub-request for a URI (decoded, as it is) and arguments: a GET with this body.
+///
+/// # Errors
+/// They are [`DEPTH_MAX`] deep already; that is logged.
+pub fn make(
+    parent: &Request,
+    uri: Bytes,
+    args: Bytes,
+    body: RequestBody,
+) -> Result<Box<Request>, TooDeep> {
+    if parent.depth_of_subrequests() >= DEPTH_MAX {
+        parent.log(Level::Error, &|out| {
+            out.extend_from_slice(b"subrequests cycle while processing \"");
+            out.extend_from_slice(&uri);
+            out.push(b'"');
+        });
+        return Err(TooDeep);
+    }
+    Ok(parent.child(uri, args, body))
+}
+
+/// Too many sub-requests of sub-requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooDeep;
+
+/// Answers a sub-request. Nothing of its answer's body has been asked for yet.
+#[must_use]
+pub fn ask(mut request: Box<Request>) -> Pin<Box<dyn Future<Output = Answered>>> {
+    // Boxed and named, since requests answer sub-requests on their way.
+    Box::pin(async move {
+        let response = respond::respond(&mut request, Start::Fresh).await;
+        (request, response)
+    })
+}
+
+/// Answers a sub-request of which nobody wants the body, and logs it.
+#[must_use]
+pub fn ask_for_head(request: Box<Request>) -> Pin<Box<dyn Future<Output = Box<Request>>>> {
+    Box::pin(async move {
+        let (mut request, response) = ask(request).await;
+        if let Some(mut response) = response {
+            response.body = message::Body::Empty;
+            request.response = Some(response);
+        }
+        log(&request).await;
+        request
+    })
+}
+
+/// Writes the lines of a sub-request that is over, where it is to have any.
+pub async fn log(request: &Request) {
+    let location = request.location();
+    if !location.settings.subrequests.log_subrequest {
+        return;
+    }
+    let feed = &request.client.loop_.feed;
+    let logs = location.access_logs();
+    logs.log(feed, request, |out| crate::path::root(request, out))
+        .await;
+}

@@ -1,0 +1,93 @@
+//! The values that a request remembers: of `map`s, of named groups, of what the configuration sets.
+//!
+//! A request and its sub-requests remember together, as in nginx. Invariant: at most [`VALUES_MAX`] values.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use config::VariableIndex;
+
+/// Values that one request with its sub-requests may remember.
+pub const VALUES_MAX: usize = 256;
+
+type Values = Vec<(VariableIndex, Option<Bytes>)>;
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub struct Remembered(RefCell<Place>);
+
+#[derive(Debug)]
+enum Place {
+    Own(Values),
+    /// From the first sub-request on.
+    Shared(Rc<RefCell<Values>>),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Own(Values::new())
+    }
+}
+
+impl Remembered {
+    /// A value: `None` when none was remembered, `Some(None)` when the variable is known to be unset.
+    #[must_use]
+    pub fn get(&self, variable: VariableIndex) -> Option<Option<Bytes>> {
+        let find = |values: &Values| {
+            let mut values = values.iter();
+            let found = values.find(|(index, _)| *index == variable);
+            found.map(|(_, value)| value.clone())
+        };
+        match &*self.0.borrow() {
+            Place::Own(values) => find(values),
+            Place::Shared(values) => find(&values.borrow()),
+        }
+    }
+
+    /// Remembers a value, in the place of one that was remembered before.
+    pub fn set(&self, variable: VariableIndex, value: Option<Bytes>) {
+        match &mut *self.0.borrow_mut() {
+            Place::Own(values) => put(values, variable, value),
+            Place::Shared(values) => put(&mut values.borrow_mut(), variable, value),
+        }
+    }
+
+    /// The same memory for somebody else.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        let place = &mut *self.0.borrow_mut();
+        let shared = match place {
+            Place::Shared(values) => Rc::clone(values),
+            Place::Own(values) => Rc::new(RefCell::new(std::mem::take(values))),
+        };
+        *place = Place::Shared(Rc::clone(&shared));
+        Self(RefCell::new(Place::Shared(shared)))
+    }
+}
+
+fn put(values: &mut Values, variable: VariableIndex, value: Option<Bytes>) {
+    if let Some((_, old)) = values.iter_mut().find(|(index, _)| *index == variable) {
+        *old = value;
+    } else if values.len() < VALUES_MAX {
+        values.push((variable, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_values_are_seen_by_all() {
+        let (one, other) = (VariableIndex(1), VariableIndex(2));
+        let own = Remembered::default();
+        own.set(one, Some("a".into()));
+        let shared = own.share();
+        shared.set(other, None);
+        own.set(one, Some("b".into()));
+        assert_eq!(shared.get(one), Some(Some("b".into())));
+        assert_eq!(own.get(other), Some(None));
+        assert_eq!(own.share().get(VariableIndex(3)), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Requests that ask the server something besides: who may pass, and copies of themselves.
+
+use blackbox::Server;
+
+const LOG: &str = "log_format sub '$uri $request_method $request_uri [$request_body] $status';";
+
+fn status(server: &Server, path: &str) -> u16 {
+    server.get(path).status
+}
+
+#[test]
+fn a_subrequest_says_who_may_pass() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+             location /ok { auth_request /auth/204; return 200 no; }
+             location /files/ { alias %DIR%/html/; auth_request /auth/200; }
+             location /made { auth_request /auth/204; try_files /none =410; }
+             location /forbidden { auth_request /auth/403; try_files /none =410; }
+             location /unknown { auth_request /auth/401; try_files /none =410; }
+             location /broken { auth_request /auth/500; try_files /none =410; }
+             location /moved { auth_request /auth/301; try_files /none =410; }
+             location /none { auth_request /no/such; try_files /none =410; }
+             location /page { auth_request /auth/403; error_page 403 /auth/200; try_files /none =410; }
+             location /off/ { auth_request off; try_files /none =410; }
+             auth_request /auth/403;
+             location = /auth/200 { internal; auth_request /auth/403; return 200 page; }
+             location = /auth/204 { internal; return 204; }
+             location = /auth/401 { internal; return 401; }
+             location = /auth/403 { internal; return 403; }
+             location = /auth/500 { internal; return 500; }
+             location = /auth/301 { internal; return 301 /; } }",
+    );
+    server.file("a", "content");
+    for (path, expected) in [
+        ("/ok", 200),
+        ("/made", 410),
+        ("/forbidden", 403),
+        ("/unknown", 401),
+        ("/broken", 500),
+        ("/moved", 500),
+        ("/none", 500),
+        ("/off/", 410),
+        ("/inherited", 403),
+        ("/auth/204", 404),
+    ] {
+        assert_eq!(status(&server, path), expected, "{path}");
+    }
+    assert_eq!(server.get("/files/a").text(), "content");
+    let page = server.get("/page");
+    assert_eq!((page.status, page.text().as_str()), (403, "page"));
+    server.wait_for("auth request unexpected status: 301", "the reason");
+    server.wait_for("subrequest: \"/no/such\"", "whose line it is");
+    server.forget_log();
+}
+
+#[test]
+fn bodies_and_connections_survive_an_auth_request() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+             location / { auth_request /auth; try_files /none =410; }
+             location = /auth { internal; return 204; } }",
+    );
+    let mut connection = server.connect();
+    for _ in 0..2 {
+        connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(connection.reply().status, 410);
+    }
+}
+
+#[test]
+fn variables_are_set_of_the_answer_of_a_subrequest() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+             location / { auth_request /auth; auth_request_set $user $uri-$status;
+                 auth_request_set $args new=1; add_header X-User $user; add_header X-Args $args;
+                 add_header X-Uri $uri; try_files /a =404; }
+             location /refused { auth_request /auth403; auth_request_set $user $uri-$status; error_page 403 /page; }
+             location = /page { add_header X-User $user always; return 200; }
+             location = /auth { internal; return 204; }
+             location = /auth403 { internal; return 403; } }",
+    );
+    server.file("a", "content");
+    let reply = server.get("/x");
+    assert_eq!(reply.header("x-user"), Some("/auth-204"));
+    assert_eq!(reply.header("x-args"), Some("new=1"));
+    assert_eq!(reply.header("x-uri"), Some("/a"));
+    let reply = server.get("/refused");
+    assert_eq!(reply.header("x-user"), Some("/auth403-403"));
+}
+
+#[test]
+fn all_or_any_must_be_satisfied() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+             location /all/ { satisfy all; deny all; auth_request /auth/204; try_files /none =410; }
+             location /all/2 { satisfy all; allow all; auth_request /auth/401; try_files /none =410; }
+             location /any/ { satisfy any; deny all; auth_request /auth/204; try_files /none =410; }
+             location /any/2 { satisfy any; allow all; auth_request /auth/401; try_files /none =410; }
+             location /any/3 { satisfy any; deny all; auth_request /auth/401; try_files /none =410; }
+             location /any/4 { satisfy any; deny all; auth_request /auth/403; try_files /none =410; }
+             location /any/5 { satisfy any; deny all; auth_request /auth/500; try_files /none =410; }
+             location = /auth/204 { return 204; }
+             location = /auth/401 { return 401; }
+             location = /auth/403 { return 403; }
+             location = /auth/500 { return 500; } }",
+    );
+    for (path, expected) in [
+        ("/all/", 403),
+        ("/all/2", 401),
+        ("/any/", 410),
+        ("/any/2", 410),
+        ("/any/3", 401),
+        ("/any/4", 403),
+        ("/any/5", 500),
+    ] {
+        assert_eq!(status(&server, path), expected, "{path}");
+    }
+    server.wait_for("access forbidden by rule", "the reason");
+    server.forget_log();
+}
+
+#[test]
+fn subrequests_are_logged_where_that_is_wanted() {
+    let server = Server::start(&format!(
+        "{LOG} server {{ listen 127.0.0.1:%PORT%; access_log logs/sub.log sub;
+             location / {{ mirror /mirror/1; mirror /mirror/2; }}
+             location /without {{ mirror /mirror/1; mirror_request_body off; }}
+             location /mirror/ {{ internal; log_subrequest on; mirror /mirror/1; return 204; }}
+             location /mirror/2 {{ internal; return 204; }} }}"
+    ));
+    let mut connection = server.connect();
+    let body = "Host: a\r\nContent-Length: 5\r\n\r\nhello";
+    for path in ["/x?y", "/without"] {
+        connection.send(format!("PUT {path} HTTP/1.1\r\n{body}"));
+        assert_eq!(connection.reply().status, 405);
+    }
+    let lines = [
+        "/mirror/1 PUT /x?y [hello] 204\n",
+        "/x PUT /x?y [hello] 405\n",
+        "/mirror/1 PUT /without [-] 204\n",
+        "/without PUT /without [-] 405\n",
+    ];
+    let mut log = String::new();
+    let begun = std::time::Instant::now();
+    while log.lines().count() < lines.len() {
+        assert!(begun.elapsed() < blackbox::PATIENCE, "{log}");
+        log = server.read("logs/sub.log");
+    }
+    for line in lines {
+        assert!(log.contains(line), "{log}");
+    }
+    assert_eq!(log.lines().count(), lines.len(), "{log}");
+}
+
+#[test]
+fn a_body_that_is_none_is_found_before_it_is_mirrored() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+             location / { mirror /mirror; }
+             location /mirror { internal; return 204; } }",
+    );
+    let chunked = "Host: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let reply = server.raw(format!("POST / HTTP/1.1\r\n{chunked}x\r\n"));
+    assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
+    server.forget_log();
+}
