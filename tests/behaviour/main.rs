@@ -15,6 +15,7 @@ mod logs;
 mod map;
 mod panics;
 mod process;
+mod proxy;
 mod ranges;
 mod request_body;
 mod request_line;

@@ -20,6 +20,7 @@
 
 mod binary;
 mod client;
+mod origin;
 mod port;
 mod reply;
 mod server;
@@ -27,6 +28,7 @@ mod site;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};
+pub use origin::{Answer, Origin, Received};
 pub use port::Port;
 pub use reply::{Reply, split_reply};
 pub use server::{Server, text_of};

@@ -104,12 +104,12 @@ const NO_STORED_BODY: Fate = Fate::Ignored(
 const NO_SUBREQUESTS: Fate =
     Fate::Ignored("nothing that is built gathers the answers of subrequests in memory");
 const NO_INTERIM: Fate =
-    Fate::Ignored("\"proxy_pass\" is not built yet, so there is no early hint to pass on");
+    Fate::Ignored("early hints of servers that requests are passed on to are not passed on yet");
 const NO_NAMES: Fate = Fate::Ignored("nothing that asks for names while it serves is built yet");
 const NO_KQUEUE: Fate = Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
 const NO_HTTP2: Fate = Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
 const NO_PROXY: Fate =
-    Fate::Ignored("\"proxy_pass\" is not built yet, so nothing would be written there");
+    Fate::Ignored("an answer waits at its server while its client is slow, so nothing is written there");
 const NO_FASTCGI: Fate =
     Fate::Ignored("\"fastcgi_pass\" is not built yet, so nothing would be written there");
 const NO_UWSGI: Fate =

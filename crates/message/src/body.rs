@@ -75,6 +75,8 @@ pub enum BodyError {
     Timeout,
     /// A disk or a socket failed.
     Io(io::Error),
+    /// Whoever makes the body has said why in the log.
+    Logged,
 }
 
 impl std::fmt::Display for BodyError {
@@ -83,6 +85,7 @@ impl std::fmt::Display for BodyError {
             BodyError::Truncated => f.write_str("the body ended too early"),
             BodyError::Timeout => f.write_str("the body's origin timed out"),
             BodyError::Io(error) => error.fmt(f),
+            BodyError::Logged => f.write_str("the body broke off"),
         }
     }
 }

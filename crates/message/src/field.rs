@@ -189,7 +189,7 @@ impl HeaderId {
     }
 
     /// Its bit in a set of ids.
-    pub fn bit(self) -> u64 {
+    pub const fn bit(self) -> u64 {
         1 << self as u8
     }
 }

@@ -13,6 +13,7 @@ use message::{HeaderId, Method, RequestHead};
 
 use crate::connection::directives::Browsers;
 use crate::connection::{Client, OwnWire};
+use crate::content::proxy::record::Passed;
 use crate::log::{ErrorContext, Level};
 use crate::loops::{Generation, timing};
 use crate::path::Resolved;
@@ -92,6 +93,10 @@ pub struct Request {
     pub is_internal: bool,
     /// The location was found by the current URI (`alias` needs that).
     pub is_location_valid: bool,
+    /// The URI is the client's own still: it may be passed on as it came.
+    pub is_target_raw: bool,
+    /// What is known of the servers that it was passed on to.
+    pub passed: Option<Box<Passed>>,
     /// `try_files` found a file below an `alias` in a regex location.
     pub add_uri_to_alias: bool,
     /// Keep the connection after the answer?
@@ -180,6 +185,8 @@ impl Request {
             location,
             is_internal: false,
             is_location_valid: false,
+            is_target_raw: true,
+            passed: None,
             add_uri_to_alias: false,
             keepalive: false,
             error_status: None,
@@ -325,6 +332,7 @@ impl Request {
             Target::Uri(uri, args) => {
                 self.uri = uri;
                 self.args = args;
+                self.is_target_raw = false;
                 self.add_uri_to_alias = false;
                 let own = self.server().location;
                 self.enter(own);

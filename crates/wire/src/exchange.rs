@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -86,6 +86,8 @@ pub struct Exchange {
     /// Shows once the data before it has been given out.
     fault: Option<AnswerFault>,
     is_closed: bool,
+    /// Armed since the last read.
+    is_waiting: bool,
     sent: u64,
     received: u64,
 }
@@ -125,6 +127,7 @@ impl UpstreamConnection {
             unread: Vec::new(),
             fault: None,
             is_closed: false,
+            is_waiting: false,
             sent: 0,
             received: 0,
         }
@@ -240,23 +243,42 @@ impl Exchange {
     /// # Errors
     /// The body broke off, or is not what its head said. What came before was given out.
     pub async fn piece(&mut self, timeout: Duration) -> Result<Option<Bytes>, ExchangeError> {
+        poll_fn(|cx| self.poll_piece(cx, timeout)).await
+    }
+
+    /// As [`Exchange::piece`].
+    pub fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        timeout: Duration,
+    ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
         loop {
             let data = self.take_data();
             if !data.is_empty() {
-                return Ok(Some(data));
+                return Poll::Ready(Ok(Some(data)));
             }
             if let Some(fault) = self.fault.take() {
-                return Err(fault.into());
+                return Poll::Ready(Err(fault.into()));
             }
             if self.reader.is_ended() {
-                return Ok(None);
+                return Poll::Ready(Ok(None));
             }
             if self.is_closed {
                 self.reader.close()?;
-                return Ok(None);
+                return Poll::Ready(Ok(None));
             }
-            self.receive(timeout).await?;
+            ready!(self.poll_receive(cx, timeout))?;
         }
+    }
+
+    /// What has come of the body, without another read; empty: nothing.
+    pub fn ready_piece(&mut self) -> Bytes {
+        self.take_data()
+    }
+
+    /// Has the answer come to its end? (Before the last piece was given out, too.)
+    pub fn is_ended(&self) -> bool {
+        self.reader.is_ended()
     }
 
     /// The trailers, once the body has ended.
@@ -349,24 +371,42 @@ impl Exchange {
 
     /// Waits for bytes, and sends what is queued meanwhile.
     async fn receive(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
+        poll_fn(|cx| self.poll_receive(cx, timeout)).await
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        timeout: Duration,
+    ) -> Poll<Result<(), ExchangeError>> {
         loop {
             if self.write_queue().is_err() {
                 self.stop_sending(); // the answer, or the lack of one, says what is wrong
             }
             match self.read_once() {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    if std::mem::take(&mut self.is_waiting) {
+                        self.connection.timer.disarm();
+                    }
+                    return Poll::Ready(Ok(()));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(ExchangeError::Receive(error)),
+                Err(error) => return Poll::Ready(Err(ExchangeError::Receive(error))),
             }
-            let (stream, has_queue) = (&self.connection.stream, !self.queue.is_empty());
-            let either = poll_fn(|cx| match stream.poll_readable(cx) {
-                Poll::Pending if has_queue => stream.poll_writable(cx),
-                outcome => outcome,
-            });
-            let outcome = self.connection.timer.guard(timeout, either).await;
-            outcome
-                .map_err(|_| ExchangeError::Timeout)?
-                .map_err(ExchangeError::Receive)?;
+            let stream = &self.connection.stream;
+            let mut either = stream.poll_readable(cx);
+            if either.is_pending() && !self.queue.is_empty() {
+                either = stream.poll_writable(cx);
+            }
+            if let Poll::Ready(outcome) = either {
+                outcome.map_err(ExchangeError::Receive)?;
+                continue;
+            }
+            if !std::mem::replace(&mut self.is_waiting, true) {
+                self.connection.timer.arm(timeout);
+            }
+            ready!(self.connection.timer.poll_expired(cx));
+            return Poll::Ready(Err(ExchangeError::Timeout));
         }
     }
 

@@ -496,6 +496,7 @@ fn stopped(request: &mut Request, stop: Stop) -> After {
             }
             out.push(b'"');
         }),
+        Stop::Body(BodyError::Logged) => {}
         Stop::Body(error) => request.log(Level::Error, &|out| {
             out.extend_from_slice(error.to_string().as_bytes())
         }),

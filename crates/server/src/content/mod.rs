@@ -8,6 +8,7 @@ pub mod files;
 pub mod gzip_static;
 pub mod index;
 pub mod module;
+pub mod proxy;
 pub mod static_files;
 
 use crate::request::Request;
@@ -17,6 +18,9 @@ use crate::respond::Outcome;
 pub async fn make(request: &mut Request) -> Outcome {
     if let Some(handler) = request.location().handler.clone() {
         return module::make(request, &handler).await;
+    }
+    if request.location().passing.is_some() {
+        return proxy::make(request).await;
     }
     if request.uri.ends_with(b"/") {
         if let Some(outcome) = index::make(request).await {

@@ -20,10 +20,10 @@ use crate::upstream::Upstreams;
 use crate::upstream::block::Blocks;
 use crate::variables::Definitions;
 
-use super::locations::{self, Block, Outer, Raw};
+use super::locations::{self, Block, Growing, Level, Outer, Raw};
 use super::server::ServerSettings;
 use super::tables::LocationSettings;
-use super::{Location, Server, Settings};
+use super::{Server, Settings};
 
 /// Servers of one configuration.
 pub const SERVERS_MAX: usize = 1 << 20;
@@ -292,10 +292,18 @@ fn finish_server(
     listen_for(id, &block.listens, block.directive, http.around, settings)?;
     name_for(id, &finished, settings, scope);
     let own = http.enter(block.own, block.lines);
-    let all: &mut Vec<Location> = &mut settings.locations;
-    let itself = locations::add(Bytes::new(), false, &own, all, scope)?;
-    let (inner, named) = locations::finish_all(block.locations, &own, all, scope)?;
-    all[itself as usize].inner = inner;
+    let mut all = Growing {
+        locations: &mut settings.locations,
+        upstreams: &mut settings.upstreams,
+    };
+    let level = Level {
+        kind: None,
+        name: Bytes::new(),
+        is_internal: false,
+    };
+    let itself = locations::add(level, &own, &mut all, scope)?;
+    let (inner, named) = locations::finish_all(block.locations, &own, &mut all, scope)?;
+    all.locations[itself as usize].inner = inner;
     let (name, limits) = (finished.server_name.first.clone(), finished.limits());
     settings.servers.push(Server {
         name,

@@ -6,9 +6,11 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section};
 
 use crate::content::module::{self, Place};
+use crate::content::proxy::passing;
 use crate::path::Alias;
 use crate::regex::Regex;
 use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
+use crate::upstream::Upstreams;
 
 use super::build::Surroundings;
 use super::{Location, LocationSettings};
@@ -152,7 +154,7 @@ impl<'a> Block<'a> {
     pub fn finish(
         mut self,
         outer: &Outer<'a>,
-        all: &mut Vec<Location>,
+        all: &mut Growing<'_>,
         scope: &mut Scope,
     ) -> Result<LocationId, Error> {
         if self.raw.root.has_alias() {
@@ -167,38 +169,63 @@ impl<'a> Block<'a> {
             });
         }
         let own = outer.enter(self.raw, self.lines);
-        let id = add(self.name, self.is_internal, &own, all, scope)?;
+        let level = Level {
+            kind: Some(&self.kind),
+            name: self.name,
+            is_internal: self.is_internal,
+        };
+        let id = add(level, &own, all, scope)?;
         let (inner, named) = finish_all(self.inner, &own, all, scope)?;
         debug_assert!(
             named.is_empty(),
             "named locations stand at the server alone"
         );
-        all[id as usize].inner = inner;
+        all.locations[id as usize].inner = inner;
         Ok(id)
     }
+}
+
+/// What locations are added to.
+pub struct Growing<'a> {
+    /// All locations so far.
+    pub locations: &'a mut Vec<Location>,
+    /// The upstreams: those that no block declares are added where `proxy_pass` names them.
+    pub upstreams: &'a mut Upstreams,
+}
+
+/// A location, or what stands for a server itself.
+pub struct Level<'a> {
+    /// How it is chosen; `None`: it stands for a server.
+    pub kind: Option<&'a Kind>,
+    /// Without the modifier.
+    pub name: Bytes,
+    /// `internal`?
+    pub is_internal: bool,
 }
 
 /// Adds a location without any inside it.
 ///
 /// # Errors
-/// A value that cannot hold, or what a module says of its lines.
+/// A value that cannot hold, what a module says of its lines, a server to pass requests on to that is not found.
 pub fn add(
-    name: Bytes,
-    is_internal: bool,
+    level: Level<'_>,
     own: &Outer<'_>,
-    all: &mut Vec<Location>,
+    all: &mut Growing<'_>,
     scope: &mut Scope,
 ) -> Result<LocationId, Error> {
-    let id = LocationId::try_from(all.len())
+    let id = LocationId::try_from(all.locations.len())
         .expect("a configuration of less than 4 GiB has fewer locations");
     let place = Place::new(&own.lines, own.around);
     let handler = module::configure(own.around.modules, &place, scope)?;
     let pool = OnceLock::new();
-    all.push(Location {
-        name,
-        settings: LocationSettings::finish(own.raw.clone(), scope)?,
+    let settings = LocationSettings::finish(own.raw.clone(), scope)?;
+    let passing = passing::build(&settings, level.kind, &level.name, all.upstreams)?;
+    all.locations.push(Location {
+        name: level.name,
+        settings,
+        passing,
         inner: Locations::default(),
-        is_internal,
+        is_internal: level.is_internal,
         logs: OnceLock::new(),
         handler,
         pool,
@@ -217,7 +244,7 @@ pub type Named = Vec<(Bytes, LocationId)>;
 pub fn finish_all<'a>(
     blocks: Vec<Block<'a>>,
     outer: &Outer<'a>,
-    all: &mut Vec<Location>,
+    all: &mut Growing<'_>,
     scope: &mut Scope,
 ) -> Result<(Locations, Named), Error> {
     let mut locations = Locations::default();
@@ -228,11 +255,10 @@ pub fn finish_all<'a>(
         let is_new = match kind {
             Kind::Exact => locations.add_exact(&name, id),
             Kind::Prefix { stops } => {
-                let auto_redirect = all[id as usize]
-                    .handler
-                    .as_ref()
-                    .is_some_and(|h| h.passes())
-                    && name.ends_with(b"/");
+                let location = &all.locations[id as usize];
+                let passes = location.passing.is_some()
+                    || location.handler.as_ref().is_some_and(|h| h.passes());
+                let auto_redirect = passes && name.ends_with(b"/");
                 locations.add_prefix(
                     &name,
                     Prefix {

@@ -22,6 +22,7 @@ use crate::caching::Cache;
 use crate::caching::directives::RulesSlot;
 use crate::caching::zone::Zones;
 use crate::content::module::Handler;
+use crate::content::proxy::Passing;
 use crate::listen;
 use crate::log::format::Formats;
 use crate::log::{AccessLogs, ErrorLogs};
@@ -169,6 +170,8 @@ pub struct Location {
     pub is_internal: bool,
     /// Its logs, once [`Settings::equip`] has been called.
     logs: OnceLock<(AccessLogs, ErrorLogs)>,
+    /// Where it passes requests on to (`proxy_pass`).
+    pub passing: Option<Arc<Passing>>,
     /// What makes its content, if not files.
     pub handler: Option<Arc<dyn Handler>>,
     /// Its pool, once it was asked for (unless the name has variables).

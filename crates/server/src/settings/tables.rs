@@ -19,6 +19,7 @@ use crate::content::autoindex::Autoindex;
 use crate::content::files::Files;
 use crate::content::gzip_static::GzipStatic;
 use crate::content::index::Index;
+use crate::content::proxy::{Proxy, ProxyAnswers};
 use crate::content::static_files::StaticFiles;
 use crate::error_page::ErrorPages;
 use crate::identity::Identity;
@@ -50,6 +51,10 @@ sections! {
         autoindex: Autoindex,
         /// [`GzipStatic`].
         gzip_static: GzipStatic,
+        /// [`Proxy`].
+        proxy: Proxy,
+        /// [`ProxyAnswers`].
+        proxy_answers: ProxyAnswers,
         /// [`Access`].
         access: Access,
         /// [`Admission`].

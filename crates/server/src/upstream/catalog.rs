@@ -7,14 +7,16 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use config::{Problem, Scope, Section, Template};
+use config::{Problem, Template};
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 
 use super::address::{ServerAddress, split_port};
-use super::block::{KeptConnections, UPSTREAMS_MAX};
+use super::block::UPSTREAMS_MAX;
 use super::kept::Limits;
+use crate::listen::Address;
+
 use super::{Asker, Choice, Group, Method, Peer};
 
 /// What is declared of an upstream.
@@ -59,6 +61,21 @@ impl Upstream {
             declared,
             live: OnceLock::new(),
         }
+    }
+
+    /// An upstream for one request that found its servers itself (`proxy_pass` with variables): nothing of it is kept.
+    #[must_use]
+    pub fn of_addresses(name: &[u8], addresses: Vec<Address>) -> Upstream {
+        let peer = |address| Peer::new(address, name);
+        Upstream::new(Declared {
+            name: String::from_utf8_lossy(name).into_owned(),
+            port: None,
+            method: Method::RoundRobin,
+            key: None,
+            kept: Limits::NONE,
+            primary: addresses.into_iter().map(peer).collect(),
+            backup: Vec::new(),
+        })
     }
 
     /// What is declared of it.
@@ -171,7 +188,6 @@ impl Upstreams {
         &mut self,
         text: &str,
         default_port: u16,
-        scope: &mut Scope,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
     ) -> Result<Arc<Upstream>, Problem> {
         let refuse =
@@ -197,15 +213,13 @@ impl Upstreams {
         let found = address
             .addresses(resolve)
             .map_err(|reason| refuse(reason, name))?;
-        let defaults = KeptConnections::finish(<KeptConnections as Section>::Raw::default(), scope)
-            .map_err(|error| Problem::new(error.to_string()))?;
         let peer = |address| Peer::new(address, name.as_bytes());
         Ok(self.add(Upstream::new(Declared {
             name: name.to_owned(),
             port: Some(port.unwrap_or(0)),
             method: Method::RoundRobin,
             key: None,
-            kept: Limits::from(&defaults),
+            kept: Limits::NONE,
             primary: found.into_iter().map(peer).collect(),
             backup: Vec::new(),
         })))

@@ -166,6 +166,15 @@ impl<C: Idle> Kept<C> {
 }
 
 impl Limits {
+    /// Nothing is kept: so with hosts that no block declares, as in nginx.
+    pub const NONE: Limits = Limits {
+        count: 0,
+        is_local: true,
+        requests: 0,
+        time_ms: 0,
+        timeout_ms: 0,
+    };
+
     fn allow(&self, like: &Wanted, wanted: &Wanted) -> bool {
         like.address == wanted.address
             && like.options == wanted.options

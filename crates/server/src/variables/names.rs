@@ -60,6 +60,12 @@ variables! {
     Pid "pid"
     /// `p` when the request was pipelined, else `.`.
     Pipe "pipe"
+    /// What `X-Forwarded-For` said, and the client's address behind it.
+    ProxyAddXForwardedFor "proxy_add_x_forwarded_for"
+    /// The host of `proxy_pass`, with its port unless that is 80.
+    ProxyHost "proxy_host"
+    /// The port of `proxy_pass`.
+    ProxyPort "proxy_port"
     /// The client's address out of the PROXY protocol.
     ProxyProtocolAddr "proxy_protocol_addr"
     /// The client's port out of the PROXY protocol.
@@ -124,6 +130,22 @@ variables! {
     TimeIso8601 "time_iso8601"
     /// Local time in the common log format.
     TimeLocal "time_local"
+    /// The addresses of the servers that were asked, in order; the upstream's name where none could be.
+    UpstreamAddr "upstream_addr"
+    /// Bytes received from each.
+    UpstreamBytesReceived "upstream_bytes_received"
+    /// Bytes sent to each.
+    UpstreamBytesSent "upstream_bytes_sent"
+    /// Seconds with milliseconds that connecting to each took.
+    UpstreamConnectTime "upstream_connect_time"
+    /// Seconds with milliseconds until the head of each answer had come.
+    UpstreamHeaderTime "upstream_header_time"
+    /// Bytes of the body of each answer.
+    UpstreamResponseLength "upstream_response_length"
+    /// Seconds with milliseconds until each answer had come.
+    UpstreamResponseTime "upstream_response_time"
+    /// The status of each answer.
+    UpstreamStatus "upstream_status"
     /// The current URI, decoded and normalised.
     Uri "uri"
 }
@@ -141,6 +163,12 @@ pub enum Family {
     SentHttp,
     /// `$sent_trailer_NAME`.
     SentTrailer,
+    /// `$upstream_cookie_NAME`.
+    UpstreamCookie,
+    /// `$upstream_http_NAME`.
+    UpstreamHttp,
+    /// `$upstream_trailer_NAME`.
+    UpstreamTrailer,
 }
 
 /// The prefixes, each with what its variables are.
@@ -161,6 +189,21 @@ pub const FAMILIES: &[(&str, Family, &str)] = &[
         "sent_trailer_",
         Family::SentTrailer,
         "A trailer of the response: lower case, `_` for `-`.",
+    ),
+    (
+        "upstream_cookie_",
+        Family::UpstreamCookie,
+        "A cookie that the last server's answer sets.",
+    ),
+    (
+        "upstream_http_",
+        Family::UpstreamHttp,
+        "A header of the last server's answer: lower case, `_` for `-`.",
+    ),
+    (
+        "upstream_trailer_",
+        Family::UpstreamTrailer,
+        "A trailer of the last server's answer: lower case, `_` for `-`.",
     ),
 ];
 

@@ -7,10 +7,12 @@ use std::net::IpAddr;
 
 use message::{Framing, HeaderId, credentials, uri};
 
+use crate::content::proxy::variables as proxy;
 use crate::identity::NGINX_VERSION;
 use crate::path;
 use crate::request::Request;
 use crate::request_body::Stored;
+use crate::upstream::tries::Figure;
 
 use super::names::{Core, Family};
 
@@ -44,6 +46,9 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::NginxVersion => put(NGINX_VERSION.as_bytes(), out),
         Core::Pid => number(u64::from(std::process::id()), out),
         Core::Pipe => put(if request.is_pipelined { b"p" } else { b"." }, out),
+        Core::ProxyAddXForwardedFor => proxy::forwarded_for(request, out),
+        Core::ProxyHost => proxy::host(request, out),
+        Core::ProxyPort => proxy::port(request, out),
         Core::ProxyProtocolAddr
         | Core::ProxyProtocolPort
         | Core::ProxyProtocolServerAddr
@@ -79,6 +84,14 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             tcp_info(request, core, out)
         }
         Core::TimeIso8601 => put(&request.client.loop_.feed.clock().time_iso8601(), out),
+        Core::UpstreamAddr => proxy::figure(request, Figure::Address, out),
+        Core::UpstreamBytesReceived => proxy::figure(request, Figure::BytesReceived, out),
+        Core::UpstreamBytesSent => proxy::figure(request, Figure::BytesSent, out),
+        Core::UpstreamConnectTime => proxy::figure(request, Figure::ConnectTime, out),
+        Core::UpstreamHeaderTime => proxy::figure(request, Figure::HeaderTime, out),
+        Core::UpstreamResponseLength => proxy::figure(request, Figure::ResponseLength, out),
+        Core::UpstreamResponseTime => proxy::figure(request, Figure::ResponseTime, out),
+        Core::UpstreamStatus => proxy::figure(request, Figure::Status, out),
         Core::TimeLocal => put(&request.client.loop_.feed.clock().time_local(), out),
     }
 }
@@ -213,6 +226,9 @@ pub fn family(request: &Request, family: Family, rest: &[u8], out: &mut Vec<u8>)
             .is_some_and(|value| put(value, out)),
         Family::Http => request_header(request, rest, out),
         Family::SentHttp => sent_header(request, rest, out),
+        Family::UpstreamCookie => proxy::cookie(request, rest, out),
+        Family::UpstreamHttp => proxy::header(request, |name| is_name(name, rest), out),
+        Family::UpstreamTrailer => proxy::trailer(request, |name| is_name(name, rest), out),
         Family::SentTrailer => match &request.response {
             Some(response) => joined(
                 response

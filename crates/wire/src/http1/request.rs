@@ -145,7 +145,8 @@ static TOKEN: [bool; 256] = {
     is_token
 };
 
-fn is_token(text: &[u8]) -> bool {
+/// Is it a name or a method that can be sent (RFC 9110, 5.6.2)?
+pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| TOKEN[*byte as usize])
 }
 

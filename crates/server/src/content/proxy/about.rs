@@ -1,0 +1,90 @@
+//! Whose request it is that is passed on: enough of it to write lines to the error log, also when the request has gone.
+//!
+//! Invariant: owns all that it names.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use message::HeaderId;
+
+use crate::connection::Client;
+use crate::log::{ErrorContext, Level};
+use crate::loops::{Generation, Loop};
+use crate::request::Request;
+use crate::route::{LocationId, ServerId};
+use crate::settings::Location;
+
+/// Whose request it is.
+pub struct About {
+    /// The client, and the loop.
+    pub client: Rc<Client>,
+    /// The settings that hold.
+    pub generation: Rc<Generation>,
+    /// The location that passes it on.
+    pub location: LocationId,
+    server: ServerId,
+    line: Bytes,
+    host: Option<Bytes>,
+    referrer: Option<Bytes>,
+}
+
+impl About {
+    /// What is kept of a request.
+    #[must_use]
+    pub fn new(request: &Request) -> About {
+        let head = &request.head;
+        let part = |text: &[u8]| head.bytes.slice_ref(text);
+        About {
+            client: Rc::clone(&request.client),
+            generation: Rc::clone(&request.generation),
+            location: request.location,
+            server: request.server,
+            line: part(head.line()),
+            host: head.get(HeaderId::Host).map(part),
+            referrer: head.get(HeaderId::Referer).map(part),
+        }
+    }
+
+    /// The location that passes it on.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        self.generation.settings.location(self.location)
+    }
+
+    /// The loop.
+    #[must_use]
+    pub fn loop_(&self) -> &Rc<Loop> {
+        &self.client.loop_
+    }
+
+    /// Writes `WHAT while ACTION, client: …, upstream: "UPSTREAM"` to the location's error logs.
+    pub fn log(&self, level: Level, what: &str, action: &str, upstream: &[u8]) {
+        let logs = self.location().error_logs();
+        if !logs.wants(level) {
+            return;
+        }
+        let mut address = Vec::new();
+        self.client.append_remote_addr(&mut address);
+        let context = ErrorContext {
+            action: Some(action.as_bytes()),
+            client: Some(&address),
+            server: Some(&self.generation.settings.server(self.server).name),
+            request: Some(&self.line),
+            upstream: Some(upstream),
+            host: self.host.as_deref(),
+            referrer: self.referrer.as_deref(),
+            ..ErrorContext::default()
+        };
+        let feed = &self.loop_().feed;
+        feed.error(logs, level, Some(self.client.number), |out| {
+            out.extend_from_slice(what.as_bytes());
+            context.append(out);
+        });
+    }
+}
+
+impl std::fmt::Debug for About {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.line.escape_ascii().to_string())
+    }
+}

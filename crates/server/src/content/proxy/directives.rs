@@ -1,0 +1,148 @@
+//! What a location says about passing requests on: the directives, and the types of their values.
+//!
+//! Not here: where `proxy_pass` leads (`pass`), and what is made of these lines once for each location (`passing`).
+
+use bytes::Bytes;
+use config::{
+    Bufs, Flag, List, Msec, Number, Offset, Placed, Problem, Scope, Size, Template, Value, Word,
+    directives,
+};
+
+use crate::upstream::next::NextUpstream;
+
+use super::pass::Pass;
+
+/// `proxy_http_version`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.0: no chunks, no kept connections unless they are asked for.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+}
+
+impl Value for HttpVersion {
+    const SYNTAX: &'static str = "1.0 | 1.1";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        match &args[0].bytes()[..] {
+            b"1.0" => Ok(Self::Http10),
+            b"1.1" => Ok(Self::Http11),
+            b"2" => Err(Problem::directive("cannot say \"2\" yet: HTTP/2 is not built").at(0)),
+            other => Err(Problem::invalid_value(other, "it is 1.0 or 1.1").at(0)),
+        }
+    }
+}
+
+/// A `proxy_set_header` line.
+#[derive(Debug, Clone)]
+pub struct SetHeader {
+    /// The name as it is sent.
+    pub name: Bytes,
+    /// The value; empty: the line is not sent, the client's neither.
+    pub value: Template,
+}
+
+impl Value for SetHeader {
+    const SYNTAX: &'static str = "field value";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let value = Template::of_word(&args[1], scope).map_err(|problem| problem.at(1))?;
+        Ok(Self {
+            name: args[0].bytes().clone(),
+            value,
+        })
+    }
+}
+
+config::choice_set! {
+    /// `proxy_ignore_headers`: lines of an answer that have no effect here.
+    pub struct IgnoreHeaders: u32 {
+        /// `X-Accel-Redirect`.
+        X_ACCEL_REDIRECT = "X-Accel-Redirect",
+        /// `X-Accel-Expires`.
+        X_ACCEL_EXPIRES = "X-Accel-Expires",
+        /// `X-Accel-Limit-Rate`.
+        X_ACCEL_LIMIT_RATE = "X-Accel-Limit-Rate",
+        /// `X-Accel-Buffering`.
+        X_ACCEL_BUFFERING = "X-Accel-Buffering",
+        /// `X-Accel-Charset`.
+        X_ACCEL_CHARSET = "X-Accel-Charset",
+        /// `Expires`.
+        EXPIRES = "Expires",
+        /// `Cache-Control`.
+        CACHE_CONTROL = "Cache-Control",
+        /// `Set-Cookie`.
+        SET_COOKIE = "Set-Cookie",
+        /// `Vary`.
+        VARY = "Vary",
+    }
+}
+
+directives! {
+    /// Passing requests on to other servers.
+    pub struct Proxy in Location {
+        /// Passes requests on to a server or to a group of servers. With a URI behind the host, what matched the location's
+        /// prefix is replaced by it; without one the request's URI is sent as it came.
+        proxy_pass: Option<Placed<Pass>> = none, [LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1, inherit never, syntax "URL";
+        /// The method of the request that is passed on, instead of the client's.
+        proxy_method: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "method";
+        /// The version of HTTP that is spoken to the server. Kept connections need 1.1.
+        proxy_http_version: HttpVersion = "1.1", [HTTP | SERVER | LOCATION] 1;
+        /// Sets a line of the request that is passed on; with an empty value it is not sent. Lines of the level around count
+        /// only where a level has none of its own. `Host` is `$proxy_host` unless set.
+        proxy_set_header: List<SetHeader> = none, [HTTP | SERVER | LOCATION] 2;
+        /// The body of the request that is passed on, instead of the client's.
+        proxy_set_body: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "value";
+        /// Passes the client's header lines on.
+        proxy_pass_request_headers: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// Passes the client's body on.
+        proxy_pass_request_body: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// Reads the client's body to its end before a server is asked. With `off` it is passed on as it comes, and no second server can
+        /// be asked then.
+        proxy_request_buffering: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// Says which servers are asked next when one fails, or answers so.
+        proxy_next_upstream: NextUpstream = "error timeout", [HTTP | SERVER | LOCATION] 1..;
+        /// Limits how many servers one request may ask; `0`: all of them.
+        proxy_next_upstream_tries: Number = "0", [HTTP | SERVER | LOCATION] 1;
+        /// Limits the time in which a next server may be asked; `0`: any time.
+        proxy_next_upstream_timeout: Msec = "0", [HTTP | SERVER | LOCATION] 1;
+        /// Limits the time to open a connection to a server.
+        proxy_connect_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
+        /// Limits the time between two writes to a server.
+        proxy_send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
+        /// Limits the time between two reads from a server.
+        proxy_read_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
+        /// Goes on with a request whose client has closed the connection.
+        proxy_ignore_client_abort: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Asks the kernel to probe silent connections to servers (SO_KEEPALIVE).
+        proxy_socket_keepalive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+directives! {
+    /// Passing answers of other servers on.
+    pub struct ProxyAnswers in Location {
+        /// Does not pass a line of an answer on. `Date`, `Server`, `X-Pad` and `X-Accel-…` are hidden without it.
+        proxy_hide_header: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "field";
+        /// Passes a line on that is otherwise hidden.
+        proxy_pass_header: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "field";
+        /// Gives no effect to these lines of answers.
+        proxy_ignore_headers: Option<IgnoreHeaders> = none, [HTTP | SERVER | LOCATION] 1.., syntax "field …";
+        /// Reads ahead of the client, as much as `proxy_buffers` hold. With `off` a piece is read when the one before it was sent.
+        /// Either way the server is held back when its client is slow: nothing is written to a temporary file.
+        proxy_buffering: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// Limits the head of an answer.
+        proxy_buffer_size: Size = "4k", [HTTP | SERVER | LOCATION] 1;
+        /// How much of an answer is held for its client.
+        proxy_buffers: Bufs = "8 4k", [HTTP | SERVER | LOCATION] 2;
+        /// How much of the buffers may be on its way to the client. Checked as nginx checks it: what is here goes out at once.
+        proxy_busy_buffers_size: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Limits the temporary file of an answer. Kept in any case, since no such file is written: the server is held back instead.
+        proxy_max_temp_file_size: Option<Offset> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Limits what is written to a temporary file at once. Checked as nginx checks it.
+        proxy_temp_file_write_size: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Passes on what stands behind the last chunk of an answer.
+        proxy_pass_trailers: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}

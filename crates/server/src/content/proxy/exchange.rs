@@ -1,0 +1,356 @@
+//! Asking the servers of an order, one after the other, until one answers.
+//!
+//! Not here: what the answer means for the client (`answer`). Invariant: works on the order alone; every try is recorded, and its
+//! peer given back, whatever becomes of it.
+
+use std::rc::Rc;
+
+use message::ResponseHead;
+use wire::connect::ConnectError;
+use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
+use wire::http1::answer::AnswerFault;
+
+use crate::listen::Address;
+use crate::log::Level;
+use crate::request_body::PieceError;
+use crate::upstream::kept::Wanted;
+use crate::upstream::next::{Failure, NextRules, Progress};
+use crate::upstream::{Choice, Now, Outcome, Times, reach};
+
+use super::flow::{Beginning, Flow};
+use super::order::Order;
+
+const CONNECTING: &str = "connecting to upstream";
+const SENDING: &str = "sending request to upstream";
+const READING_HEAD: &str = "reading response header from upstream";
+
+/// An answer of which the head has come.
+pub struct Answer {
+    /// The head.
+    pub head: Box<ResponseHead>,
+    /// The body, on its way.
+    pub flow: Box<Flow>,
+}
+
+/// No server answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// The status that stands for it.
+    pub status: u16,
+    /// What went wrong with the last one; `None`: there was none to ask, or the request itself is at fault.
+    pub failure: Option<Failure>,
+}
+
+/// Gets the heads that come before the answer's own.
+#[expect(async_fn_in_trait, reason = "what it gives stays on its loop")]
+pub trait Interim {
+    /// A 1xx has come.
+    async fn take(&mut self, head: Box<ResponseHead>);
+}
+
+/// Nobody wants them.
+pub struct Unwanted;
+
+impl Interim for Unwanted {
+    async fn take(&mut self, _: Box<ResponseHead>) {}
+}
+
+/// A try that is being made.
+struct Try<'a> {
+    order: &'a Rc<Order>,
+    /// The peer's name.
+    name: String,
+    address: Address,
+    begun_ms: u64,
+    is_kept: bool,
+    is_sent: bool,
+}
+
+/// Why a try failed.
+enum Trouble {
+    Connect(ConnectError),
+    Exchange(ExchangeError, &'static str),
+    /// The client's body cannot be read where it was stored.
+    Body(PieceError),
+}
+
+impl From<PieceError> for Trouble {
+    fn from(error: PieceError) -> Trouble {
+        Trouble::Body(error)
+    }
+}
+
+/// Asks the servers of an order.
+///
+/// # Errors
+/// None of them answered; every failure was logged.
+pub async fn ask(order: Order, interim: &mut impl Interim) -> Result<Answer, NoAnswer> {
+    let order = Rc::new(order);
+    let settings = &order.about.location().settings.proxy;
+    let mut choice = order.upstream.choose(&order.asker);
+    if settings.proxy_next_upstream_tries.0 > 0 {
+        let most = usize::try_from(settings.proxy_next_upstream_tries.0).unwrap_or(usize::MAX);
+        choice.limit_tries(most);
+    }
+    let begun_ms = wire::clock::monotonic_ms();
+    // Ends since each turn takes a try, or forgives one of a connection that was kept, of which there are not endlessly many.
+    loop {
+        let Some(peer) = choice.next(Now::read()) else {
+            return Err(no_peer(&order));
+        };
+        let mut one = Try {
+            order: &order,
+            name: peer.name.clone(),
+            address: peer.address.clone(),
+            begun_ms: wire::clock::monotonic_ms(),
+            is_kept: false,
+            is_sent: false,
+        };
+        order.record.tries.borrow_mut().begin(one.name.as_str());
+        let outcome = one.make(interim).await;
+        let progress = Progress {
+            method: order.method,
+            is_sent: one.is_sent,
+            is_unbuffered: !order.body.is_replayable(),
+            elapsed_ms: wire::clock::monotonic_ms().saturating_sub(begun_ms),
+            tries_left: choice.tries_left(),
+        };
+        let rules = NextRules {
+            on: settings.proxy_next_upstream,
+            timeout_ms: settings.proxy_next_upstream_timeout.0,
+        };
+        match outcome {
+            Ok((exchange, head)) => match Failure::of_status(head.status) {
+                Some(failure) if rules.allows(failure, &progress) => {
+                    one.end(&exchange, Some(failure.status()));
+                    give_back(&mut choice, &one, failure);
+                }
+                _ => return Ok(one.answer(choice, exchange, head)),
+            },
+            Err(trouble) => {
+                let failure = trouble.failure();
+                one.log(&trouble);
+                one.record_failure(failure);
+                let Some(failure) = failure else {
+                    choice.give_back(Outcome::Answered, Times::default(), Now::read());
+                    return Err(NoAnswer {
+                        status: 500,
+                        failure: None,
+                    });
+                };
+                let is_forgiven = one.is_kept && failure == Failure::Error;
+                let progress = Progress {
+                    tries_left: progress.tries_left + usize::from(is_forgiven),
+                    ..progress
+                };
+                let goes_on = rules.allows(failure, &progress);
+                give_back(&mut choice, &one, failure);
+                if is_forgiven {
+                    choice.forgive_try();
+                }
+                if !goes_on {
+                    return Err(NoAnswer {
+                        status: failure.status(),
+                        failure: Some(failure),
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn no_peer(order: &Order) -> NoAnswer {
+    let name = order.upstream.name();
+    let upstream = shown(name, order);
+    order
+        .about
+        .log(Level::Error, "no live upstreams", CONNECTING, &upstream);
+    let mut tries = order.record.tries.borrow_mut();
+    let one = tries.begin(name);
+    one.status = 502;
+    one.response_ms = Some(0);
+    NoAnswer {
+        status: 502,
+        failure: None,
+    }
+}
+
+/// `http://NAME/URI`, as the log names what was asked.
+pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
+    [b"http://", name.as_bytes(), order.uri()].concat()
+}
+
+fn give_back(choice: &mut Choice, one: &Try<'_>, failure: Failure) {
+    let times = Times {
+        header_ms: None,
+        response_ms: one.elapsed_ms(),
+    };
+    if choice.give_back(failure.outcome(), times, Now::read()) {
+        let upstream = shown(&one.name, one.order);
+        let what = "upstream server temporarily disabled";
+        let action = if one.is_sent { READING_HEAD } else { CONNECTING };
+        one.order.about.log(Level::Warn, what, action, &upstream);
+    }
+}
+
+impl Try<'_> {
+    fn elapsed_ms(&self) -> u64 {
+        wire::clock::monotonic_ms().saturating_sub(self.begun_ms)
+    }
+
+    async fn make(
+        &mut self,
+        interim: &mut impl Interim,
+    ) -> Result<(Exchange, Box<ResponseHead>), Trouble> {
+        let order = self.order;
+        let settings = &order.about.location().settings;
+        let connection = self.connect().await.map_err(Trouble::Connect)?;
+        let connect_ms = self.elapsed_ms();
+        self.note(|one| one.connect_ms = Some(connect_ms));
+        self.is_sent = true;
+        let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
+        let mut exchange =
+            connection.begin(order.head.clone(), order.framing, order.asked, buffer);
+        if let Err(trouble) = self.send(&mut exchange).await {
+            self.end(&exchange, None);
+            return Err(trouble);
+        }
+        let timeout = settings.proxy.proxy_read_timeout.duration();
+        loop {
+            match exchange.head(timeout).await {
+                Ok(AnswerHead::Interim(head)) => interim.take(head).await,
+                Ok(AnswerHead::Final(head)) if head.version < message::Version::HTTP_10 => {
+                    self.end(&exchange, None);
+                    let why = "upstream sent no valid HTTP/1.0 header".to_owned();
+                    let fault = AnswerFault::Head(why).into();
+                    return Err(Trouble::Exchange(fault, READING_HEAD));
+                }
+                Ok(AnswerHead::Final(head)) => return Ok((exchange, head)),
+                Err(error) => {
+                    self.end(&exchange, None);
+                    return Err(Trouble::Exchange(error, READING_HEAD));
+                }
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<wire::UpstreamConnection, ConnectError> {
+        let order = self.order;
+        let loop_ = order.about.loop_();
+        let wanted = self.wanted();
+        if let Some(kept) = loop_.shelf.take(&order.upstream, &wanted) {
+            self.is_kept = true;
+            return Ok(kept);
+        }
+        let timeout = order.about.location().settings.proxy.proxy_connect_timeout;
+        let pool = loop_.disk.disk().default_pool();
+        reach::connect(
+            &self.address,
+            &order.options,
+            timeout.duration(),
+            &pool,
+            loop_,
+        )
+        .await
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            address: self.address.clone(),
+            options: self.order.options,
+            location: self.order.about.location,
+        }
+    }
+
+    /// Sends head and body; gives up on the body where the server answers before it has taken all of it.
+    async fn send(&self, exchange: &mut Exchange) -> Result<(), Trouble> {
+        let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+        let settings = &self.order.about.location().settings.proxy;
+        let timeout = settings.proxy_send_timeout.duration();
+        let mut pieces = self.order.body.pieces();
+        if let Some(whole) = pieces.take_memory() {
+            exchange.queue_piece(whole).map_err(|fault| sending(fault.into()))?;
+        } else {
+            while let Some(piece) = pieces.next().await? {
+                exchange.queue_piece(piece).map_err(|fault| sending(fault.into()))?;
+                if exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
+                    return Ok(());
+                }
+            }
+        }
+        exchange.end_body(&[]).map_err(|fault| sending(fault.into()))?;
+        exchange.flush(timeout).await.map_err(sending)?;
+        Ok(())
+    }
+
+    fn note(&self, write: impl FnOnce(&mut crate::upstream::tries::Try)) {
+        if let Some(one) = self.order.record.tries.borrow_mut().last() {
+            write(one);
+        }
+    }
+
+    /// Records what went through a connection that is of no use any more.
+    fn end(&self, exchange: &Exchange, status: Option<u16>) {
+        let elapsed_ms = self.elapsed_ms();
+        self.note(|one| {
+            one.bytes_sent = exchange.sent();
+            one.bytes_received = exchange.received();
+            one.response_ms = Some(elapsed_ms);
+            if let Some(status) = status {
+                one.status = status;
+                one.header_ms = Some(elapsed_ms);
+            }
+        });
+    }
+
+    fn record_failure(&self, failure: Option<Failure>) {
+        let elapsed_ms = self.elapsed_ms();
+        self.note(|one| {
+            one.status = failure.map_or(500, Failure::status);
+            one.response_ms = Some(elapsed_ms);
+        });
+    }
+
+    fn log(&self, trouble: &Trouble) {
+        let upstream = shown(&self.name, self.order);
+        let (what, action) = match trouble {
+            Trouble::Connect(error) => (error.to_string(), CONNECTING),
+            Trouble::Exchange(error, action) => (error.to_string(), *action),
+            Trouble::Body(error) => (error.to_string(), SENDING),
+        };
+        self.order.about.log(Level::Error, &what, action, &upstream);
+    }
+
+    fn answer(self, mut choice: Choice, exchange: Exchange, head: Box<ResponseHead>) -> Answer {
+        let header_ms = self.elapsed_ms();
+        choice.note_header(header_ms, Now::read());
+        self.note(|one| {
+            one.status = head.status;
+            one.header_ms = Some(header_ms);
+        });
+        let flow = Flow::new(Beginning {
+            order: Rc::clone(self.order),
+            like: self.wanted(),
+            name: self.name,
+            exchange,
+            choice,
+            begun_ms: self.begun_ms,
+            header_ms,
+            head_bytes: head.bytes.len() as u64,
+        });
+        Answer {
+            head,
+            flow: Box::new(flow),
+        }
+    }
+}
+
+impl Trouble {
+    fn failure(&self) -> Option<Failure> {
+        match self {
+            Trouble::Connect(error) => Failure::of_connect(error),
+            Trouble::Exchange(error, _) => Failure::of_exchange(error),
+            Trouble::Body(_) => None,
+        }
+    }
+}

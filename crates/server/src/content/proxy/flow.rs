@@ -1,0 +1,223 @@
+//! The body of an answer, on its way from a server: piece after piece, as it is asked for.
+//!
+//! Whoever reads it slowly holds the server back. Not here: the head (`exchange`), the client. Invariant: the try is recorded and
+//! the peer given back when the body ends, breaks off or is dropped; a connection of which anything is in doubt is closed.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use disk::OpenFile;
+use message::{BodyError, Chunk, Header, Source};
+use wire::exchange::{Exchange, ExchangeError};
+
+use crate::log::Level;
+use crate::upstream::kept::Wanted;
+use crate::upstream::{Choice, Now, Outcome, Times};
+
+use super::exchange::shown;
+use super::order::Order;
+
+const READING: &str = "reading upstream";
+
+/// A body on its way.
+pub struct Flow {
+    /// Until it has ended.
+    exchange: Option<Exchange>,
+    trailers: Vec<Header>,
+    try_: Trying,
+}
+
+/// What a flow begins with.
+pub struct Beginning {
+    /// What was asked.
+    pub order: Rc<Order>,
+    /// The exchange, of which the head has come.
+    pub exchange: Exchange,
+    /// The choice that holds the peer.
+    pub choice: Choice,
+    /// How the connection may be used again.
+    pub like: Wanted,
+    /// The peer's name.
+    pub name: String,
+    /// When the try began.
+    pub begun_ms: u64,
+    /// How long its head took.
+    pub header_ms: u64,
+    /// Bytes of the head.
+    pub head_bytes: u64,
+}
+
+/// The try that it came of.
+struct Trying {
+    order: Rc<Order>,
+    choice: Choice,
+    like: Wanted,
+    name: String,
+    begun_ms: u64,
+    header_ms: u64,
+    head_bytes: u64,
+}
+
+impl Flow {
+    /// A body whose head has come.
+    #[must_use]
+    pub fn new(from: Beginning) -> Flow {
+        let mut flow = Flow {
+            exchange: Some(from.exchange),
+            trailers: Vec::new(),
+            try_: Trying {
+                order: from.order,
+                choice: from.choice,
+                like: from.like,
+                name: from.name,
+                begun_ms: from.begun_ms,
+                header_ms: from.header_ms,
+                head_bytes: from.head_bytes,
+            },
+        };
+        flow.end_if_over();
+        flow
+    }
+
+    /// The next piece; `None` at the end.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let Some(exchange) = &mut self.exchange else {
+            return Poll::Ready(None);
+        };
+        let settings = &self.try_.order.about.location().settings.proxy;
+        let timeout = settings.proxy_read_timeout.duration();
+        let outcome = ready!(exchange.poll_piece(cx, timeout));
+        Poll::Ready(match outcome {
+            Ok(Some(piece)) => {
+                self.end_if_over();
+                Some(Ok(piece))
+            }
+            Ok(None) => {
+                self.end_if_over();
+                None
+            }
+            Err(error) => {
+                self.break_off(&error);
+                Some(Err(BodyError::Logged))
+            }
+        })
+    }
+
+    /// As [`Flow::poll_piece`].
+    pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
+        std::future::poll_fn(|cx| self.poll_piece(cx)).await
+    }
+
+    /// What has come already, and whether that was the end.
+    pub fn ready_piece(&mut self) -> (Bytes, bool) {
+        let Some(exchange) = &mut self.exchange else {
+            return (Bytes::new(), true);
+        };
+        let piece = exchange.ready_piece();
+        self.end_if_over();
+        (piece, self.exchange.is_none())
+    }
+
+    /// Has the end come?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.exchange.is_none()
+    }
+
+    /// The trailers, once the end has come.
+    pub fn take_trailers(&mut self) -> Vec<Header> {
+        std::mem::take(&mut self.trailers)
+    }
+
+    /// What was asked.
+    #[must_use]
+    pub fn order(&self) -> &Rc<Order> {
+        &self.try_.order
+    }
+
+    /// The end has come: the connection may serve the next request.
+    fn end_if_over(&mut self) {
+        if !self.exchange.as_ref().is_some_and(Exchange::is_ended) {
+            return;
+        }
+        let Some(exchange) = self.exchange.take() else {
+            return;
+        };
+        self.try_.settle(&exchange);
+        self.trailers = exchange.trailers();
+        let order = &self.try_.order;
+        if !self.trailers.is_empty() {
+            *order.record.trailers.borrow_mut() = self.trailers.clone();
+        }
+        if let Some(connection) = exchange.finish() {
+            let loop_ = order.about.loop_();
+            let like = self.try_.like.clone();
+            loop_.shelf.put(&order.upstream, connection, like, loop_);
+        }
+    }
+
+    fn break_off(&mut self, error: &ExchangeError) {
+        let Some(exchange) = self.exchange.take() else {
+            return;
+        };
+        self.try_.settle(&exchange);
+        let upstream = shown(&self.try_.name, &self.try_.order);
+        let about = &self.try_.order.about;
+        about.log(Level::Error, &error.to_string(), READING, &upstream);
+    }
+}
+
+impl Trying {
+    /// Records the try and gives the peer back: it has answered, whatever became of the body.
+    fn settle(&mut self, exchange: &Exchange) {
+        let now = Now::read();
+        let response_ms = now.ms.saturating_sub(self.begun_ms);
+        if let Some(one) = self.order.record.tries.borrow_mut().last() {
+            one.response_ms = Some(response_ms);
+            one.bytes_sent = exchange.sent();
+            one.bytes_received = exchange.received();
+            one.response_length = exchange.received().saturating_sub(self.head_bytes);
+        }
+        let times = Times {
+            header_ms: Some(self.header_ms),
+            response_ms,
+        };
+        self.choice.give_back(Outcome::Answered, times, now);
+    }
+}
+
+impl Drop for Flow {
+    /// Nobody wants the rest.
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            self.try_.settle(&exchange);
+        }
+    }
+}
+
+impl Source<Rc<OpenFile>> for Flow {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        self.poll_piece(cx)
+            .map(|piece| piece.map(|piece| piece.map(Chunk::Bytes)))
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        let order = &self.try_.order;
+        let settings = &order.about.location().settings.proxy_answers;
+        if !settings.proxy_pass_trailers {
+            return Vec::new();
+        }
+        let mut trailers = std::mem::take(&mut self.trailers);
+        if let Some(passing) = &order.about.location().passing {
+            trailers.retain(|line| {
+                let id = message::HeaderId::find(&line.name);
+                !passing.hidden.has(&line.name, id)
+            });
+        }
+        trailers
+    }
+}

@@ -1,0 +1,168 @@
+//! `proxy_pass`: passing requests on to other servers, and their answers back.
+//!
+//! The way of a request: [`pass`] says who is asked, an [`order::Order`] is made of the request, [`exchange`] asks one server after
+//! the other, [`answer`] makes the response of what one said, [`flow`] is its body. Invariants: an exchange borrows nothing of the
+//! request; a slow client holds the server back, and nothing is held for it but one piece.
+
+pub mod about;
+pub mod answer;
+pub mod directives;
+pub mod exchange;
+pub mod flow;
+mod names;
+pub mod order;
+pub mod pass;
+pub mod passing;
+pub mod record;
+pub mod variables;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use message::{Body, Framing};
+
+use crate::Failure;
+use crate::listen::Address;
+use crate::log::Level;
+use crate::request::Request;
+use crate::request_body::{self, Leaving, RequestBody};
+use crate::respond::Outcome;
+use crate::upstream::Upstream;
+
+pub use directives::{Proxy, ProxyAnswers};
+pub use passing::Passing;
+
+use answer::Origin;
+use directives::HttpVersion;
+use exchange::{Answer, Unwanted};
+use order::{Destination, Order, Variation};
+use pass::{Host, Url};
+use passing::Target;
+
+/// Passes a request on.
+pub async fn make(request: &mut Request) -> Outcome {
+    match Box::pin(answered(request)).await {
+        Ok(answer) => {
+            let body = body(answer.flow);
+            answer::shape(request, answer.head, body, Origin::Server)
+        }
+        Err(outcome) => outcome,
+    }
+}
+
+async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
+    let order = order(request, &Variation::default()).await?;
+    let leaving = match request.location().settings.proxy.proxy_ignore_client_abort {
+        true => Leaving::IsIgnored,
+        false => Leaving::Ends,
+    };
+    let mut interim = Unwanted;
+    let asking = exchange::ask(order, &mut interim);
+    let answer = request_body::alongside(request, leaving, asking).await?;
+    answer.map_err(|none| Outcome::Failed(Failure::new(none.status)))
+}
+
+/// Makes the order for a request, its body read.
+///
+/// # Errors
+/// What the request is answered with instead.
+pub async fn order(request: &mut Request, variation: &Variation) -> Result<Order, Outcome> {
+    let Some(passing) = request.location().passing.clone() else {
+        return Err(Outcome::Failed(Failure::new(500)));
+    };
+    let to = destination(request, &passing).map_err(Outcome::Failed)?;
+    let body = outbound(request).await?;
+    Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
+}
+
+/// What goes behind the head: what the configuration says, else the client's body.
+async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
+    let settings = &request.location().settings.proxy;
+    if let Some(body) = &settings.proxy_set_body {
+        return Ok(RequestBody::bytes(request.evaluate(body)));
+    }
+    if !settings.proxy_pass_request_body {
+        return Ok(RequestBody::none());
+    }
+    // HTTP/1.0 knows no chunks: the length must be known first.
+    let must_store = settings.proxy_request_buffering
+        || (request.head.framing == Framing::Chunked
+            && settings.proxy_http_version == HttpVersion::Http10);
+    if must_store {
+        request_body::store(request).await
+    } else {
+        request_body::pass(request).await
+    }
+}
+
+/// A body that is here is sent with its head.
+fn body(flow: Box<flow::Flow>) -> Body<std::rc::Rc<disk::OpenFile>> {
+    if flow.is_over() {
+        return Body::Empty;
+    }
+    Body::Stream(flow)
+}
+
+/// Who is asked by this request.
+fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
+    match &passing.target {
+        Target::Fixed { url, upstream } => {
+            order::begin(request, url.host_header.clone(), url.port_text.clone());
+            Ok(Destination {
+                upstream: Arc::clone(upstream),
+                uri: url.uri.clone(),
+                is_whole: false,
+            })
+        }
+        Target::Made(template) => {
+            let whole = request.evaluate(template);
+            let url = Url::parse(&whole).map_err(|why| refuse(request, &why))?;
+            let upstream = made(request, &url)?;
+            order::begin(request, url.host_header, url.port_text);
+            Ok(Destination {
+                upstream,
+                uri: with_slash(url.uri),
+                is_whole: true,
+            })
+        }
+    }
+}
+
+/// The upstream that a URL made from variables names.
+fn made(request: &Request, url: &Url) -> Result<Arc<Upstream>, Failure> {
+    let upstreams = &request.settings().upstreams;
+    if let Host::Inet { name, port } = &url.host {
+        let known = match port {
+            None => upstreams.find(name, None).or_else(|| upstreams.find(name, Some(url.host.port()))),
+            Some(port) => upstreams.find(name, Some(*port)),
+        };
+        if let Some(known) = known {
+            return Ok(Arc::clone(known));
+        }
+    }
+    let address = match (&url.host, url.host.ip()) {
+        (Host::Unix(path), _) => Address::Unix(path.clone()),
+        (Host::Inet { .. }, Some(ip)) => Address::Inet((ip, url.host.port()).into()),
+        (Host::Inet { name, .. }, None) => {
+            let name = String::from_utf8_lossy(name);
+            let why = format!("no resolver defined to resolve {name}");
+            return Err(Failure {
+                status: 502,
+                ..refuse(request, &why)
+            });
+        }
+    };
+    Ok(Arc::new(Upstream::of_addresses(&url.text, vec![address])))
+}
+
+fn with_slash(uri: Bytes) -> Bytes {
+    match uri.first() {
+        Some(b'?') => [b"/", &uri[..]].concat().into(),
+        _ => uri,
+    }
+}
+
+fn refuse(request: &Request, why: &str) -> Failure {
+    request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
+    Failure::new(500)
+}

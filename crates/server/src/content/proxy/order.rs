@@ -1,0 +1,287 @@
+//! An order: a request as it goes to a server, with everything that was evaluated from the client's request.
+//!
+//! Not here: sending it (`exchange`). Invariant: an order owns what it needs and borrows nothing of the request, so that whoever
+//! asks a server can go on when the client has left.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use message::escape::Escape;
+use message::{Framing, HeaderId, Hops, Method};
+use wire::connect::Options;
+use wire::http1::answer::Asked;
+use wire::http1::request::{self, Outgoing};
+
+use crate::Failure;
+use crate::log::Level;
+use crate::request::Request;
+use crate::request_body::RequestBody;
+use crate::upstream::{Asker, Upstream};
+
+use super::about::About;
+use super::directives::HttpVersion;
+use super::passing::Passing;
+use super::record::{Passed, Record};
+
+/// Bytes reserved for a head; longer ones grow the buffer.
+const HEAD_TYPICAL: usize = 512;
+
+/// A request as it goes to a server.
+#[derive(Debug)]
+pub struct Order {
+    /// Whose it is.
+    pub about: About,
+    /// Who may be asked.
+    pub upstream: Arc<Upstream>,
+    /// Who asks, as far as the choice depends on it.
+    pub asker: Asker,
+    /// Its head, empty line included.
+    pub head: Bytes,
+    /// Where the URI lies in the head.
+    uri: std::ops::Range<usize>,
+    /// How its body ends.
+    pub framing: Framing,
+    /// What is asked, as far as the answer's framing depends on it.
+    pub asked: Asked,
+    /// Its body.
+    pub body: RequestBody,
+    /// The client's method: some are not sent twice.
+    pub method: Method,
+    /// How connections are opened.
+    pub options: Options,
+    /// What was tried.
+    pub record: Rc<Record>,
+}
+
+/// How an order differs from what the client asks.
+#[derive(Debug, Clone, Default)]
+pub struct Variation {
+    /// The answer may be cached: the client's conditions and ranges are not passed on.
+    pub is_cacheable: bool,
+    /// GET is asked, whatever the client's method (`proxy_cache_convert_head`).
+    pub as_get: bool,
+    /// Lines more: the conditions of a cache that revalidates.
+    pub lines: Vec<(Bytes, Bytes)>,
+}
+
+/// Who is asked by one request.
+#[derive(Debug, Clone)]
+pub struct Destination {
+    /// The servers.
+    pub upstream: Arc<Upstream>,
+    /// The URI that takes the place of the location's prefix, or (`is_whole`) of the whole; empty: none.
+    pub uri: Bytes,
+    /// The URI was made from variables and is sent as it is.
+    pub is_whole: bool,
+}
+
+impl Order {
+    /// Evaluates a request.
+    ///
+    /// # Errors
+    /// 500 where the configuration makes something that cannot be sent; its log line is written.
+    pub fn new(
+        request: &Request,
+        passing: &Passing,
+        to: &Destination,
+        variation: &Variation,
+        body: RequestBody,
+    ) -> Result<Order, Failure> {
+        let passed = request.passed.as_deref();
+        let record = passed.map_or_else(Rc::default, |passed| Rc::clone(&passed.record));
+        let writing = Writing {
+            request,
+            passing,
+            to,
+            variation,
+            framing: body.framing(),
+        };
+        let mut head = Vec::with_capacity(HEAD_TYPICAL);
+        let (uri, method_len) = writing.write(&mut head)?;
+        let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
+        let settings = &request.location().settings.proxy;
+        let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
+        Ok(Order {
+            about: About::new(request),
+            asker: asker(request, &to.upstream),
+            upstream: Arc::clone(&to.upstream),
+            head: head.into(),
+            uri,
+            framing: body.framing(),
+            asked: match (is_head, asks_upgrade) {
+                (true, _) => Asked::Head,
+                (false, true) => Asked::Upgrade,
+                (false, false) => Asked::Plain,
+            },
+            body,
+            method: request.method,
+            options: Options {
+                from: None,
+                probes: settings.proxy_socket_keepalive,
+            },
+            record,
+        })
+    }
+
+    /// The URI as it is sent.
+    #[must_use]
+    pub fn uri(&self) -> &[u8] {
+        &self.head[self.uri.clone()]
+    }
+}
+
+fn asker(request: &Request, upstream: &Upstream) -> Asker {
+    Asker {
+        address: request.client.ip(),
+        key: match &upstream.declared().key {
+            Some(key) => request.evaluate(key),
+            None => Bytes::new(),
+        },
+        sid: Bytes::new(),
+    }
+}
+
+/// A head that is being written.
+struct Writing<'a> {
+    request: &'a Request,
+    passing: &'a Passing,
+    to: &'a Destination,
+    variation: &'a Variation,
+    framing: Framing,
+}
+
+impl Writing<'_> {
+    /// Appends the head; gives where the URI lies in it, and the method's length.
+    fn write(&self, out: &mut Vec<u8>) -> Result<(std::ops::Range<usize>, usize), Failure> {
+        let request = self.request;
+        let settings = &request.location().settings.proxy;
+        let method = self.method();
+        let mut target = Vec::with_capacity(request.head.target().len() + 16);
+        self.write_target(&mut target);
+        if target.is_empty() {
+            return Err(self.refuse("zero length URI to proxy"));
+        }
+        let is_http10 = settings.proxy_http_version == HttpVersion::Http10;
+        let outgoing = Outgoing {
+            method: &method,
+            target: &target,
+            is_http10,
+            framing: self.framing,
+        };
+        let host = self.host(is_http10);
+        let own = self.own_lines();
+        let own = own.iter().map(|(name, value)| (&name[..], &value[..]));
+        let host = host.iter().map(|value| (&b"Host"[..], &value[..]));
+        let outcome = if settings.proxy_pass_request_headers {
+            let hops = Hops::new(request.head.get_each(HeaderId::Connection));
+            let replaced = match self.variation.is_cacheable {
+                true => &self.passing.replaced_for_cache,
+                false => &self.passing.replaced,
+            };
+            let passed_on = request.head.iter().filter(|(name, _, id)| {
+                !replaced.has(name, *id) && !hops.ends_here(name, *id) && request::is_token(name)
+            });
+            let passed_on = passed_on.map(|(name, value, _)| (name, value));
+            request::head(out, &outgoing, host.chain(own).chain(passed_on))
+        } else {
+            request::head(out, &outgoing, host.chain(own))
+        };
+        outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
+        let start = method.len() + 1;
+        Ok((start..start + target.len(), method.len()))
+    }
+
+    fn method(&self) -> Bytes {
+        let settings = &self.request.location().settings.proxy;
+        if self.variation.as_get {
+            return Bytes::from_static(b"GET");
+        }
+        match &settings.proxy_method {
+            Some(method) => self.request.evaluate(method),
+            None => Bytes::copy_from_slice(self.request.method_text()),
+        }
+    }
+
+    /// `Host`: none only where the configuration takes it away and HTTP/1.0 is spoken.
+    fn host(&self, is_http10: bool) -> Option<Bytes> {
+        let usual = || {
+            let passed = self.request.passed.as_deref();
+            passed.map_or_else(Bytes::new, |passed| passed.host.clone())
+        };
+        let host = match &self.passing.host {
+            None => usual(),
+            Some(set) => match self.request.evaluate(set) {
+                empty if empty.is_empty() && !is_http10 => usual(),
+                host => host,
+            },
+        };
+        (!host.is_empty()).then_some(host)
+    }
+
+    /// The lines that the configuration sets, and those of a cache.
+    fn own_lines(&self) -> Vec<(Bytes, Bytes)> {
+        let set = self.passing.lines.iter();
+        let set = set.map(|line| (line.name.clone(), self.request.evaluate(&line.value)));
+        set.chain(self.variation.lines.iter().cloned())
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+
+    /// The URI: the client's own where nothing changed it, else made of what it is now.
+    fn write_target(&self, out: &mut Vec<u8>) {
+        let request = self.request;
+        if self.to.is_whole && !self.to.uri.is_empty() {
+            // As it is, but for what would end the URI or the line.
+            return escape_breaks(&self.to.uri, out);
+        }
+        let is_raw = request.is_target_raw && !request.head.is_path_empty;
+        if self.to.uri.is_empty() && is_raw {
+            return out.extend_from_slice(request.head.target());
+        }
+        let mut skipped = 0;
+        if request.is_location_valid {
+            out.extend_from_slice(&self.to.uri);
+            if !self.to.uri.is_empty() {
+                skipped = self.passing.prefix_len.min(request.uri.len());
+            }
+        }
+        let rest = &request.uri[skipped..];
+        let is_quoted = memchr::memchr(b'%', request.head.target()).is_some();
+        if is_quoted || request.is_internal {
+            Escape::Uri.write(rest, out);
+        } else {
+            escape_breaks(rest, out);
+        }
+        if !request.args.is_empty() {
+            out.push(b'?');
+            out.extend_from_slice(&request.args);
+        }
+    }
+
+    fn refuse(&self, why: &str) -> Failure {
+        self.request.log(Level::Error, &|out| {
+            out.extend_from_slice(why.as_bytes());
+        });
+        Failure::new(500)
+    }
+}
+
+/// Appends a URI in which blanks and control bytes, which would end it, are escaped.
+fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
+    for byte in uri {
+        match byte {
+            0..=0x20 | 0x7f => Escape::Uri.write(std::slice::from_ref(byte), out),
+            other => out.push(*other),
+        }
+    }
+}
+
+/// The request at hand was not passed on before, or was: what follows stands behind a colon then.
+pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
+    let passed = request.passed.get_or_insert_with(Box::<Passed>::default);
+    passed.record.tries.borrow_mut().redirect();
+    passed.head = None;
+    passed.host = host;
+    passed.port = port;
+}

@@ -1,0 +1,255 @@
+//! Where `proxy_pass` leads: its URL, taken apart as nginx takes it apart.
+//!
+//! Not here: which servers stand behind the host. Invariant: nothing is resolved here, so that a URL made from variables can be
+//! read on a loop.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use config::{Problem, Scope, Template, Value, Word};
+
+use crate::listen::address::UNIX_PATH_MAX;
+
+/// The port of `http`.
+const HTTP_PORT: u16 = 80;
+const HTTP: &[u8] = b"http://";
+const HTTPS: &[u8] = b"https://";
+
+/// The argument of `proxy_pass`.
+#[derive(Debug, Clone)]
+pub enum Pass {
+    /// The same for every request.
+    Fixed(Url),
+    /// Made for each request.
+    Made(Template),
+}
+
+/// A URL to pass requests on to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Without its scheme, as it is written: for messages.
+    pub text: Bytes,
+    /// Who is to be asked.
+    pub host: Host,
+    /// The URI behind the host; empty: none. Begins with `/` or `?`.
+    pub uri: Bytes,
+    /// `$proxy_host`: the host, and the port unless it is the usual one.
+    pub host_header: Bytes,
+    /// `$proxy_port`; empty for a unix socket.
+    pub port_text: Bytes,
+}
+
+/// Who is to be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// An upstream by its name, or a server by name or address (an IPv6 one in brackets).
+    Inet {
+        /// The name.
+        name: Bytes,
+        /// The port, where the URL has one.
+        port: Option<u16>,
+    },
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl Host {
+    /// The port that is to be asked; 0 at a unix socket.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Inet { port, .. } => port.unwrap_or(HTTP_PORT),
+            Self::Unix(_) => 0,
+        }
+    }
+
+    /// The address, where it needs no look-up.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        let Self::Inet { name, .. } = self else {
+            return None;
+        };
+        let text = std::str::from_utf8(name).ok()?;
+        match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+            Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+            None => text.parse().ok(),
+        }
+    }
+}
+
+impl Url {
+    /// Who is to be asked, as text: `HOST[:PORT]` or `unix:PATH`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.host {
+            Host::Unix(path) => format!("unix:{}", path.display()),
+            Host::Inet { name, port } => {
+                let name = String::from_utf8_lossy(name);
+                port.map_or_else(|| name.to_string(), |port| format!("{name}:{port}"))
+            }
+        }
+    }
+
+    /// Takes a whole URL apart.
+    ///
+    /// # Errors
+    /// nginx's sentence.
+    pub fn parse(whole: &Bytes) -> Result<Url, String> {
+        let is = |scheme: &[u8]| {
+            whole
+                .get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
+        if is(HTTPS) {
+            return Err("https protocol requires SSL support".to_owned());
+        }
+        if !is(HTTP) {
+            return Err("invalid URL prefix".to_owned());
+        }
+        let text = whole.slice(HTTP.len()..);
+        let is_unix = text
+            .get(..5)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"unix:"));
+        let outcome = if is_unix { unix(&text) } else { inet(&text) };
+        outcome.map_err(|reason| {
+            let text = String::from_utf8_lossy(&text);
+            format!("{reason} in upstream \"{text}\"")
+        })
+    }
+}
+
+impl Value for Pass {
+    const SYNTAX: &'static str = "URL";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let template = Template::of_word(&args[0], scope).map_err(|problem| problem.at(0))?;
+        let Some(whole) = template.literal() else {
+            return Ok(Self::Made(template));
+        };
+        let problem = |sentence: String| {
+            let is_tls = sentence.starts_with("https");
+            let problem = Problem::new(sentence).at(0);
+            if is_tls {
+                problem.hint_that("TLS is not built yet")
+            } else {
+                problem
+            }
+        };
+        Url::parse(whole).map(Self::Fixed).map_err(problem)
+    }
+}
+
+/// `unix:PATH[:URI]`.
+fn unix(text: &Bytes) -> Result<Url, &'static str> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let rest = text.slice(5..);
+    let (path, uri) = match memchr::memchr(b':', &rest) {
+        Some(at) => (rest.slice(..at), rest.slice(at + 1..)),
+        None => (rest, Bytes::new()),
+    };
+    if path.is_empty() {
+        return Err("no path in the unix domain socket");
+    }
+    if path.len() + 1 > UNIX_PATH_MAX {
+        return Err("too long path in the unix domain socket");
+    }
+    Ok(Url {
+        text: text.clone(),
+        host: Host::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(&path))),
+        uri,
+        host_header: Bytes::from_static(b"localhost"),
+        port_text: Bytes::new(),
+    })
+}
+
+/// `HOST[:PORT][URI]`.
+fn inet(text: &Bytes) -> Result<Url, &'static str> {
+    let skipped = match text.first() {
+        Some(b'[') => memchr::memchr(b']', text).ok_or("invalid host")?,
+        _ => 0,
+    };
+    let end = memchr::memchr2(b'/', b'?', &text[skipped..]).map_or(text.len(), |at| skipped + at);
+    let (place, uri) = (text.slice(..end), text.slice(end..));
+    let colon = memchr::memchr(b':', &place[skipped..]).map(|at| skipped + at);
+    let (name, digits) = match colon {
+        Some(at) => (place.slice(..at), Some(place.slice(at + 1..))),
+        None => (place.clone(), None),
+    };
+    if name.is_empty() || name == "[]" {
+        return Err("no host");
+    }
+    if skipped > 0 && (!name.ends_with(b"]") || !is_inet6(&name)) {
+        return Err("invalid host");
+    }
+    let port = digits.as_deref().map(port).transpose()?;
+    let is_usual = port.is_none_or(|port| port == HTTP_PORT);
+    Ok(Url {
+        text: text.clone(),
+        host_header: if is_usual { name.clone() } else { place },
+        port_text: match digits {
+            Some(digits) if !is_usual => digits,
+            _ => Bytes::from_static(b"80"),
+        },
+        host: Host::Inet { name, port },
+        uri,
+    })
+}
+
+fn is_inet6(name: &[u8]) -> bool {
+    std::str::from_utf8(&name[1..name.len() - 1]).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
+}
+
+fn port(digits: &[u8]) -> Result<u16, &'static str> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).unwrap_or_default();
+    match text.parse::<u16>() {
+        Ok(port) if is_number && port > 0 => Ok(port),
+        _ => Err("invalid port"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &'static str) -> String {
+        match Url::parse(&Bytes::from_static(text.as_bytes())) {
+            Ok(url) => {
+                let part = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+                let host = match &url.host {
+                    Host::Inet { name, port } => format!("{} {port:?}", part(name)),
+                    Host::Unix(path) => path.display().to_string(),
+                };
+                format!(
+                    "{host} | {} | {} | {}",
+                    part(&url.host_header),
+                    part(&url.port_text),
+                    part(&url.uri)
+                )
+            }
+            Err(why) => why,
+        }
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (text, expected) in [
+            ("http://a", "a None | a | 80 | "),
+            ("HTTP://a:80/b", "a Some(80) | a | 80 | /b"),
+            ("http://a:8080?b", "a Some(8080) | a:8080 | 8080 | ?b"),
+            ("http://[::1]:8/x:y", "[::1] Some(8) | [::1]:8 | 8 | /x:y"),
+            ("http://[::1]", "[::1] None | [::1] | 80 | "),
+            ("http://unix:/tmp/s:/u", "/tmp/s | localhost |  | /u"),
+            ("http://unix:/tmp/s", "/tmp/s | localhost |  | "),
+            ("http://", "no host in upstream \"\""),
+            ("http://a:0/", "invalid port in upstream \"a:0/\""),
+            ("http://[::1", "invalid host in upstream \"[::1\""),
+            ("http://unix:", "no path in the unix domain socket in upstream \"unix:\""),
+            ("ftp://a", "invalid URL prefix"),
+            ("https://a", "https protocol requires SSL support"),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+    }
+}

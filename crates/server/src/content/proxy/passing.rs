@@ -1,0 +1,209 @@
+//! What a location that passes requests on makes of its lines, once: who is asked, which lines it sends itself, which it hides.
+//!
+//! Not here: anything about one request. Invariant: what the check of a configuration finds wrong is found here, not while serving.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Error, Template};
+use message::HeaderId;
+
+use crate::settings::LocationSettings;
+use crate::settings::locations::Kind;
+use crate::upstream::{Upstream, Upstreams};
+
+use super::directives::{ProxyAnswers, SetHeader};
+use super::names::Names;
+use super::pass::{Pass, Url};
+
+/// The port of `http`.
+const HTTP_PORT: u16 = 80;
+/// Lines of a request that are this hop's, or that are written by whoever writes the head.
+const OWN_LINES: &[HeaderId] = &[
+    HeaderId::Host,
+    HeaderId::Connection,
+    HeaderId::ProxyConnection,
+    HeaderId::ContentLength,
+    HeaderId::TransferEncoding,
+    HeaderId::Te,
+    HeaderId::KeepAlive,
+    HeaderId::Expect,
+    HeaderId::Upgrade,
+];
+/// What a cache answers itself, and so asks for in its own words.
+const CACHE_LINES: &[HeaderId] = &[
+    HeaderId::IfModifiedSince,
+    HeaderId::IfUnmodifiedSince,
+    HeaderId::IfNoneMatch,
+    HeaderId::IfMatch,
+    HeaderId::Range,
+    HeaderId::IfRange,
+];
+/// Lines of an answer that are hidden unless `proxy_pass_header` says otherwise.
+const HIDDEN_LINES: &[HeaderId] = &[
+    HeaderId::Date,
+    HeaderId::Server,
+    HeaderId::XPad,
+    HeaderId::XAccelExpires,
+    HeaderId::XAccelRedirect,
+    HeaderId::XAccelLimitRate,
+    HeaderId::XAccelBuffering,
+    HeaderId::XAccelCharset,
+];
+
+/// What a location makes of its lines.
+#[derive(Debug)]
+pub struct Passing {
+    /// Who is asked.
+    pub target: Target,
+    /// Bytes of the location's prefix, which a URI of `proxy_pass` replaces.
+    pub prefix_len: usize,
+    /// `proxy_set_header Host`.
+    pub host: Option<Template>,
+    /// The other lines that are sent.
+    pub lines: Vec<SetHeader>,
+    /// The client's lines that are not passed on.
+    pub replaced: Names,
+    /// Those that are not passed on where the answer may be cached.
+    pub replaced_for_cache: Names,
+    /// The lines of answers that are not passed on.
+    pub hidden: Names,
+}
+
+/// Who is asked.
+#[derive(Debug)]
+pub enum Target {
+    /// The same for every request.
+    Fixed {
+        /// The URL.
+        url: Url,
+        /// The servers.
+        upstream: Arc<Upstream>,
+    },
+    /// Made for each request.
+    Made(Template),
+}
+
+/// Makes the lines of a location ready; `None` where it does not pass requests on.
+///
+/// # Errors
+/// What is wrong with them, at its place: a server that is not found, buffers that do not fit together.
+pub fn build(
+    settings: &LocationSettings,
+    kind: Option<&Kind>,
+    name: &Bytes,
+    upstreams: &mut Upstreams,
+) -> Result<Option<Arc<Passing>>, Error> {
+    check_buffers(&settings.proxy_answers)?;
+    let Some(pass) = &settings.proxy.proxy_pass else {
+        return Ok(None);
+    };
+    let is_prefix = matches!(kind, Some(Kind::Prefix { .. } | Kind::Exact));
+    let target = match &pass.value {
+        Pass::Made(template) => Target::Made(template.clone()),
+        Pass::Fixed(url) if !is_prefix && !url.uri.is_empty() => {
+            return Err(pass.error(
+                "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named location, or \
+                 inside \"if\" statement, or inside \"limit_except\" block",
+            ));
+        }
+        Pass::Fixed(url) => {
+            let upstream = upstreams
+                .link(
+                    &url.place(),
+                    HTTP_PORT,
+                    &mut crate::process::resolve::host,
+                )
+                .map_err(|problem| pass.error(problem.sentence_for("proxy_pass")))?;
+            Target::Fixed {
+                url: url.clone(),
+                upstream,
+            }
+        }
+    };
+    let mut passing = Passing {
+        target,
+        prefix_len: if is_prefix { name.len() } else { 0 },
+        host: None,
+        lines: Vec::new(),
+        replaced: Names::of(OWN_LINES),
+        replaced_for_cache: Names::of(OWN_LINES),
+        hidden: hidden(&settings.proxy_answers),
+    };
+    CACHE_LINES
+        .iter()
+        .for_each(|id| passing.replaced_for_cache.add(&Bytes::from_static(id.name().as_bytes())));
+    for line in &settings.proxy.proxy_set_header.0 {
+        passing.add_line(line);
+    }
+    Ok(Some(Arc::new(passing)))
+}
+
+impl Passing {
+    fn add_line(&mut self, line: &SetHeader) {
+        self.replaced.add(&line.name);
+        self.replaced_for_cache.add(&line.name);
+        if line.name.eq_ignore_ascii_case(b"Host") {
+            self.host = Some(line.value.clone());
+        } else if line.value.parts().is_empty() {
+            // Nothing is sent.
+        } else {
+            self.lines.push(line.clone());
+        }
+    }
+}
+
+fn hidden(settings: &ProxyAnswers) -> Names {
+    let mut hidden = Names::of(HIDDEN_LINES);
+    settings.proxy_hide_header.iter().for_each(|name| hidden.add(name));
+    settings
+        .proxy_pass_header
+        .iter()
+        .for_each(|name| hidden.remove(name));
+    hidden
+}
+
+/// The sizes that nginx checks against each other.
+fn check_buffers(settings: &ProxyAnswers) -> Result<(), Error> {
+    let refuse = |sentence: &str| Err(Error::without_place(sentence));
+    let buffers = settings.proxy_buffers;
+    if buffers.count < 2 {
+        return refuse("there must be at least 2 \"proxy_buffers\"");
+    }
+    let largest = settings.proxy_buffer_size.0.max(buffers.size);
+    let all_but_one = (buffers.count - 1).saturating_mul(buffers.size);
+    let busy = settings
+        .proxy_busy_buffers_size
+        .map_or(2 * largest, |size| size.0);
+    if busy < largest {
+        return refuse(
+            "\"proxy_busy_buffers_size\" must be equal to or greater than the maximum of the value of \"proxy_buffer_size\" \
+             and one of the \"proxy_buffers\"",
+        );
+    }
+    if busy > all_but_one {
+        return refuse(
+            "\"proxy_busy_buffers_size\" must be less than the size of all \"proxy_buffers\" minus one buffer",
+        );
+    }
+    if settings
+        .proxy_temp_file_write_size
+        .is_some_and(|size| size.0 < largest)
+    {
+        return refuse(
+            "\"proxy_temp_file_write_size\" must be equal to or greater than the maximum of the value of \"proxy_buffer_size\" \
+             and one of the \"proxy_buffers\"",
+        );
+    }
+    if settings
+        .proxy_max_temp_file_size
+        .is_some_and(|size| size.0 != 0 && size.0 < largest)
+    {
+        return refuse(
+            "\"proxy_max_temp_file_size\" must be equal to zero to disable temporary files usage or must be equal to or greater \
+             than the maximum of the value of \"proxy_buffer_size\" and one of the \"proxy_buffers\"",
+        );
+    }
+    Ok(())
+}
+

@@ -1,0 +1,90 @@
+//! The variables that tell of the servers that a request was passed on to.
+//!
+//! Each appends its value, or says that there is none.
+
+use message::HeaderId;
+
+use crate::request::Request;
+use crate::upstream::tries::Figure;
+
+/// `$upstream_addr` and its kin.
+pub fn figure(request: &Request, figure: Figure, out: &mut Vec<u8>) -> bool {
+    let Some(passed) = &request.passed else {
+        return false;
+    };
+    passed.record.tries.borrow().write(figure, out)
+}
+
+/// `$proxy_host`
+pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
+    let Some(passed) = &request.passed else {
+        return false;
+    };
+    out.extend_from_slice(&passed.host);
+    true
+}
+
+/// `$proxy_port`
+pub fn port(request: &Request, out: &mut Vec<u8>) -> bool {
+    let Some(passed) = &request.passed else {
+        return false;
+    };
+    out.extend_from_slice(&passed.port);
+    !passed.port.is_empty()
+}
+
+/// `$proxy_add_x_forwarded_for`: what came, and the client behind it.
+pub fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
+    for value in request.head.get_each(HeaderId::XForwardedFor) {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b", ");
+    }
+    request.client.append_remote_addr(out);
+    true
+}
+
+/// `$upstream_http_NAME`; the lines of a name are joined.
+pub fn header(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
+    let Some(head) = request.passed.as_ref().and_then(|passed| passed.head.as_ref()) else {
+        return false;
+    };
+    let lines = head.iter().filter(|(name, _, _)| is_name(name));
+    join(lines.map(|(_, value, _)| value), out)
+}
+
+/// `$upstream_trailer_NAME`
+pub fn trailer(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
+    let Some(passed) = &request.passed else {
+        return false;
+    };
+    let trailers = passed.record.trailers.borrow();
+    let lines = trailers.iter().filter(|line| is_name(&line.name));
+    join(lines.map(|line| &line.value[..]), out)
+}
+
+/// `$upstream_cookie_NAME`: the value that the answer sets.
+pub fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(head) = request.passed.as_ref().and_then(|passed| passed.head.as_ref()) else {
+        return false;
+    };
+    let value = head.get_each(HeaderId::SetCookie).find_map(|line| {
+        let behind = line.get(name.len()..)?.trim_ascii_start();
+        let value = behind.strip_prefix(b"=")?.trim_ascii_start();
+        let is_same = line[..name.len()].eq_ignore_ascii_case(name);
+        let end = memchr::memchr(b';', value).unwrap_or(value.len());
+        is_same.then_some(&value[..end])
+    });
+    value.map(|value| out.extend_from_slice(value)).is_some()
+}
+
+fn join<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> bool {
+    let mut is_found = false;
+    for value in values {
+        if is_found {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(value);
+        is_found = true;
+    }
+    is_found
+}
