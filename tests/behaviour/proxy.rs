@@ -81,7 +81,8 @@ fn bodies_go_with_their_length() {
     assert_eq!(reply.text(), "abcde");
     assert_eq!(origin.last().header("content-length"), Some("5"));
     assert_eq!(origin.last().header("transfer-encoding"), None);
-    let expecting = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+    let expecting =
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
     client.send(expecting);
     assert_eq!(client.reply().status, 100);
     assert_eq!(client.send("xyz").reply().text(), "xyz");
@@ -99,7 +100,10 @@ fn connections_to_the_origin_are_kept() {
         assert_eq!(server.get("/").text(), "x");
     }
     assert!(origin.received().iter().all(|one| one.connection == 0));
-    assert_eq!(server.request("HEAD", "/", "").header("content-length"), Some("1"));
+    assert_eq!(
+        server.request("HEAD", "/", "").header("content-length"),
+        Some("1")
+    );
 }
 
 #[test]
@@ -121,10 +125,16 @@ fn the_answer_is_passed_on_without_what_is_of_this_hop() {
     let reply = server.get("/");
     assert_eq!((reply.status, reply.reason.as_str()), (404, "Gone fishing"));
     assert_eq!(reply.text(), "nothing");
-    assert_eq!(reply.header("content-type"), Some("text/x;  charset=\"utf-8\""));
+    assert_eq!(
+        reply.header("content-type"),
+        Some("text/x;  charset=\"utf-8\"")
+    );
     assert_eq!(reply.all("etag"), ["W/\"a\""]);
     assert_eq!(reply.all("set-cookie"), ["a=1", "b=2"]);
-    assert_eq!(reply.header("last-modified"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+    assert_eq!(
+        reply.header("last-modified"),
+        Some("Sun, 06 Nov 1994 08:49:37 GMT")
+    );
     assert_eq!(reply.header("x-accel-expires"), Some("1"));
     for gone in ["x-pad", "keep-alive", "x-hidden"] {
         assert_eq!(reply.header(gone), None, "{gone}");
@@ -139,7 +149,13 @@ fn the_answer_is_passed_on_without_what_is_of_this_hop() {
 /// What nginx does not do: RFC 9110, 7.6.1.
 #[test]
 fn lines_that_connection_names_end_here() {
-    let origin = Origin::start(|_| Answer::with("200 OK", "Connection: X-Hop\r\nX-Hop: 1\r\nX-Far: 1\r\n", ""));
+    let origin = Origin::start(|_| {
+        Answer::with(
+            "200 OK",
+            "Connection: X-Hop\r\nX-Hop: 1\r\nX-Far: 1\r\n",
+            "",
+        )
+    });
     let server = server(&origin, "location / { proxy_pass http://%ORIGIN%; }");
     let reply = server.get_with("/", "Connection: x-near, host\r\nX-Near: 1\r\nX-Far: 1\r\n");
     let asked = origin.last();
@@ -197,7 +213,9 @@ fn bad_answers_are_no_answers() {
         let number: usize = request.target()[1..].parse().unwrap_or(0);
         match heads.get(number) {
             Some(head) => Answer::Close(head.as_bytes().to_vec()),
-            None => Answer::Close(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)).into()),
+            None => Answer::Close(
+                format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)).into(),
+            ),
         }
     });
     let server = server(&origin, "location / { proxy_pass http://%ORIGIN%; }");
@@ -224,8 +242,12 @@ fn half_an_answer_is_cut_off() {
     let origin = Origin::start(|request| {
         Answer::Close(match request.target() {
             "/length" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_vec(),
-            "/chunks" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec(),
-            _ => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n".to_vec(),
+            "/chunks" => {
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec()
+            }
+            _ => {
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n".to_vec()
+            }
         })
     });
     let server = server(&origin, "location / { proxy_pass http://%ORIGIN%; }");
@@ -238,13 +260,18 @@ fn half_an_answer_is_cut_off() {
         "upstream prematurely closed connection while reading upstream, client: 127.0.0.1",
         "the log",
     );
-    server.wait_for("upstream sent invalid chunked response while reading upstream", "the log");
+    server.wait_for(
+        "upstream sent invalid chunked response while reading upstream",
+        "the log",
+    );
 }
 
 #[test]
 fn what_nobody_asked_for_is_not_kept() {
     let origin = Origin::start(|_| {
-        Answer::raw("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+        Answer::raw(
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison",
+        )
     });
     let server = server(&origin, "location / { proxy_pass http://kept; }");
     for _ in 0..2 {
@@ -283,7 +310,8 @@ fn the_next_server_is_asked() {
         busy.address()
     );
     let deadline = std::time::Instant::now() + blackbox::PATIENCE;
-    while server.read("logs/tried.log").lines().count() < 5 && std::time::Instant::now() < deadline {
+    while server.read("logs/tried.log").lines().count() < 5 && std::time::Instant::now() < deadline
+    {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert_eq!(server.read("logs/tried.log"), expected);
@@ -353,8 +381,14 @@ fn a_client_that_leaves_takes_the_request_along() {
 fn wrong_targets_are_refused_at_the_start() {
     for (line, sentence) in [
         ("proxy_pass ftp://a;", "invalid URL prefix"),
-        ("proxy_pass http://127.0.0.1:0;", "invalid port in upstream \"127.0.0.1:0\""),
-        ("proxy_pass http://no.such.host.invalid;", "host not found in upstream \"no.such.host.invalid\""),
+        (
+            "proxy_pass http://127.0.0.1:0;",
+            "invalid port in upstream \"127.0.0.1:0\"",
+        ),
+        (
+            "proxy_pass http://no.such.host.invalid;",
+            "host not found in upstream \"no.such.host.invalid\"",
+        ),
     ] {
         let text = format!(
             "daemon off; pid nginx.pid; events {{ }} http {{ server {{ listen 127.0.0.1:%PORT%; location / {{ {line} }} }} }}"

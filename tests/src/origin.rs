@@ -126,7 +126,11 @@ impl Origin {
             if received.len() >= times {
                 return received;
             }
-            assert!(Instant::now() < deadline, "asked {} times only", received.len());
+            assert!(
+                Instant::now() < deadline,
+                "asked {} times only",
+                received.len()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -146,7 +150,9 @@ fn serve(
             body,
             connection,
         };
-        kept.lock().expect("no test panics in it").push(request.clone());
+        kept.lock()
+            .expect("no test panics in it")
+            .push(request.clone());
         let (bytes, closes) = match answer(&request) {
             Answer::Keep(bytes) => (bytes, false),
             Answer::Close(bytes) => (bytes, true),
@@ -171,7 +177,8 @@ fn read(stream: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<(String, Vec<u8>)
     let value = |name: &str| {
         head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
-            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            key.eq_ignore_ascii_case(name)
+                .then(|| value.trim().to_owned())
         })
     };
     if value("transfer-encoding").is_some() {

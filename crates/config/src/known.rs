@@ -108,8 +108,9 @@ const NO_INTERIM: Fate =
 const NO_NAMES: Fate = Fate::Ignored("nothing that asks for names while it serves is built yet");
 const NO_KQUEUE: Fate = Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
 const NO_HTTP2: Fate = Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
-const NO_PROXY: Fate =
-    Fate::Ignored("an answer waits at its server while its client is slow, so nothing is written there");
+const NO_PROXY: Fate = Fate::Ignored(
+    "an answer waits at its server while its client is slow, so nothing is written there",
+);
 const NO_FASTCGI: Fate =
     Fate::Ignored("\"fastcgi_pass\" is not built yet, so nothing would be written there");
 const NO_UWSGI: Fate =

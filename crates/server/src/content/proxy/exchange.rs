@@ -188,7 +188,11 @@ fn give_back(choice: &mut Choice, one: &Try<'_>, failure: Failure) {
     if choice.give_back(failure.outcome(), times, Now::read()) {
         let upstream = shown(&one.name, one.order);
         let what = "upstream server temporarily disabled";
-        let action = if one.is_sent { READING_HEAD } else { CONNECTING };
+        let action = if one.is_sent {
+            READING_HEAD
+        } else {
+            CONNECTING
+        };
         one.order.about.log(Level::Warn, what, action, &upstream);
     }
 }
@@ -209,8 +213,7 @@ impl Try<'_> {
         self.note(|one| one.connect_ms = Some(connect_ms));
         self.is_sent = true;
         let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
-        let mut exchange =
-            connection.begin(order.head.clone(), order.framing, order.asked, buffer);
+        let mut exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
         if let Err(trouble) = self.send(&mut exchange).await {
             self.end(&exchange, None);
             return Err(trouble);
@@ -269,16 +272,22 @@ impl Try<'_> {
         let timeout = settings.proxy_send_timeout.duration();
         let mut pieces = self.order.body.pieces();
         if let Some(whole) = pieces.take_memory() {
-            exchange.queue_piece(whole).map_err(|fault| sending(fault.into()))?;
+            exchange
+                .queue_piece(whole)
+                .map_err(|fault| sending(fault.into()))?;
         } else {
             while let Some(piece) = pieces.next().await? {
-                exchange.queue_piece(piece).map_err(|fault| sending(fault.into()))?;
+                exchange
+                    .queue_piece(piece)
+                    .map_err(|fault| sending(fault.into()))?;
                 if exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
                     return Ok(());
                 }
             }
         }
-        exchange.end_body(&[]).map_err(|fault| sending(fault.into()))?;
+        exchange
+            .end_body(&[])
+            .map_err(|fault| sending(fault.into()))?;
         exchange.flush(timeout).await.map_err(sending)?;
         Ok(())
     }

@@ -133,7 +133,9 @@ fn made(request: &Request, url: &Url) -> Result<Arc<Upstream>, Failure> {
     let upstreams = &request.settings().upstreams;
     if let Host::Inet { name, port } = &url.host {
         let known = match port {
-            None => upstreams.find(name, None).or_else(|| upstreams.find(name, Some(url.host.port()))),
+            None => upstreams
+                .find(name, None)
+                .or_else(|| upstreams.find(name, Some(url.host.port()))),
             Some(port) => upstreams.find(name, Some(*port)),
         };
         if let Some(known) = known {

@@ -35,7 +35,9 @@ impl Names {
     /// Takes a name out.
     pub fn remove(&mut self, name: &[u8]) {
         match HeaderId::find(name) {
-            HeaderId::Other => self.others.retain(|other| !other.eq_ignore_ascii_case(name)),
+            HeaderId::Other => self
+                .others
+                .retain(|other| !other.eq_ignore_ascii_case(name)),
             id => self.known &= !id.bit(),
         }
     }

@@ -71,7 +71,10 @@ impl Host {
             return None;
         };
         let text = std::str::from_utf8(name).ok()?;
-        match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        match text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'))
+        {
             Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
             None => text.parse().ok(),
         }
@@ -245,7 +248,10 @@ mod tests {
             ("http://", "no host in upstream \"\""),
             ("http://a:0/", "invalid port in upstream \"a:0/\""),
             ("http://[::1", "invalid host in upstream \"[::1\""),
-            ("http://unix:", "no path in the unix domain socket in upstream \"unix:\""),
+            (
+                "http://unix:",
+                "no path in the unix domain socket in upstream \"unix:\"",
+            ),
             ("ftp://a", "invalid URL prefix"),
             ("https://a", "https protocol requires SSL support"),
         ] {

@@ -109,11 +109,7 @@ pub fn build(
         }
         Pass::Fixed(url) => {
             let upstream = upstreams
-                .link(
-                    &url.place(),
-                    HTTP_PORT,
-                    &mut crate::process::resolve::host,
-                )
+                .link(&url.place(), HTTP_PORT, &mut crate::process::resolve::host)
                 .map_err(|problem| pass.error(problem.sentence_for("proxy_pass")))?;
             Target::Fixed {
                 url: url.clone(),
@@ -130,9 +126,11 @@ pub fn build(
         replaced_for_cache: Names::of(OWN_LINES),
         hidden: hidden(&settings.proxy_answers),
     };
-    CACHE_LINES
-        .iter()
-        .for_each(|id| passing.replaced_for_cache.add(&Bytes::from_static(id.name().as_bytes())));
+    CACHE_LINES.iter().for_each(|id| {
+        passing
+            .replaced_for_cache
+            .add(&Bytes::from_static(id.name().as_bytes()))
+    });
     for line in &settings.proxy.proxy_set_header.0 {
         passing.add_line(line);
     }
@@ -155,7 +153,10 @@ impl Passing {
 
 fn hidden(settings: &ProxyAnswers) -> Names {
     let mut hidden = Names::of(HIDDEN_LINES);
-    settings.proxy_hide_header.iter().for_each(|name| hidden.add(name));
+    settings
+        .proxy_hide_header
+        .iter()
+        .for_each(|name| hidden.add(name));
     settings
         .proxy_pass_header
         .iter()
@@ -206,4 +207,3 @@ fn check_buffers(settings: &ProxyAnswers) -> Result<(), Error> {
     }
     Ok(())
 }
-

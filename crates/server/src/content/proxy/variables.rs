@@ -45,7 +45,11 @@ pub fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// `$upstream_http_NAME`; the lines of a name are joined.
 pub fn header(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
-    let Some(head) = request.passed.as_ref().and_then(|passed| passed.head.as_ref()) else {
+    let Some(head) = request
+        .passed
+        .as_ref()
+        .and_then(|passed| passed.head.as_ref())
+    else {
         return false;
     };
     let lines = head.iter().filter(|(name, _, _)| is_name(name));
@@ -64,7 +68,11 @@ pub fn trailer(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec
 
 /// `$upstream_cookie_NAME`: the value that the answer sets.
 pub fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(head) = request.passed.as_ref().and_then(|passed| passed.head.as_ref()) else {
+    let Some(head) = request
+        .passed
+        .as_ref()
+        .and_then(|passed| passed.head.as_ref())
+    else {
         return false;
     };
     let value = head.get_each(HeaderId::SetCookie).find_map(|line| {
