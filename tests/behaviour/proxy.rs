@@ -1,8 +1,5 @@
 //! Passing requests on: what the origin is asked, what the client gets of its answer.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "tests have no event loop"
-)]
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::{Answer, Origin, Server, is_nginx};
 
