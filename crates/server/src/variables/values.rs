@@ -12,7 +12,6 @@ use crate::identity::NGINX_VERSION;
 use crate::path;
 use crate::request::Request;
 use crate::request_body::Stored;
-use crate::upstream::tries::Figure;
 
 use super::names::{Core, Family};
 
@@ -46,9 +45,9 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::NginxVersion => put(NGINX_VERSION.as_bytes(), out),
         Core::Pid => number(u64::from(std::process::id()), out),
         Core::Pipe => put(if request.is_pipelined { b"p" } else { b"." }, out),
-        Core::ProxyAddXForwardedFor => proxy::forwarded_for(request, out),
-        Core::ProxyHost => proxy::host(request, out),
-        Core::ProxyPort => proxy::port(request, out),
+        Core::ProxyAddXForwardedFor | Core::ProxyHost | Core::ProxyPort => {
+            proxy::core(request, core, out)
+        }
         Core::ProxyProtocolAddr
         | Core::ProxyProtocolPort
         | Core::ProxyProtocolServerAddr
@@ -84,14 +83,14 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             tcp_info(request, core, out)
         }
         Core::TimeIso8601 => put(&request.client.loop_.feed.clock().time_iso8601(), out),
-        Core::UpstreamAddr => proxy::figure(request, Figure::Address, out),
-        Core::UpstreamBytesReceived => proxy::figure(request, Figure::BytesReceived, out),
-        Core::UpstreamBytesSent => proxy::figure(request, Figure::BytesSent, out),
-        Core::UpstreamConnectTime => proxy::figure(request, Figure::ConnectTime, out),
-        Core::UpstreamHeaderTime => proxy::figure(request, Figure::HeaderTime, out),
-        Core::UpstreamResponseLength => proxy::figure(request, Figure::ResponseLength, out),
-        Core::UpstreamResponseTime => proxy::figure(request, Figure::ResponseTime, out),
-        Core::UpstreamStatus => proxy::figure(request, Figure::Status, out),
+        Core::UpstreamAddr
+        | Core::UpstreamBytesReceived
+        | Core::UpstreamBytesSent
+        | Core::UpstreamConnectTime
+        | Core::UpstreamHeaderTime
+        | Core::UpstreamResponseLength
+        | Core::UpstreamResponseTime
+        | Core::UpstreamStatus => proxy::core(request, core, out),
         Core::TimeLocal => put(&request.client.loop_.feed.clock().time_local(), out),
     }
 }

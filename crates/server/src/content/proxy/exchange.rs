@@ -15,7 +15,7 @@ use crate::log::Level;
 use crate::request_body::PieceError;
 use crate::upstream::kept::Wanted;
 use crate::upstream::next::{Failure, NextRules, Progress};
-use crate::upstream::{Choice, Now, Outcome, Times, reach};
+use crate::upstream::{Choice, Now, Outcome, Peer, Times, reach};
 
 use super::flow::{Beginning, Flow};
 use super::order::Order;
@@ -86,75 +86,106 @@ impl From<PieceError> for Trouble {
 /// None of them answered; every failure was logged.
 pub async fn ask(order: Order, interim: &mut impl Interim) -> Result<Answer, NoAnswer> {
     let order = Rc::new(order);
-    let settings = &order.about.location().settings.proxy;
-    let mut choice = order.upstream.choose(&order.asker);
-    if settings.proxy_next_upstream_tries.0 > 0 {
-        let most = usize::try_from(settings.proxy_next_upstream_tries.0).unwrap_or(usize::MAX);
-        choice.limit_tries(most);
-    }
-    let begun_ms = wire::clock::monotonic_ms();
+    let mut asking = Asking::new(&order);
     // Ends since each turn takes a try, or forgives one of a connection that was kept, of which there are not endlessly many.
     loop {
-        let Some(peer) = choice.next(Now::read()) else {
+        let Some(peer) = asking.choice.next(Now::read()) else {
             return Err(no_peer(&order));
         };
-        let mut one = Try {
-            order: &order,
-            name: peer.name.clone(),
-            address: peer.address.clone(),
-            begun_ms: wire::clock::monotonic_ms(),
-            is_kept: false,
-            is_sent: false,
-        };
-        order.record.tries.borrow_mut().begin(one.name.as_str());
+        let mut one = Try::new(&order, peer);
         let outcome = one.make(interim).await;
-        let progress = Progress {
-            method: order.method,
-            is_sent: one.is_sent,
-            is_unbuffered: !order.body.is_replayable(),
-            elapsed_ms: wire::clock::monotonic_ms().saturating_sub(begun_ms),
-            tries_left: choice.tries_left(),
-        };
+        match outcome {
+            Ok((exchange, head)) => match Failure::of_status(head.status) {
+                Some(failure) if asking.goes_on(&one, failure) => {
+                    one.end(&exchange, Some(failure.status()));
+                    asking.give_back(&one, failure);
+                }
+                _ => return Ok(one.answer(asking.choice, exchange, head)),
+            },
+            Err(trouble) => asking.survive(&one, &trouble)?,
+        }
+    }
+}
+
+/// An order on its way through the servers.
+struct Asking<'a> {
+    order: &'a Rc<Order>,
+    choice: Choice,
+    begun_ms: u64,
+}
+
+impl<'a> Asking<'a> {
+    fn new(order: &'a Rc<Order>) -> Asking<'a> {
+        let settings = &order.about.location().settings.proxy;
+        let mut choice = order.upstream.choose(&order.asker);
+        if settings.proxy_next_upstream_tries.0 > 0 {
+            let most = usize::try_from(settings.proxy_next_upstream_tries.0).unwrap_or(usize::MAX);
+            choice.limit_tries(most);
+        }
+        Asking {
+            order,
+            choice,
+            begun_ms: wire::clock::monotonic_ms(),
+        }
+    }
+
+    /// Is the next server asked?
+    fn goes_on(&self, one: &Try<'_>, failure: Failure) -> bool {
+        let settings = &self.order.about.location().settings.proxy;
         let rules = NextRules {
             on: settings.proxy_next_upstream,
             timeout_ms: settings.proxy_next_upstream_timeout.0,
         };
-        match outcome {
-            Ok((exchange, head)) => match Failure::of_status(head.status) {
-                Some(failure) if rules.allows(failure, &progress) => {
-                    one.end(&exchange, Some(failure.status()));
-                    give_back(&mut choice, &one, failure);
-                }
-                _ => return Ok(one.answer(choice, exchange, head)),
-            },
-            Err(trouble) => {
-                let failure = trouble.failure();
-                one.log(&trouble);
-                one.record_failure(failure);
-                let Some(failure) = failure else {
-                    choice.give_back(Outcome::Answered, Times::default(), Now::read());
-                    return Err(NoAnswer {
-                        status: 500,
-                        failure: None,
-                    });
-                };
-                let is_forgiven = one.is_kept && failure == Failure::Error;
-                let progress = Progress {
-                    tries_left: progress.tries_left + usize::from(is_forgiven),
-                    ..progress
-                };
-                let goes_on = rules.allows(failure, &progress);
-                give_back(&mut choice, &one, failure);
-                if is_forgiven {
-                    choice.forgive_try();
-                }
-                if !goes_on {
-                    return Err(NoAnswer {
-                        status: failure.status(),
-                        failure: Some(failure),
-                    });
-                }
-            }
+        let progress = Progress {
+            method: self.order.method,
+            is_sent: one.is_sent,
+            is_unbuffered: !self.order.body.is_replayable(),
+            elapsed_ms: wire::clock::monotonic_ms().saturating_sub(self.begun_ms),
+            tries_left: self.choice.tries_left() + usize::from(one.is_forgiven(failure)),
+        };
+        rules.allows(failure, &progress)
+    }
+
+    /// A try failed: logs, records and gives back.
+    fn survive(&mut self, one: &Try<'_>, trouble: &Trouble) -> Result<(), NoAnswer> {
+        let failure = trouble.failure();
+        one.log(trouble);
+        one.record_failure(failure);
+        let Some(failure) = failure else {
+            self.choice
+                .give_back(Outcome::Answered, Times::default(), Now::read());
+            return Err(NoAnswer {
+                status: 500,
+                failure: None,
+            });
+        };
+        let goes_on = self.goes_on(one, failure);
+        self.give_back(one, failure);
+        if one.is_forgiven(failure) {
+            self.choice.forgive_try();
+        }
+        if goes_on {
+            return Ok(());
+        }
+        Err(NoAnswer {
+            status: failure.status(),
+            failure: Some(failure),
+        })
+    }
+
+    fn give_back(&mut self, one: &Try<'_>, failure: Failure) {
+        let times = Times {
+            header_ms: None,
+            response_ms: one.elapsed_ms(),
+        };
+        let is_disabled = self
+            .choice
+            .give_back(failure.outcome(), times, Now::read());
+        if is_disabled {
+            let upstream = shown(&one.name, one.order);
+            let what = "upstream server temporarily disabled";
+            let action = if one.is_sent { READING_HEAD } else { CONNECTING };
+            self.order.about.log(Level::Warn, what, action, &upstream);
         }
     }
 }
@@ -180,24 +211,24 @@ pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
     [b"http://", name.as_bytes(), order.uri()].concat()
 }
 
-fn give_back(choice: &mut Choice, one: &Try<'_>, failure: Failure) {
-    let times = Times {
-        header_ms: None,
-        response_ms: one.elapsed_ms(),
-    };
-    if choice.give_back(failure.outcome(), times, Now::read()) {
-        let upstream = shown(&one.name, one.order);
-        let what = "upstream server temporarily disabled";
-        let action = if one.is_sent {
-            READING_HEAD
-        } else {
-            CONNECTING
-        };
-        one.order.about.log(Level::Warn, what, action, &upstream);
+impl<'a> Try<'a> {
+    fn new(order: &'a Rc<Order>, peer: &Peer) -> Try<'a> {
+        order.record.tries.borrow_mut().begin(peer.name.as_str());
+        Try {
+            order,
+            name: peer.name.clone(),
+            address: peer.address.clone(),
+            begun_ms: wire::clock::monotonic_ms(),
+            is_kept: false,
+            is_sent: false,
+        }
     }
-}
 
-impl Try<'_> {
+    /// A kept connection that turns out to be dead is no fault of its peer's.
+    fn is_forgiven(&self, failure: Failure) -> bool {
+        self.is_kept && failure == Failure::Error
+    }
+
     fn elapsed_ms(&self) -> u64 {
         wire::clock::monotonic_ms().saturating_sub(self.begun_ms)
     }

@@ -6,17 +6,31 @@ use message::HeaderId;
 
 use crate::request::Request;
 use crate::upstream::tries::Figure;
+use crate::variables::names::Core;
 
-/// `$upstream_addr` and its kin.
-pub fn figure(request: &Request, figure: Figure, out: &mut Vec<u8>) -> bool {
+/// `$proxy_…`, and `$upstream_addr` and its kin.
+pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
+    let figure = match core {
+        Core::ProxyAddXForwardedFor => return forwarded_for(request, out),
+        Core::ProxyHost => return host(request, out),
+        Core::ProxyPort => return port(request, out),
+        Core::UpstreamAddr => Figure::Address,
+        Core::UpstreamBytesReceived => Figure::BytesReceived,
+        Core::UpstreamBytesSent => Figure::BytesSent,
+        Core::UpstreamConnectTime => Figure::ConnectTime,
+        Core::UpstreamHeaderTime => Figure::HeaderTime,
+        Core::UpstreamResponseLength => Figure::ResponseLength,
+        Core::UpstreamResponseTime => Figure::ResponseTime,
+        Core::UpstreamStatus => Figure::Status,
+        _ => return false,
+    };
     let Some(passed) = &request.passed else {
         return false;
     };
     passed.record.tries.borrow().write(figure, out)
 }
 
-/// `$proxy_host`
-pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
+fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     let Some(passed) = &request.passed else {
         return false;
     };
@@ -24,8 +38,7 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// `$proxy_port`
-pub fn port(request: &Request, out: &mut Vec<u8>) -> bool {
+fn port(request: &Request, out: &mut Vec<u8>) -> bool {
     let Some(passed) = &request.passed else {
         return false;
     };
@@ -33,8 +46,8 @@ pub fn port(request: &Request, out: &mut Vec<u8>) -> bool {
     !passed.port.is_empty()
 }
 
-/// `$proxy_add_x_forwarded_for`: what came, and the client behind it.
-pub fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
+/// What came, and the client behind it.
+fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
     for value in request.head.get_each(HeaderId::XForwardedFor) {
         out.extend_from_slice(value);
         out.extend_from_slice(b", ");
