@@ -178,13 +178,15 @@ impl<'a> Asking<'a> {
             header_ms: None,
             response_ms: one.elapsed_ms(),
         };
-        let is_disabled = self
-            .choice
-            .give_back(failure.outcome(), times, Now::read());
+        let is_disabled = self.choice.give_back(failure.outcome(), times, Now::read());
         if is_disabled {
             let upstream = shown(&one.name, one.order);
             let what = "upstream server temporarily disabled";
-            let action = if one.is_sent { READING_HEAD } else { CONNECTING };
+            let action = if one.is_sent {
+                READING_HEAD
+            } else {
+                CONNECTING
+            };
             self.order.about.log(Level::Warn, what, action, &upstream);
         }
     }
