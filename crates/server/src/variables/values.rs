@@ -45,9 +45,6 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::NginxVersion => put(NGINX_VERSION.as_bytes(), out),
         Core::Pid => number(u64::from(std::process::id()), out),
         Core::Pipe => put(if request.is_pipelined { b"p" } else { b"." }, out),
-        Core::ProxyAddXForwardedFor | Core::ProxyHost | Core::ProxyPort => {
-            proxy::core(request, core, out)
-        }
         Core::ProxyProtocolAddr
         | Core::ProxyProtocolPort
         | Core::ProxyProtocolServerAddr
@@ -83,15 +80,9 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             tcp_info(request, core, out)
         }
         Core::TimeIso8601 => put(&request.client.loop_.feed.clock().time_iso8601(), out),
-        Core::UpstreamAddr
-        | Core::UpstreamBytesReceived
-        | Core::UpstreamBytesSent
-        | Core::UpstreamConnectTime
-        | Core::UpstreamHeaderTime
-        | Core::UpstreamResponseLength
-        | Core::UpstreamResponseTime
-        | Core::UpstreamStatus => proxy::core(request, core, out),
         Core::TimeLocal => put(&request.client.loop_.feed.clock().time_local(), out),
+        // What is told of the servers that it was passed on to.
+        _ => proxy::core(request, core, out),
     }
 }
 
