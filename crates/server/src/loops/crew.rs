@@ -147,6 +147,7 @@ impl Crew {
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
         self.forget_old();
         self.settings.push(Arc::clone(&plan.settings));
+        plan.settings.upstreams.watch();
         let wanted = plan.loops.clamp(1, super::LOOPS_MAX);
         let surplus = self.members.split_off(wanted.min(self.members.len()));
         while self.members.len() < wanted {

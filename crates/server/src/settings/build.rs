@@ -14,6 +14,7 @@ use crate::content::module::Modules;
 use crate::listen::{Listen, Table as Listens};
 use crate::log::directives::LogFormats;
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
+use crate::names::Resolving;
 use crate::process::resolve::host;
 use crate::route::{ServerId, ServerNames};
 use crate::upstream::Upstreams;
@@ -269,6 +270,8 @@ fn finish_http(
     LocationSettings::fill(&mut http.location, scope)?;
     http.location.root.anchor(&around.prefix);
     ServerSettings::fill(&mut http.server, scope)?;
+    let resolving = Resolving::finish(http.location.resolving.clone(), scope)?;
+    settings.upstreams.settle(&resolving, &mut host)?;
     let outer = Outer {
         raw: http.location,
         lines: vec![http.lines],

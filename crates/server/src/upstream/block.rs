@@ -5,16 +5,19 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use config::{
-    Directive, Error, Msec, Number, Problem, Scope, Section, Table, Template, Value, Word, blocks,
-    directives, parse_size,
+    Directive, Error, Msec, Number, Placed, Problem, Scope, Section, Table, Template, Value, Word,
+    blocks, directives, parse_size,
 };
 
-use super::catalog::{Declared, Upstream};
+use super::catalog::{Declared, Lookups, Upstream};
 use super::kept::Limits;
+use super::roster::LookedUp;
 use super::server::ServerLine;
 use super::{LeastTime, Method, Peer};
+use crate::names::directives::ResolverLine;
 
 /// The `upstream` blocks of a configuration.
 pub const UPSTREAMS_MAX: usize = 10_000;
@@ -31,7 +34,7 @@ blocks! {
         /// A group of servers under a name, which `proxy_pass` and its like use as a host.
         "upstream": [HTTP] 1 => UPSTREAM, syntax "name";
         /// A server of the group. A name that has several addresses makes several servers.
-        "server": [UPSTREAM] 1.., syntax "address [weight=number] [max_conns=number] [max_fails=number] [fail_timeout=time] [backup] [down] [drain] [route=string]";
+        "server": [UPSTREAM] 1.., syntax "address [weight=number] [max_conns=number] [max_fails=number] [fail_timeout=time] [backup] [down] [drain] [route=string] [resolve] [service=name]";
         /// Keeps the states of the group's servers in shared memory. Here they always are: the loops are threads, and no
         /// memory is set aside, so that the size only has to be one that nginx accepts.
         "zone": [UPSTREAM] 1..=2, syntax "name [size]";
@@ -60,6 +63,16 @@ directives! {
         keepalive_time: Msec = "1h", [UPSTREAM] 1;
         /// How long a connection may be idle.
         keepalive_timeout: Msec = "60s", [UPSTREAM] 1;
+    }
+}
+
+directives! {
+    /// Names of servers that are looked up again and again.
+    pub struct ServerNames in Upstream {
+        /// Sets the name servers that are asked for the group's servers with `resolve`, in place of those of `http`.
+        resolver: Option<Placed<ResolverLine>> = none, [UPSTREAM] 1..;
+        /// How long a name may take to be resolved; after so long it is asked for again.
+        resolver_timeout: Option<Msec> = none, [UPSTREAM] 1;
     }
 }
 
@@ -102,6 +115,7 @@ pub struct Blocks {
 pub fn tables() -> Vec<&'static Table> {
     let mut tables = vec![upstream()];
     tables.extend(KeptConnections::tables());
+    tables.extend(ServerNames::tables());
     tables
 }
 
@@ -129,8 +143,12 @@ impl Blocks {
         for line in block.children() {
             match &line.name.bytes()[..] {
                 b"server" => reader.server(line, resolve)?,
-                b"zone" => self.zone(line)?,
+                b"zone" => {
+                    self.zone(line)?;
+                    reader.has_zone = true;
+                }
                 _ if KeptConnections::set(&mut reader.kept, line, scope)? => {}
+                _ if ServerNames::set(&mut reader.names, line, scope)? => {}
                 _ => reader.method(line, scope)?,
             }
         }
@@ -195,9 +213,13 @@ struct Reader {
     has_least_time: bool,
     key: Option<Template>,
     kept: <KeptConnections as Section>::Raw,
+    names: <ServerNames as Section>::Raw,
     has_server: bool,
+    has_zone: bool,
     primary: Vec<Peer>,
     backup: Vec<Peer>,
+    /// Servers with `resolve`.
+    looked_up: Vec<LookedUp>,
 }
 
 impl Reader {
@@ -212,6 +234,15 @@ impl Reader {
             Method::RoundRobin | Method::LeastConn | Method::LeastTime(_)
         );
         let server = ServerLine::read(line, allows_backup)?;
+        if let Some(lookup) = server.lookup() {
+            self.has_server = true;
+            self.looked_up.push(LookedUp {
+                line: server,
+                lookup,
+                allows_backup,
+            });
+            return self.check_count(line);
+        }
         let peers = server
             .peers(resolve)
             .map_err(|problem| line.error(&problem))?;
@@ -221,7 +252,11 @@ impl Reader {
         } else {
             self.primary.extend(peers);
         }
-        if self.primary.len() + self.backup.len() > PEERS_MAX {
+        self.check_count(line)
+    }
+
+    fn check_count(&self, line: &Directive) -> Result<(), Error> {
+        if self.primary.len() + self.backup.len() + self.looked_up.len() > PEERS_MAX {
             let sentence = format!("more than {PEERS_MAX} servers in an upstream");
             return Err(line.error(&Problem::new(sentence)));
         }
@@ -253,7 +288,15 @@ impl Reader {
         if !self.has_server {
             return Err(block.error(&Problem::new("no servers are inside upstream")));
         }
-        if self.primary.is_empty() {
+        let mut looked_up = self.looked_up.iter();
+        if !self.looked_up.is_empty() && !self.has_zone {
+            let sentence = format!(
+                "resolving names at run time requires upstream \"{name}\" to be in shared memory"
+            );
+            let problem = Problem::new(sentence).hint_that("a \"zone\" line is missing");
+            return Err(block.error(&problem));
+        }
+        if self.primary.is_empty() && looked_up.all(|server| server.line.is_backup) {
             let problem = Problem::new(format!("no servers in upstream \"{name}\""));
             return Err(block.error(&problem.hint_that("all of them are backup servers")));
         }
@@ -265,6 +308,7 @@ impl Reader {
             );
             return Err(block.error(&Problem::new(sentence)));
         }
+        let names = ServerNames::finish(self.names, scope)?;
         let uses_key = matches!(method, Method::Hash | Method::Consistent);
         Ok(Upstream::new(Declared {
             name,
@@ -274,6 +318,13 @@ impl Reader {
             kept: Limits::from(&KeptConnections::finish(self.kept, scope)?),
             primary: self.primary,
             backup: self.backup,
+        })
+        .with_lookups(Lookups {
+            servers: self.looked_up,
+            resolver: names.resolver,
+            timeout: names.resolver_timeout,
+            place: block.place(),
+            watching: OnceLock::new(),
         }))
     }
 }

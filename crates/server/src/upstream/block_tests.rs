@@ -74,7 +74,21 @@ const WRONG: &str = r#"
     upstream u; => directive "upstream" has no opening "{"
     upstream u { server 127.0.0.1:81 down; } =>
     upstream u { server 127.0.0.1:81 weight=2 weight=3; listen 80; } => "listen" directive is not allowed here
-    upstream u { server 127.0.0.1:81 resolve; } => parameter "resolve" is not built yet
+    upstream u { zone z 1m; server 127.0.0.1:81 resolve; resolver 127.0.0.1 valid=1s; resolver_timeout 1s; } =>
+    upstream u { server 127.0.0.1:81 resolve; } =>
+    upstream u { server host.invalid:81 resolve; } => resolving names at run time requires upstream "u" to be in shared memory
+    upstream u { server host.invalid:81 resolve backup; zone z 1m; } => no servers in upstream "u"
+    upstream u { server host.invalid service=x; } => service upstream "host.invalid" requires "resolve" parameter
+    upstream u { server host.invalid:80 service=x resolve; } => service upstream "host.invalid:80" may not have port
+    upstream u { server 127.0.0.1 service=x resolve; } => service upstream "127.0.0.1" requires domain name
+    upstream u { server host.invalid service= resolve; } => service is empty
+    upstream u { server a.test; resolver 127.0.0.1; resolver 127.0.0.1; } => "resolver" directive is duplicate
+    upstream u { server a.test; resolver; } => invalid number of arguments in "resolver" directive
+    upstream u { server a.test; resolver valid=1s; } => no name servers defined
+    upstream u { server a.test; resolver 127.0.0.1 valid=x; } => invalid parameter: valid=x
+    upstream u { server a.test; resolver 127.0.0.1 ipv6=maybe; } => invalid parameter: ipv6=maybe
+    upstream u { server a.test; resolver 127.0.0.1 ipv6=off ipv4=off; } => "ipv4" and "ipv6" cannot both be "off"
+    upstream u { server a.test; resolver 127.0.0.1:x; } => invalid port in resolver "127.0.0.1:x"
     upstream u { server 127.0.0.1:81 weight=1000001; } => invalid parameter "weight=1000001"
     upstream u { hash $uri consistent; server a.test weight=60000; server b.test weight=50000; } => weights of upstream "u" add up to more than 100000, with "hash ... consistent"
 "#;

@@ -4,20 +4,23 @@
 //! never on a loop; what is alive of an upstream (its peers' states) outlives a reload that does not change it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use config::{Problem, Template};
+use config::{Error, Msec, Place, Placed, Problem, Template};
 use hashbrown::HashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
 use super::address::{ServerAddress, split_port};
 use super::block::UPSTREAMS_MAX;
 use super::kept::Limits;
-use crate::listen::Address;
-
+use super::roster::{LookedUp, Roster};
+use super::watch::{self, Watching};
 use super::{Asker, Choice, Group, Method, Peer};
+use crate::listen::Address;
+use crate::names::directives::ResolverLine;
+use crate::names::{Found, Resolving};
 
 /// What is declared of an upstream.
 #[derive(Debug)]
@@ -38,19 +41,67 @@ pub struct Declared {
     pub backup: Vec<Peer>,
 }
 
+/// The servers whose names are looked up again and again.
+#[derive(Debug)]
+pub struct Lookups {
+    /// The servers.
+    pub servers: Vec<LookedUp>,
+    /// The group's own name servers.
+    pub resolver: Option<Placed<ResolverLine>>,
+    /// The group's own `resolver_timeout`.
+    pub timeout: Option<Msec>,
+    /// Where the block is.
+    pub place: Place,
+    /// What holds in the end.
+    pub watching: OnceLock<Watching>,
+}
+
 /// An upstream: what is declared of it, and what is alive.
 #[derive(Debug)]
 pub struct Upstream {
     declared: Declared,
-    live: OnceLock<Live>,
+    lookups: Option<Box<Lookups>>,
+    live: OnceLock<Arc<Live>>,
 }
 
 /// What outlives a reload.
 #[derive(Debug)]
-struct Live {
+pub struct Live {
     /// What a loop's kept connections are found by: the same for the upstream of this name in the next configuration.
     id: u64,
     group: RwLock<Arc<Group>>,
+    /// Of an upstream whose servers are looked up.
+    roster: Option<Mutex<Roster>>,
+    is_watched: AtomicBool,
+}
+
+impl Live {
+    /// The second up to which the answer for a looked-up server holds.
+    #[must_use]
+    pub fn valid_s(&self, server: usize) -> i64 {
+        let roster = self.roster.as_ref();
+        roster.map_or(0, |roster| roster.lock().valid_s(server))
+    }
+
+    /// Takes in what was found for a looked-up server.
+    pub fn update(&self, number: usize, server: &LookedUp, found: &Found) {
+        let Some(mut roster) = self.roster.as_ref().map(Mutex::lock) else {
+            return;
+        };
+        let Some(moved) = roster.update(number, server, found) else {
+            return;
+        };
+        let before = Arc::clone(&self.group.read());
+        let (primary, backup) = roster.peers();
+        let next = Group::new(
+            before.name(),
+            before.method.clone(),
+            primary,
+            backup,
+            seed(),
+        );
+        *self.group.write() = before.replace(next, moved);
+    }
 }
 
 impl Upstream {
@@ -59,6 +110,7 @@ impl Upstream {
     pub fn new(declared: Declared) -> Upstream {
         Upstream {
             declared,
+            lookups: None,
             live: OnceLock::new(),
         }
     }
@@ -76,6 +128,13 @@ impl Upstream {
             primary: addresses.into_iter().map(peer).collect(),
             backup: Vec::new(),
         })
+    }
+
+    /// With servers whose names are looked up again and again.
+    #[must_use]
+    pub fn with_lookups(self, lookups: Lookups) -> Upstream {
+        let lookups = (!lookups.servers.is_empty()).then(|| Box::new(lookups));
+        Upstream { lookups, ..self }
     }
 
     /// What is declared of it.
@@ -108,40 +167,112 @@ impl Upstream {
         self.live().id
     }
 
-    fn live(&self) -> &Live {
-        self.live.get_or_init(|| self.born(new_id()))
+    fn live(&self) -> &Arc<Live> {
+        self.live
+            .get_or_init(|| Arc::new(self.born(new_id(), self.roster())))
     }
 
-    fn born(&self, id: u64) -> Live {
+    fn roster(&self) -> Option<Roster> {
+        let count = self.lookups.as_ref()?.servers.len();
         let Declared {
-            name,
-            method,
-            primary,
-            backup,
-            ..
+            primary, backup, ..
         } = &self.declared;
-        let (primary, backup) = (primary.clone(), backup.clone());
-        let group = Group::new(name.clone(), method.clone(), primary, backup, seed());
+        Some(Roster::new(primary, backup, count))
+    }
+
+    fn born(&self, id: u64, roster: Option<Roster>) -> Live {
+        let declared = &self.declared;
+        let (primary, backup) = match &roster {
+            Some(roster) => roster.peers(),
+            None => (declared.primary.clone(), declared.backup.clone()),
+        };
+        let (name, method) = (declared.name.clone(), declared.method.clone());
+        let group = Group::new(name, method, primary, backup, seed());
         Live {
             id,
             group: RwLock::new(Arc::new(group)),
+            roster: roster.map(Mutex::new),
+            is_watched: AtomicBool::new(false),
         }
     }
 
     /// Goes on with what is alive of `former`, its like in the configuration before.
     fn follow(&self, former: &Upstream) {
         let (old, new) = (&former.declared, &self.declared);
-        let is_same =
-            old.method == new.method && old.primary == new.primary && old.backup == new.backup;
+        let is_same = old.method == new.method
+            && old.primary == new.primary
+            && old.backup == new.backup
+            && self.looks_up_as(former);
         let live = match former.live.get() {
-            Some(live) if is_same => Live {
-                id: live.id,
-                group: RwLock::new(former.group()),
-            },
-            Some(live) => self.born(live.id),
+            Some(live) if is_same => Arc::clone(live),
+            Some(live) => {
+                let mut roster = self.roster();
+                let theirs = live.roster.as_ref().map(Mutex::lock);
+                if let (Some(roster), Some(theirs)) = (&mut roster, &theirs) {
+                    roster.inherit(self.looked_up(), theirs, former.looked_up());
+                }
+                Arc::new(self.born(live.id, roster))
+            }
             None => return,
         };
         let _ = self.live.set(live); // set before: it is in use already
+    }
+
+    fn looked_up(&self) -> &[LookedUp] {
+        self.lookups
+            .as_ref()
+            .map_or(&[], |lookups| &lookups.servers[..])
+    }
+
+    fn looks_up_as(&self, other: &Upstream) -> bool {
+        let watching =
+            |upstream: &Upstream| Some(upstream.lookups.as_ref()?.watching.get().cloned());
+        self.looked_up() == other.looked_up() && watching(self) == watching(other)
+    }
+
+    /// Finds the name servers for `resolve`: the group's own, else those of `http`.
+    fn settle(
+        &self,
+        of_http: &Resolving,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<(), Error> {
+        let Some(lookups) = &self.lookups else {
+            return Ok(());
+        };
+        let Some(line) = lookups.resolver.as_ref().or(of_http.resolver.as_ref()) else {
+            let name = self.name();
+            let sentence =
+                format!("no resolver defined to resolve names at run time in upstream \"{name}\"");
+            return Err(Error::at(sentence, &lookups.place));
+        };
+        let settled = line.value.settle(resolve);
+        settled.map_err(|sentence| line.error(sentence))?;
+        if let Some(resolver) = line.value.get() {
+            let timeout = lookups.timeout.unwrap_or(of_http.resolver_timeout);
+            let _ = lookups.watching.set(Watching {
+                resolver: Arc::clone(resolver),
+                timeout: timeout.duration(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes in what was found for the looked-up server of this number.
+    #[cfg(test)]
+    pub(super) fn found(&self, number: usize, found: &Found) {
+        self.live().update(number, &self.looked_up()[number], found);
+    }
+
+    /// Begins to look its servers up, unless that goes on since the configuration before.
+    fn watch(&self) {
+        let Some(lookups) = &self.lookups else { return };
+        let live = self.live();
+        if let (Some(watching), false) = (
+            lookups.watching.get(),
+            live.is_watched.swap(true, Ordering::Relaxed),
+        ) {
+            watch::begin(live, &lookups.servers, watching);
+        }
     }
 }
 
@@ -247,6 +378,27 @@ impl Upstreams {
             if let Some(before) = former.find(declared.name.as_bytes(), declared.port) {
                 upstream.follow(before);
             }
+        }
+    }
+
+    /// Finds the name servers of every upstream that needs some.
+    ///
+    /// # Errors
+    /// There are none, or one is not found.
+    pub fn settle(
+        &self,
+        of_http: &Resolving,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<(), Error> {
+        let mut all = self.list.iter();
+        all.try_for_each(|upstream| upstream.settle(of_http, resolve))
+    }
+
+    /// Begins to look up the servers with `resolve`. To be called once, in the process that serves, behind
+    /// [`Upstreams::follow`].
+    pub fn watch(&self) {
+        for upstream in &self.list {
+            upstream.watch();
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::group::{Asker, Group, Method, Peers};
+use super::group::{Asker, Group, Method, Peers, States};
 use super::hash::{Consistent, IpHash, KeyHash};
 use super::peer::{Now, Peer};
 use super::turn::{Picked, Tried, Turn};
@@ -99,20 +99,12 @@ impl Choice {
             self.taken.is_none(),
             "a peer is given back before the next one"
         );
-        let (search, sid) = (&mut self.search, &self.sid[..]);
-        let peers = self.group.set(self.is_on_backup);
-        let mut found = pick(search, peers, &self.tried, sid, now);
-        if let (None, false, Some(backup)) = (found, self.is_on_backup, &self.group.backup) {
-            self.is_on_backup = true;
-            self.tried = Tried::default();
-            let mut round_robin = Search::RoundRobin;
-            let search = match search {
-                Search::LeastConn | Search::LeastTime(_) => search,
-                _ => &mut round_robin,
-            };
-            found = pick(search, backup, &self.tried, sid, now);
-        }
-        let index = found?;
+        let index = loop {
+            match self.pick(now) {
+                Ok(found) => break found?,
+                Err(Replaced) => self.follow(),
+            }
+        };
         self.tried.add(index);
         let peers = self.group.set(self.is_on_backup);
         let is_inflight = match &self.search {
@@ -121,6 +113,50 @@ impl Choice {
         };
         self.taken = Some(Taken { index, is_inflight });
         peers.list.get(index)
+    }
+
+    /// One round: the primary peers, and when none of them may be asked, those that stand in.
+    fn pick(&mut self, now: Now) -> Result<Option<usize>, Replaced> {
+        let (search, sid) = (&mut self.search, &self.sid[..]);
+        let found = pick(
+            search,
+            &self.group,
+            self.is_on_backup,
+            &self.tried,
+            sid,
+            now,
+        )?;
+        if found.is_some() || self.is_on_backup || self.group.backup.is_none() {
+            return Ok(found);
+        }
+        self.is_on_backup = true;
+        self.tried = Tried::default();
+        let mut round_robin = Search::RoundRobin;
+        let search = match search {
+            Search::LeastConn | Search::LeastTime(_) => search,
+            _ => &mut round_robin,
+        };
+        pick(search, &self.group, true, &self.tried, sid, now)
+    }
+
+    /// A resolver's answer has made another group of this one: goes on there, with what was tried and taken.
+    fn follow(&mut self) {
+        while let Some(next) = self.group.successor() {
+            let is_backup = self.is_on_backup;
+            let place = |index| next.place(is_backup, index);
+            self.tried = self.tried.iter().filter_map(place).collect();
+            self.taken = self.taken.and_then(|taken| {
+                Some(Taken {
+                    index: place(taken.index)?,
+                    ..taken
+                })
+            });
+            let group = Arc::clone(&next.group);
+            if let Search::Consistent(place) = &mut self.search {
+                place.turn_to(&group.primary.ring);
+            }
+            self.group = group;
+        }
     }
 
     /// The peer that is taken now.
@@ -154,10 +190,16 @@ impl Choice {
         if mode.to_last_byte || !mode.counts_inflight {
             return; // counted when the answer is complete
         }
+        let mut states = loop {
+            self.follow();
+            let states = self.group.set(self.is_on_backup).lock();
+            if self.group.successor().is_none() {
+                break states;
+            }
+        };
         let Some(taken) = &mut self.taken else {
             return;
         };
-        let mut states = self.group.set(self.is_on_backup).lock();
         let speed = &mut states.list[taken.index].speed;
         speed.add_header(took_ms);
         if std::mem::take(&mut taken.is_inflight) {
@@ -167,11 +209,22 @@ impl Choice {
 
     /// Gives the peer back. Is it disabled now ("upstream server temporarily disabled")?
     pub fn give_back(&mut self, outcome: Outcome, times: Times, now: Now) -> bool {
+        if self.taken.is_none() {
+            return false;
+        }
+        let mut states = loop {
+            self.follow();
+            let states = self.group.set(self.is_on_backup).lock();
+            if self.group.successor().is_none() {
+                break states;
+            }
+        };
         let Some(taken) = self.taken.take() else {
+            drop(states); // the peer is gone
+            self.tries_left = self.tries_left.saturating_sub(1);
             return false;
         };
         let peers = self.group.set(self.is_on_backup);
-        let mut states = peers.lock();
         let (peer, state) = (&peers.list[taken.index], &mut states.list[taken.index]);
         if taken.is_inflight {
             state.speed.end(now, times.response_ms);
@@ -204,10 +257,40 @@ impl Choice {
     }
 }
 
+/// The group was replaced meanwhile.
+struct Replaced;
+
 /// Takes a peer of a set.
-fn pick(search: &mut Search, peers: &Peers, tried: &Tried, sid: &[u8], now: Now) -> Option<usize> {
+fn pick(
+    search: &mut Search,
+    group: &Group,
+    is_backup: bool,
+    tried: &Tried,
+    sid: &[u8],
+    now: Now,
+) -> Result<Option<usize>, Replaced> {
+    let peers = group.set(is_backup);
     let mut guard = peers.lock();
+    if group.successor().is_some() {
+        return Err(Replaced);
+    }
     let states = &mut *guard;
+    let index = pick_of(search, peers, states, tried, sid, now);
+    if let Some(index) = index {
+        states.list[index].conns += 1;
+        states.list[index].begin_check(&peers.list[index], now);
+    }
+    Ok(index)
+}
+
+fn pick_of(
+    search: &mut Search,
+    peers: &Peers,
+    states: &mut States,
+    tried: &Tried,
+    sid: &[u8],
+    now: Now,
+) -> Option<usize> {
     let turn = Turn::new(peers, states, tried, now, sid);
     let picked = match search {
         Search::RoundRobin => Picked::ByRoundRobin,
@@ -219,22 +302,27 @@ fn pick(search: &mut Search, peers: &Peers, tried: &Tried, sid: &[u8], now: Now)
         Search::Random { tries } => random::pick(&turn, states, tries),
         Search::RandomTwo { tries } => random::pick_of_two(&turn, states, tries),
     };
-    let index = match picked {
-        Picked::Peer(index) => index,
-        Picked::ByRoundRobin => round_robin::pick(&turn, states)?,
-    };
-    states.list[index].conns += 1;
-    states.list[index].begin_check(&peers.list[index], now);
-    Some(index)
+    match picked {
+        Picked::Peer(index) => Some(index),
+        Picked::ByRoundRobin => round_robin::pick(&turn, states),
+    }
 }
 
 impl Drop for Choice {
     fn drop(&mut self) {
+        if self.taken.is_none() {
+            return;
+        }
+        let mut states = loop {
+            self.follow();
+            let states = self.group.set(self.is_on_backup).lock();
+            if self.group.successor().is_none() {
+                break states;
+            }
+        };
         let Some(taken) = self.taken.take() else {
             return;
         };
-        let peers = self.group.set(self.is_on_backup);
-        let mut states = peers.lock();
         let state = &mut states.list[taken.index];
         state.conns = state.conns.saturating_sub(1);
         if taken.is_inflight {

@@ -1,9 +1,11 @@
 //! A group of servers, as `upstream` declares it: its peers, those that only stand in (`backup`), and how it chooses.
 //!
 //! Invariant: the peers never change (another configuration, or another answer of a resolver, makes another group); what
-//! changes is their states, behind one lock for each of the two sets.
+//! changes is their states, behind one lock for each of the two sets. A group that a resolver's answer replaced knows its
+//! successor, to which the states have moved: who finds one, the lock held, goes there.
 
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -61,6 +63,34 @@ pub struct Group {
     pub(super) primary: Peers,
     pub(super) backup: Option<Peers>,
     tries: usize,
+    successor: OnceLock<Successor>,
+}
+
+/// The group that came after another.
+#[derive(Debug)]
+pub(super) struct Successor {
+    pub group: Arc<Group>,
+    moved: Moved,
+}
+
+/// Where each peer of a set is in the next group; `None`: it is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// The primary ones.
+    pub primary: Vec<Option<usize>>,
+    /// Those that stand in.
+    pub backup: Vec<Option<usize>>,
+}
+
+impl Successor {
+    /// The place of a peer of a set.
+    pub fn place(&self, is_backup: bool, index: usize) -> Option<usize> {
+        let places = match is_backup {
+            true => &self.moved.backup,
+            false => &self.moved.primary,
+        };
+        places.get(index).copied().flatten()
+    }
 }
 
 /// The peers that stand in for each other.
@@ -102,7 +132,31 @@ impl Group {
             backup,
             method,
             tries,
+            successor: OnceLock::new(),
         }
+    }
+
+    /// Puts another group in this one's place; the states of the peers that it still has go with them.
+    pub(super) fn replace(&self, next: Group, moved: Moved) -> Arc<Group> {
+        let primary = self.primary.lock();
+        let backup = self.backup.as_ref().map(Peers::lock);
+        next.primary.take_over(&primary, &moved.primary);
+        if let (Some(peers), Some(states)) = (&next.backup, &backup) {
+            peers.take_over(states, &moved.backup);
+        }
+        let group = Arc::new(next);
+        let successor = Successor {
+            group: Arc::clone(&group),
+            moved,
+        };
+        let is_first = self.successor.set(successor).is_ok();
+        debug_assert!(is_first, "only one thread replaces groups");
+        group
+    }
+
+    /// The group that replaced this one. Exact only while the lock of one of its sets is held.
+    pub(super) fn successor(&self) -> Option<&Successor> {
+        self.successor.get()
     }
 
     /// Its name: what `$upstream_addr` shows when no peer could be had.
@@ -170,6 +224,16 @@ impl Peers {
         self.states.lock()
     }
 
+    /// Takes the states of the peers that it has, too.
+    fn take_over(&self, before: &States, places: &[Option<usize>]) {
+        let mut states = self.lock();
+        for (state, place) in before.list.iter().zip(places) {
+            if let Some(place) = place.and_then(|place| states.list.get_mut(place)) {
+                *place = state.clone();
+            }
+        }
+    }
+
     /// The peer at this place of a line on which each is as long as its weight.
     pub fn at_weight(&self, place: u64) -> usize {
         let mut left = place;
@@ -180,7 +244,7 @@ impl Peers {
             }
             left -= weight;
         }
-        self.list.len() - 1
+        self.list.len().saturating_sub(1)
     }
 }
 

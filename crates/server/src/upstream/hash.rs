@@ -153,8 +153,7 @@ impl Ring {
     }
 
     /// The number of the first point at or behind a key's hash.
-    fn find(&self, key: &[u8]) -> usize {
-        let hash = crc32(key);
+    fn find(&self, hash: u32) -> usize {
         self.points.partition_point(|point| point.hash < hash)
     }
 }
@@ -175,6 +174,7 @@ fn host_and_port(server: &[u8]) -> (&[u8], &[u8]) {
 /// `hash KEY consistent` on its way along the ring.
 #[derive(Clone, Debug)]
 pub(super) struct Consistent {
+    hash: u32,
     at: usize,
     has_key: bool,
     tries: u32,
@@ -182,11 +182,18 @@ pub(super) struct Consistent {
 
 impl Consistent {
     pub fn new(key: &[u8], ring: &Ring) -> Consistent {
+        let hash = crc32(key);
         Consistent {
-            at: ring.find(key),
+            hash,
+            at: ring.find(hash),
             has_key: !key.is_empty(),
             tries: 0,
         }
+    }
+
+    /// The servers have changed: the key has another place.
+    pub fn turn_to(&mut self, ring: &Ring) {
+        self.at = ring.find(self.hash);
     }
 
     pub fn pick(&mut self, turn: &Turn<'_>, states: &mut States) -> Picked {

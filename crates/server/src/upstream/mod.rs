@@ -24,6 +24,9 @@ pub mod next;
 pub mod peer;
 mod random;
 pub mod reach;
+pub mod roster;
+#[cfg(test)]
+mod roster_tests;
 mod round_robin;
 pub mod server;
 pub mod shelf;
@@ -31,6 +34,7 @@ pub mod shelf;
 mod tests;
 pub mod tries;
 mod turn;
+pub mod watch;
 
 pub use catalog::{Declared, Upstream, Upstreams};
 pub use choice::{Choice, Outcome, Times};

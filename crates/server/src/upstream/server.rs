@@ -1,14 +1,14 @@
 //! A `server` line of an upstream: its address and its parameters.
 //!
-//! Not here: looking up its name. Invariant: every parameter that is accepted has its effect; those that are nginx's and not
-//! built are refused as such.
+//! Not here: looking up its name. Invariant: every parameter that is accepted has its effect.
 
 use std::net::IpAddr;
 
 use config::{Directive, Error, Problem, Word, parse_sec};
 
-use super::address::ServerAddress;
+use super::address::{ServerAddress, split_port};
 use super::{Peer, Standing};
+use crate::listen::Address;
 
 /// The largest `weight`.
 pub const WEIGHT_MAX: u32 = 1_000_000;
@@ -18,7 +18,7 @@ const ROUTE_MAX: usize = 32;
 const DEFAULT_PORT: u16 = 80;
 
 /// A `server` line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLine {
     /// The address as it is written.
     pub name: Box<[u8]>,
@@ -32,6 +32,21 @@ pub struct ServerLine {
     pub is_backup: bool,
     /// `route`: what sticky sessions call it.
     route: Option<Box<[u8]>>,
+    /// `resolve`: its name is looked up again and again.
+    is_resolved: bool,
+    /// `service`: the name is one of a service, not of a host.
+    service: Option<Box<str>>,
+}
+
+/// What a [`ServerLine`] with `resolve` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// The host, or the domain of the service.
+    pub host: String,
+    /// The service.
+    pub service: Option<Box<str>>,
+    /// The port of a host.
+    pub port: u16,
 }
 
 impl ServerLine {
@@ -54,23 +69,45 @@ impl ServerLine {
             standing: Standing::Up,
             is_backup: false,
             route: None,
+            is_resolved: false,
+            service: None,
         };
         for (number, word) in parameters.iter().enumerate() {
             server
                 .parameter(word, allows_backup)
                 .map_err(|problem| line.error(&problem.at(number + 1)))?;
         }
-        let reason = match std::str::from_utf8(name.bytes()) {
-            Ok(text) => match ServerAddress::parse(text, DEFAULT_PORT) {
-                Ok(address) => {
-                    server.address = address;
-                    return Ok(server);
-                }
-                Err(reason) => reason,
-            },
-            Err(_) => "invalid host",
-        };
-        Err(line.error(&not_reached(reason, &name.display())))
+        if server.service.is_some() && !server.is_resolved {
+            return Err(line.error(&of_service(name, "requires \"resolve\" parameter")));
+        }
+        let text = std::str::from_utf8(name.bytes()).map_err(|_| "invalid host");
+        let parsed = text.and_then(|text| {
+            let address = ServerAddress::parse(text, DEFAULT_PORT)?;
+            Ok((split_port(text).1, address))
+        });
+        let refuse = |reason| line.error(&not_reached(reason, &name.display()));
+        let (has_port, address) = parsed.map_err(refuse)?;
+        if server.service.is_some() && has_port {
+            return Err(line.error(&of_service(name, "may not have port")));
+        }
+        if server.service.is_some() && matches!(address, ServerAddress::Known(_)) {
+            return Err(line.error(&of_service(name, "requires domain name")));
+        }
+        server.address = address;
+        Ok(server)
+    }
+
+    /// What is to be looked up again and again; none when it has a fixed address, or one that is looked up once.
+    #[must_use]
+    pub fn lookup(&self) -> Option<Lookup> {
+        match &self.address {
+            ServerAddress::Name(host, port) if self.is_resolved => Some(Lookup {
+                host: host.clone(),
+                service: self.service.clone(),
+                port: *port,
+            }),
+            ServerAddress::Name(..) | ServerAddress::Known(_) => None,
+        }
     }
 
     fn parameter(&mut self, word: &Word, allows_backup: bool) -> Result<(), Problem> {
@@ -105,9 +142,14 @@ impl ServerLine {
             self.standing = Standing::Down;
         } else if text == b"drain" {
             self.standing = Standing::Draining;
-        } else if text == b"resolve" || value(b"service=").is_some() {
-            let sentence = format!("parameter \"{}\" is not built yet", word.display());
-            return Err(Problem::new(sentence));
+        } else if text == b"resolve" {
+            self.is_resolved = true;
+        } else if let Some(service) = value(b"service=") {
+            let service = std::str::from_utf8(service).map_err(|_| invalid())?;
+            if service.is_empty() {
+                return Err(Problem::new("service is empty"));
+            }
+            self.service = Some(service.into());
         } else {
             return Err(invalid());
         }
@@ -126,20 +168,37 @@ impl ServerLine {
             .address
             .addresses(resolve)
             .map_err(|reason| not_reached(reason, &String::from_utf8_lossy(&self.name)))?;
-        let peer = |address| {
-            let plain = Peer::new(address, &self.name);
-            Peer {
-                sid: self.route.clone().unwrap_or_else(|| plain.sid.clone()),
-                weight: self.weight,
-                max_conns: self.max_conns,
-                max_fails: self.max_fails,
-                fail_timeout: self.fail_timeout,
-                standing: self.standing,
-                ..plain
-            }
-        };
+        let peer = |address| self.peer(address, &self.name, self.weight);
         Ok(found.into_iter().map(peer).collect())
     }
+
+    /// A peer of this line: `name` is what it counts as in `hash … consistent`.
+    #[must_use]
+    pub fn peer(&self, address: Address, name: &[u8], weight: u32) -> Peer {
+        let plain = Peer::new(address, name);
+        Peer {
+            sid: self.route.clone().unwrap_or_else(|| plain.sid.clone()),
+            weight,
+            max_conns: self.max_conns,
+            max_fails: self.max_fails,
+            fail_timeout: self.fail_timeout,
+            standing: self.standing,
+            ..plain
+        }
+    }
+
+    /// The weight of a peer for which a service says another one: the line's counts, unless it is 1.
+    #[must_use]
+    pub fn weight_of(&self, service_weight: u16) -> u32 {
+        match self.weight {
+            1 => u32::from(service_weight),
+            written => written,
+        }
+    }
+}
+
+fn of_service(name: &Word, what: &str) -> Problem {
+    Problem::new(format!("service upstream \"{}\" {what}", name.display())).at(0)
 }
 
 fn not_reached(reason: &str, name: &str) -> Problem {

@@ -72,11 +72,25 @@ impl Tried {
         word & 1 << (index % 64) != 0
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..self.0.len() * 64).filter(|index| self.has(*index))
+    }
+
     pub fn add(&mut self, index: usize) {
         let word = index / 64;
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);
         }
         self.0[word] |= 1 << (index % 64);
+    }
+}
+
+impl FromIterator<usize> for Tried {
+    fn from_iter<I: IntoIterator<Item = usize>>(indexes: I) -> Tried {
+        let mut tried = Tried::default();
+        for index in indexes {
+            tried.add(index);
+        }
+        tried
     }
 }
