@@ -1,6 +1,6 @@
 //! Requests that ask the server something besides: who may pass, and copies of themselves.
 
-use blackbox::Server;
+use blackbox::{Answer, Origin, PATIENCE, Server};
 
 const LOG: &str = "log_format sub '$uri $request_method $request_uri [$request_body] $status';";
 
@@ -143,7 +143,7 @@ fn subrequests_are_logged_where_that_is_wanted() {
     let mut log = String::new();
     let begun = std::time::Instant::now();
     while log.lines().count() < lines.len() {
-        assert!(begun.elapsed() < blackbox::PATIENCE, "{log}");
+        assert!(begun.elapsed() < PATIENCE, "{log}");
         log = server.read("logs/sub.log");
     }
     for line in lines {
@@ -162,5 +162,81 @@ fn a_body_that_is_none_is_found_before_it_is_mirrored() {
     let chunked = "Host: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let reply = server.raw(format!("POST / HTTP/1.1\r\n{chunked}x\r\n"));
     assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
+    server.forget_log();
+}
+
+#[test]
+fn a_server_behind_says_who_may_pass() {
+    let origin = Origin::start(|request| match request.target() {
+        "/auth?" | "/auth" => Answer::with("204 No Content", "X-User: jane\r\n", ""),
+        "/who" => Answer::with(
+            "401 Unauthorized",
+            "WWW-Authenticate: Basic realm=a\r\nWWW-Authenticate: Other\r\n",
+            "who?",
+        ),
+        _ => Answer::ok(format!("hello {}", request.header("x-user").unwrap_or("?"))),
+    });
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%;
+             location / {{ auth_request /check; auth_request_set $user $upstream_http_x_user;
+                 proxy_set_header X-User $user; proxy_pass http://{0}; }}
+             location /unknown {{ auth_request /who; proxy_pass http://{0}; }}
+             location = /check {{ proxy_pass http://{0}/auth; proxy_pass_request_body off;
+                 proxy_set_header Content-Length \"\"; proxy_set_header X-Uri $request_uri; }}
+             location = /who {{ proxy_pass http://{0}; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; }} }}",
+        origin.address()
+    ));
+    let mut connection = server.connect();
+    for _ in 0..2 {
+        connection.send("POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(connection.reply().text(), "hello jane");
+    }
+    let asked = origin.received();
+    let check = &asked[asked.len() - 2];
+    assert_eq!(check.line(), "GET /auth HTTP/1.1");
+    assert_eq!(check.header("x-uri"), Some("/a?b"));
+    assert_eq!(check.body, b"");
+    assert_eq!(origin.last().body, b"hello");
+    let reply = server.get("/unknown");
+    assert_eq!(reply.status, 401);
+    assert_eq!(reply.all("www-authenticate"), ["Basic realm=a", "Other"]);
+}
+
+#[test]
+fn mirrors_get_the_whole_request_and_hold_nobody_up() {
+    let origin = Origin::start(|_| Answer::ok("x"));
+    let silent = Origin::start(|_| {
+        Answer::Talk(Box::new(|mut stream| {
+            // Until the server under test has gone.
+            let _ = std::io::Read::read(&mut stream, &mut [0]);
+        }))
+    });
+    let server = Server::start(&format!(
+        "client_body_buffer_size 1k; client_body_temp_path %DIR%/bodies;
+         server {{ listen 127.0.0.1:%PORT%; 
+             location / {{ mirror /mirror; mirror /silent; proxy_pass http://{0}; }}
+             location = /mirror {{ internal; proxy_pass http://{0}/copy$request_uri; }}
+             location = /silent {{ internal; proxy_read_timeout 1s; proxy_pass http://{1}; }} }}",
+        origin.address(),
+        silent.address()
+    ));
+    let body: String = (0..5000).map(|i| format!("{i} ")).collect();
+    let mut connection = server.connect();
+    for round in 1..=2 {
+        let length = body.len();
+        connection.send(format!(
+            "PUT /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+        assert_eq!(connection.reply().text(), "x");
+        origin.wait(2 * round);
+    }
+    let mut targets: Vec<String> = Vec::new();
+    for request in origin.received() {
+        assert!(request.body == body.as_bytes(), "{}", request.line());
+        targets.push(request.line().to_owned());
+    }
+    targets.sort();
+    let (plain, copy) = ("PUT /a?b HTTP/1.1", "PUT /copy/a?b HTTP/1.1");
+    assert_eq!(targets, [plain, plain, copy, copy]);
     server.forget_log();
 }

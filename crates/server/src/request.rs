@@ -227,6 +227,7 @@ impl Request {
         child.uri = uri;
         child.args = args;
         child.is_internal = true;
+        child.is_target_raw = false;
         child.head_length = 0;
         child.values = self.values.share();
         child.request_id = Cell::new(Some(self.id()));

@@ -17,10 +17,8 @@ const NOT_BUILT: &[&str] = &[
     "http_ssi_module",
     "http_userid_module",
     "http_auth_basic_module",
-    "http_mirror_module",
     "http_geo_module",
     "http_referer_module",
-    "http_proxy_module",
     "http_fastcgi_module",
     "http_uwsgi_module",
     "http_scgi_module",
@@ -42,7 +40,7 @@ const NOT_BUILT: &[&str] = &[
 ];
 
 /// Modules that nginx has only when asked, and that are built here.
-const BUILT: &[&str] = &["http_gzip_static_module"];
+const BUILT: &[&str] = &["http_auth_request_module", "http_gzip_static_module"];
 
 /// Our own name and version, then the version of nginx that is followed.
 #[must_use]
