@@ -22,7 +22,8 @@ class Disk:
 
     def __enter__(self):
         os.makedirs(self.path)
-        if not os.path.exists(self.file):
+        self.is_made = not os.path.exists(self.file)
+        if self.is_made:
             with open(self.file, "wb") as f:
                 f.truncate(self.size)
         try:
@@ -72,6 +73,10 @@ class Disk:
                 self.unmount()
             subprocess.run(["losetup", "-d", self.device], check=False)
             self.device = None
+        if self.is_made:
+            os.unlink(self.file)
+        if not os.path.ismount(self.path):
+            os.rmdir(self.path)
 
 
 def missing():
