@@ -29,13 +29,6 @@ const NOT_BUILT: &[&str] = &[
     "http_empty_gif_module",
     "http_browser_module",
     "http_tunnel_module",
-    "http_upstream_hash_module",
-    "http_upstream_ip_hash_module",
-    "http_upstream_least_conn_module",
-    "http_upstream_least_time_module",
-    "http_upstream_random_module",
-    "http_upstream_keepalive_module",
-    "http_upstream_zone_module",
     "http_upstream_sticky_module",
 ];
 

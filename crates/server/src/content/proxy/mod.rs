@@ -16,6 +16,7 @@ pub mod passing;
 pub mod record;
 pub mod variables;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -70,7 +71,9 @@ pub async fn order(request: &mut Request, variation: &Variation) -> Result<Order
     let Some(passing) = request.location().passing.clone() else {
         return Err(Outcome::Failed(Failure::new(500)));
     };
-    let to = destination(request, &passing).map_err(Outcome::Failed)?;
+    let to = destination(request, &passing)
+        .await
+        .map_err(Outcome::Failed)?;
     let body = outbound(request).await?;
     Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
 }
@@ -104,7 +107,7 @@ fn body(flow: Box<flow::Flow>) -> Body<std::rc::Rc<disk::OpenFile>> {
 }
 
 /// Who is asked by this request.
-fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
+async fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
     match &passing.target {
         Target::Fixed { url, upstream } => {
             order::begin(request, url.host_header.clone(), url.port_text.clone());
@@ -117,7 +120,7 @@ fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, 
         Target::Made(template) => {
             let whole = request.evaluate(template);
             let url = Url::parse(&whole).map_err(|why| refuse(request, &why))?;
-            let upstream = made(request, &url)?;
+            let upstream = made(request, &url).await?;
             order::begin(request, url.host_header, url.port_text);
             Ok(Destination {
                 upstream,
@@ -129,7 +132,7 @@ fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, 
 }
 
 /// The upstream that a URL made from variables names.
-fn made(request: &Request, url: &Url) -> Result<Arc<Upstream>, Failure> {
+async fn made(request: &Request, url: &Url) -> Result<Arc<Upstream>, Failure> {
     let upstreams = &request.settings().upstreams;
     if let Host::Inet { name, port } = &url.host {
         let known = match port {
@@ -142,19 +145,36 @@ fn made(request: &Request, url: &Url) -> Result<Arc<Upstream>, Failure> {
             return Ok(Arc::clone(known));
         }
     }
-    let address = match (&url.host, url.host.ip()) {
-        (Host::Unix(path), _) => Address::Unix(path.clone()),
-        (Host::Inet { .. }, Some(ip)) => Address::Inet((ip, url.host.port()).into()),
+    let port = url.host.port();
+    let addresses = match (&url.host, url.host.ip()) {
+        (Host::Unix(path), _) => vec![Address::Unix(path.clone())],
+        (Host::Inet { .. }, Some(ip)) => vec![Address::Inet((ip, port).into())],
         (Host::Inet { name, .. }, None) => {
-            let name = String::from_utf8_lossy(name);
-            let why = format!("no resolver defined to resolve {name}");
-            return Err(Failure {
-                status: 502,
-                ..refuse(request, &why)
-            });
+            let found = Box::pin(resolve(request, name)).await?;
+            let address = |ip| Address::Inet((ip, port).into());
+            found.into_iter().map(address).collect()
         }
     };
-    Ok(Arc::new(Upstream::of_addresses(&url.text, vec![address])))
+    Ok(Arc::new(Upstream::of_addresses(&url.text, addresses)))
+}
+
+/// The addresses of a host that only this request names.
+async fn resolve(request: &Request, name: &[u8]) -> Result<Vec<IpAddr>, Failure> {
+    let name = String::from_utf8_lossy(name);
+    let settings = &request.location().settings.resolving;
+    let bad_gateway = |why: String| Failure {
+        status: 502,
+        ..refuse(request, &why)
+    };
+    let Some(resolver) = settings.get() else {
+        return Err(bad_gateway(format!(
+            "no resolver defined to resolve {name}"
+        )));
+    };
+    let timeout = settings.resolver_timeout.duration();
+    let wheel = &request.client.loop_.wire.wheel;
+    let found = resolver.resolve(&name, timeout, wheel).await;
+    found.map_err(|unresolved| bad_gateway(format!("{name} could not be resolved {unresolved}")))
 }
 
 fn with_slash(uri: Bytes) -> Bytes {
