@@ -2,6 +2,7 @@
 //! `FREEWHEEL_TEST_BINARY=/path/to/nginx cargo test -p blackbox` tries it there.
 
 mod autoindex;
+mod cache;
 mod conditional;
 mod connections;
 mod errors;

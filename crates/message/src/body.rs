@@ -103,6 +103,11 @@ pub trait Source<F> {
     /// The next chunk; `None` at the end, after which it is not asked again.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>>;
 
+    /// Gives only the bytes from `start` up to `end`, if it has given none yet and knows how to. False: it goes on as it was.
+    fn cut(&mut self, _start: u64, _end: u64) -> bool {
+        false
+    }
+
     /// The trailers; asked for once, after the end.
     fn trailers(&mut self) -> Vec<Header> {
         Vec::new()
@@ -168,6 +173,26 @@ impl<F> Body<F> {
         }))
     }
 
+    /// Only the bytes from `start` up to `end`, which must be in it.
+    #[must_use]
+    pub fn cut(self, start: u64, end: u64) -> Body<F>
+    where
+        F: Clone + 'static,
+    {
+        match self {
+            Body::Once(whole) => Body::Once(whole.slice(start, end)),
+            Body::Stream(mut source) => match source.cut(start, end) {
+                true => Body::Stream(source),
+                false => Body::Stream(Box::new(Cut {
+                    source,
+                    skipped: start,
+                    left: end - start,
+                })),
+            },
+            other => other,
+        }
+    }
+
     /// The length, where it is known before it is sent.
     pub fn len(&self) -> Option<u64> {
         match self {
@@ -197,6 +222,35 @@ impl<F> Body<F> {
             },
             Body::Stream(source) => source.poll_next(cx),
         }
+    }
+}
+
+/// A part of what a source gives.
+struct Cut<F> {
+    source: Box<dyn Source<F>>,
+    /// Bytes that are still to be left out.
+    skipped: u64,
+    /// Bytes that are still to be given.
+    left: u64,
+}
+
+impl<F: Clone> Source<F> for Cut<F> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
+        while self.left > 0 {
+            let chunk = match std::task::ready!(self.source.poll_next(cx)) {
+                Some(Ok(chunk)) => chunk,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(Some(Err(BodyError::Truncated))),
+            };
+            let start = self.skipped.min(chunk.len());
+            let end = chunk.len().min(start.saturating_add(self.left));
+            self.skipped -= start;
+            self.left -= end - start;
+            if end > start {
+                return Poll::Ready(Some(Ok(chunk.slice(start, end))));
+            }
+        }
+        Poll::Ready(None)
     }
 }
 

@@ -11,6 +11,7 @@ use config::{Template, VariableIndex};
 use disk::Pool;
 use message::{HeaderId, Method, RequestHead};
 
+use crate::caching::note::Note;
 use crate::connection::directives::Browsers;
 use crate::connection::{Client, OwnWire};
 use crate::content::proxy::record::Passed;
@@ -97,6 +98,8 @@ pub struct Request {
     pub is_target_raw: bool,
     /// What is known of the servers that it was passed on to.
     pub passed: Option<Box<Passed>>,
+    /// What is known of its cache.
+    pub cached: Option<Box<Note>>,
     /// `try_files` found a file below an `alias` in a regex location.
     pub add_uri_to_alias: bool,
     /// Keep the connection after the answer?
@@ -187,6 +190,7 @@ impl Request {
             is_location_valid: false,
             is_target_raw: true,
             passed: None,
+            cached: None,
             add_uri_to_alias: false,
             keepalive: false,
             error_status: None,

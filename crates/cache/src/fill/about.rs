@@ -2,7 +2,6 @@
 
 use crate::key::Key;
 use crate::lifetime::Lifetime;
-use crate::store::Saved;
 use bytes::Bytes;
 
 /// An answer on its way into the cache.
@@ -14,8 +13,6 @@ pub struct About {
     pub variant: Key,
     /// How long it may be used; None: it is not stored.
     pub lifetime: Option<Lifetime>,
-    /// Where its bytes can be read; None: it is not being saved.
-    pub saved: Option<Saved>,
 }
 
 /// Why a fill came to its end without an answer to follow.

@@ -19,6 +19,7 @@ pub use follower::{Follower, Next};
 pub use registry::{Fills, Role};
 
 use crate::key::Key;
+use crate::store::Saved;
 use bytes::Bytes;
 use message::ResponseHead;
 use parking_lot::Mutex;
@@ -60,6 +61,7 @@ struct Inner {
     begun: OnceLock<u64>,
     about: OnceLock<About>,
     ending: OnceLock<Ending>,
+    place: OnceLock<Saved>,
     state: Mutex<State>,
 }
 
@@ -83,6 +85,8 @@ struct State {
     /// Bytes of the body that are in the file.
     saved: u64,
     is_saving: bool,
+    /// Is it among those that [`Fills::has_whole`] counts?
+    is_counted: bool,
     places: Vec<Option<Place>>,
     free: Vec<usize>,
     /// The origin's side, waiting for room or for followers to leave.
@@ -130,6 +134,7 @@ impl Filler {
             end: 0,
             saved: 0,
             is_saving: false,
+            is_counted: false,
             places: Vec::new(),
             free: Vec::new(),
             filler: None,
@@ -142,6 +147,7 @@ impl Filler {
                 begun: OnceLock::new(),
                 about: OnceLock::new(),
                 ending: OnceLock::new(),
+                place: OnceLock::new(),
                 state: Mutex::new(state),
             })),
         }
@@ -263,6 +269,10 @@ impl Filler {
         }
         state.progress = progress;
         let stays = state.is_saving && progress == Progress::Whole;
+        if stays && let Some(registry) = self.fill.0.registry.upgrade() {
+            state.is_counted = true;
+            registry.count_whole(1);
+        }
         let wakers = state.wakers();
         drop(state);
         if !stays {
@@ -317,7 +327,6 @@ impl Fill {
     }
 
     /// When it began, on whatever clock the first to ask has (`now` is his): everybody is told the same.
-    #[must_use]
     pub fn begun(&self, now: u64) -> u64 {
         *self.0.begun.get_or_init(|| now)
     }
@@ -334,6 +343,17 @@ impl Fill {
         self.0.ending.get().copied()
     }
 
+    /// Says where its bytes can be read that are saved; before [`Follower::saved`].
+    pub fn set_place(&self, place: Saved) {
+        let _ = self.0.place.set(place);
+    }
+
+    /// Where its bytes can be read that are saved.
+    #[must_use]
+    pub fn place(&self) -> Option<&Saved> {
+        self.0.place.get()
+    }
+
     /// Does somebody still have to read what left the window from the file?
     #[must_use]
     pub fn is_file_needed(&self) -> bool {
@@ -348,13 +368,23 @@ impl Fill {
         self.0.state.lock().places.iter().flatten().count()
     }
 
+    /// Has the whole body come?
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.0.state.lock().progress == Progress::Whole
+    }
+
     fn leave_registry(&self) {
         if let Some(registry) = self.0.registry.upgrade() {
             registry.remove(self);
+            let was_counted = std::mem::take(&mut self.0.state.lock().is_counted);
+            registry.count_whole(-isize::from(was_counted));
         }
     }
 
-    fn is(&self, other: &Fill) -> bool {
+    /// Is it the same one?
+    #[must_use]
+    pub fn is(&self, other: &Fill) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }

@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 /// The fills of a cache, shared by all loops. Looked at on misses only.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,8 @@ pub struct Fills(Arc<Shared>);
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     running: Mutex<HashMap<[u8; 16], Fill>>,
+    /// Fills whose body is whole, and whose entry nobody finds yet.
+    whole: AtomicIsize,
 }
 
 /// What a miss has to do.
@@ -63,6 +66,13 @@ impl Fills {
         self.0.running.lock().clear();
     }
 
+    /// Is there a fill whose body is whole, and whose entry nobody finds yet? Then what is found may not be the newest. Takes no
+    /// lock.
+    #[must_use]
+    pub fn has_whole(&self) -> bool {
+        self.0.whole.load(Relaxed) > 0
+    }
+
     /// Fills now.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -81,6 +91,12 @@ impl Fills {
 }
 
 impl Shared {
+    pub fn count_whole(&self, more: isize) {
+        if more != 0 {
+            self.whole.fetch_add(more, Relaxed);
+        }
+    }
+
     /// Forgets a fill; one that took its place stays.
     pub fn remove(&self, fill: &Fill) {
         let key = fill.key().0;

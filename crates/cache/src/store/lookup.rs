@@ -24,7 +24,7 @@ pub enum Found {
 }
 
 /// What to do about a miss.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// The variant that was looked for, if the key has variants.
     pub variant: Option<Key>,

@@ -1,6 +1,6 @@
 //! Ranges of a body: 206, `multipart/byteranges` and 416 (RFC 9110, 14; nginx-drop-in 26–29).
 //!
-//! Works on any body of known length that is one piece; a file stays a file.
+//! Works on any body of known length; several ranges need one that is one piece. A file stays a file.
 
 use std::cell::Cell;
 
@@ -61,14 +61,14 @@ pub fn apply(request: &Request, settings: &Ranges, response: &mut Response) -> R
         RangeOutcome::Full => Ok(()),
         RangeOutcome::Single(part) => {
             response.status = 206;
+            response.status_line = None;
             response
                 .headers
                 .push("Content-Range", range::content_range(&part, length));
             response.content_length = Some(part.end - part.start);
             response.accept_ranges = false;
-            if let Body::Once(whole) = &response.body {
-                response.body = Body::Once(whole.slice(part.start, part.end));
-            }
+            let body = std::mem::take(&mut response.body);
+            response.body = body.cut(part.start, part.end);
             Ok(())
         }
         RangeOutcome::Multi(_) if response.ranges == Allowed::Single => Ok(()),
@@ -88,6 +88,7 @@ fn several(response: &mut Response, parts: &[std::ops::Range<u64>]) {
     let boundary = BOUNDARY.with(|next| next.replace(next.get().wrapping_add(1)));
     let chunks = range::multipart(whole, parts, &response.content_type_text(), boundary);
     response.status = 206;
+    response.status_line = None;
     response.content_length = Some(chunks.iter().map(message::Chunk::len).sum());
     response.content_type = range::multipart_type(boundary);
     response.charset = bytes::Bytes::new();

@@ -38,6 +38,8 @@ pub enum Kind {
     Accept,
     /// Serves one connection.
     Connection,
+    /// Asks an origin for a cache.
+    Fill,
     /// Obeys the worker: new settings, shutdown, figures.
     Control,
     /// The timeout wheel.
@@ -57,7 +59,9 @@ impl Kind {
     fn is_vital(self) -> bool {
         match self {
             Self::Accept | Self::Control | Self::Timers | Self::Log => true,
-            Self::Connection | Self::Upstream | Self::Mirror | Self::Module(_) => false,
+            Self::Connection | Self::Fill | Self::Upstream | Self::Mirror | Self::Module(_) => {
+                false
+            }
         }
     }
 
@@ -67,6 +71,7 @@ impl Kind {
         match self {
             Self::Accept => "accept",
             Self::Connection => "connection",
+            Self::Fill => "fill",
             Self::Control => "control",
             Self::Upstream => "upstream",
             Self::Mirror => "mirror",

@@ -136,6 +136,16 @@ variables! {
     UpstreamBytesReceived "upstream_bytes_received"
     /// Bytes sent to each.
     UpstreamBytesSent "upstream_bytes_sent"
+    /// Seconds since the stored answer that was used came from the origin, or was found unchanged by it.
+    UpstreamCacheAge "upstream_cache_age"
+    /// The entity tag of what is stored and is being revalidated.
+    UpstreamCacheEtag "upstream_cache_etag"
+    /// What the answer is stored under.
+    UpstreamCacheKey "upstream_cache_key"
+    /// The modification time of what is stored and is being revalidated.
+    UpstreamCacheLastModified "upstream_cache_last_modified"
+    /// `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`.
+    UpstreamCacheStatus "upstream_cache_status"
     /// Seconds with milliseconds that connecting to each took.
     UpstreamConnectTime "upstream_connect_time"
     /// Seconds with milliseconds until the head of each answer had come.

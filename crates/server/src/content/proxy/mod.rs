@@ -23,6 +23,7 @@ use bytes::Bytes;
 use message::{Body, Framing};
 
 use crate::Failure;
+use crate::caching;
 use crate::listen::Address;
 use crate::log::Level;
 use crate::request::Request;
@@ -42,8 +43,14 @@ use passing::Target;
 
 /// Passes a request on.
 pub async fn make(request: &mut Request) -> Outcome {
+    if request.location().settings.caching.is_on()
+        && let Some(outcome) = caching::answering::make(request).await
+    {
+        return outcome;
+    }
     match Box::pin(answered(request)).await {
         Ok(answer) => {
+            caching::purging::invalidate(request, answer.head.status).await;
             let body = body(answer.flow);
             answer::shape(request, answer.head, body, Origin::Server)
         }

@@ -4,6 +4,9 @@
 
 use message::HeaderId;
 
+use super::pass::Url;
+use super::passing::Target;
+use crate::caching::note::{self, Which};
 use crate::request::Request;
 use crate::upstream::tries::Figure;
 use crate::variables::names::Core;
@@ -17,6 +20,13 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::UpstreamAddr => Figure::Address,
         Core::UpstreamBytesReceived => Figure::BytesReceived,
         Core::UpstreamBytesSent => Figure::BytesSent,
+        Core::UpstreamCacheAge => return note::variable(request, Which::Age, out),
+        Core::UpstreamCacheEtag => return note::variable(request, Which::ETag, out),
+        Core::UpstreamCacheKey => return note::variable(request, Which::Key, out),
+        Core::UpstreamCacheLastModified => {
+            return note::variable(request, Which::LastModified, out);
+        }
+        Core::UpstreamCacheStatus => return note::variable(request, Which::Status, out),
         Core::UpstreamConnectTime => Figure::ConnectTime,
         Core::UpstreamHeaderTime => Figure::HeaderTime,
         Core::UpstreamResponseLength => Figure::ResponseLength,
@@ -30,7 +40,26 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     passed.record.tries.borrow().write(figure, out)
 }
 
-fn host(request: &Request, out: &mut Vec<u8>) -> bool {
+/// `$proxy_host`; known before the request is passed on, since a cache's key may be made of it.
+pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
+    match request
+        .location()
+        .passing
+        .as_ref()
+        .map(|passing| &passing.target)
+    {
+        Some(Target::Fixed { url, .. }) => {
+            out.extend_from_slice(&url.host_header);
+            return true;
+        }
+        Some(Target::Made(template)) if request.passed.is_none() => {
+            let url = Url::parse(&request.evaluate(template));
+            return url
+                .map(|url| out.extend_from_slice(&url.host_header))
+                .is_ok();
+        }
+        _ => {}
+    }
     let Some(passed) = &request.passed else {
         return false;
     };

@@ -1,0 +1,256 @@
+//! The way of a request through its cache: look, judge, then use what is stored or ask the origin.
+//!
+//! The order is nginx's: method, name, purge, bypass, look, freshness, lock. Invariant: whatever goes wrong here, the origin is asked.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use cache::freshness::Admission;
+use cache::index::Known;
+use cache::store::{Found, Hit, Missed};
+
+use super::directives::{Caching, UseStale};
+use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind};
+use super::inquiry::{Inquiry, is_asked, is_range_far, local};
+use super::serve::{Unusable, serve};
+use super::tally::Status;
+use super::{note, purging};
+use crate::Failure;
+use crate::log::Level;
+use crate::request::Request;
+use crate::respond::Outcome;
+
+/// How often one request may look anew since somebody else stored or renewed what it waits for.
+const TURNS_MAX: u32 = 4;
+
+/// Answers from the cache, or through it. None: the request has no cache, and is to be passed on.
+pub async fn make(request: &mut Request) -> Option<Outcome> {
+    let generation = Rc::clone(&request.generation);
+    let location = generation.settings.location(request.location);
+    let caching = &location.settings.caching;
+    let name = request.evaluate(caching.proxy_cache.value.on()?);
+    if name.is_empty() || name == "off" {
+        return None;
+    }
+    let Some(cache) = generation.settings.cache(&name) else {
+        return Some(Outcome::Failed(not_found(request, &name)));
+    };
+    let is_purge = caching.proxy_cache_purge.hold(request);
+    if !is_purge && !is_asked(request, caching) {
+        return None;
+    }
+    let store = cache.opened().await?;
+    let inquiry = Inquiry::new(request, location, cache, store);
+    note::of(request).key = inquiry.key_text.clone();
+    if is_purge {
+        return Some(purging::purge(request, &inquiry).await);
+    }
+    if caching.proxy_cache_bypass.hold(request) {
+        let want = Want {
+            status: Some(Status::Bypass),
+            may_store: may_store(request, &inquiry),
+            ..Want::default()
+        };
+        let fetched = Box::pin(fetch_anew(request, &inquiry, want)).await;
+        return outcome(request, fetched);
+    }
+    look(request, &inquiry).await
+}
+
+fn not_found(request: &Request, name: &Bytes) -> Failure {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"cache \"");
+        out.extend_from_slice(name);
+        out.extend_from_slice(b"\" not found");
+    });
+    Failure::new(500)
+}
+
+fn outcome(request: &mut Request, fetched: Fetched) -> Option<Outcome> {
+    match fetched {
+        Fetched::Answer(outcome) => Some(outcome),
+        Fetched::Again | Fetched::Variant(_) | Fetched::Pass => {
+            note::of(request).status = Some(Status::Miss);
+            None
+        }
+    }
+}
+
+/// What a request is to get.
+enum Step {
+    /// What is stored.
+    Use(Hit, Status),
+    /// The same, and it is fetched anew if nobody is at it.
+    UseAndUpdate(Hit),
+    /// The origin's answer.
+    Ask(Want),
+    /// This.
+    Answer(Outcome),
+    /// It is passed on.
+    Pass,
+}
+
+async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
+    let mut variant = None;
+    for _ in 0..TURNS_MAX {
+        let newest = variant
+            .is_none()
+            .then(|| newest(request, inquiry))
+            .flatten();
+        let mut step = match newest {
+            Some(want) => Step::Ask(want),
+            None => next(request, inquiry).await,
+        };
+        if let (Step::Ask(want), Some(variant)) = (&mut step, variant) {
+            want.looked_for = Some(variant);
+        }
+        let want = match step {
+            Step::Answer(outcome) => return Some(outcome),
+            Step::Pass => break,
+            Step::Ask(want) => want,
+            Step::Use(hit, status) => match serve(request, inquiry, &hit, status).await {
+                Ok(outcome) => return Some(outcome),
+                Err(Unusable) => continue,
+            },
+            Step::UseAndUpdate(hit) => match update_behind(request, inquiry, &hit).await {
+                Ok(outcome) => return Some(outcome),
+                Err(Unusable) => continue,
+            },
+        };
+        match Box::pin(fetch(request, inquiry, want)).await {
+            Fetched::Again => {}
+            Fetched::Variant(key) => variant = Some(key),
+            other => return outcome(request, other),
+        }
+    }
+    outcome(request, Fetched::Pass)
+}
+
+/// What came as a whole just now, and is only not stored yet, is newer than what is.
+fn newest(request: &Request, inquiry: &Inquiry<'_>) -> Option<Want> {
+    let fills = &inquiry.cache.fills;
+    if !fills.has_whole() {
+        return None;
+    }
+    let fill = fills.running(&inquiry.main)?;
+    fill.is_whole().then(|| Want {
+        status: Some(Status::Miss),
+        may_store: may_store(request, inquiry),
+        ..Want::default()
+    })
+}
+
+async fn update_behind(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    hit: &Hit,
+) -> Result<Outcome, Unusable> {
+    match Box::pin(fetch_behind(request, inquiry, hit)).await {
+        Ok(true) => serve(request, inquiry, hit, Status::Stale).await,
+        Ok(false) => serve(request, inquiry, hit, Status::Updating).await,
+        Err(outcome) => Ok(outcome),
+    }
+}
+
+async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
+    let found = {
+        let access = match inquiry.access(request) {
+            Ok(access) => access,
+            Err(failure) => return Step::Answer(Outcome::Failed(failure)),
+        };
+        inquiry.find(request, &access).await
+    };
+    match found {
+        Ok(Found::Hit(hit)) => judge(request, inquiry, hit),
+        Ok(Found::Miss(missed)) => miss(request, inquiry, missed).await,
+        Ok(Found::Failed(known)) if inquiry.rules.is_fresh(&known.lifetime, inquiry.now) => {
+            note::of(request).status = Some(Status::Hit);
+            Step::Answer(Outcome::Failed(Failure::new(known.status)))
+        }
+        Ok(Found::Failed(_)) => miss(request, inquiry, Missed::default()).await,
+        Err(error) => {
+            inquiry.tell("it cannot be looked into", &error);
+            Step::Pass
+        }
+    }
+}
+
+/// What is there: may it be used?
+fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
+    let (rules, caching) = (inquiry.rules, inquiry.caching);
+    let lifetime = &hit.known.lifetime;
+    let is_fresh = rules.is_fresh(lifetime, inquiry.now);
+    if is_fresh && !rules.obeys_requests {
+        return Step::Use(hit, Status::Hit);
+    }
+    let may_be_old = !is_fresh && may_be_old(inquiry, &hit);
+    let is_usable = is_fresh || may_be_old;
+    match rules.admit(lifetime, inquiry.now, &inquiry.wishes, is_usable) {
+        Admission::Use if is_fresh => Step::Use(hit, Status::Hit),
+        Admission::Use if may_be_old && caching.updates_behind() => Step::UseAndUpdate(hit),
+        Admission::Use if may_be_old => Step::Use(hit, Status::Updating),
+        Admission::Use => Step::Use(hit, Status::Stale),
+        Admission::Refuse => Step::Answer(Outcome::Failed(Failure::new(504))),
+        Admission::Ask => Step::Ask(Want {
+            looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
+            stale: Some(hit),
+            status: Some(Status::Expired),
+            may_store: may_store(request, inquiry),
+        }),
+    }
+}
+
+/// May it be used while it is fetched anew: by this request, or by another one that is at it?
+fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
+    let caching = inquiry.caching;
+    let is_wanted = caching.proxy_cache_use_stale.has(UseStale::UPDATING);
+    let lifetime = &hit.known.lifetime;
+    inquiry
+        .rules
+        .may_use_while_updating(lifetime, inquiry.now, is_wanted)
+        && (caching.updates_behind() || inquiry.cache.fills.running(&hit.known.key).is_some())
+}
+
+/// Nothing is there.
+async fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> Step {
+    if let Some(fault) = &missed.damage {
+        inquiry.tell("an entry was dropped", &fault.clone().into());
+    }
+    note::of(request).status = Some(Status::Miss);
+    if inquiry.rules.refuses_miss(&inquiry.wishes) {
+        return Step::Answer(Outcome::Failed(Failure::new(504)));
+    }
+    let is_scarce = is_scarce(request, inquiry).await;
+    if is_scarce || !may_store(request, inquiry) {
+        return Step::Pass;
+    }
+    Step::Ask(Want {
+        stale: None,
+        looked_for: missed.variant,
+        status: Some(Status::Miss),
+        may_store: true,
+    })
+}
+
+/// Has it not been asked for often enough (`proxy_cache_min_uses`)? Counts this request.
+async fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
+    let min = inquiry.caching.proxy_cache_min_uses.0;
+    if min <= 1 {
+        return false;
+    }
+    // Who was known has been counted when he was looked for.
+    if let Some(known) = inquiry.store.index().peek(&inquiry.main) {
+        return u64::from(known.uses) < min;
+    }
+    let seen = Known::seen(inquiry.main, inquiry.now);
+    if let Err(error) = inquiry.store.note(local(request), &seen).await {
+        inquiry.tell("a request cannot be counted", &error);
+    }
+    true
+}
+
+/// May an answer be stored, as far as the request says?
+fn may_store(request: &Request, inquiry: &Inquiry<'_>) -> bool {
+    let caching: &Caching = inquiry.caching;
+    !is_range_far(request, caching) && !inquiry.rules.forbids_storing(&inquiry.wishes)
+}

@@ -1,0 +1,415 @@
+//! Getting an answer from the origin for a cache: as the one who asks, or following another who does.
+//!
+//! Not here: the asking itself (`fill`), and whether it is needed (`answering`). Invariant: who follows in vain goes to the origin, or gets
+//! what is stored if that may be used in place of a failure.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cache::Key;
+use cache::fill::{Ending, Fill, Filler, Follower, Role};
+use cache::freshness::Failure as Lost;
+use cache::store::Hit;
+use cache::{Lifetime, variant};
+use message::ResponseHead;
+use tokio::sync::oneshot;
+
+use super::directives::UseStale;
+use super::fill::{self, Question, Storing, Task, WINDOW_BYTES};
+use super::inquiry::{Inquiry, asks_as_get, lines};
+use super::serve::{serve, with_age};
+use super::tally::Status;
+use super::{follow, note};
+use crate::Failure;
+use crate::content::proxy;
+use crate::content::proxy::answer::{self, Origin};
+use crate::content::proxy::order::{Order, Variation};
+use crate::content::proxy::record::Passed;
+use crate::loops::{Kind, spawn};
+use crate::request::Request;
+use crate::respond::Outcome;
+
+/// What is wanted of the origin.
+#[derive(Debug, Default)]
+pub struct Want {
+    /// What is stored, and no longer fresh.
+    pub stale: Option<Hit>,
+    /// The variant that was looked for.
+    pub looked_for: Option<Key>,
+    /// What `$upstream_cache_status` says of an answer from the origin.
+    pub status: Option<Status>,
+    /// May the answer be stored, as far as the request says?
+    pub may_store: bool,
+}
+
+impl Want {
+    fn key(&self, inquiry: &Inquiry<'_>) -> Key {
+        self.looked_for.unwrap_or(inquiry.main)
+    }
+}
+
+/// What came of it.
+pub enum Fetched {
+    /// An answer.
+    Answer(Outcome),
+    /// Somebody stored something: look again.
+    Again,
+    /// Somebody else's answer is of another variant: this one is wanted.
+    Variant(Key),
+    /// The request is to be passed on without the cache.
+    Pass,
+}
+
+/// Gets an answer: as the first, whom others may follow, or by following (`proxy_cache_lock`). What has come as a whole and only is not
+/// stored yet is followed in any case.
+pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
+    let key = want.key(inquiry);
+    match inquiry.cache.fills.join(key, WINDOW_BYTES) {
+        Role::Fill(filler) => {
+            filler.fill().begun(now_ms());
+            lead(request, inquiry, want, filler).await
+        }
+        Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_whole() => {
+            follow(request, inquiry, want, fill).await
+        }
+        Role::Follow(_) => lead(request, inquiry, want, Filler::alone(key, WINDOW_BYTES)).await,
+    }
+}
+
+/// Gets an answer from the origin whatever others do; who comes from now on may follow this one.
+pub async fn fetch_anew(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
+    let filler = inquiry
+        .cache
+        .fills
+        .take_over(want.key(inquiry), WINDOW_BYTES);
+    filler.fill().begun(now_ms());
+    lead(request, inquiry, want, filler).await
+}
+
+fn now_ms() -> u64 {
+    wire::clock::monotonic_ms()
+}
+
+/// Fetches behind the client, who gets what is stored. False: somebody is at it already.
+///
+/// # Errors
+/// What the request is answered with instead: it cannot be passed on.
+pub async fn fetch_behind(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    hit: &Hit,
+) -> Result<bool, Outcome> {
+    let want = Want {
+        stale: Some(hit.clone()),
+        looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
+        status: None,
+        may_store: true,
+    };
+    let key = want.key(inquiry);
+    let Role::Fill(filler) = inquiry.cache.fills.join(key, WINDOW_BYTES) else {
+        return Ok(false);
+    };
+    filler.fill().begun(now_ms());
+    // What is asked now is not what this request is answered with.
+    let (passed, cached) = (request.passed.take(), request.cached.take());
+    let prepared = prepare(request, inquiry, &want).await;
+    request.passed = passed;
+    request.cached = cached;
+    let storing = match inquiry.caching.proxy_no_cache.hold(request) {
+        true => Storing::No,
+        false => Storing::Yes,
+    };
+    match prepared {
+        Ok(order) => {
+            start(request, inquiry, &want, order, filler, storing);
+            Ok(true)
+        }
+        Err(outcome) => {
+            filler.end_without(Ending::Refused(500));
+            Err(outcome)
+        }
+    }
+}
+
+/// Makes the order.
+async fn prepare(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    want: &Want,
+) -> Result<Order, Outcome> {
+    let note = note::of(request);
+    if let Some(hit) = conditional_on(inquiry, want) {
+        note.set_validators(hit);
+    }
+    let variation = Variation {
+        is_cacheable: true,
+        as_get: asks_as_get(request, inquiry.caching),
+        lines: note::of(request).conditions(),
+    };
+    proxy::order(request, &variation).await
+}
+
+/// What the origin is asked about: has it changed?
+fn conditional_on<'w>(inquiry: &Inquiry<'_>, want: &'w Want) -> Option<&'w Hit> {
+    let hit = want.stale.as_ref()?;
+    let can_be = matches!(hit.entry.head().status, 200 | 206);
+    (inquiry.caching.revalidates() && can_be).then_some(hit)
+}
+
+/// Starts the fill's task.
+fn start(
+    request: &Request,
+    inquiry: &Inquiry<'_>,
+    want: &Want,
+    order: Order,
+    filler: Filler,
+    storing: Storing,
+) {
+    let task = Task {
+        order,
+        filler,
+        cache: Arc::clone(inquiry.cache),
+        key_text: inquiry.key_text.clone(),
+        main: inquiry.main,
+        looked_for: want.looked_for,
+        head: (*request.head).clone(),
+        stale: want.stale.clone(),
+        is_conditional: conditional_on(inquiry, want).is_some(),
+        storing,
+        moment: inquiry.store.moment(),
+    };
+    // The loop does not end before.
+    let seat = request.client.loop_.take_seat(u32::MAX);
+    drop(spawn(Kind::Fill, async move {
+        let _seat = seat;
+        fill::run(task).await;
+    }));
+}
+
+/// Asks the origin, for this request and for those who follow.
+async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: Filler) -> Fetched {
+    let order = match Box::pin(prepare(request, inquiry, &want)).await {
+        Ok(order) => order,
+        Err(outcome) => {
+            filler.end_without(Ending::Refused(500));
+            return Fetched::Answer(outcome);
+        }
+    };
+    let fill = filler.fill().clone();
+    let Some(owner) = filler.owner() else {
+        return Fetched::Pass;
+    };
+    let (storing, question) = storing(inquiry, &want);
+    start(request, inquiry, &want, order, filler, storing);
+    if let Some(question) = question {
+        answer_question(request, inquiry, question).await;
+    }
+    let Some(head) = owner.head().await else {
+        let ending = fill.ending().unwrap_or(Ending::Lost(502));
+        return ended(request, inquiry, want, ending).await;
+    };
+    let origin = match fill.about() {
+        Some(_) => Origin::Fill,
+        None => Origin::Server,
+    };
+    note::of(request).status = want.status;
+    Fetched::Answer(answer(request, inquiry, owner, &head, origin).await)
+}
+
+/// Who says whether the answer may be stored.
+fn storing(inquiry: &Inquiry<'_>, want: &Want) -> (Storing, Option<oneshot::Receiver<Question>>) {
+    if !want.may_store {
+        return (Storing::No, None);
+    }
+    if inquiry.caching.proxy_no_cache.is_empty() {
+        return (Storing::Yes, None);
+    }
+    let (ask, question) = oneshot::channel();
+    (Storing::Ask(ask), Some(question))
+}
+
+/// `proxy_no_cache` may look at the answer.
+async fn answer_question(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    question: oneshot::Receiver<Question>,
+) {
+    let Ok(Question { head, may_store }) = question.await else {
+        return;
+    };
+    let passed = request.passed.get_or_insert_with(Box::<Passed>::default);
+    passed.head = Some(head);
+    let _ = may_store.send(!inquiry.caching.proxy_no_cache.hold(request));
+}
+
+async fn answer(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    follower: Follower,
+    head: &Arc<ResponseHead>,
+    origin: Origin,
+) -> Outcome {
+    let body = follow::body(request, inquiry, follower, head).await;
+    answer::shape(request, Box::new(ResponseHead::clone(head)), body, origin)
+}
+
+/// What there is for a request whose fill ended without an answer.
+async fn ended(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    want: Want,
+    ending: Ending,
+) -> Fetched {
+    let Some(hit) = want.stale else {
+        return match ending {
+            Ending::Renewed => Fetched::Again,
+            _ => Fetched::Answer(Outcome::Failed(Failure::new(status_of(ending)))),
+        };
+    };
+    if ending == Ending::Renewed {
+        return renewed(request, inquiry, hit).await;
+    }
+    if !may_cover(inquiry, &hit.known.lifetime, ending) {
+        return Fetched::Answer(Outcome::Failed(Failure::new(status_of(ending))));
+    }
+    served(serve(request, inquiry, &hit, Status::Stale).await)
+}
+
+fn served(outcome: Result<Outcome, super::serve::Unusable>) -> Fetched {
+    match outcome {
+        Ok(outcome) => Fetched::Answer(outcome),
+        Err(super::serve::Unusable) => Fetched::Pass,
+    }
+}
+
+/// The origin said that what is stored has not changed.
+async fn renewed(request: &mut Request, inquiry: &Inquiry<'_>, old: Hit) -> Fetched {
+    let found = match inquiry.access(request) {
+        Ok(access) => inquiry.find(request, &access).await,
+        Err(failure) => return Fetched::Answer(Outcome::Failed(failure)),
+    };
+    // With the lines that the 304 brought, if they could be stored.
+    let hit = match found {
+        Ok(cache::store::Found::Hit(new)) => new,
+        _ => old,
+    };
+    served(serve(request, inquiry, &hit, Status::Revalidated).await)
+}
+
+fn status_of(ending: Ending) -> u16 {
+    match ending {
+        Ending::Renewed => 500,
+        Ending::Covered(status)
+        | Ending::Lost(status)
+        | Ending::TimedOut(status)
+        | Ending::Invalid(status)
+        | Ending::Refused(status) => status,
+    }
+}
+
+/// May what is stored be used in place of this?
+fn may_cover(inquiry: &Inquiry<'_>, lifetime: &Lifetime, ending: Ending) -> bool {
+    let (kind, failure) = match ending {
+        Ending::Covered(status) => (UseStale::of_status(status), Lost::Status(status)),
+        Ending::Lost(_) => (Some(UseStale::ERROR), Lost::Connection),
+        Ending::TimedOut(_) => (Some(UseStale::TIMEOUT), Lost::Connection),
+        Ending::Invalid(_) => (Some(UseStale::INVALID_HEADER), Lost::Connection),
+        Ending::Refused(_) | Ending::Renewed => return false,
+    };
+    let use_stale = inquiry.caching.proxy_cache_use_stale;
+    let is_wanted = kind.is_some_and(|kind| use_stale.has(kind));
+    inquiry
+        .rules
+        .may_cover(lifetime, inquiry.now, failure, is_wanted)
+}
+
+/// What a follower's waiting for a head came to.
+enum Waited {
+    Head(Option<Arc<ResponseHead>>),
+    /// `proxy_cache_lock_timeout`
+    TimedOut,
+    /// `proxy_cache_lock_age`
+    Aged,
+}
+
+/// Follows another request's fetch.
+async fn follow(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    want: Want,
+    mut fill: Fill,
+) -> Fetched {
+    let key = want.key(inquiry);
+    let begun = now_ms();
+    // Ends since each turn waits for a part of the timeout, or takes the lead.
+    loop {
+        let Some(follower) = fill.follow() else {
+            return Fetched::Again;
+        };
+        let waited = wait(request, inquiry, &follower, begun).await;
+        match waited {
+            Waited::TimedOut => return Fetched::Pass,
+            Waited::Aged => match inquiry.cache.fills.running(&key) {
+                Some(other) if !other.is(&fill) => fill = other,
+                _ => {
+                    let filler = inquiry.cache.fills.take_over(key, WINDOW_BYTES);
+                    filler.fill().begun(now_ms());
+                    return lead(request, inquiry, want, filler).await;
+                }
+            },
+            Waited::Head(Some(head)) => {
+                return followed(request, inquiry, follower, &head).await;
+            }
+            Waited::Head(None) => {
+                return match fill.ending() {
+                    Some(ending) => ended(request, inquiry, want, ending).await,
+                    // It is for the other one alone.
+                    None => lead(request, inquiry, want, Filler::alone(key, WINDOW_BYTES)).await,
+                };
+            }
+        }
+    }
+}
+
+async fn wait(request: &Request, inquiry: &Inquiry<'_>, follower: &Follower, begun: u64) -> Waited {
+    let now = now_ms();
+    let left = |from: u64, ms: u64| Duration::from_millis((from + ms).saturating_sub(now));
+    let timeout = left(begun, inquiry.caching.proxy_cache_lock_timeout.0);
+    let fill_begun = follower.fill().begun(now);
+    let age = left(fill_begun, inquiry.caching.proxy_cache_lock_age.0);
+    let wheel = Rc::clone(&request.client.loop_.wire.wheel);
+    tokio::select! {
+        biased;
+        head = follower.head() => Waited::Head(head),
+        () = wheel.sleep(timeout) => Waited::TimedOut,
+        () = wheel.sleep(age) => Waited::Aged,
+    }
+}
+
+/// Answers a follower, if the answer is the variant that he asks for.
+async fn followed(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    follower: Follower,
+    head: &Arc<ResponseHead>,
+) -> Fetched {
+    let Some(about) = follower.fill().about().cloned() else {
+        return Fetched::Pass;
+    };
+    if !about.vary.is_empty() {
+        let own = variant(inquiry.main, &about.vary, lines(request));
+        if own != about.variant {
+            return Fetched::Variant(own);
+        }
+    }
+    let note = note::of(request);
+    note.status = Some(Status::Hit);
+    let age = about.lifetime.map(|lifetime| lifetime.age(inquiry.now));
+    note.age = age;
+    let outcome = answer(request, inquiry, follower, head, Origin::Fill).await;
+    Fetched::Answer(match age {
+        Some(age) => with_age(outcome, age),
+        None => outcome,
+    })
+}

@@ -1,0 +1,412 @@
+//! One request to the origin for a cache: a task of its own on the loop of the request that needed it, which may have left when it ends.
+//!
+//! Judges the answer, lets everybody follow it, and writes it down meanwhile (`saving`). Not here: who follows, and what they do where there is
+//! no answer (`fetch`). Invariants: a slow client holds nobody back but himself, as far as the window and the file reach; nor does a slow
+//! disk: after a while it is given up.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::fill::{About, Ending, Filler, Sharing};
+use cache::freshness::{self, Answer, Line, Rules, Storable, Verdict};
+use cache::index::{Known, State};
+use cache::purge::Moment as PurgeMoment;
+use cache::store::Hit;
+use cache::{Key, Lifetime, Store, variant};
+use message::date::Seconds;
+use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
+use tokio::sync::oneshot;
+
+use super::directives::UseStale;
+use super::inquiry;
+use super::registry::Cache;
+use super::saving::{self, Saving};
+use crate::clock::Moment;
+use crate::content::proxy::exchange::{self, Answer as Answered, NoAnswer, Unwanted};
+use crate::content::proxy::flow::Flow;
+use crate::content::proxy::order::Order;
+use crate::loops::Loop;
+use crate::settings::Location;
+use crate::upstream::next::Failure;
+
+/// Bytes of an answer that are in memory for those who follow it.
+pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
+/// So long in all a fill lets a disk hold everybody back; then the answer is passed on and not stored.
+const DISK_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether it is the disk.
+const DISK_LOOK: Duration = Duration::from_millis(100);
+/// Writes that wait for a disk; with more, answers are passed on and not stored.
+pub const WRITES_WAITING_MAX: usize = 256;
+
+/// May the answer be stored, as far as the request says?
+#[derive(Debug)]
+pub enum Storing {
+    /// No.
+    No,
+    /// Yes, if the answer allows it.
+    Yes,
+    /// Let the request look at the head (`proxy_no_cache`); if it has left, no.
+    Ask(oneshot::Sender<Question>),
+}
+
+/// An answer's head, for the one whose request it is: may it be stored?
+#[derive(Debug)]
+pub struct Question {
+    /// The head.
+    pub head: Box<ResponseHead>,
+    /// Where he says so.
+    pub may_store: oneshot::Sender<bool>,
+}
+
+/// A fill before it begins.
+pub struct Task {
+    /// What is asked.
+    pub order: Order,
+    /// Where the answer goes.
+    pub filler: Filler,
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// What the key is made of.
+    pub key_text: Bytes,
+    /// The key.
+    pub main: Key,
+    /// The variant that was looked for.
+    pub looked_for: Option<Key>,
+    /// The request's header lines, for `Vary`.
+    pub head: RequestHead,
+    /// What is stored already, and no longer fresh.
+    pub stale: Option<Hit>,
+    /// Was the origin asked whether that has changed?
+    pub is_conditional: bool,
+    /// May the answer be stored?
+    pub storing: Storing,
+    /// Since when purges cover the answer.
+    pub moment: PurgeMoment,
+}
+
+/// What is left of it when the origin has answered.
+struct Filling {
+    cache: Arc<Cache>,
+    loop_: Rc<Loop>,
+    generation: Rc<crate::loops::Generation>,
+    location: crate::route::LocationId,
+    key_text: Bytes,
+    main: Key,
+    looked_for: Option<Key>,
+    head: RequestHead,
+    stale: Option<Hit>,
+    is_conditional: bool,
+    moment: PurgeMoment,
+    asked: Seconds,
+}
+
+/// Runs a fill to its end.
+pub async fn run(task: Task) {
+    let about = &task.order.about;
+    let filling = Filling {
+        cache: task.cache,
+        loop_: Rc::clone(about.loop_()),
+        generation: Rc::clone(&about.generation),
+        location: about.location,
+        key_text: task.key_text,
+        main: task.main,
+        looked_for: task.looked_for,
+        head: task.head,
+        stale: task.stale,
+        is_conditional: task.is_conditional,
+        moment: task.moment,
+        asked: Moment::now().second(),
+    };
+    match exchange::ask(task.order, &mut Unwanted).await {
+        Err(none) => filling.fail(task.filler, none).await,
+        Ok(answer) => filling.take(task.filler, answer, task.storing).await,
+    }
+}
+
+/// The ending that a failure to get an answer is.
+fn ending(none: NoAnswer) -> Ending {
+    match none.failure {
+        Some(Failure::Timeout) => Ending::TimedOut(none.status),
+        Some(Failure::InvalidHeader) => Ending::Invalid(none.status),
+        Some(Failure::Status(status)) => Ending::Covered(status),
+        Some(Failure::Error) => Ending::Lost(none.status),
+        None if none.status == 502 => Ending::Lost(none.status),
+        None => Ending::Refused(none.status),
+    }
+}
+
+impl Filling {
+    fn location(&self) -> &Location {
+        self.generation.settings.location(self.location)
+    }
+
+    fn rules(&self) -> &Rules {
+        inquiry::rules(self.location())
+    }
+
+    fn store(&self) -> &Store {
+        self.cache
+            .store()
+            .expect("there was no fill before it was open")
+    }
+
+    /// There is no answer. `proxy_cache_valid 502 …` keeps the origin from being asked again at once.
+    async fn fail(self, filler: Filler, none: NoAnswer) {
+        let valid = self.rules().valid(none.status);
+        if let Some(seconds) = valid.filter(|_| self.stale.is_none()) {
+            let now = Moment::now().second();
+            let known = Known {
+                state: State::Failed,
+                status: none.status,
+                lifetime: Lifetime {
+                    date: now,
+                    expires: now.saturating_add(i64::from(seconds)),
+                    ..Lifetime::default()
+                },
+                ..Known::seen(self.looked_for.unwrap_or(self.main), now)
+            };
+            let noted = self.store().note(&self.loop_.disk, &known).await;
+            self.tell_if(noted.err(), "a failure cannot be noted");
+        }
+        filler.end_without(ending(none));
+    }
+
+    async fn take(self, filler: Filler, answer: Answered, storing: Storing) {
+        let status = answer.head.status;
+        if self.is_covered(status) {
+            return filler.end_without(Ending::Covered(status));
+        }
+        if status == 304 && self.is_conditional {
+            return self.renew(filler, &answer.head).await;
+        }
+        let storable = match self.may_store(&answer.head, storing).await {
+            true => self.judge(&answer.head),
+            false => None,
+        };
+        match storable {
+            Some(storable) => self.share(filler, answer, storable).await,
+            None => {
+                filler.set_head(*answer.head, Sharing::Private);
+                pump(&self.loop_, filler, answer.flow).await;
+            }
+        }
+    }
+
+    /// Is what is stored better than an answer with this status?
+    fn is_covered(&self, status: u16) -> bool {
+        let Some(hit) = &self.stale else { return false };
+        let Some(kind) = UseStale::of_status(status) else {
+            return false;
+        };
+        let is_wanted = self
+            .location()
+            .settings
+            .caching
+            .proxy_cache_use_stale
+            .has(kind);
+        let failure = freshness::Failure::Status(status);
+        let now = Moment::now().second();
+        self.rules()
+            .may_cover(&hit.known.lifetime, now, failure, is_wanted)
+    }
+
+    async fn may_store(&self, head: &ResponseHead, storing: Storing) -> bool {
+        let is_unbuffered = head
+            .get(HeaderId::XAccelBuffering)
+            .is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
+        if is_unbuffered || !self.location().settings.proxy_answers.proxy_buffering {
+            return false;
+        }
+        match storing {
+            Storing::No => false,
+            Storing::Yes => true,
+            Storing::Ask(owner) => {
+                let (may_store, answer) = oneshot::channel();
+                let question = Question {
+                    head: Box::new(head.clone()),
+                    may_store,
+                };
+                owner.send(question).is_ok() && answer.await.unwrap_or(false)
+            }
+        }
+    }
+
+    fn judge(&self, head: &ResponseHead) -> Option<Storable> {
+        let answer = Answer {
+            status: head.status,
+            fields: lines(head),
+            is_authorized: self.head.get(HeaderId::Authorization).is_some(),
+            is_slice: false,
+            asked: self.asked,
+            now: Moment::now().second(),
+        };
+        match freshness::judge(&answer, self.rules()) {
+            Verdict::Store(storable) => Some(storable),
+            Verdict::Pass(_) => None,
+        }
+    }
+
+    /// Lets everybody follow the answer, and writes it down.
+    async fn share(self, filler: Filler, answer: Answered, storable: Storable) {
+        let own = (!storable.vary.is_empty()).then(|| {
+            let fields = self.head.fields.iter();
+            let line =
+                |field: &message::Field| (self.head.text(field.name), self.head.text(field.value));
+            variant(self.main, &storable.vary, fields.map(line))
+        });
+        let key = Store::key_for(self.main, self.looked_for, own);
+        let vary = Bytes::from(storable.vary);
+        filler.describe(About {
+            vary: vary.clone(),
+            variant: own.unwrap_or(key),
+            lifetime: Some(storable.lifetime),
+        });
+        let is_behind = self.store().settings().pool.writes_waiting() > WRITES_WAITING_MAX;
+        let saver = match is_behind {
+            true => {
+                self.cache.tally.pass();
+                None
+            }
+            false => filler.saver(),
+        };
+        let saving = saver.map(|saver| Saving {
+            cache: Arc::clone(&self.cache),
+            store: self.store().clone(),
+            local: self.loop_.disk.clone(),
+            saver,
+            head: (*answer.head).clone(),
+            key,
+            main: self.main,
+            variant: own.unwrap_or(key),
+            key_text: self.key_text.clone(),
+            vary,
+            without: storable.without,
+            lifetime: storable.lifetime,
+            expected: match answer.head.framing {
+                ResponseFraming::Length(length) => length,
+                ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
+            },
+            moment: self.moment.clone(),
+        });
+        filler.set_head(*answer.head, Sharing::Shared);
+        let save = async {
+            if let Some(saving) = saving {
+                Box::pin(saving::run(saving)).await;
+            }
+        };
+        tokio::join!(pump(&self.loop_, filler, answer.flow), save);
+    }
+
+    /// The origin says that what is stored has not changed.
+    async fn renew(self, filler: Filler, head: &ResponseHead) {
+        let Some(hit) = self.stale.clone() else {
+            return filler.end_without(Ending::Refused(502));
+        };
+        let now = Moment::now().second();
+        let stored = hit.entry.head();
+        let updated = freshness::updated_fields(lines(stored), lines(head));
+        let answer = Answer {
+            status: stored.status,
+            fields: updated.iter().copied(),
+            is_authorized: self.head.get(HeaderId::Authorization).is_some(),
+            is_slice: stored.status == 206,
+            asked: self.asked,
+            now,
+        };
+        if let Verdict::Store(Storable { lifetime, .. }) = freshness::judge(&answer, self.rules()) {
+            let done = self.update(&hit, lifetime, updated, now).await;
+            self.tell_if(done.err(), "an entry cannot be renewed");
+        }
+        filler.end_without(Ending::Renewed);
+    }
+
+    /// Writes down what a 304 says.
+    async fn update(
+        &self,
+        hit: &Hit,
+        lifetime: Lifetime,
+        updated: Vec<Line<'_>>,
+        now: Seconds,
+    ) -> Result<(), cache::Error> {
+        let (store, local) = (self.store(), &self.loop_.disk);
+        // At once, so that nobody asks again while the lines are written.
+        store.renew(local, &hit.known, lifetime).await?;
+        if self.are_same(&updated, hit.entry.head()) {
+            return Ok(());
+        }
+        let pool = store.settings().pool.clone();
+        let access = disk::Access {
+            noatime: true,
+            ..disk::Access::new(&pool)
+        };
+        let fields = updated.into_iter();
+        store
+            .rewrite(local, &access, hit, lifetime, fields, now)
+            .await
+            .map(drop)
+    }
+
+    /// Do they say what is stored already? `Date` is looked at only where clients see it: how old an answer is, the index knows.
+    fn are_same(&self, updated: &[Line<'_>], stored: &ResponseHead) -> bool {
+        let passing = self.location().passing.as_ref();
+        let hides_date = passing.is_none_or(|passing| passing.hidden.has(b"Date", HeaderId::Date));
+        let counts = |(_, _, id): &Line<'_>| *id != HeaderId::Date || !hides_date;
+        let mut updated: Vec<_> = updated.iter().copied().filter(counts).collect();
+        let mut stored: Vec<_> = lines(stored).filter(counts).collect();
+        updated.sort_unstable();
+        stored.sort_unstable();
+        updated == stored
+    }
+
+    fn tell_if(&self, error: Option<cache::Error>, what: &str) {
+        if let Some(error) = error {
+            self.cache
+                .troubles
+                .tell(&self.cache.zone.directory, what, &error);
+        }
+    }
+}
+
+/// The lines of a head.
+pub fn lines(head: &ResponseHead) -> impl Iterator<Item = Line<'_>> + Clone {
+    head.fields.iter().map(|field| {
+        (
+            field.name.of(&head.bytes),
+            field.value.of(&head.bytes),
+            field.id,
+        )
+    })
+}
+
+/// Hands on what the origin sends.
+async fn pump(loop_: &Loop, filler: Filler, mut flow: Box<Flow>) {
+    let mut patience = DISK_PATIENCE;
+    while let Some(piece) = flow.piece().await {
+        // One that breaks off has said so in the log.
+        let Ok(piece) = piece else { return };
+        let mut push = pin!(filler.push(piece));
+        loop {
+            let outcome = tokio::select! {
+                biased;
+                outcome = &mut push => outcome,
+                () = loop_.wire.wheel.sleep(DISK_LOOK) => {
+                    if filler.is_held_by_disk() {
+                        patience = patience.saturating_sub(DISK_LOOK);
+                        if patience.is_zero() {
+                            filler.stop_saving();
+                        }
+                    }
+                    continue;
+                }
+            };
+            if outcome.is_err() {
+                return;
+            }
+            break;
+        }
+    }
+    filler.finish();
+}

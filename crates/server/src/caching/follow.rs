@@ -1,0 +1,100 @@
+//! The body of an answer that is being fetched, for one of those who follow it: from memory, else from the file.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use cache::Store;
+use cache::fill::{Follower, Next};
+use disk::{Access, Local, OpenFile, Pool};
+use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
+
+use super::inquiry::{Inquiry, local};
+use crate::content::files;
+use crate::request::Request;
+
+/// A follower and what it reads with.
+struct Following {
+    follower: Follower,
+    store: Store,
+    local: Local,
+    pool: Pool,
+    /// The file that is being filled, once it was opened.
+    file: Option<Rc<OpenFile>>,
+    /// Came before anybody asked.
+    first: Option<Bytes>,
+}
+
+/// The body that a follower gets. One that is here as a whole already is one piece.
+pub async fn body(
+    request: &Request,
+    inquiry: &Inquiry<'_>,
+    follower: Follower,
+    head: &ResponseHead,
+) -> Body<Rc<OpenFile>> {
+    let mut first = None;
+    if let ResponseFraming::Length(length) = head.framing {
+        match now(&follower).await {
+            Some(Next::End) if length == 0 => return Body::Empty,
+            Some(Next::Bytes(bytes)) if bytes.len() as u64 == length => return Body::bytes(bytes),
+            Some(Next::Bytes(bytes)) => first = Some(bytes),
+            // Asked for again, it says the same.
+            _ => {}
+        }
+    }
+    let pool = files::pool(request).cloned();
+    let following = Following {
+        follower,
+        store: inquiry.store.clone(),
+        local: local(request).clone(),
+        pool: pool.unwrap_or_else(|_| inquiry.store.settings().pool.clone()),
+        file: None,
+        first,
+    };
+    Body::unfold(following, next)
+}
+
+/// What is here for a follower now.
+async fn now(follower: &Follower) -> Option<Next> {
+    poll_fn(|context| match follower.poll_next(context) {
+        Poll::Ready(next) => Poll::Ready(Some(next)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn next(
+    mut following: Following,
+) -> Result<Option<(Chunk<Rc<OpenFile>>, Following)>, BodyError> {
+    if let Some(bytes) = following.first.take() {
+        return Ok(Some((Chunk::Bytes(bytes), following)));
+    }
+    let bytes = match following.follower.next().await {
+        Next::Bytes(bytes) => bytes,
+        Next::End => return Ok(None),
+        Next::Saved(range) => following.read(range).await?,
+        // The fill has said why in the log.
+        Next::Broken | Next::Alone | Next::Flush => return Err(BodyError::Logged),
+    };
+    Ok(Some((Chunk::Bytes(bytes), following)))
+}
+
+impl Following {
+    /// Reads what has left the memory.
+    async fn read(&mut self, range: std::ops::Range<u64>) -> Result<Bytes, BodyError> {
+        let access = Access {
+            noatime: true,
+            ..Access::new(&self.pool)
+        };
+        let place = self.follower.fill().place().copied();
+        let place = place.ok_or(BodyError::Truncated)?;
+        let read = self
+            .store
+            .read_saved(&self.local, &access, &place, &mut self.file, &range)
+            .await;
+        let bytes = read.map_err(|error| BodyError::Io(std::io::Error::other(error)))?;
+        self.follower.advance(bytes.len() as u64);
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,198 @@
+//! One request's question to its cache: which cache, which key, which rules.
+//!
+//! Not here: what is done with the answer (`answering`). Invariant: the pool is the location's, evaluated for each request, so that each
+//! disk has its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::freshness::{Ignored, Rules, Wishes};
+use cache::store::Found;
+use cache::{Key, Store};
+use disk::{Access, Local};
+use message::date::Seconds;
+use message::{HeaderId, Method};
+
+use super::directives::Caching;
+use super::registry::Cache;
+use crate::Failure;
+use crate::clock::Moment;
+use crate::content::files;
+use crate::content::proxy::directives::IgnoreHeaders;
+use crate::request::Request;
+use crate::settings::Location;
+
+/// See the module.
+pub struct Inquiry<'a> {
+    /// The cache.
+    pub cache: &'a Arc<Cache>,
+    /// Its store.
+    pub store: &'a Store,
+    /// What the location says of it.
+    pub caching: &'a Caching,
+    /// The rules of freshness.
+    pub rules: &'a Rules,
+    /// What the key is made of.
+    pub key_text: Bytes,
+    /// The key.
+    pub main: Key,
+    /// What the client wishes (nothing, unless the rules say that wishes are obeyed).
+    pub wishes: Wishes,
+    /// Seconds since 1970.
+    pub now: Seconds,
+}
+
+impl<'a> Inquiry<'a> {
+    /// A request's.
+    #[must_use]
+    pub fn new(
+        request: &Request,
+        location: &'a Location,
+        cache: &'a Arc<Cache>,
+        store: &'a Store,
+    ) -> Self {
+        let rules = rules(location);
+        let key_text = key_text(request);
+        let wishes = match rules.obeys_requests {
+            true => Wishes::of(
+                request.head.get_each(HeaderId::CacheControl),
+                request.head.get_each(HeaderId::Pragma),
+            ),
+            false => Wishes::default(),
+        };
+        Self {
+            cache,
+            store,
+            caching: &location.settings.caching,
+            rules,
+            main: Key::of(&key_text),
+            key_text,
+            wishes,
+            now: Moment::now().second(),
+        }
+    }
+
+    /// Looks for what is stored.
+    ///
+    /// # Errors
+    /// The disk fails, or its pool is full.
+    pub async fn find(
+        &self,
+        request: &Request,
+        access: &Access<'_>,
+    ) -> Result<Found, cache::Error> {
+        let local = local(request);
+        self.store
+            .find(local, access, &self.key_text, lines(request), self.now)
+            .await
+    }
+
+    /// The pool's side of reading for this request.
+    ///
+    /// # Errors
+    /// 500: its name, made from variables, names none.
+    pub fn access<'r>(&self, request: &'r Request) -> Result<Access<'r>, Failure> {
+        let mut access = files::reading(request.location(), files::pool(request)?);
+        access.moment = request.moment;
+        access.noatime = true;
+        // An entry's head and its checksums are read in pieces that O_DIRECT would not like, and its body is to be in memory.
+        access.directio = None;
+        Ok(access)
+    }
+
+    /// Says once a minute that something did not work.
+    pub fn tell(&self, what: &str, error: &cache::Error) {
+        let directory = &self.cache.zone.directory;
+        self.cache.troubles.tell(directory, what, error);
+    }
+}
+
+/// A request's loop's part of the disk layer.
+#[must_use]
+pub fn local(request: &Request) -> &Local {
+    &request.client.loop_.disk
+}
+
+/// A request's header lines, for `Vary`.
+pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    let head = &request.head;
+    let line = |field: &message::Field| (head.text(field.name), head.text(field.value));
+    head.fields.iter().map(line)
+}
+
+/// A location's rules.
+pub fn rules(location: &Location) -> &Rules {
+    location.cache_rules.get_or_init(|| {
+        let settings = &location.settings;
+        let ignored = settings.proxy_answers.proxy_ignore_headers;
+        let ignores = |line| ignored.is_some_and(|ignored| ignored.contains(line));
+        let ignored = Ignored {
+            accel_expires: ignores(IgnoreHeaders::X_ACCEL_EXPIRES),
+            cache_control: ignores(IgnoreHeaders::CACHE_CONTROL),
+            expires: ignores(IgnoreHeaders::EXPIRES),
+            set_cookie: ignores(IgnoreHeaders::SET_COOKIE),
+            vary: ignores(IgnoreHeaders::VARY),
+        };
+        Box::new(settings.caching.rules(ignored))
+    })
+}
+
+/// What a request's key is made of: `proxy_cache_key`, else scheme, host and URI of the request to the origin.
+#[must_use]
+pub fn key_text(request: &Request) -> Bytes {
+    if let Some(template) = &request.location().settings.caching.proxy_cache_key {
+        return request.evaluate(template);
+    }
+    let mut text = b"http://".to_vec();
+    crate::content::proxy::variables::host(request, &mut text);
+    if request.is_target_raw && !request.head.target().is_empty() {
+        text.extend_from_slice(request.head.target());
+        return text.into();
+    }
+    text.extend_from_slice(&request.uri);
+    if !request.args.is_empty() {
+        text.push(b'?');
+        text.extend_from_slice(&request.args);
+    }
+    text.into()
+}
+
+/// Is this request one for the cache at all? (What is to become a tunnel is not.)
+#[must_use]
+pub fn is_asked(request: &Request, caching: &Caching) -> bool {
+    caching.proxy_cache_methods.has(request.method) && request.head.get(HeaderId::Upgrade).is_none()
+}
+
+/// Is the client's HEAD to be asked for as GET?
+#[must_use]
+pub fn asks_as_get(request: &Request, caching: &Caching) -> bool {
+    request.method == Method::Head && caching.proxy_cache_convert_head
+}
+
+/// Does the request ask for a range that begins too far behind (`proxy_cache_max_range_offset`)?
+#[must_use]
+pub fn is_range_far(request: &Request, caching: &Caching) -> bool {
+    let Some(max) = caching.proxy_cache_max_range_offset else {
+        return false;
+    };
+    let Some(range) = request.head.get(HeaderId::Range) else {
+        return false;
+    };
+    if max.0 == 0 {
+        return true;
+    }
+    let is_bytes = range.len() >= 7 && range[..6].eq_ignore_ascii_case(b"bytes=");
+    if !is_bytes {
+        return false;
+    }
+    let text = range[6..].trim_ascii_start();
+    if text.starts_with(b"-") {
+        return true;
+    }
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    let start = digits.fold(0u64, |sum, digit| {
+        sum.saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
+    });
+    start >= max.0
+}

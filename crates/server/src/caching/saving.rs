@@ -1,0 +1,147 @@
+//! Writing down an answer while it is being fetched.
+//!
+//! Invariant: whatever the disk does, those who follow the answer get it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::entry::Description;
+use cache::fill::{Fill, Follower, Next};
+use cache::freshness::stored_fields;
+use cache::purge::Moment;
+use cache::store::Writing;
+use cache::{Error, Key, Lifetime, Store};
+use disk::Local;
+use message::ResponseHead;
+
+use super::fill::lines;
+use super::registry::Cache;
+
+/// How often it is looked whether somebody still reads a file that is to be given up.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often at most: a client that is slower is cut off.
+const LOOKS_MAX: u32 = 600;
+
+/// What is to be written, and by whom.
+pub struct Saving {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// Its store.
+    pub store: Store,
+    /// The loop's part of the disk layer.
+    pub local: Local,
+    /// Where the body comes from.
+    pub saver: Follower,
+    /// The head.
+    pub head: ResponseHead,
+    /// What it is stored under.
+    pub key: Key,
+    /// The key without what `Vary` adds.
+    pub main: Key,
+    /// Which variant it is.
+    pub variant: Key,
+    /// What the key is made of.
+    pub key_text: Bytes,
+    /// What it varies by.
+    pub vary: Bytes,
+    /// Lines that are not to be stored.
+    pub without: Vec<Vec<u8>>,
+    /// How long it may be used.
+    pub lifetime: Lifetime,
+    /// Bytes of the body, as far as the head says; else 0.
+    pub expected: u64,
+    /// When the origin was asked.
+    pub moment: Moment,
+}
+
+/// How the body came to its end for the one who writes it.
+enum End {
+    Whole,
+    GivenUp,
+}
+
+/// Writes it.
+pub async fn run(saving: Saving) {
+    let mut writing = match saving.begin().await {
+        Ok(writing) => writing,
+        Err(error) => return saving.tell(&error),
+    };
+    let outcome = saving.write(&mut writing).await;
+    let fill = saving.saver.fill().clone();
+    match outcome {
+        Ok(End::Whole) => {
+            if let Err(error) = writing.finish(&saving.local).await {
+                saving.tell(&error);
+            }
+            // Only now: the index knows it.
+            drop(saving.saver);
+            return;
+        }
+        Ok(End::GivenUp) => saving.cache.tally.pass(),
+        Err(error) => saving.tell(&error),
+    }
+    let Saving { local, saver, .. } = saving;
+    drop(saver);
+    wait_for_readers(&fill).await;
+    // What is left of it goes with a sweep.
+    let _ = writing.abandon(&local).await;
+}
+
+/// Those who are behind read the file for as long as they need.
+async fn wait_for_readers(fill: &Fill) {
+    for _ in 0..LOOKS_MAX {
+        if !fill.is_file_needed() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+impl Saving {
+    async fn begin(&self) -> Result<Writing, Error> {
+        let head = &self.head;
+        let description = Description {
+            key: self.key,
+            main: self.main,
+            variant: self.variant,
+            tag: 0,
+            key_text: &self.key_text,
+            vary: &self.vary,
+            status: head.status,
+            status_line: head.status_line.of(&head.bytes),
+            lifetime: self.lifetime,
+        };
+        let fields = stored_fields(lines(head), &self.without);
+        let now = self.lifetime.date;
+        let begun = self
+            .store
+            .begin(&self.local, &description, fields, self.expected, now)
+            .await;
+        let mut writing = begun?;
+        writing.asked_at(self.moment.clone());
+        self.saver.fill().set_place(writing.saved());
+        Ok(writing)
+    }
+
+    async fn write(&self, writing: &mut Writing) -> Result<End, Error> {
+        loop {
+            match self.saver.next().await {
+                Next::Bytes(bytes) => writing.push(&self.local, bytes).await?,
+                Next::Flush => writing.flush(&self.local).await?,
+                Next::End => return Ok(End::Whole),
+                Next::Alone | Next::Broken | Next::Saved(_) => return Ok(End::GivenUp),
+            }
+            self.saver.saved(writing.written());
+        }
+    }
+
+    fn tell(&self, error: &Error) {
+        if !matches!(error, Error::Purged) {
+            let directory = &self.cache.zone.directory;
+            self.cache
+                .troubles
+                .tell(directory, "an answer is not stored", error);
+        }
+    }
+}

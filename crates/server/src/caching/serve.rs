@@ -1,0 +1,111 @@
+//! Answering with what is stored.
+//!
+//! Not here: whether it may be used (`answering`). Invariants: no byte goes out before its block's checksum was right, once since the
+//! process started; a file stays a file.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use cache::store::{Checks, Hit};
+use disk::OpenFile;
+use message::{Body, HeaderId, ResponseFraming};
+
+use super::inquiry::{Inquiry, local};
+use super::tally::Status;
+use super::{note, verify};
+use crate::Failure;
+use crate::content::proxy::answer::{self, Origin};
+use crate::request::Request;
+use crate::respond::Outcome;
+
+/// A body of at most so many bytes is checked before its answer begins; a longer one while it is sent.
+const CHECKED_FIRST_MAX: u64 = 1 << 20;
+
+/// The stored bytes cannot be used after all.
+pub struct Unusable;
+
+/// Answers with a hit.
+///
+/// # Errors
+/// [`Unusable`]: it was damaged and has been dropped, or cannot be read. The origin has the answer.
+pub async fn serve(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    hit: &Hit,
+    status: Status,
+) -> Result<Outcome, Unusable> {
+    let body = match hit.known.is_verified || request.is_head() {
+        true => body_of(hit),
+        false => checked(request, inquiry, hit).await?,
+    };
+    let age = hit.known.lifetime.age(inquiry.now);
+    let note = note::of(request);
+    note.status = Some(status);
+    note.age = Some(age);
+    let mut head = Box::new(hit.entry.head().clone());
+    if let Some(length) = length_for_head(request, hit) {
+        head.framing = ResponseFraming::Length(length);
+    }
+    Ok(with_age(
+        answer::shape(request, head, body, Origin::Cache),
+        age,
+    ))
+}
+
+/// What was stored for a HEAD that was not made a GET has a length, and no body.
+fn length_for_head(request: &Request, hit: &Hit) -> Option<u64> {
+    if !request.is_head() || hit.entry.body_len() > 0 {
+        return None;
+    }
+    let text = hit.entry.head().get(HeaderId::ContentLength)?;
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The age that an answer says (RFC 9111, 5.1).
+#[must_use]
+pub fn with_age(outcome: Outcome, age: u32) -> Outcome {
+    let Outcome::Answer(mut response) = outcome else {
+        return outcome;
+    };
+    let age = Bytes::copy_from_slice(itoa::Buffer::new().format(age).as_bytes());
+    response.headers.replace("Age", age);
+    Outcome::Answer(response)
+}
+
+/// The stored body, from memory where a small one is kept there.
+fn body_of(hit: &Hit) -> Body<Rc<OpenFile>> {
+    let range = hit.entry.body();
+    if range.is_empty() {
+        return Body::Empty;
+    }
+    let is_inside = |whole: &Bytes| whole.len() as u64 >= range.end;
+    match hit.file.body().filter(is_inside) {
+        Some(whole) => Body::bytes(whole.slice(range.start as usize..range.end as usize)),
+        None => Body::file(Rc::clone(&hit.file), range.start, range.end - range.start),
+    }
+}
+
+/// The same, of what has not been checked yet.
+async fn checked(
+    request: &Request,
+    inquiry: &Inquiry<'_>,
+    hit: &Hit,
+) -> Result<Body<Rc<OpenFile>>, Unusable> {
+    let mut checks = Checks::of(hit);
+    let len = hit.entry.body_len();
+    if len > CHECKED_FIRST_MAX {
+        return Ok(verify::body(request, inquiry, hit.clone(), checks));
+    }
+    let access = inquiry.access(request).map_err(|_: Failure| Unusable)?;
+    let done = inquiry
+        .store
+        .verify(local(request), &access, hit, &mut checks, &(0..len))
+        .await;
+    match done {
+        Ok(()) => Ok(body_of(hit)),
+        Err(error) => {
+            inquiry.tell("an entry cannot be used", &error);
+            Err(Unusable)
+        }
+    }
+}

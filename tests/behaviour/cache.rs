@@ -1,0 +1,341 @@
+//! Caching what was proxied: what is stored, when it is used, and what the origin is asked.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+use blackbox::{Answer, Origin, Reply, Server, is_nginx};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+/// A server with one cache named `c`, whose locations say this of it.
+fn server(origin: &Origin, locations: &str) -> Server {
+    Server::start(&http(origin, locations))
+}
+
+fn http(origin: &Origin, locations: &str) -> String {
+    let locations = locations.replace(
+        "%PASS%",
+        &format!("proxy_pass http://{}; proxy_cache c", origin.address()),
+    );
+    format!(
+        "proxy_cache_path %DIR%/cache levels=1:2 keys_zone=c:1m use_temp_path=off; \
+         log_format s '$upstream_cache_status'; add_header X-Cache $upstream_cache_status always; \
+         server {{ listen 127.0.0.1:%PORT%; {locations} }}"
+    )
+}
+
+fn cache(reply: &Reply) -> &str {
+    reply.header("X-Cache").unwrap_or("-")
+}
+
+/// An origin that counts: each answer's body is its number, with these header lines.
+fn counting(headers: &'static str) -> Origin {
+    let number = AtomicU32::new(0);
+    Origin::start(move |_| {
+        let number = number.fetch_add(1, SeqCst) + 1;
+        Answer::with("200 OK", headers, format!("answer {number}"))
+    })
+}
+
+/// Asks until what was fetched is stored: that is done behind the answer.
+fn hit(server: &Server, path: &str) -> Reply {
+    for _ in 0..1000 {
+        let reply = server.get(path);
+        if cache(&reply) == "HIT" {
+            return reply;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{path} is not stored: {}", server.error_log());
+}
+
+#[test]
+fn what_was_fetched_is_stored_and_used() {
+    let origin = counting("Cache-Control: max-age=60\r\nX-Own: 1\r\n");
+    let server = server(&origin, "location / { %PASS%; }");
+    let first = server.get("/a?b");
+    assert_eq!(
+        (first.status, cache(&first), first.text().as_str()),
+        (200, "MISS", "answer 1")
+    );
+    let second = hit(&server, "/a?b");
+    assert_eq!(
+        (second.text().as_str(), second.header("X-Own")),
+        ("answer 1", Some("1"))
+    );
+    assert_eq!(second.header("Content-Length"), Some("8"));
+    if !is_nginx() {
+        assert!(
+            second
+                .header("Age")
+                .is_some_and(|age| age.parse::<u32>().is_ok())
+        );
+    }
+    assert_eq!(cache(&server.get("/a?c")), "MISS");
+    assert_eq!(origin.received().len(), 2);
+}
+
+#[test]
+fn answers_say_whether_they_are_stored() {
+    let origin = Origin::start(|request| {
+        let headers = match request.target() {
+            "/max-age" => "Cache-Control: max-age=60\r\n",
+            "/expires" => "Expires: Thu, 31 Dec 2037 23:55:55 GMT\r\n",
+            "/accel" => "Cache-Control: no-store\r\nX-Accel-Expires: 60\r\n",
+            "/no-store" => "Cache-Control: max-age=60, no-store\r\n",
+            "/private" => "Cache-Control: private, max-age=60\r\n",
+            "/cookie" => "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n",
+            "/star" => "Cache-Control: max-age=60\r\nVary: *\r\n",
+            "/accel-0" => "Cache-Control: max-age=60\r\nX-Accel-Expires: 0\r\n",
+            "/past" => "Expires: Thu, 01 Jan 1970 00:00:01 GMT\r\n",
+            _ => "",
+        };
+        Answer::with("200 OK", headers, "x")
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; } location /valid { %PASS%; proxy_cache_valid 1m; }",
+    );
+    for path in ["/max-age", "/expires", "/accel", "/valid"] {
+        assert_eq!(cache(&server.get(path)), "MISS", "{path}");
+        hit(&server, path);
+    }
+    for path in [
+        "/no-store",
+        "/private",
+        "/cookie",
+        "/star",
+        "/accel-0",
+        "/past",
+        "/nothing",
+    ] {
+        server.get(path);
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(cache(&server.get(path)), "MISS", "{path}");
+    }
+}
+
+#[test]
+fn bypass_stores_and_no_cache_does_not() {
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_key $uri; proxy_cache_bypass $arg_b; proxy_no_cache $arg_n $upstream_http_x_no; }",
+    );
+    server.get("/x");
+    hit(&server, "/x");
+    let bypassed = server.get("/x?b=1");
+    assert_eq!(
+        (cache(&bypassed), bypassed.text().as_str()),
+        ("BYPASS", "answer 2")
+    );
+    let mut text = String::new();
+    for _ in 0..1000 {
+        text = server.get("/x").text();
+        if text == "answer 2" {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(text, "answer 2");
+    server.get("/y?n=1");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(cache(&server.get("/y?n=0")), "MISS");
+}
+
+#[test]
+fn a_stale_entry_is_revalidated() {
+    let origin = Origin::start(|request| match request.header("If-None-Match") {
+        Some("\"one\"") => Answer::raw(
+            "HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\nCache-Control: max-age=60\r\nX-New: 2\r\n\r\n",
+        ),
+        _ => Answer::with(
+            "200 OK",
+            "ETag: \"one\"\r\nCache-Control: max-age=1\r\nX-New: 1\r\n",
+            "whole",
+        ),
+    });
+    let server = server(&origin, "location / { %PASS%; proxy_cache_revalidate on; }");
+    server.get("/");
+    hit(&server, "/");
+    std::thread::sleep(Duration::from_millis(2200));
+    let renewed = server.get("/");
+    assert_eq!(
+        (cache(&renewed), renewed.text().as_str()),
+        ("REVALIDATED", "whole")
+    );
+    if !is_nginx() {
+        assert_eq!(renewed.header("X-New"), Some("2"));
+    }
+    let again = server.get("/");
+    assert_eq!((cache(&again), again.text().as_str()), ("HIT", "whole"));
+    assert_eq!(origin.received().len(), 2);
+}
+
+#[test]
+fn stale_answers_cover_failures_and_updates() {
+    let fails = std::sync::Arc::new(AtomicU32::new(0));
+    let failing = fails.clone();
+    let origin = Origin::start(move |_| match failing.load(SeqCst) {
+        0 => Answer::with("200 OK", "Cache-Control: max-age=1\r\n", "good"),
+        1 => Answer::with("503 Bad", "", "bad"),
+        2 => Answer::Close(Vec::new()),
+        _ => {
+            std::thread::sleep(Duration::from_millis(300));
+            Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "new")
+        }
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_use_stale error http_503 updating; }
+         location /b { %PASS%; proxy_cache_use_stale updating; proxy_cache_background_update on; }",
+    );
+    for path in ["/a", "/b"] {
+        server.get(path);
+        hit(&server, path);
+    }
+    std::thread::sleep(Duration::from_millis(2200));
+    for kind in [1, 2] {
+        fails.store(kind, SeqCst);
+        let stale = server.get("/a");
+        assert_eq!(
+            (stale.status, cache(&stale), stale.text().as_str()),
+            (200, "STALE", "good"),
+            "{kind}"
+        );
+    }
+    fails.store(3, SeqCst);
+    let behind = server.get("/b");
+    assert_eq!((cache(&behind), behind.text().as_str()), ("STALE", "good"));
+    let meanwhile = server.get("/b");
+    assert_eq!(
+        (cache(&meanwhile), meanwhile.text().as_str()),
+        ("UPDATING", "good")
+    );
+    assert_eq!(hit(&server, "/b").text(), "new");
+}
+
+#[test]
+fn those_who_wait_follow_the_one_who_fetches() {
+    let origin = Origin::start(|_| {
+        std::thread::sleep(Duration::from_millis(300));
+        Answer::with(
+            "200 OK",
+            "Cache-Control: max-age=60\r\n",
+            vec![b'x'; 300_000],
+        )
+    });
+    let server = server(&origin, "location / { %PASS%; proxy_cache_lock on; }");
+    let mut waiting: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for one in &mut waiting {
+        one.send("GET /k HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    for one in &mut waiting {
+        let reply = one.reply();
+        assert_eq!((reply.status, reply.body.len()), (200, 300_000));
+    }
+    assert_eq!(origin.received().len(), 1);
+}
+
+#[test]
+fn head_fetches_the_whole_and_ranges_are_cut_out() {
+    let origin = counting("Cache-Control: max-age=60\r\nAccept-Ranges: bytes\r\n");
+    let server = server(&origin, "location / { %PASS%; }");
+    let head = server.request("HEAD", "/h", "");
+    assert_eq!(
+        (head.status, head.header("Content-Length")),
+        (200, Some("8"))
+    );
+    assert_eq!(origin.last().line(), "GET /h HTTP/1.1");
+    assert_eq!(hit(&server, "/h").text(), "answer 1");
+    let part = server.get_with("/r", "Range: bytes=2-4\r\n");
+    assert_eq!((part.status, part.text().as_str()), (206, "swe"));
+    assert_eq!(origin.last().header("Range"), None);
+    assert_eq!(hit(&server, "/r").text(), "answer 2");
+    let part = server.get_with("/r", "Range: bytes=-1\r\n");
+    assert_eq!(
+        (part.status, part.text().as_str(), cache(&part)),
+        (206, "2", "HIT")
+    );
+}
+
+#[test]
+fn variants_are_told_apart() {
+    let origin = Origin::start(|request| {
+        let language = request
+            .header("Accept-Language")
+            .unwrap_or("none")
+            .to_owned();
+        Answer::with(
+            "200 OK",
+            "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n",
+            language,
+        )
+    });
+    let server = server(&origin, "location / { %PASS%; }");
+    for language in ["de", "en", "fr"] {
+        let lines = format!("Accept-Language: {language}\r\n");
+        assert_eq!(server.get_with("/", &lines).text(), language);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let asked = origin.received().len();
+    for language in ["fr", "de", "en"] {
+        let lines = format!("Accept-Language: {language}\r\n");
+        assert_eq!(server.get_with("/", &lines).text(), language);
+    }
+    assert_eq!(asked, 3);
+}
+
+#[test]
+fn it_is_stored_when_it_was_asked_for_often_enough() {
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let server = server(&origin, "location / { %PASS%; proxy_cache_min_uses 3; }");
+    for expected in ["answer 1", "answer 2", "answer 3"] {
+        let reply = server.get("/");
+        assert_eq!((cache(&reply), reply.text().as_str()), ("MISS", expected));
+    }
+    assert_eq!(hit(&server, "/").text(), "answer 3");
+}
+
+#[test]
+fn what_was_stored_is_there_after_a_restart() {
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let mut first = server(&origin, "location / { %PASS%; }");
+    let big = vec![b'b'; 3 << 20];
+    first.get("/a");
+    hit(&first, "/a");
+    assert!(first.quit().success());
+    let directory = first.site().path("cache");
+    let text = http(&origin, "location / { %PASS%; }")
+        .replace("%DIR%/cache", directory.to_str().expect("it is text"));
+    let second = Server::start(&text);
+    let reply = second.get("/a");
+    assert_eq!((cache(&reply), reply.text().as_str()), ("HIT", "answer 1"));
+    drop(big);
+}
+
+#[test]
+fn what_was_purged_is_gone() {
+    if is_nginx() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_key $uri; proxy_cache_purge $purge; }
+         map $request_method $purge { PURGE 1; default 0; }"
+            .split_once(" map")
+            .map_or("", |(locations, _)| locations)
+            .replace("$purge", "$http_x_purge")
+            .as_str(),
+    );
+    let purge = |path: &str| server.get_with(path, "X-Purge: 1\r\n").status;
+    for path in ["/a/1", "/a/2", "/b"] {
+        server.get(path);
+        hit(&server, path);
+    }
+    assert_eq!(purge("/b"), 204);
+    assert_eq!(purge("/b"), 404);
+    assert_eq!(cache(&server.get("/b")), "MISS");
+    assert_eq!(purge("/a/*"), 204);
+    assert_eq!(cache(&server.get("/a/1")), "MISS");
+    assert_eq!(cache(&server.get("/a/2")), "MISS");
+}
