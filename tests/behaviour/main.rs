@@ -20,6 +20,7 @@ mod proxy;
 mod ranges;
 mod request_body;
 mod request_line;
+mod slice;
 mod static_files;
 mod subrequests;
 mod timeouts;

@@ -44,7 +44,7 @@ pub enum Arrival {
 }
 
 /// The groups of the last regex that matched and had any.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Captures {
     subject: Bytes,
     spans: Spans,
@@ -126,6 +126,8 @@ pub struct Request {
     pub silent_status: Option<u16>,
     /// `$limit_rate`, when it was set.
     pub limit_rate: Cell<Option<u64>>,
+    /// Where the slice begins that is asked for (`$slice_range`).
+    pub slice_start: Cell<Option<u64>>,
     /// The answer's head, once it is known.
     pub response: Option<Box<Response>>,
     /// What was sent of it.
@@ -204,6 +206,7 @@ impl Request {
             resolved: None,
             silent_status: None,
             limit_rate: Cell::new(None),
+            slice_start: Cell::new(None),
             response: None,
             sent: Cell::new(Sent::default()),
             request_id: Cell::new(None),
@@ -240,6 +243,24 @@ impl Request {
             method_text: Bytes::copy_from_slice(self.main_method_text()),
         }));
         child
+    }
+
+    /// A sub-request that is the same as this request, at the same place on its way.
+    pub(crate) fn twin(&self) -> Box<Self> {
+        let body = self.body.body().cloned();
+        let body = body.unwrap_or_else(RequestBody::none);
+        let mut twin = self.child(self.uri.clone(), self.args.clone(), body);
+        if let (Some(twins), Some(own)) = (&mut twin.parent, &self.parent) {
+            twins.depth = own.depth;
+        }
+        twin.method = self.method;
+        twin.location = self.location;
+        twin.is_internal = self.is_internal;
+        twin.is_location_valid = self.is_location_valid;
+        twin.is_target_raw = self.is_target_raw;
+        twin.add_uri_to_alias = self.add_uri_to_alias;
+        twin.captures = self.captures.clone();
+        twin
     }
 
     /// Is it a sub-request, which has no connection?
@@ -333,6 +354,7 @@ impl Request {
     /// Follows an internal redirect.
     pub fn redirect(&mut self, target: Target) -> Arrival {
         self.is_internal = true;
+        self.slice_start.set(None);
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;

@@ -32,6 +32,8 @@ pub enum Target {
 pub enum Start {
     /// With the request as it came.
     Fresh,
+    /// With the content, since what comes before was done for a request like it.
+    Content,
     /// It was refused while it was read: with this status.
     Refused(u16),
 }
@@ -40,6 +42,7 @@ pub enum Start {
 pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response>> {
     let mut outcome = match start {
         Start::Fresh => pass(request, Arrival::Fresh).await,
+        Start::Content => content::make(request).await,
         Start::Refused(status) => {
             request.keepalive = false;
             Outcome::Failed(Failure::new(status))
@@ -97,7 +100,7 @@ fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
         };
         match after::apply(request, response) {
             Ok(response) => return Settled::Response(response),
-            Err(failure) => outcome = Outcome::Failed(failure),
+            Err(other) => outcome = other,
         }
     }
 }

@@ -64,6 +64,15 @@ pub fn ask(mut request: Box<Request>) -> Pin<Box<dyn Future<Output = Answered>>>
     })
 }
 
+/// As [`ask`], for one that begins where the request that it was made of has come to: at its content.
+#[must_use]
+pub fn ask_for_content(mut request: Box<Request>) -> Pin<Box<dyn Future<Output = Answered>>> {
+    Box::pin(async move {
+        let response = respond::respond(&mut request, Start::Content).await;
+        (request, response)
+    })
+}
+
 /// Answers a sub-request of which nobody wants the body, and logs it.
 #[must_use]
 pub fn ask_for_head(request: Box<Request>) -> Pin<Box<dyn Future<Output = Box<Request>>>> {

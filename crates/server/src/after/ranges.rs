@@ -3,6 +3,7 @@
 //! Works on any body of known length; several ranges need one that is one piece. A file stays a file.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use config::{Number, directives};
 use message::range::{self, RANGES_UNLIMITED, RangeOutcome};
@@ -26,11 +27,15 @@ thread_local! {
     static BOUNDARY: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Cuts the body down to what `Range` asks for.
+/// Cuts the body down to what `Range` asks for; gives the part, where it is a single one.
 ///
 /// # Errors
 /// 416 when no range can be satisfied; it carries `Content-Range`.
-pub fn apply(request: &Request, settings: &Ranges, response: &mut Response) -> Result<(), Failure> {
+pub fn apply(
+    request: &Request,
+    settings: &Ranges,
+    response: &mut Response,
+) -> Result<Option<Range<u64>>, Failure> {
     let max_ranges = settings.max_ranges.map_or(RANGES_UNLIMITED, |n| {
         n.0.min(u64::from(RANGES_UNLIMITED)) as u32
     });
@@ -38,27 +43,27 @@ pub fn apply(request: &Request, settings: &Ranges, response: &mut Response) -> R
         || response.ranges == Allowed::Refused
         || request.head.version < Version::HTTP_10
     {
-        return Ok(());
+        return Ok(None);
     }
     let Some(length) = response.content_length else {
-        return Ok(());
+        return Ok(None);
     };
     if max_ranges == 0 {
-        return Ok(());
+        return Ok(None);
     }
     response.accept_ranges = true;
     let Some(value) = request.head.get(HeaderId::Range) else {
-        return Ok(());
+        return Ok(None);
     };
     if !conditional::if_range_holds(
         &request.head,
         response.last_modified,
         response.etag.as_ref(),
     ) {
-        return Ok(());
+        return Ok(None);
     }
     match range::parse(value, length, max_ranges) {
-        RangeOutcome::Full => Ok(()),
+        RangeOutcome::Full => Ok(None),
         RangeOutcome::Single(part) => {
             response.status = 206;
             response.status_line = None;
@@ -69,12 +74,12 @@ pub fn apply(request: &Request, settings: &Ranges, response: &mut Response) -> R
             response.accept_ranges = false;
             let body = std::mem::take(&mut response.body);
             response.body = body.cut(part.start, part.end);
-            Ok(())
+            Ok(Some(part))
         }
-        RangeOutcome::Multi(_) if response.ranges == Allowed::Single => Ok(()),
+        RangeOutcome::Multi(_) if response.ranges == Allowed::Single => Ok(None),
         RangeOutcome::Multi(parts) => {
             several(response, &parts);
-            Ok(())
+            Ok(None)
         }
         RangeOutcome::Unsatisfiable => Err(Failure::new(416)
             .with_header("Content-Range", range::content_range_unsatisfied(length))),

@@ -33,7 +33,11 @@ const NOT_BUILT: &[&str] = &[
 ];
 
 /// Modules that nginx has only when asked, and that are built here.
-const BUILT: &[&str] = &["http_auth_request_module", "http_gzip_static_module"];
+const BUILT: &[&str] = &[
+    "http_auth_request_module",
+    "http_gzip_static_module",
+    "http_slice_module",
+];
 
 /// Our own name and version, then the version of nginx that is followed.
 #[must_use]

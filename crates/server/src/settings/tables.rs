@@ -7,6 +7,7 @@ use config::{Section, Table, blocks, sections};
 use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
 use crate::after::ranges::Ranges;
+use crate::after::slice::Slicing;
 use crate::before::access::Access;
 use crate::before::admission::Admission;
 use crate::before::auth_request::AuthRequest;
@@ -81,6 +82,8 @@ sections! {
         headers: HeaderLines,
         /// [`Ranges`].
         ranges: Ranges,
+        /// [`Slicing`].
+        slicing: Slicing,
         /// [`Identity`].
         identity: Identity,
         /// [`Redirects`].

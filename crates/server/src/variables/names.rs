@@ -116,6 +116,8 @@ variables! {
     ServerPort "server_port"
     /// `HTTP/1.0`, `HTTP/1.1`.
     ServerProtocol "server_protocol"
+    /// The range of the slice that is asked for (`slice`).
+    SliceRange "slice_range"
     /// The status of the response.
     Status "status"
     /// The kernel's `tcpi_rcv_space` of the connection.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use message::{Framing, HeaderId, credentials, uri};
 
+use crate::after::slice;
 use crate::content::proxy::variables as proxy;
 use crate::identity::NGINX_VERSION;
 use crate::path;
@@ -75,6 +76,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::ServerName => put(&request.server().name, out),
         Core::ServerPort => port(request.client.server_port(), out),
         Core::ServerProtocol => put(request.head.protocol(), out),
+        Core::SliceRange => slice::append_range(request, out),
         Core::Status => status(request, out),
         Core::TcpinfoRcvSpace | Core::TcpinfoRtt | Core::TcpinfoRttvar | Core::TcpinfoSndCwnd => {
             tcp_info(request, core, out)

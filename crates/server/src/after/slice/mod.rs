@@ -1,0 +1,169 @@
+//! `slice`: a large answer as the sum of slices that are asked for (and cached) one by one. nginx-drop-in 77.
+//!
+//! A location opts in by sending `$slice_range` as `Range`. The answer to the first slice becomes the head of the whole, of which the
+//! range step then cuts what the client wants; [`Slices`] is its body. Invariant: only whole slices of one and the same answer are put
+//! together; else the connection ends.
+
+mod range;
+mod source;
+
+use std::io::Write as _;
+use std::ops::Range;
+use std::rc::Rc;
+
+use config::{Size, directives};
+use disk::OpenFile;
+use message::response::Ranges;
+use message::{Body, ETag, HeaderId};
+
+use crate::Response;
+use crate::log::Level;
+use crate::request::Request;
+use crate::respond::Outcome;
+
+use range::ContentRange;
+use source::Slices;
+
+/// What the log says of a request whose slices cannot be put together.
+const BAD_GATEWAY: u16 = 502;
+
+directives! {
+    /// Answers in slices.
+    pub struct Slicing in Location {
+        /// Asks for large answers in slices of this size, each of which is cached by itself: with `proxy_set_header Range
+        /// $slice_range` and `$slice_range` in the cache's key. `0`: not.
+        slice: Size = "0", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// Appends `$slice_range`, `bytes=0-1048575`: that of the slice at hand, first of the one that the client's range begins in.
+pub fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
+    let size = request.location().settings.slicing.slice.0;
+    let start = match request.slice_start.get() {
+        Some(start) => start,
+        None if size == 0 || request.is_subrequest() || request.response.is_some() => return false,
+        None => {
+            let start = wanted(request) / size * size;
+            request.slice_start.set(Some(start));
+            start
+        }
+    };
+    let last = start.saturating_add(size).saturating_sub(1);
+    write!(out, "bytes={start}-{last}").is_ok()
+}
+
+/// Where the client's range begins; 0 where that is not known before the whole is.
+fn wanted(request: &Request) -> u64 {
+    let head = &request.head;
+    if head.get(HeaderId::IfRange).is_some() {
+        return 0;
+    }
+    head.get(HeaderId::Range).map_or(0, range::start_of)
+}
+
+/// The first slice, on its way to be the whole.
+#[derive(Debug)]
+pub struct Whole {
+    slice: Range<u64>,
+    /// Its body: the steps behind see none, since it begins anywhere.
+    body: Body<Rc<OpenFile>>,
+    length: u64,
+    size: u64,
+    etag: Option<ETag>,
+}
+
+/// Makes the answer to the first slice the head of the whole; `None`: it is no slice.
+///
+/// # Errors
+/// It is not the slice that was asked for: the connection ends without an answer.
+pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>, Outcome> {
+    let Some(start) = request
+        .slice_start
+        .take()
+        .filter(|_| response.status == 206)
+    else {
+        return Ok(None);
+    };
+    let size = request.location().settings.slicing.slice.0;
+    let asked = Asked {
+        start,
+        size,
+        of: None,
+    };
+    let (slice, length) =
+        check(request, response, &asked).map_err(|Mismatch| Outcome::Close(BAD_GATEWAY))?;
+    response.status = 200;
+    response.status_line = None;
+    response.content_length = Some(length);
+    response.headers.remove(b"Content-Range");
+    response.headers.remove(b"Accept-Ranges");
+    response.ranges = Ranges::Single;
+    Ok(Some(Whole {
+        slice,
+        body: std::mem::take(&mut response.body),
+        length,
+        size,
+        etag: response.etag.clone(),
+    }))
+}
+
+/// Gives the answer its body: `part` of the whole, or all of it.
+pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Option<Range<u64>>) {
+    if request.is_head() || !matches!(response.status, 200 | 206) {
+        return;
+    }
+    let part = part.unwrap_or(0..whole.length);
+    let slices = Slices::new(request.twin(), whole, part);
+    response.body = Body::unfold(slices, Slices::step);
+}
+
+/// A slice that was asked for.
+struct Asked<'a> {
+    start: u64,
+    size: u64,
+    /// The whole that it is to be of, once that is known.
+    of: Option<&'a Whole>,
+}
+
+/// An answer is not the slice that was asked for.
+#[derive(Debug)]
+struct Mismatch;
+
+/// Compares an answer with what was asked for; what differs is logged.
+fn check(
+    request: &Request,
+    response: &Response,
+    asked: &Asked<'_>,
+) -> Result<(Range<u64>, u64), Mismatch> {
+    let complain = |why: &str| {
+        request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
+        Err(Mismatch)
+    };
+    if response.status != 206 {
+        let status = response.status;
+        return complain(&format!(
+            "unexpected status code {status} in slice response"
+        ));
+    }
+    let etag = asked.of.and_then(|whole| whole.etag.as_ref());
+    if etag.is_some() && etag != response.etag.as_ref() {
+        return complain("etag mismatch in slice response");
+    }
+    let value = response.headers.get(b"Content-Range");
+    let Some(found) = value.and_then(|value| ContentRange::parse(value)) else {
+        return complain("invalid range in slice response");
+    };
+    let Some(length) = found.complete else {
+        return complain("no complete length in slice response");
+    };
+    let end = asked.start.saturating_add(asked.size).min(length);
+    let is_same_whole = asked.of.is_none_or(|whole| whole.length == length);
+    if found.start != asked.start || found.end != end || !is_same_whole {
+        let (start, last) = (found.start, found.end);
+        return complain(&format!(
+            "unexpected range in slice response: {start}-{last}, expected: {}-{end}",
+            asked.start
+        ));
+    }
+    Ok((found.start..found.end, length))
+}

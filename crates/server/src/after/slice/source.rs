@@ -1,0 +1,142 @@
+//! The body of an answer in slices: one after the other, each asked for when the one before was sent.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use disk::OpenFile;
+use message::{Body, BodyError, Chunk};
+
+use crate::log::Level;
+use crate::request::Request;
+use crate::subrequest;
+
+use super::{Asked, Mismatch, Whole, check};
+
+type Piece = Chunk<Rc<OpenFile>>;
+
+/// What is left of an answer in slices.
+pub struct Slices {
+    /// Every slice is asked for by a twin of it.
+    twin: Box<Request>,
+    whole: Whole,
+    /// What is still to be given.
+    left: Range<u64>,
+    current: Option<Slice>,
+}
+
+/// A slice on its way.
+struct Slice {
+    /// Who asked for it; the client's own request for the first.
+    request: Option<Box<Request>>,
+    body: Body<Rc<OpenFile>>,
+    /// What of it is still to come.
+    left: Range<u64>,
+}
+
+impl Slices {
+    /// A body of `part` of the whole.
+    pub fn new(twin: Box<Request>, mut whole: Whole, part: Range<u64>) -> Self {
+        let current = Slice {
+            request: None,
+            body: std::mem::take(&mut whole.body),
+            left: whole.slice.clone(),
+        };
+        Self {
+            twin,
+            whole,
+            left: part,
+            current: Some(current),
+        }
+    }
+
+    /// The next piece, for [`Body::unfold`].
+    pub async fn step(mut self) -> Result<Option<(Piece, Self)>, BodyError> {
+        loop {
+            if self.left.is_empty() {
+                self.leave().await;
+                return Ok(None);
+            }
+            match &mut self.current {
+                Some(slice) if slice.left.contains(&self.left.start) => {
+                    let piece = slice.next(&mut self.left, &self.twin).await?;
+                    if let Some(piece) = piece {
+                        return Ok(Some((piece, self)));
+                    }
+                }
+                _ => {
+                    self.leave().await;
+                    self.current = Some(self.ask().await?);
+                }
+            }
+        }
+    }
+
+    /// Asks for the slice that the next byte lies in.
+    async fn ask(&self) -> Result<Slice, BodyError> {
+        let size = self.whole.size;
+        let start = self.left.start / size * size;
+        let child = self.twin.twin();
+        child.slice_start.set(Some(start));
+        let (mut request, response) = subrequest::ask_for_content(child).await;
+        let Some(mut response) = response else {
+            return Err(missing(&request));
+        };
+        let asked = Asked {
+            start,
+            size,
+            of: Some(&self.whole),
+        };
+        let checked = check(&request, &response, &asked);
+        let (left, _) = checked.map_err(|Mismatch| BodyError::Logged)?;
+        let body = std::mem::take(&mut response.body);
+        request.response = Some(response);
+        Ok(Slice {
+            request: Some(request),
+            body,
+            left,
+        })
+    }
+
+    /// The slice at hand is over.
+    async fn leave(&mut self) {
+        let slice = self.current.take();
+        if let Some(request) = slice.and_then(|slice| slice.request) {
+            subrequest::log(&request).await;
+        }
+    }
+}
+
+impl Slice {
+    /// The next piece of it that lies in `wanted`, which is moved on; `None`: nothing of what came does.
+    async fn next(
+        &mut self,
+        wanted: &mut Range<u64>,
+        about: &Request,
+    ) -> Result<Option<Piece>, BodyError> {
+        let request = self.request.as_deref().unwrap_or(about);
+        let Some(piece) = self.body.next().await else {
+            return Err(missing(request));
+        };
+        let piece = piece?;
+        let came = self.left.start..self.left.start + piece.len();
+        if came.end > self.left.end {
+            return Err(missing(request));
+        }
+        self.left.start = came.end;
+        let from = wanted.start.max(came.start);
+        let to = wanted.end.min(came.end);
+        if from >= to {
+            return Ok(None);
+        }
+        wanted.start = to;
+        Ok(Some(piece.slice(from - came.start, to - came.start)))
+    }
+}
+
+/// A slice is not as long as its head said.
+fn missing(request: &Request) -> BodyError {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"missing slice response");
+    });
+    BodyError::Logged
+}
