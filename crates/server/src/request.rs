@@ -3,6 +3,8 @@
 //! Owns everything that a step needs; what is shared (settings, the connection) is held by `Rc`s of its loop. Not here:
 //! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.
 
+mod family;
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -19,13 +21,14 @@ use crate::log::{ErrorContext, Level};
 use crate::loops::{Generation, timing};
 use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
-use crate::request_body::{Arriving, RequestBody};
+use crate::request_body::Arriving;
 use crate::respond::Target;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
 use crate::template::Variables;
 use crate::variables::remembered::Remembered;
 use crate::{Failure, Response};
+use family::Parent;
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
 pub const URI_CHANGES_MAX: u32 = 10;
@@ -57,15 +60,6 @@ pub struct Sent {
     pub bytes: u64,
     /// Of these, the head.
     pub head_bytes: u64,
-}
-
-/// What a sub-request knows of those above it.
-#[derive(Debug)]
-struct Parent {
-    /// How many there are.
-    depth: u32,
-    /// The method of the client's request, for `$request_method`.
-    method_text: Bytes,
 }
 
 /// One request.
@@ -217,67 +211,6 @@ impl Request {
             depth: Cell::new(0),
             head,
         })
-    }
-
-    /// A sub-request (see [`crate::subrequest`]).
-    pub(crate) fn child(&self, uri: Bytes, args: Bytes, body: RequestBody) -> Box<Self> {
-        let mut child = Self::begin(
-            OwnWire::none(),
-            Rc::clone(&self.client),
-            Rc::clone(&self.generation),
-            self.head.clone(),
-            self.server,
-            Arriving::given(body),
-            timing::now_ns(),
-        );
-        child.method = Method::Get;
-        child.uri = uri;
-        child.args = args;
-        child.is_internal = true;
-        child.is_target_raw = false;
-        child.head_length = 0;
-        child.values = self.values.share();
-        child.request_id = Cell::new(Some(self.id()));
-        child.parent = Some(Box::new(Parent {
-            depth: self.depth_of_subrequests() + 1,
-            method_text: Bytes::copy_from_slice(self.main_method_text()),
-        }));
-        child
-    }
-
-    /// A sub-request that is the same as this request, at the same place on its way.
-    pub(crate) fn twin(&self) -> Box<Self> {
-        let body = self.body.body().cloned();
-        let body = body.unwrap_or_else(RequestBody::none);
-        let mut twin = self.child(self.uri.clone(), self.args.clone(), body);
-        if let (Some(twins), Some(own)) = (&mut twin.parent, &self.parent) {
-            twins.depth = own.depth;
-        }
-        twin.method = self.method;
-        twin.location = self.location;
-        twin.is_internal = self.is_internal;
-        twin.is_location_valid = self.is_location_valid;
-        twin.is_target_raw = self.is_target_raw;
-        twin.add_uri_to_alias = self.add_uri_to_alias;
-        twin.captures = self.captures.clone();
-        twin
-    }
-
-    /// Is it a sub-request, which has no connection?
-    #[must_use]
-    pub fn is_subrequest(&self) -> bool {
-        self.parent.is_some()
-    }
-
-    /// How many requests are above it.
-    #[must_use]
-    pub fn depth_of_subrequests(&self) -> u32 {
-        self.parent.as_ref().map_or(0, |parent| parent.depth)
-    }
-
-    /// Takes the method of the request above it, which is GET otherwise.
-    pub fn take_method(&mut self, parent: &Request) {
-        self.method = parent.method;
     }
 
     /// The status of its answer, as far as that is known; else 0.
@@ -497,15 +430,6 @@ impl Request {
             .get(extension)
             .unwrap_or(&types.default_type)
             .clone()
-    }
-
-    /// `$request_method`: that of the client's request.
-    #[must_use]
-    pub fn main_method_text(&self) -> &[u8] {
-        match &self.parent {
-            Some(parent) => &parent.method_text,
-            None => self.method_text(),
-        }
     }
 
     /// Its method's text: `GET` once an error page took a request of another method.
