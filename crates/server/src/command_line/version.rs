@@ -29,7 +29,6 @@ const NOT_BUILT: &[&str] = &[
     "http_empty_gif_module",
     "http_browser_module",
     "http_tunnel_module",
-    "http_upstream_sticky_module",
 ];
 
 /// Modules that nginx has only when asked, and that are built here.

@@ -16,6 +16,7 @@ use super::catalog::{Declared, Lookups, Upstream};
 use super::kept::Limits;
 use super::roster::LookedUp;
 use super::server::ServerLine;
+use super::sticky::Sticky;
 use super::{LeastTime, Method, Peer};
 use crate::names::directives::ResolverLine;
 
@@ -48,6 +49,9 @@ blocks! {
         "hash": [UPSTREAM] 1..=2, syntax "key [consistent]";
         /// Chooses at random, by weight; with `two`, the one of two with less connections.
         "random": [UPSTREAM] 0..=2, syntax "[two [least_conn]]";
+        /// Sends the requests of one session to one server: by a cookie that binds the client to it, by a variable that
+        /// tells the server's `route`, or by what is learned from the servers' answers. A method stands before it.
+        "sticky": [UPSTREAM] 2.., syntax "cookie name [domain=string] [path=string] [expires=time] [httponly] [secure] [samesite=strict|lax|none] | route $variable ... | learn create=$variable ... lookup=$variable ... zone=name:size [timeout=time] [header]";
     }
 }
 
@@ -108,6 +112,8 @@ pub struct Blocks {
     list: Vec<Upstream>,
     /// Name and size of each `zone`; 0 where no line has said a size.
     zones: HashMap<Vec<u8>, u64>,
+    /// The upstream of each zone of sessions.
+    sticky_zones: HashMap<Vec<u8>, String>,
 }
 
 /// The tables of an `upstream` block and of what stands in it.
@@ -147,6 +153,10 @@ impl Blocks {
                     self.zone(line)?;
                     reader.has_zone = true;
                 }
+                b"sticky" => {
+                    let sticky = reader.sticky(line, scope)?;
+                    self.sticky_zone(sticky, &name, line)?;
+                }
                 _ if KeptConnections::set(&mut reader.kept, line, scope)? => {}
                 _ if ServerNames::set(&mut reader.names, line, scope)? => {}
                 _ => reader.method(line, scope)?,
@@ -177,6 +187,28 @@ impl Blocks {
         Ok(self.list)
     }
 
+    /// A zone of sessions belongs to one upstream, and is no other zone.
+    fn sticky_zone(
+        &mut self,
+        sticky: &Sticky,
+        upstream: &str,
+        line: &Directive,
+    ) -> Result<(), Error> {
+        let Some((zone, _)) = sticky.zone() else {
+            return Ok(());
+        };
+        let name = String::from_utf8_lossy(zone);
+        let sentence = if self.zones.contains_key(zone) {
+            format!("the shared memory zone \"{name}\" is already declared for a different use")
+        } else if let Some(other) = self.sticky_zones.get(zone) {
+            format!("sticky zone \"{name}\" is already used in upstream \"{other}\"")
+        } else {
+            self.sticky_zones.insert(zone.to_vec(), upstream.to_owned());
+            return Ok(());
+        };
+        Err(line.error(&Problem::new(sentence)))
+    }
+
     fn zone(&mut self, line: &Directive) -> Result<(), Error> {
         let name = &line.args[0];
         let refuse = |sentence: String, word| Err(line.error(&Problem::new(sentence).at(word)));
@@ -193,6 +225,13 @@ impl Blocks {
                 Some(size) => size,
             },
         };
+        if self.sticky_zones.contains_key(&name.bytes()[..]) {
+            let name = name.display();
+            let sentence = format!(
+                "the shared memory zone \"{name}\" is already declared for a different use"
+            );
+            return refuse(sentence, 0);
+        }
         let known = self.zones.entry(name.bytes().to_vec()).or_insert(size);
         if *known != 0 && size != 0 && *known != size {
             let name = name.display();
@@ -212,6 +251,9 @@ struct Reader {
     method: Option<Method>,
     has_least_time: bool,
     key: Option<Template>,
+    sticky: Option<Sticky>,
+    /// A method that stands behind `sticky` takes its place.
+    is_sticky_lost: bool,
     kept: <KeptConnections as Section>::Raw,
     names: <ServerNames as Section>::Raw,
     has_server: bool,
@@ -263,10 +305,18 @@ impl Reader {
         Ok(())
     }
 
+    fn sticky(&mut self, line: &Directive, scope: &mut Scope) -> Result<&Sticky, Error> {
+        if self.sticky.is_some() {
+            return Err(line.error(&Problem::duplicate()));
+        }
+        Ok(self.sticky.insert(Sticky::read(line, scope)?))
+    }
+
     fn method(&mut self, line: &Directive, scope: &mut Scope) -> Result<(), Error> {
-        if self.method.is_some() {
+        if self.method.is_some() || self.sticky.is_some() {
             scope.warn(line.error(&Problem::new("load balancing method redefined")));
         }
+        self.is_sticky_lost |= self.sticky.is_some();
         let method = match &line.name.bytes()[..] {
             b"least_conn" => Ok(Method::LeastConn),
             b"ip_hash" => Ok(Method::IpHash),
@@ -325,7 +375,8 @@ impl Reader {
             timeout: names.resolver_timeout,
             place: block.place(),
             watching: OnceLock::new(),
-        }))
+        })
+        .with_sticky(self.sticky.filter(|_| !self.is_sticky_lost)))
     }
 }
 

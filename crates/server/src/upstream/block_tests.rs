@@ -64,6 +64,38 @@ const WRONG: &str = r#"
     upstream u { server 127.0.0.1:81; keepalive_time x; } => "keepalive_time" directive invalid value
     upstream u { server 127.0.0.1:81; keepalive_timeout 1y; } => "keepalive_timeout" directive invalid value
     upstream u { server 127.0.0.1:81; keepalive_timeout 1s; keepalive_timeout 2s; } => "keepalive_timeout" directive is duplicate
+    upstream u { server 127.0.0.1:81; sticky cookie; } => invalid number of arguments in "sticky" directive
+    upstream u { server 127.0.0.1:81; sticky cookie ''; } => "sticky" directive empty cookie name
+    upstream u { server 127.0.0.1:81; sticky cookie a path=; } => "sticky" directive no value for "path"
+    upstream u { server 127.0.0.1:81; sticky cookie a path=/ path=/; } => "sticky" directive parameter "path" is duplicate
+    upstream u { server 127.0.0.1:81; sticky cookie a domain=; } => "sticky" directive no value for "domain"
+    upstream u { server 127.0.0.1:81; sticky cookie a expires=x; } => "sticky" directive invalid "expires" parameter value
+    upstream u { server 127.0.0.1:81; sticky cookie a expires=max expires=1h; } => "sticky" directive parameter "expires" is duplicate
+    upstream u { server 127.0.0.1:81; sticky cookie a secure secure; } => "sticky" directive parameter "secure" is duplicate
+    upstream u { server 127.0.0.1:81; sticky cookie a samesite=x; } => "sticky" directive invalid "samesite" parameter value
+    upstream u { server 127.0.0.1:81; sticky cookie a samesite=$arg_x; } => 
+    upstream u { server 127.0.0.1:81; sticky cookie a fast; } => unknown parameter "fast"
+    upstream u { server 127.0.0.1:81; sticky cookie a; sticky cookie b; } => "sticky" directive is duplicate
+    upstream u { server 127.0.0.1:81; sticky cookie a; least_conn; } => warn: load balancing method redefined
+    upstream u { server 127.0.0.1:81; least_conn; sticky cookie a; } => 
+    upstream u { server 127.0.0.1:81; sticky route a; } => invalid variable name "a"
+    upstream u { server 127.0.0.1:81; sticky learn zone=z:1m; } => "sticky" directive "lookup" parameter is not specified
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a zone=z:1m; } => "sticky" directive "create" parameter is not specified
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b; } => "sticky" directive "zone" parameter is not specified
+    upstream u { server 127.0.0.1:81; sticky learn lookup=a create=$arg_b zone=z:1m; } => "sticky" directive missing variable in the "lookup" parameter
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=b zone=z:1m; } => "sticky" directive missing variable in the "create" parameter
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z; } => "sticky" directive zone size is not specified
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=:1m; } => "sticky" directive zone name is not specified
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:x; } => "sticky" directive invalid zone size
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1k; } => "sticky" directive zone is too small
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1m zone=y:1m; } => "sticky" directive duplicate zone
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1m timeout=0; } => "sticky" directive invalid timeout
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1m timeout=1m timeout=2m; } => "sticky" directive duplicate timeout
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1m timeout=1m header fast; } => unknown parameter "fast"
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1m; zone z 1m; } => the shared memory zone "z" is already declared for a different use
+    upstream u { server 127.0.0.1:81; zone z 1m; sticky learn lookup=$arg_a create=$arg_b zone=z:1m; } => the shared memory zone "z" is already declared for a different use
+    upstream u { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1m; } upstream v { server 127.0.0.1:81; sticky learn lookup=$arg_a create=$arg_b zone=z:1m; } => sticky zone "z" is already used in upstream "u"
+    upstream u { server 127.0.0.1:81; sticky other a; } => unknown parameter "other"
     upstream u { server 127.0.0.1:81; zone z x; } => invalid zone size "x"
     upstream u { server 127.0.0.1:81; zone z 1k; } => zone "z" is too small
     upstream u { server 127.0.0.1:81; zone '' 1m; } => invalid zone name ""

@@ -16,6 +16,7 @@ use super::address::{ServerAddress, split_port};
 use super::block::UPSTREAMS_MAX;
 use super::kept::Limits;
 use super::roster::{LookedUp, Roster};
+use super::sticky::Sticky;
 use super::watch::{self, Watching};
 use super::{Asker, Choice, Group, Method, Peer};
 use crate::listen::Address;
@@ -61,6 +62,7 @@ pub struct Lookups {
 pub struct Upstream {
     declared: Declared,
     lookups: Option<Box<Lookups>>,
+    sticky: Option<Box<Sticky>>,
     live: OnceLock<Arc<Live>>,
 }
 
@@ -111,6 +113,7 @@ impl Upstream {
         Upstream {
             declared,
             lookups: None,
+            sticky: None,
             live: OnceLock::new(),
         }
     }
@@ -135,6 +138,19 @@ impl Upstream {
     pub fn with_lookups(self, lookups: Lookups) -> Upstream {
         let lookups = (!lookups.servers.is_empty()).then(|| Box::new(lookups));
         Upstream { lookups, ..self }
+    }
+
+    /// With sessions that stay at one server.
+    #[must_use]
+    pub fn with_sticky(self, sticky: Option<Sticky>) -> Upstream {
+        let sticky = sticky.map(Box::new);
+        Upstream { sticky, ..self }
+    }
+
+    /// How sessions stay at one server, if they do.
+    #[must_use]
+    pub fn sticky(&self) -> Option<&Sticky> {
+        self.sticky.as_deref()
     }
 
     /// What is declared of it.
@@ -198,6 +214,9 @@ impl Upstream {
 
     /// Goes on with what is alive of `former`, its like in the configuration before.
     fn follow(&self, former: &Upstream) {
+        if let (Some(own), Some(theirs)) = (&self.sticky, &former.sticky) {
+            own.follow(theirs);
+        }
         let (old, new) = (&former.declared, &self.declared);
         let is_same = old.method == new.method
             && old.primary == new.primary

@@ -29,7 +29,9 @@ pub mod roster;
 mod roster_tests;
 mod round_robin;
 pub mod server;
+mod sessions;
 pub mod shelf;
+pub mod sticky;
 #[cfg(test)]
 mod tests;
 pub mod tries;

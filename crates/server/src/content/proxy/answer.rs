@@ -51,9 +51,17 @@ pub fn shape(
     let Some(passing) = request.location().passing.clone() else {
         return Outcome::Failed(crate::Failure::new(500));
     };
-    let response = copy(&passing, &head, body, origin);
     let passed = request.passed.get_or_insert_with(Box::<Passed>::default);
-    passed.head = Some(head);
+    let record = Rc::clone(&passed.record);
+    let bond = record.bond.take();
+    let cookie = bond.as_ref().and_then(|bond| bond.cookie(request));
+    let response = copy(&passing, &head, body, origin, cookie);
+    if let Some(passed) = &mut request.passed {
+        passed.head = Some(head);
+    }
+    if let Some(bond) = bond {
+        bond.learn(request, &record);
+    }
     Outcome::Answer(response)
 }
 
@@ -62,8 +70,12 @@ fn copy(
     head: &ResponseHead,
     body: Body<Rc<OpenFile>>,
     origin: Origin,
+    cookie: Option<Bytes>,
 ) -> Box<Response> {
     let mut response = Box::new(Response::new(head.status));
+    if let Some(cookie) = cookie {
+        response.headers.push("Set-Cookie", cookie);
+    }
     response.status_line = (!head.status_line.is_empty()).then(|| head.part(head.status_line));
     response.content_length = match head.framing {
         ResponseFraming::Length(length) => Some(length),

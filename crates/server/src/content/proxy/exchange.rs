@@ -92,6 +92,7 @@ pub async fn ask(order: Order, interim: &mut impl Interim) -> Result<Answer, NoA
         let Some(peer) = asking.choice.next(Now::read()) else {
             return Err(no_peer(&order));
         };
+        order.bind(peer);
         let mut one = Try::new(&order, peer);
         let outcome = one.make(interim).await;
         match outcome {

@@ -184,6 +184,7 @@ impl Trying {
             response_ms,
         };
         self.choice.give_back(Outcome::Answered, times, now);
+        self.order.record.end();
     }
 }
 

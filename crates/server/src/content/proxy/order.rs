@@ -17,12 +17,13 @@ use crate::Failure;
 use crate::log::Level;
 use crate::request::Request;
 use crate::request_body::RequestBody;
-use crate::upstream::{Asker, Upstream};
+use crate::upstream::sticky::Session;
+use crate::upstream::{Asker, Peer, Upstream};
 
 use super::about::About;
 use super::directives::HttpVersion;
 use super::passing::Passing;
-use super::record::{Passed, Record};
+use super::record::{Bond, Passed, Record};
 
 /// Bytes reserved for a head; longer ones grow the buffer.
 const HEAD_TYPICAL: usize = 512;
@@ -50,6 +51,8 @@ pub struct Order {
     pub method: Method,
     /// How connections are opened.
     pub options: Options,
+    /// Its session, where sessions stay at one server.
+    pub session: Option<Session>,
     /// What was tried.
     pub record: Rc<Record>,
 }
@@ -102,9 +105,11 @@ impl Order {
         let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
         let settings = &request.location().settings.proxy;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
+        let session = to.upstream.sticky().map(|sticky| sticky.session(request));
         Ok(Order {
             about: About::new(request),
-            asker: asker(request, &to.upstream),
+            asker: asker(request, &to.upstream, session.as_ref()),
+            session,
             upstream: Arc::clone(&to.upstream),
             head: head.into(),
             uri,
@@ -124,6 +129,17 @@ impl Order {
         })
     }
 
+    /// Its session is bound to this peer, for now.
+    pub fn bind(&self, peer: &Peer) {
+        let Some(session) = &self.session else { return };
+        *self.record.bond.borrow_mut() = Some(Bond {
+            upstream: Arc::clone(&self.upstream),
+            session: session.clone(),
+            sid: Bytes::copy_from_slice(&peer.sid),
+            is_over: false,
+        });
+    }
+
     /// The URI as it is sent.
     #[must_use]
     pub fn uri(&self) -> &[u8] {
@@ -131,14 +147,14 @@ impl Order {
     }
 }
 
-fn asker(request: &Request, upstream: &Upstream) -> Asker {
+fn asker(request: &Request, upstream: &Upstream, session: Option<&Session>) -> Asker {
     Asker {
         address: request.client.ip(),
         key: match &upstream.declared().key {
             Some(key) => request.evaluate(key),
             None => Bytes::new(),
         },
-        sid: Bytes::new(),
+        sid: session.map_or_else(Bytes::new, |session| session.sid.clone()),
     }
 }
 

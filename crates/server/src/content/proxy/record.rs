@@ -4,10 +4,14 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use message::{Header, ResponseHead};
 
+use crate::request::Request;
+use crate::upstream::Upstream;
+use crate::upstream::sticky::{Lesson, Session};
 use crate::upstream::tries::Tries;
 
 /// What a request knows of it.
@@ -30,4 +34,52 @@ pub struct Record {
     pub tries: RefCell<Tries>,
     /// Behind the last answer (`$upstream_trailer_…`).
     pub trailers: RefCell<Vec<Header>>,
+    /// The server that was asked last, where sessions stay at one.
+    pub bond: RefCell<Option<Bond>>,
+    /// What is to be remembered of a session when the answer has ended.
+    pub lesson: RefCell<Option<Lesson>>,
+}
+
+/// A session and the server that it is bound to now (`sticky`).
+#[derive(Debug)]
+pub struct Bond {
+    /// The group.
+    pub upstream: Arc<Upstream>,
+    /// The request's session.
+    pub session: Session,
+    /// The server.
+    pub sid: Bytes,
+    /// The answer has ended.
+    pub is_over: bool,
+}
+
+impl Record {
+    /// The answer has ended: what there is to remember is remembered.
+    pub fn end(&self) {
+        if let Some(lesson) = self.lesson.take() {
+            lesson.learn();
+        }
+        if let Some(bond) = &mut *self.bond.borrow_mut() {
+            bond.is_over = true;
+        }
+    }
+}
+
+impl Bond {
+    /// The `Set-Cookie` of an answer.
+    #[must_use]
+    pub fn cookie(&self, request: &Request) -> Option<Bytes> {
+        self.upstream.sticky()?.set_cookie(request, &self.sid)
+    }
+
+    /// An answer's head is known to the request: what it says of the session is remembered, now or at its end.
+    pub fn learn(&self, request: &Request, record: &Record) {
+        let Some(sticky) = self.upstream.sticky() else {
+            return;
+        };
+        match sticky.lesson(request, &self.session, &self.sid) {
+            Some(lesson) if lesson.is_early() || self.is_over => lesson.learn(),
+            lesson => *record.lesson.borrow_mut() = lesson,
+        }
+    }
 }
