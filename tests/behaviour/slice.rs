@@ -1,6 +1,6 @@
 //! Large answers in slices.
 
-use blackbox::{Answer, Origin, Received, Reply, Server};
+use blackbox::{Answer, Origin, PATIENCE, Received, Reply, Server};
 
 const WHOLE: &str = "0123456789abcdef";
 
@@ -155,4 +155,50 @@ fn slices_that_do_not_belong_together_end_the_connection() {
     }
     assert_eq!(server.get("/").text(), WHOLE);
     server.forget_log();
+}
+
+#[test]
+fn slices_are_cached_one_by_one() {
+    let origin = Origin::start(|request| {
+        let lines = "ETag: \"a\"\r\nCache-Control: max-age=60\r\nAccept-Ranges: bytes\r\n";
+        slice(request, lines, WHOLE.len())
+    });
+    let server = Server::start(&format!(
+        "proxy_cache_path %DIR%/cache keys_zone=c:1m;
+         server {{ listen 127.0.0.1:%PORT%;
+             location / {{ slice 4; proxy_cache c; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range;
+                 add_header X-Cache $upstream_cache_status always; proxy_pass http://{}; }} }}",
+        origin.address()
+    ));
+    let get = |path: &str, range: &str, status: &str| {
+        let reply = server.get_with(path, range);
+        assert_eq!(reply.header("x-cache"), Some(status), "{path} {range}");
+        (reply.status, reply.text())
+    };
+    let partial = |text: &str| (206, text.to_owned());
+    assert_eq!(get("/", "Range: bytes=5-8\r\n", "MISS"), partial("5678"));
+    assert_eq!(ranges(&origin), ["4-7", "8-11"]);
+    let whole = (200, WHOLE.to_owned());
+    assert_eq!(get("/", "", "MISS"), whole);
+    assert_eq!(ranges(&origin)[2..], ["0-3", "12-15"]);
+    // What was fetched is stored behind the answer.
+    let begun = std::time::Instant::now();
+    while server.get("/").header("x-cache") != Some("HIT") {
+        assert!(begun.elapsed() < PATIENCE, "the first slice is stored");
+    }
+    for _ in 0..2 {
+        assert_eq!(get("/", "", "HIT"), whole);
+        assert_eq!(get("/", "Range: bytes=-3\r\n", "HIT"), partial("def"));
+        assert_eq!(
+            get("/", "Range: bytes=2-13\r\n", "HIT"),
+            partial("23456789abcd")
+        );
+    }
+    assert_eq!(get("/", "If-None-Match: \"a\"\r\n", "HIT").0, 304);
+    assert_eq!(get("/", "If-Match: \"b\"\r\n", "HIT").0, 412);
+    assert_eq!(
+        server.request("HEAD", "/", "").header("content-length"),
+        Some("16")
+    );
+    assert_eq!(ranges(&origin).len(), 4);
 }

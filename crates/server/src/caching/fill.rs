@@ -25,6 +25,7 @@ use super::inquiry;
 use super::registry::Cache;
 use super::saving::{self, Saving};
 use crate::clock::Moment;
+use crate::content::proxy::Passing;
 use crate::content::proxy::exchange::{self, Answer as Answered, NoAnswer, Unwanted};
 use crate::content::proxy::flow::Flow;
 use crate::content::proxy::order::Order;
@@ -239,7 +240,11 @@ impl Filling {
             status: head.status,
             fields: lines(head),
             is_authorized: self.head.get(HeaderId::Authorization).is_some(),
-            is_slice: false,
+            is_slice: self
+                .location()
+                .passing
+                .as_deref()
+                .is_some_and(Passing::asks_for_ranges),
             asked: self.asked,
             now: Moment::now().second(),
         };

@@ -138,6 +138,13 @@ pub fn build(
 }
 
 impl Passing {
+    /// Does the configuration itself ask for parts (`proxy_set_header Range $slice_range`)? Then a 206 is what was wanted.
+    #[must_use]
+    pub fn asks_for_ranges(&self) -> bool {
+        let mut lines = self.lines.iter();
+        lines.any(|line| line.name.eq_ignore_ascii_case(b"Range"))
+    }
+
     fn add_line(&mut self, line: &SetHeader) {
         self.replaced.add(&line.name);
         self.replaced_for_cache.add(&line.name);
