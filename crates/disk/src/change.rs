@@ -127,11 +127,9 @@ fn take(step: &Step) -> Result<(), Error> {
             contents,
         } => {
             let fd = create(path, Create::New, *mode)?;
-            contents.iter().try_for_each(|part| write_all(&fd, part))
+            write_all(&fd, contents)
         }
-        Step::Append(output, parts) => parts
-            .iter()
-            .try_for_each(|part| write_all(output.fd(), part)),
+        Step::Append(output, parts) => write_all(output.fd(), parts),
         Step::Overwrite(output, offset, bytes) => overwrite(output.fd(), *offset, bytes),
         Step::Sync(output) => {
             rustix::fs::fdatasync(output.fd()).map_err(|errno| Error::system("fdatasync()", errno))

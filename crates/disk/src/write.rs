@@ -8,6 +8,7 @@ use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -97,12 +98,8 @@ impl Local {
         pool: &Pool,
     ) -> Result<(), Error> {
         let file = output.file.clone();
-        self.write_job(pool, move || {
-            chunks
-                .iter()
-                .try_for_each(|chunk| write_all(file.fd(), chunk))
-        })
-        .await
+        self.write_job(pool, move || write_all(file.fd(), &chunks))
+            .await
     }
 
     /// Waits until the file's contents are on the disk (fdatasync).
@@ -190,13 +187,22 @@ pub(crate) fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Err
         .map_err(|errno| Error::system("open()", errno))
 }
 
-pub(crate) fn write_all(fd: &OwnedFd, chunk: &[u8]) -> Result<(), Error> {
-    let mut left = chunk;
-    while !left.is_empty() {
-        match rustix::io::write(fd.as_fd(), left) {
-            Ok(written) => left = &left[written..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::system("write()", errno)),
+/// Buffers of one writev(2); more are several calls.
+const PARTS_MAX: usize = 64;
+
+/// Writes all of `parts`, in as few calls as there can be: each costs a file system more than its bytes.
+pub(crate) fn write_all(fd: &OwnedFd, parts: &[Bytes]) -> Result<(), Error> {
+    for parts in parts.chunks(PARTS_MAX) {
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut left = &mut slices[..];
+        // Empty ones are no reason for a call.
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match rustix::io::writev(fd.as_fd(), left) {
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::system("write()", errno)),
+            }
         }
     }
     Ok(())

@@ -41,6 +41,8 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 pub const LOGS_MAX: usize = 8;
 /// Records that one ticket takes.
 pub const TICKET_RECORDS_MAX: usize = 16;
+/// Fills that ended, which a ticket mentions beside its own records.
+const ENDED_MAX: usize = 32;
 
 /// Permissions of what is made.
 const FILE_MODE: u32 = 0o600;
@@ -73,8 +75,10 @@ struct State {
     number: u64,
     /// Everyone who may still write into the current log has a clone.
     writers: Arc<()>,
-    /// Fills that are running: a new log begins with them.
+    /// Fills that may have a temp file: a new log begins with them.
     begun: HashSet<([u8; 16], u32)>,
+    /// Those that have none any more, for the next tickets to say. (As many as fills end between two tickets.)
+    ended: Vec<(Key, u32)>,
     /// Purges that are pending: a new log begins with them too.
     purges: Purges,
     /// The log's last record is a purge that the disk may not have yet.
@@ -104,10 +108,7 @@ impl State {
                 self.begun.insert((key.0, *tag));
             }
             Record::Put { known, .. } => {
-                self.begun.remove(&(known.key.0, known.place.file));
-            }
-            Record::Remove { key, tag } => {
-                self.begun.remove(&(key.0, *tag));
+                self.begun.insert((known.key.0, known.place.file));
             }
             Record::Purge { number, rule } => {
                 self.purges.add(*number, rule.clone());
@@ -177,6 +178,7 @@ impl Journal {
                     .collect(),
                 purges: recovered.purges.clone(),
                 is_to_sync: false,
+                ended: Vec::new(),
                 old: files.names(&folder),
                 is_walked,
                 is_compacting: false,
@@ -198,6 +200,10 @@ impl Journal {
         debug_assert!(records.len() <= TICKET_RECORDS_MAX);
         let mut batch = Batch::default();
         let mut state = self.0.state.lock();
+        let more = state.ended.len().saturating_sub(ENDED_MAX);
+        for (key, tag) in state.ended.drain(more..) {
+            batch.push(&Record::Ended { key, tag });
+        }
         for record in records {
             batch.push(record);
             state.note(record);
@@ -226,6 +232,25 @@ impl Journal {
     pub async fn write(&self, local: &Local, records: &[Record]) -> Result<(), Error> {
         let ticket = self.ticket(records);
         Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
+    }
+
+    /// There is no temp file of a fill any more. The next ticket says so.
+    pub fn ended(&self, key: Key, tag: u32) {
+        let mut state = self.0.state.lock();
+        if state.begun.remove(&(key.0, tag)) {
+            state.ended.push((key, tag));
+        }
+    }
+
+    /// Writes down which fills have ended, where no ticket will soon.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub async fn write_ended(&self, local: &Local) -> Result<(), Error> {
+        while !self.0.state.lock().ended.is_empty() {
+            self.write(local, &[]).await?;
+        }
+        Ok(())
     }
 
     /// Takes note that a walk has found every entry of the directory (and put it into the index and, by [`Journal::compact`], into
@@ -273,7 +298,7 @@ impl Journal {
         self.0.state.lock().generation
     }
 
-    /// Has this fill begun and not ended?
+    /// May this fill have a temp file?
     #[must_use]
     pub fn is_running(&self, key: &Key, tag: u32) -> bool {
         self.0.state.lock().begun.contains(&(key.0, tag))
@@ -308,6 +333,8 @@ impl Journal {
 struct Files {
     logs: Vec<u64>,
     snapshots: Vec<u64>,
+    /// Snapshots that were not finished.
+    temps: Vec<u64>,
     log_bytes: u64,
     snapshot_bytes: u64,
 }
@@ -329,6 +356,10 @@ impl Files {
                     files.snapshots.push(number);
                     files.snapshot_bytes += entry.meta.len;
                 }
+                ("temp", Ok(number)) => {
+                    files.temps.push(number);
+                    files.snapshot_bytes += entry.meta.len;
+                }
                 _ => {}
             }
         }
@@ -346,7 +377,9 @@ impl Files {
         let logs = self.logs.iter().map(|number| log_name(folder, *number));
         let snapshots = self.snapshots.iter();
         let snapshots = snapshots.map(|number| snapshot::name(folder, *number));
-        logs.chain(snapshots).collect()
+        let temps = self.temps.iter();
+        let temps = temps.map(|number| [folder, format!("temp.{number}").as_bytes()].concat());
+        logs.chain(snapshots).chain(temps).collect()
     }
 }
 

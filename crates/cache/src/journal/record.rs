@@ -12,19 +12,20 @@ use message::date::Seconds;
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX + RULE_TEXT_MAX;
 
-/// What is written down. Its order on the disk is: `Begin` before a temp file is made, `Put` before it is renamed to its place,
-/// `Remove` after the file is gone; so the journal never knows less than the disk holds.
+/// What is written down. Its order on the disk is: `Begin` or `Put` before a temp file is made, `Put` before it is renamed to its
+/// place, `Ended` when there is none any more, `Remove` after an entry's file is gone; so the journal never knows less than the
+/// disk holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A temp file for an entry is about to be made.
+    /// A temp file for an entry is about to be made, and the entry is not complete.
     Begin {
         /// The entry's key.
         key: Key,
         /// Its tag.
         tag: u32,
     },
-    /// An entry is complete and about to get its name. (Who then finds no entry with its tag there was cut off just before, and
-    /// deletes the temp file of that tag.)
+    /// An entry is complete and about to get its name; its temp file may not be made yet. (Who then finds no entry with its tag
+    /// there was cut off just before.)
     Put {
         /// What the index is to know of it ([`Varies::names`] is of no meaning: numbers end with the process).
         known: Known,
@@ -40,7 +41,14 @@ pub enum Record {
         /// How long it may be used now.
         lifetime: Lifetime,
     },
-    /// An entry's file (or the temp file of a fill that failed) is gone.
+    /// There is no temp file of this fill: it got its name, or is gone. Written with what is next to be written.
+    Ended {
+        /// The entry's key.
+        key: Key,
+        /// Its tag.
+        tag: u32,
+    },
+    /// An entry's file is gone.
     Remove {
         /// Its key.
         key: Key,
@@ -87,12 +95,14 @@ const OPENED: u8 = 7;
 const CLOSED: u8 = 8;
 const PURGE: u8 = 9;
 const PURGED: u8 = 10;
+const ENDED: u8 = 11;
 
 impl Record {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begin { key, tag } => named(BEGIN, key, *tag, out),
             Self::Remove { key, tag } => named(REMOVE, key, *tag, out),
+            Self::Ended { key, tag } => named(ENDED, key, *tag, out),
             Self::Renew { key, tag, lifetime } => {
                 named(RENEW, key, *tag, out);
                 lifetime.encode(out);
@@ -135,6 +145,10 @@ impl Record {
                 lifetime: Lifetime::decode(from)?,
             },
             REMOVE => Self::Remove {
+                key: Key(from.array()?),
+                tag: from.u32()?,
+            },
+            ENDED => Self::Ended {
                 key: Key(from.array()?),
                 tag: from.u32()?,
             },

@@ -22,7 +22,7 @@ pub struct Recovered {
     pub is_damaged: bool,
     /// Entries for which the index had no room: their files are to be deleted.
     pub evicted: Vec<Known>,
-    /// Fills that were cut short: key and tag of each, whose temp files are to be deleted.
+    /// Fills that may have been cut short: key and tag of each, whose temp files are to be deleted where they are there.
     pub unfinished: Vec<(Key, u32)>,
     /// Purges that were pending.
     pub(crate) purges: Purges,
@@ -140,7 +140,7 @@ impl<'a> Replay<'a> {
                 self.begun.insert((key.0, tag));
             }
             Record::Put { mut known, vary } => {
-                self.begun.remove(&(known.key.0, known.place.file));
+                self.begun.insert((known.key.0, known.place.file));
                 known.varies.names = match &vary[..] {
                     UNKNOWN_NAMES => VARY_UNKNOWN,
                     names => self.index.vary_number(names),
@@ -152,8 +152,10 @@ impl<'a> Replay<'a> {
             Record::Renew { key, tag, lifetime } => {
                 self.index.renew(&key, tag, lifetime);
             }
-            Record::Remove { key, tag } => {
+            Record::Ended { key, tag } => {
                 self.begun.remove(&(key.0, tag));
+            }
+            Record::Remove { key, tag } => {
                 self.index.remove_entry(&key, tag);
             }
             Record::Purge { number, rule } => self.found.purges.add(number, rule),

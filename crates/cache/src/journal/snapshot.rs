@@ -114,7 +114,8 @@ impl Journal {
         generation: u64,
     ) -> Result<(), Error> {
         let (folder, pool) = (&self.0.folder, &self.0.pool);
-        let temp = [folder, &b"snapshot"[..]].concat();
+        // One that was left alone may be written to still.
+        let temp = [folder, format!("temp.{generation}").as_bytes()].concat();
         let output = local
             .create(&temp, Create::Truncate, FILE_MODE, pool)
             .await?;

@@ -98,6 +98,7 @@ async fn fill(journal: &Journal, local: &Local, index: &Index, number: u64, tag:
     let mut known = known(number, tag);
     known.varies.names = index.vary_number(b"accept");
     index.put(&known);
+    journal.ended(key, tag);
 }
 
 #[test]
@@ -201,12 +202,11 @@ fn fills_that_were_cut_short_are_named_whatever_was_compacted() {
                 .await
                 .unwrap();
         }
-        journal
-            .write(&local, &[Record::Remove { key: b, tag: 9 }])
-            .await
-            .unwrap();
-        assert!(journal.compact(&local, &index).await.unwrap());
         journal.write(&local, &[put(3, 9, "")]).await.unwrap();
+        journal.ended(b, 9);
+        assert!(journal.compact(&local, &index).await.unwrap());
+        journal.ended(c, 9);
+        journal.write_ended(&local).await.unwrap();
         drop(journal);
         let (journal, recovered, index) = open(&local, dir.path(), &pool).await;
         assert_eq!(recovered.unfinished, [(a, 9)]);
@@ -441,7 +441,7 @@ proptest! {
     }
 
     #[test]
-    fn records_are_read_back(number in any::<u64>(), tag in any::<u32>(), vary in "[a-z,-]{0,60}", kind in 0..6) {
+    fn records_are_read_back(number in any::<u64>(), tag in any::<u32>(), vary in "[a-z,-]{0,60}", kind in 0..9) {
         let key = Key::of(&number.to_le_bytes());
         let lifetime = known(number % 1_000, tag).lifetime;
         let record = match kind {
@@ -450,6 +450,9 @@ proptest! {
             2 => Record::Renew { key, tag, lifetime },
             3 => Record::Remove { key, tag },
             4 => Record::Opened { generation: number },
+            5 => Record::Ended { key, tag },
+            6 => Record::Purge { number: tag, rule: crate::purge::Rule::Tag(Bytes::from(vary)) },
+            7 => Record::Purged { number: tag },
             _ => Record::Complete { entries: number, is_walked: tag % 2 == 0 },
         };
         let mut batch = Batch::default();

@@ -4,6 +4,7 @@ use super::Store;
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
 use crate::index::{Known, Place, State, VARY_UNKNOWN, Varies};
+use crate::journal::Record;
 use crate::key::Key;
 use crate::purge::Marks;
 use crate::vary::variant;
@@ -275,8 +276,9 @@ impl Store {
             return Ok(());
         };
         let blocks = super::blocks_of(&self.0.space, &known);
-        self.delete_temp(local, &known.key, known.place.file)
-            .await?;
+        let (key, tag) = (known.key, known.place.file);
+        let journal = &self.0.journal;
+        journal.write(local, &[Record::Remove { key, tag }]).await?;
         drop(blocks);
         Ok(())
     }

@@ -314,9 +314,10 @@ impl Store {
 
     /// Deletes what a killed process left, and what the index had no room for.
     async fn delete_leftovers(&self, local: &Local, recovered: &Recovered) -> Result<(), Error> {
-        for (key, tag) in &recovered.unfinished {
-            self.delete_temp(local, key, *tag).await?;
+        for part in recovered.unfinished.chunks(DELETE_MAX) {
+            self.delete_temps(local, part).await?;
         }
+        self.0.journal.write_ended(local).await?;
         for known in &recovered.evicted {
             // Its blocks were never counted.
             self.0.space.charge(u64::from(known.place.blocks));
@@ -324,14 +325,15 @@ impl Store {
         self.delete(local, recovered.evicted.clone()).await
     }
 
-    async fn delete_temp(&self, local: &Local, key: &Key, tag: u32) -> Result<(), Error> {
-        let gone = self
-            .0
-            .journal
-            .ticket(&[crate::journal::Record::Remove { key: *key, tag }]);
-        let unlink = Step::Unlink(self.temp_path(key, tag).into());
-        let pool = &self.0.settings.pool;
-        Ok(local.change(vec![unlink, gone.step()], pool).await?)
+    /// Deletes temp files, at most [`DELETE_MAX`].
+    async fn delete_temps(&self, local: &Local, fills: &[(Key, u32)]) -> Result<(), Error> {
+        let unlink = |(key, tag): &(Key, u32)| Step::Unlink(self.temp_path(key, *tag).into());
+        let steps = fills.iter().map(unlink).collect();
+        local.change(steps, &self.0.settings.pool).await?;
+        for (key, tag) in fills {
+            self.0.journal.ended(*key, *tag);
+        }
+        Ok(())
     }
 }
 

@@ -59,7 +59,7 @@ impl Store {
     async fn delete_lost(&self, local: &Local) -> Result<(), Error> {
         let mut lost = std::mem::take(&mut *self.0.lost.lock());
         while let Some(one) = lost.pop() {
-            if let Err(error) = self.delete_temp(local, &one.key, one.tag).await {
+            if let Err(error) = self.delete_temps(local, &[(one.key, one.tag)]).await {
                 lost.push(one);
                 self.0.lost.lock().append(&mut lost);
                 return Err(error);

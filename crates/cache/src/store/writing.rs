@@ -305,6 +305,7 @@ impl Writing {
         let empty = store.0.space.adopt(0);
         std::mem::replace(&mut self.reservation, empty).keep();
         self.has_temp = false;
+        store.0.journal.ended(known.key, known.place.file);
         let displaced = store.0.index.put(&known);
         drop(put);
         // The entry is stored; that another one's file stays is counted, and no failure of this one.
@@ -325,8 +326,6 @@ impl Writing {
             let over = Step::Overwrite(output.clone(), 0, finished.prologue);
             return vec![Step::Append(output, rest), over, put, rename];
         }
-        let (key, tag) = (self.known.key, self.known.place.file);
-        let begin = self.store.0.journal.ticket(&[Record::Begin { key, tag }]);
         let head = self.front.slice(finished.prologue.len()..);
         let mut contents = vec![finished.prologue, head];
         contents.append(&mut rest);
@@ -336,7 +335,7 @@ impl Writing {
             mode: FILE_MODE,
             contents,
         };
-        vec![begin.step(), make, put, rename]
+        vec![put, make, rename]
     }
 
     /// Gives up: the temp file is deleted and the room given back.
@@ -347,7 +346,7 @@ impl Writing {
         let Known { key, place, .. } = self.known;
         self.store.0.shed.fetch_add(1, Relaxed);
         if self.has_temp {
-            self.store.delete_temp(local, &key, place.file).await?;
+            self.store.delete_temps(local, &[(key, place.file)]).await?;
             self.has_temp = false;
         }
         Ok(())

@@ -1,0 +1,200 @@
+//! What can be measured.
+
+use crate::Options;
+use crate::bench::{Bench, block_on, cpu, now};
+use bytes::Bytes;
+use cache::Key;
+use cache::index::{Index, Known, State};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+fn key_text(number: u64) -> String {
+    format!("http://origin.example/objects/{number}")
+}
+
+fn body(number: u64, size: u64) -> Bytes {
+    let mut body = vec![0x5A; size as usize];
+    body[..8].copy_from_slice(&number.to_le_bytes());
+    Bytes::from(body)
+}
+
+/// Fills of distinct keys; with `--max-size`, evicting from the moment on when that is reached.
+pub fn fills(options: &Options) -> Result<(), String> {
+    block_on(async {
+        let bench = Rc::new(Bench::new(&options.dir, options.max_size)?);
+        let store = bench.open().await?;
+        let first = now() as u64 * 1_000_000;
+        let (next, failed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let shared = body(0, options.size.max(8));
+        let (begun, cpu_begun) = (Instant::now(), cpu());
+        let mut tasks = Vec::new();
+        for _ in 0..options.at_once {
+            let (bench, store, next, failed) =
+                (bench.clone(), store.clone(), next.clone(), failed.clone());
+            let (shared, entries, rate) = (shared.clone(), options.entries, options.rate);
+            tasks.push(tokio::task::spawn_local(async move {
+                while next.get() < entries {
+                    let number = next.replace(next.get() + 1);
+                    if let Some(rate) = rate {
+                        let due = begun + Duration::from_micros(number * 1_000_000 / rate);
+                        tokio::time::sleep_until(due.into()).await;
+                    }
+                    let text = key_text(first + number);
+                    if bench
+                        .fill(&store, text.as_bytes(), shared.clone())
+                        .await
+                        .is_err()
+                    {
+                        failed.set(failed.get() + 1);
+                    }
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.map_err(|error| error.to_string())?;
+        }
+        let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu() - cpu_begun);
+        let done = options.entries - failed.get();
+        println!(
+            "{done} fills of {} bytes in {seconds:.2} s, {cpu:.2} s of CPU: {:.0}/s, {:.0} per CPU second; {} failed; {:?}",
+            options.size,
+            done as f64 / seconds,
+            done as f64 / cpu,
+            failed.get(),
+            store.counters()
+        );
+        Ok(())
+    })
+}
+
+/// Finds of entries that are in memory, each with its body.
+pub fn finds(options: &Options) -> Result<(), String> {
+    block_on(async {
+        let bench = Bench::new(&options.dir, None)?;
+        let store = bench.open().await?;
+        let texts: Vec<_> = (0..options.entries).map(key_text).collect();
+        for (number, text) in texts.iter().enumerate() {
+            let body = body(number as u64, options.size.max(8));
+            bench
+                .fill(&store, text.as_bytes(), body)
+                .await
+                .map_err(|error| error.to_string())?;
+        }
+        // Until then, a change may not show in a file's time stamp.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for round in 0..options.rounds {
+            let (begun, cpu_begun) = (Instant::now(), cpu());
+            for text in &texts {
+                let found = bench.find(&store, text.as_bytes()).await;
+                if found.map_err(|error| error.to_string())?.is_none() {
+                    return Err(format!("{text} is gone"));
+                }
+            }
+            let (each, cpu) = (begun.elapsed() / texts.len() as u32, cpu() - cpu_begun);
+            if round < 2 || round + 1 == options.rounds {
+                println!(
+                    "round {round}: {each:?} a find, {:.0} per CPU second",
+                    texts.len() as f64 / cpu
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A start with so many entries: from opening to the first hit. The first run fills the directory.
+pub fn start(options: &Options) -> Result<(), String> {
+    block_on(async {
+        let bench = Bench::new(&options.dir, None)?;
+        let begun = Instant::now();
+        let store = bench.open().await?;
+        let opened = begun.elapsed();
+        let known = store.index().len() as u64;
+        for number in known..options.entries {
+            let body = body(number, options.size.max(8));
+            let text = key_text(number);
+            bench
+                .fill(&store, text.as_bytes(), body)
+                .await
+                .map_err(|error| error.to_string())?;
+        }
+        if known > 0 {
+            let text = key_text(known / 2);
+            let hit = bench
+                .find(&store, text.as_bytes())
+                .await
+                .map_err(|error| error.to_string())?;
+            println!(
+                "{known} entries known after {opened:?}, first hit ({} bytes) after {:?}, {:.1} bytes of memory each, cold: {}",
+                hit.map_or(0, |body| body.len()),
+                begun.elapsed(),
+                store.index().memory() as f64 / known as f64,
+                store.is_cold()
+            );
+        }
+        if known < options.entries {
+            let mut walk = cache::store::Walk::new(&store);
+            let access = disk::Access::new(&bench.pool);
+            while !walk
+                .step(&bench.local, &access, now())
+                .await
+                .map_err(|error| error.to_string())?
+            {}
+        }
+        let (begun, cpu_begun) = (Instant::now(), cpu());
+        store
+            .close(&bench.local)
+            .await
+            .map_err(|error| error.to_string())?;
+        println!(
+            "closed in {:?}, {:.3} s of CPU",
+            begun.elapsed(),
+            cpu() - cpu_begun
+        );
+        Ok(())
+    })
+}
+
+/// Threads that look up and put at once.
+pub fn index(options: &Options) -> Result<(), String> {
+    let index = Index::new(options.entries as usize);
+    let keys: Vec<Key> = (0..options.entries)
+        .map(|number| Key::of(&number.to_le_bytes()))
+        .collect();
+    for key in &keys {
+        let known = Known {
+            state: State::Stored,
+            ..Known::seen(*key, now())
+        };
+        index.put(&known);
+    }
+    println!(
+        "{} entries, {:.1} bytes each",
+        index.len(),
+        index.memory() as f64 / index.len() as f64
+    );
+    for threads in [1, options.threads] {
+        let begun = Instant::now();
+        let rounds = 2_000_000u64;
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (index, keys) = (&index, &keys);
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        let at = (round * 7919 + thread * 104_729) as usize % keys.len();
+                        std::hint::black_box(index.look_up(&keys[at], now_of(round)));
+                    }
+                });
+            }
+        });
+        let each = begun.elapsed().as_nanos() as f64 / rounds as f64;
+        println!("{threads} threads: {each:.0} ns a look-up on each");
+    }
+    Ok(())
+}
+
+/// A second passes every so often.
+fn now_of(round: u64) -> i64 {
+    1_800_000_000 + (round / 100_000) as i64
+}
