@@ -3,8 +3,8 @@
 use crate::Options;
 use crate::bench::{Bench, block_on, cpu, now};
 use bytes::Bytes;
-use cache::Key;
 use cache::index::{Index, Known, State};
+use cache::{Key, Store};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ pub fn fills(options: &Options) -> Result<(), String> {
         let (next, failed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let shared = body(0, options.size.max(8));
         let (begun, cpu_begun) = (Instant::now(), cpu());
+        let sweeper = tokio::task::spawn_local(sweep_now_and_then(bench.clone(), store.clone()));
         let mut tasks = Vec::new();
         for _ in 0..options.at_once {
             let (bench, store, next, failed) =
@@ -41,12 +42,11 @@ pub fn fills(options: &Options) -> Result<(), String> {
                         tokio::time::sleep_until(due.into()).await;
                     }
                     let text = key_text(first + number);
-                    if bench
-                        .fill(&store, text.as_bytes(), shared.clone())
-                        .await
-                        .is_err()
-                    {
-                        failed.set(failed.get() + 1);
+                    let filled = bench.fill(&store, text.as_bytes(), shared.clone());
+                    if let Err(error) = filled.await {
+                        if failed.replace(failed.get() + 1) == 0 {
+                            eprintln!("the first that failed: {error}");
+                        }
                     }
                 }
             }));
@@ -54,6 +54,7 @@ pub fn fills(options: &Options) -> Result<(), String> {
         for task in tasks {
             task.await.map_err(|error| error.to_string())?;
         }
+        sweeper.abort();
         let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu() - cpu_begun);
         let done = options.entries - failed.get();
         println!(
@@ -66,6 +67,15 @@ pub fn fills(options: &Options) -> Result<(), String> {
         );
         Ok(())
     })
+}
+
+/// As a worker does it, at the pace of nginx's `manager_` defaults.
+async fn sweep_now_and_then(bench: Rc<Bench>, store: Store) {
+    loop {
+        let more = store.sweep(&bench.local, now(), 100).await;
+        let pause = if more.unwrap_or(false) { 50 } else { 1_000 };
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
 }
 
 /// Finds of entries that are in memory, each with its body.

@@ -94,6 +94,7 @@ impl Space {
         let mut reservation = Reservation {
             space: self.clone(),
             blocks: 0,
+            pending: 0,
             is_pending: true,
         };
         reservation.grow_to(bytes)?;
@@ -113,6 +114,7 @@ impl Space {
         Reservation {
             space: self.clone(),
             blocks,
+            pending: 0,
             is_pending: false,
         }
     }
@@ -158,6 +160,9 @@ impl Space {
 pub struct Reservation {
     space: Space,
     blocks: u64,
+    /// Of those, what is not on the disk yet.
+    pending: u64,
+    /// Is it for what is to be written?
     is_pending: bool,
 }
 
@@ -186,9 +191,16 @@ impl Reservation {
         count.free = count.free.map(|free| free.saturating_sub(signed(more)));
         if self.is_pending {
             count.pending += more;
+            self.pending += more;
         }
         self.blocks += more;
         Ok(())
+    }
+
+    /// Takes over the room of an entry that was taken out of the index, whose file is to go before more is written than fits beside
+    /// it.
+    pub fn absorb(&mut self, blocks: u64) {
+        self.blocks += blocks;
     }
 
     /// Gives back what a file of so many bytes does not need.
@@ -200,11 +212,9 @@ impl Reservation {
     /// The file is written and in the index, which holds the blocks from now on: they count until [`Space::adopt`] takes them
     /// back.
     pub fn keep(mut self) -> u64 {
-        let blocks = std::mem::take(&mut self.blocks);
-        if self.is_pending {
-            self.space.0.count.lock().pending -= blocks;
-        }
-        blocks
+        let pending = std::mem::take(&mut self.pending);
+        self.space.0.count.lock().pending -= pending;
+        std::mem::take(&mut self.blocks)
     }
 
     fn give_back(&mut self, blocks: u64) {
@@ -214,9 +224,9 @@ impl Reservation {
         let mut count = self.space.0.count.lock();
         count.used = count.used.saturating_sub(blocks);
         count.free = count.free.map(|free| free.saturating_add(signed(blocks)));
-        if self.is_pending {
-            count.pending -= blocks;
-        }
+        let pending = blocks.min(self.pending);
+        count.pending -= pending;
+        self.pending -= pending;
         self.blocks -= blocks;
     }
 }

@@ -6,6 +6,7 @@
 use crate::error::Error;
 use crate::local::Local;
 use crate::pool::Pool;
+use crate::recycle::recycle;
 use crate::write::{Create, Output, create, write_all};
 use bytes::Bytes;
 use rustix::fs::FlockOperation;
@@ -25,6 +26,18 @@ pub enum Step {
         /// Its path.
         path: Box<[u8]>,
         /// Permissions.
+        mode: u32,
+        /// The whole of it.
+        contents: Vec<Bytes>,
+    },
+    /// The same, out of another file, which is gone then: cheaper than to delete the one and to make the other. (Who has it open
+    /// keeps it.)
+    Recycle {
+        /// The other file; one that is not there is fine.
+        from: Box<[u8]>,
+        /// As of [`Step::Make`].
+        path: Box<[u8]>,
+        /// Permissions, where it has to be made after all.
         mode: u32,
         /// The whole of it.
         contents: Vec<Bytes>,
@@ -129,6 +142,12 @@ fn take(step: &Step) -> Result<(), Error> {
             let fd = create(path, Create::New, *mode)?;
             write_all(&fd, contents)
         }
+        Step::Recycle {
+            from,
+            path,
+            mode,
+            contents,
+        } => write_all(&recycle(from, path, *mode)?, contents),
         Step::Append(output, parts) => write_all(output.fd(), parts),
         Step::Overwrite(output, offset, bytes) => overwrite(output.fd(), *offset, bytes),
         Step::Sync(output) => {

@@ -30,6 +30,7 @@ pub mod pool;
 mod proofs;
 mod read;
 mod readdir;
+mod recycle;
 mod send;
 mod sink;
 mod stale;

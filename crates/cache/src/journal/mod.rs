@@ -35,14 +35,18 @@ use tokio::sync::Notify;
 
 /// The directory of the journal, below the cache directory.
 pub const FOLDER: &str = ".freewheel";
-/// A log of so many bytes is to be compacted (half a million fills of one small entry each).
+/// A log of so many bytes is to be compacted (a quarter of a million fills of one small entry each).
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
+/// So is one that says more than so many bytes for each entry that there is (a snapshot has about 130), from [`LOG_BYTES_MIN`] on.
+pub const LOG_BYTES_OF_ENTRY: u64 = 512;
+/// A log of fewer bytes is left alone.
+pub const LOG_BYTES_MIN: u64 = 1 << 20;
 /// So are more logs than this: each start begins one.
 pub const LOGS_MAX: usize = 8;
 /// Records that one ticket takes.
 pub const TICKET_RECORDS_MAX: usize = 16;
-/// Fills that ended, which a ticket mentions beside its own records.
-const ENDED_MAX: usize = 32;
+/// Records of things that are through, which a ticket takes beside its own.
+const LATER_MAX: usize = 64;
 
 /// Permissions of what is made.
 const FILE_MODE: u32 = 0o600;
@@ -77,8 +81,8 @@ struct State {
     writers: Arc<()>,
     /// Fills that may have a temp file: a new log begins with them.
     begun: HashSet<([u8; 16], u32)>,
-    /// Those that have none any more, for the next tickets to say. (As many as fills end between two tickets.)
-    ended: Vec<(Key, u32)>,
+    /// What the next tickets are to say. (As much as ends between two tickets; sweeps write it down too.)
+    later: Vec<Record>,
     /// Purges that are pending: a new log begins with them too.
     purges: Purges,
     /// The log's last record is a purge that the disk may not have yet.
@@ -178,7 +182,7 @@ impl Journal {
                     .collect(),
                 purges: recovered.purges.clone(),
                 is_to_sync: false,
-                ended: Vec::new(),
+                later: Vec::new(),
                 old: files.names(&folder),
                 is_walked,
                 is_compacting: false,
@@ -200,10 +204,11 @@ impl Journal {
         debug_assert!(records.len() <= TICKET_RECORDS_MAX);
         let mut batch = Batch::default();
         let mut state = self.0.state.lock();
-        let more = state.ended.len().saturating_sub(ENDED_MAX);
-        for (key, tag) in state.ended.drain(more..) {
-            batch.push(&Record::Ended { key, tag });
-        }
+        let more = state.later.len().saturating_sub(LATER_MAX);
+        state
+            .later
+            .drain(more..)
+            .for_each(|record| batch.push(&record));
         for record in records {
             batch.push(record);
             state.note(record);
@@ -238,16 +243,21 @@ impl Journal {
     pub fn ended(&self, key: Key, tag: u32) {
         let mut state = self.0.state.lock();
         if state.begun.remove(&(key.0, tag)) {
-            state.ended.push((key, tag));
+            state.later.push(Record::Ended { key, tag });
         }
     }
 
-    /// Writes down which fills have ended, where no ticket will soon.
+    /// An entry's file is gone. The next ticket says so; a start that does not know it finds nothing, and forgets the entry.
+    pub fn gone(&self, key: Key, tag: u32) {
+        self.0.state.lock().later.push(Record::Remove { key, tag });
+    }
+
+    /// Writes down what is through, where no ticket may soon.
     ///
     /// # Errors
     /// [`Error::Disk`].
-    pub async fn write_ended(&self, local: &Local) -> Result<(), Error> {
-        while !self.0.state.lock().ended.is_empty() {
+    pub async fn write_rest(&self, local: &Local) -> Result<(), Error> {
+        while !self.0.state.lock().later.is_empty() {
             self.write(local, &[]).await?;
         }
         Ok(())
@@ -304,11 +314,13 @@ impl Journal {
         self.0.state.lock().begun.contains(&(key.0, tag))
     }
 
-    /// Is it time for [`Journal::compact`]?
+    /// Is it time for [`Journal::compact`], with so many entries?
     #[must_use]
-    pub fn is_long(&self) -> bool {
+    pub fn is_long(&self, entries: usize) -> bool {
+        let bytes = entries as u64 * LOG_BYTES_OF_ENTRY;
+        let bytes = bytes.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
         let state = self.0.state.lock();
-        state.log_bytes > LOG_BYTES_MAX || state.old.len() > LOGS_MAX
+        state.log_bytes > bytes || state.old.len() > LOGS_MAX
     }
 
     /// Bytes of all its files, for the account of the directory's room.

@@ -206,7 +206,7 @@ fn fills_that_were_cut_short_are_named_whatever_was_compacted() {
         journal.ended(b, 9);
         assert!(journal.compact(&local, &index).await.unwrap());
         journal.ended(c, 9);
-        journal.write_ended(&local).await.unwrap();
+        journal.write_rest(&local).await.unwrap();
         drop(journal);
         let (journal, recovered, index) = open(&local, dir.path(), &pool).await;
         assert_eq!(recovered.unfinished, [(a, 9)]);

@@ -121,7 +121,9 @@ struct Inner {
 struct Lost {
     key: Key,
     tag: u32,
-    /// It counts until the file is gone.
+    /// Entries whose room it has.
+    victims: Vec<Known>,
+    /// It counts until the files are gone.
     room: Reservation,
 }
 
@@ -317,7 +319,7 @@ impl Store {
         for part in recovered.unfinished.chunks(DELETE_MAX) {
             self.delete_temps(local, part).await?;
         }
-        self.0.journal.write_ended(local).await?;
+        self.0.journal.write_rest(local).await?;
         for known in &recovered.evicted {
             // Its blocks were never counted.
             self.0.space.charge(u64::from(known.place.blocks));

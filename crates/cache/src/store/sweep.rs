@@ -29,6 +29,7 @@ impl Store {
             self.0.space.set_free(room.free_blocks);
         }
         self.delete_lost(local).await?;
+        self.0.journal.write_rest(local).await?;
         let compared = self.sweep_purged(local, files_max).await?;
         let before = now.saturating_sub(self.0.inactive.load(Relaxed));
         let inactive = self.0.index.evict_inactive(before, files_max);
@@ -48,7 +49,7 @@ impl Store {
             done += victims.len();
             self.delete(local, victims).await?;
         }
-        if self.0.journal.is_long() {
+        if self.0.journal.is_long(self.0.index.len()) {
             self.compact(local).await?;
         }
         self.count_journal();
@@ -59,7 +60,11 @@ impl Store {
     async fn delete_lost(&self, local: &Local) -> Result<(), Error> {
         let mut lost = std::mem::take(&mut *self.0.lost.lock());
         while let Some(one) = lost.pop() {
-            if let Err(error) = self.delete_temps(local, &[(one.key, one.tag)]).await {
+            let gone = match self.delete_temps(local, &[(one.key, one.tag)]).await {
+                Ok(()) => self.delete_files(local, &one.victims).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = gone {
                 lost.push(one);
                 self.0.lost.lock().append(&mut lost);
                 return Err(error);
@@ -101,27 +106,7 @@ impl Store {
                 .iter()
                 .filter_map(|known| super::blocks_of(&self.0.space, known))
                 .collect();
-            // A newer entry of the key has overwritten the file.
-            let is_there = |known: &&Known| {
-                let newer = self.0.index.peek(&known.key);
-                !newer.is_some_and(|newer| newer.state == State::Stored)
-            };
-            let unlinks = part.iter().filter(is_there);
-            let mut steps: Vec<_> = unlinks
-                .map(|known| Step::Unlink(self.path(&known.key).into()))
-                .collect();
-            let tickets: Vec<_> = part
-                .chunks(crate::journal::TICKET_RECORDS_MAX)
-                .map(|part| {
-                    let gone = part.iter().map(|known| Record::Remove {
-                        key: known.key,
-                        tag: known.place.file,
-                    });
-                    self.0.journal.ticket(&gone.collect::<Vec<_>>())
-                })
-                .collect();
-            steps.extend(tickets.iter().map(crate::journal::Ticket::step));
-            let done = local.change(steps, &self.0.settings.pool).await;
+            let done = self.delete_files(local, part).await;
             if done.is_err() {
                 self.0.undeleted.fetch_add(part.len() as u64, Relaxed);
                 blocks.into_iter().for_each(|blocks| {
@@ -131,5 +116,31 @@ impl Store {
             done?;
         }
         Ok(())
+    }
+
+    /// Deletes the files of at most [`DELETE_MAX`] entries that are out of the index, and writes that down.
+    pub(super) async fn delete_files(&self, local: &Local, part: &[Known]) -> Result<(), Error> {
+        let places = part.iter().filter(|known| self.is_its_own(known));
+        let mut steps: Vec<_> = places
+            .map(|known| Step::Unlink(self.path(&known.key).into()))
+            .collect();
+        let tickets: Vec<_> = part
+            .chunks(crate::journal::TICKET_RECORDS_MAX)
+            .map(|part| {
+                let gone = part.iter().map(|known| Record::Remove {
+                    key: known.key,
+                    tag: known.place.file,
+                });
+                self.0.journal.ticket(&gone.collect::<Vec<_>>())
+            })
+            .collect();
+        steps.extend(tickets.iter().map(crate::journal::Ticket::step));
+        Ok(local.change(steps, &self.0.settings.pool).await?)
+    }
+
+    /// Is the file in its place still that of an entry that is out of the index? (Else a newer one has overwritten it.)
+    pub(super) fn is_its_own(&self, known: &Known) -> bool {
+        let newer = self.0.index.peek(&known.key);
+        !newer.is_some_and(|newer| newer.state == State::Stored)
     }
 }

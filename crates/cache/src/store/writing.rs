@@ -29,6 +29,8 @@ pub struct Writing {
     known: Known,
     vary: Bytes,
     reservation: Reservation,
+    /// Entries that make room for it, out of the index: their blocks are in the reservation, their files go when its own is made.
+    victims: Vec<Known>,
     waiting: Vec<Bytes>,
     waiting_bytes: usize,
     /// What the file begins with, until it is written.
@@ -63,8 +65,13 @@ impl Store {
         let (writer, front) = Writer::new(&description, fields)?;
         let bytes = writer.entry_len(expected);
         let mut reservation = self.0.space.reserve(0)?;
+        let mut victims = Vec::new();
+        if expected <= WRITE_BYTES as u64 {
+            victims = self.make_way(&mut reservation, bytes);
+        }
         if let Err(error) = self.grow(local, &mut reservation, bytes).await {
             self.0.shed.fetch_add(1, Relaxed);
+            self.delete_files(local, &victims).await?;
             return Err(error);
         }
         let names = self.0.index.vary_number(description.vary);
@@ -96,6 +103,7 @@ impl Store {
             known,
             vary: Bytes::copy_from_slice(description.vary),
             reservation,
+            victims,
             waiting: Vec::new(),
             waiting_bytes: 0,
             front,
@@ -103,6 +111,21 @@ impl Store {
             has_temp: false,
             moment,
         })
+    }
+
+    /// Takes over the room of entries that nobody asked for the longest time, where there is none left for `bytes`: they are out of
+    /// the index then, but still on the disk.
+    fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Vec<Known> {
+        match reservation.grow_to(bytes) {
+            Ok(()) => Vec::new(),
+            Err(NoRoom(lacking)) => {
+                // What a start found beyond the limits is for a sweep.
+                let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));
+                let blocks = victims.iter().map(|known| u64::from(known.place.blocks));
+                reservation.absorb(blocks.sum());
+                victims
+            }
+        }
     }
 
     /// Room for `bytes` in all, for which the entries that nobody asked for the longest time go.
@@ -218,6 +241,7 @@ impl Writing {
         if self.waiting.is_empty() {
             return Ok(());
         }
+        self.delete_victims(local).await?;
         let len = self.writer.entry_len(self.writer.body_len());
         self.store.grow(local, &mut self.reservation, len).await?;
         let pool = self.store.0.settings.pool.clone();
@@ -233,6 +257,15 @@ impl Writing {
         let chunks = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         Ok(local.append(&output, chunks, &pool).await?)
+    }
+
+    /// Deletes what makes room, where its files are not used again.
+    async fn delete_victims(&mut self, local: &Local) -> Result<(), Error> {
+        if !self.victims.is_empty() {
+            self.store.delete_files(local, &self.victims).await?;
+            self.victims.clear();
+        }
+        Ok(())
     }
 
     async fn create(&mut self, local: &Local) -> Result<Output, Error> {
@@ -279,12 +312,15 @@ impl Writing {
         self.has_temp = true;
         let store = self.store.clone();
         let finished = self.writer.clone().finish();
+        if self.output.is_none() && self.victims.is_empty() {
+            self.victims = store.make_way(&mut self.reservation, finished.entry_len);
+        }
         store
             .grow(local, &mut self.reservation, finished.entry_len)
             .await?;
-        self.reservation.shrink_to(finished.entry_len);
-        let blocks = self.reservation.blocks();
+        let blocks = store.0.space.blocks(finished.entry_len);
         self.known.place.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let entry_len = finished.entry_len;
         let (known, vary) = (self.known, self.vary.clone());
         let put = store.0.journal.ticket(&[Record::Put { known, vary }]);
         let rename = Step::Rename(self.temp_path().into(), store.path(&known.key).into());
@@ -302,6 +338,10 @@ impl Writing {
             let _ = local.change(void, &store.0.settings.pool).await;
             return Err(error);
         }
+        for victim in self.victims.drain(..) {
+            store.0.journal.gone(victim.key, victim.place.file);
+        }
+        self.reservation.shrink_to(entry_len);
         let empty = store.0.space.adopt(0);
         std::mem::replace(&mut self.reservation, empty).keep();
         self.has_temp = false;
@@ -330,12 +370,29 @@ impl Writing {
         let mut contents = vec![finished.prologue, head];
         contents.append(&mut rest);
         contents.push(finished.table);
-        let make = Step::Make {
-            path: self.temp_path().into(),
-            mode: FILE_MODE,
-            contents,
+        let (store, path) = (&self.store, self.temp_path().into());
+        let mut files = self
+            .victims
+            .iter()
+            .filter(|known| store.is_its_own(known))
+            .map(|known| store.path(&known.key).into());
+        let make = match files.next() {
+            Some(from) => Step::Recycle {
+                from,
+                path,
+                mode: FILE_MODE,
+                contents,
+            },
+            None => Step::Make {
+                path,
+                mode: FILE_MODE,
+                contents,
+            },
         };
-        vec![put, make, rename]
+        // What goes goes before anything is written, so that the directory is never too full.
+        let mut steps: Vec<Step> = files.map(Step::Unlink).collect();
+        steps.extend([put, make, rename]);
+        steps
     }
 
     /// Gives up: the temp file is deleted and the room given back.
@@ -349,20 +406,21 @@ impl Writing {
             self.store.delete_temps(local, &[(key, place.file)]).await?;
             self.has_temp = false;
         }
-        Ok(())
+        self.delete_victims(local).await
     }
 }
 
 impl Drop for Writing {
     /// Whoever wrote it has gone: its temp file goes with a sweep.
     fn drop(&mut self) {
-        if self.has_temp {
+        if self.has_temp || !self.victims.is_empty() {
             let nothing = self.store.0.space.adopt(0);
             let room = std::mem::replace(&mut self.reservation, nothing);
             let Known { key, place, .. } = self.known;
             let lost = Lost {
                 key,
                 tag: place.file,
+                victims: std::mem::take(&mut self.victims),
                 room,
             };
             self.store.0.lost.lock().push(lost);
