@@ -43,10 +43,10 @@ pub fn fills(options: &Options) -> Result<(), String> {
                     }
                     let text = key_text(first + number);
                     let filled = bench.fill(&store, text.as_bytes(), shared.clone());
-                    if let Err(error) = filled.await {
-                        if failed.replace(failed.get() + 1) == 0 {
-                            eprintln!("the first that failed: {error}");
-                        }
+                    if let Err(error) = filled.await
+                        && failed.replace(failed.get() + 1) == 0
+                    {
+                        eprintln!("the first that failed: {error}");
                     }
                 }
             }));
