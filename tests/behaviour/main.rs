@@ -17,6 +17,7 @@ mod map;
 mod panics;
 mod process;
 mod proxy;
+mod proxy_answers;
 mod ranges;
 mod request_body;
 mod request_line;

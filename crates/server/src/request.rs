@@ -16,7 +16,9 @@ use message::{HeaderId, Method, RequestHead};
 use crate::caching::note::Note;
 use crate::connection::directives::Browsers;
 use crate::connection::{Client, OwnWire};
+use crate::content::proxy::accel::{self, Kept};
 use crate::content::proxy::record::Passed;
+use crate::content::proxy::tunnel::Tunnel;
 use crate::log::{ErrorContext, Level};
 use crate::loops::{Generation, timing};
 use crate::path::Resolved;
@@ -94,6 +96,10 @@ pub struct Request {
     pub passed: Option<Box<Passed>>,
     /// What is known of its cache.
     pub cached: Option<Box<Note>>,
+    /// What an answer left that sent the request elsewhere (`X-Accel-Redirect`).
+    pub kept: Option<Box<Kept>>,
+    /// The server's side of what follows an answer that is no HTTP.
+    pub tunnel: Option<Box<Tunnel>>,
     /// `try_files` found a file below an `alias` in a regex location.
     pub add_uri_to_alias: bool,
     /// Keep the connection after the answer?
@@ -187,6 +193,8 @@ impl Request {
             is_target_raw: true,
             passed: None,
             cached: None,
+            kept: None,
+            tunnel: None,
             add_uri_to_alias: false,
             keepalive: false,
             error_status: None,
@@ -347,6 +355,9 @@ impl Request {
         if let Some(status) = self.error_status {
             response.status = status;
             response.status_line = None;
+        }
+        if let Some(kept) = self.kept.take() {
+            accel::give(*kept, response, self.location().passing.is_some());
         }
         let Some(covered) = self.covered.take() else {
             return;

@@ -34,6 +34,10 @@ pub struct Options {
     pub from: Option<SocketAddr>,
     /// SO_KEEPALIVE (`proxy_socket_keepalive`).
     pub probes: bool,
+    /// Bytes of the kernel's receive buffer (`proxy_socket_rcvbuf`); 0: as it is.
+    pub receive_bytes: u32,
+    /// Bytes of the kernel's send buffer (`proxy_socket_sndbuf`); 0: as it is.
+    pub send_bytes: u32,
 }
 
 /// Why there is no connection, in nginx's words.
@@ -87,6 +91,14 @@ async fn open(to: Destination<'_>, options: &Options) -> Result<Stream, ConnectE
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }
     .map_err(ConnectError::Refused)?;
+    if options.receive_bytes > 0 {
+        let outcome = socket.set_recv_buffer_size(options.receive_bytes);
+        outcome.map_err(ConnectError::Refused)?;
+    }
+    if options.send_bytes > 0 {
+        let outcome = socket.set_send_buffer_size(options.send_bytes);
+        outcome.map_err(ConnectError::Refused)?;
+    }
     if options.probes {
         let outcome = sockopt::set_socket_keepalive(&socket, true);
         outcome.map_err(|error| ConnectError::Refused(error.into()))?;

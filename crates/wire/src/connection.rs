@@ -365,6 +365,11 @@ impl Connection {
         (&self.stream, &mut self.timer)
     }
 
+    /// Takes what came too early, for whoever reads the socket himself from here on.
+    pub fn take_unread(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.unread)
+    }
+
     /// Takes the connection apart: the socket and the bytes that came too early (for a tunnel).
     pub fn into_parts(self) -> (Stream, Vec<u8>) {
         (self.stream, self.unread)

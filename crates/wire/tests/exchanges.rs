@@ -425,6 +425,7 @@ fn servers_that_cannot_be_reached() {
         let options = Options {
             from: Some("192.0.2.1:0".parse().unwrap()),
             probes: true,
+            ..Options::default()
         };
         let error = go(Destination::Inet(free), options).await.err().unwrap();
         assert!(
@@ -453,6 +454,7 @@ fn servers_that_cannot_be_reached() {
         let options = Options {
             from: Some("127.0.0.9:0".parse().unwrap()),
             probes: true,
+            ..Options::default()
         };
         let (address, thread) = origin(vec![Act::ReadToEnd]);
         let connection = go(Destination::Inet(address), options).await.unwrap();

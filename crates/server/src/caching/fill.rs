@@ -26,7 +26,7 @@ use super::registry::Cache;
 use super::saving::{self, Saving};
 use crate::clock::Moment;
 use crate::content::proxy::Passing;
-use crate::content::proxy::exchange::{self, Answer as Answered, NoAnswer, Unwanted};
+use crate::content::proxy::exchange::{self, Answer as Answered, NoAnswer};
 use crate::content::proxy::flow::Flow;
 use crate::content::proxy::order::Order;
 use crate::loops::Loop;
@@ -121,7 +121,7 @@ pub async fn run(task: Task) {
         moment: task.moment,
         asked: Moment::now().second(),
     };
-    match exchange::ask(task.order, &mut Unwanted).await {
+    match exchange::ask(task.order).await {
         Err(none) => filling.fail(task.filler, none).await,
         Ok(answer) => filling.take(task.filler, answer, task.storing).await,
     }

@@ -19,6 +19,7 @@ use wire::{Stream, Timer};
 
 use crate::after::headers;
 use crate::content::files;
+use crate::content::proxy::tunnel;
 use crate::log::Level;
 use crate::request::Request;
 use crate::{Response, redirects};
@@ -146,6 +147,12 @@ async fn send(
     body: Body<Rc<OpenFile>>,
     framing: Framing,
 ) -> Result<(), Stop> {
+    if matches!(body, Body::Tunnel) {
+        request.keepalive = false;
+        send_head(request, framing, &[]).await?;
+        Box::pin(tunnel::run(request)).await;
+        return Ok(());
+    }
     if !framing.has_body {
         return send_head(request, framing, &[]).await;
     }

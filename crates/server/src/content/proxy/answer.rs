@@ -9,14 +9,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use disk::OpenFile;
 use message::response::Ranges;
-use message::{Body, ETag, HeaderId, Hops, ResponseFraming, ResponseHead, date};
+use message::{Body, ETag, Header, HeaderId, Hops, ResponseFraming, ResponseHead, date};
 
-use crate::Response;
 use crate::request::Request;
 use crate::respond::Outcome;
+use crate::{Failure, Response};
 
 use super::passing::Passing;
 use super::record::Passed;
+use super::{accel, cookies, rewrites};
 
 /// Where an answer comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
     | HeaderId::XAccelExpires.bit()
     | HeaderId::XAccelRedirect.bit();
 
-/// Makes the response for the client.
+/// Makes the response for the client, or says where else its content is.
 pub fn shape(
     request: &mut Request,
     head: Box<ResponseHead>,
@@ -49,23 +50,59 @@ pub fn shape(
     origin: Origin,
 ) -> Outcome {
     let Some(passing) = request.location().passing.clone() else {
-        return Outcome::Failed(crate::Failure::new(500));
+        return Outcome::Failed(Failure::new(500));
     };
     let passed = request.passed.get_or_insert_with(Box::<Passed>::default);
     let record = Rc::clone(&passed.record);
+    passed.head = Some(head);
     let bond = record.bond.take();
     let cookie = bond.as_ref().and_then(|bond| bond.cookie(request));
-    let response = copy(&passing, &head, body, origin, cookie);
-    if let Some(passed) = &mut request.passed {
-        passed.head = Some(head);
-    }
     if let Some(bond) = bond {
         bond.learn(request, &record);
     }
+    // From here on the request knows what `$upstream_http_…` is.
+    let asked: &Request = request;
+    let Some(head) = asked
+        .passed
+        .as_ref()
+        .and_then(|passed| passed.head.as_ref())
+    else {
+        return Outcome::Failed(Failure::new(500));
+    };
+    if let Some(failure) = intercepted(asked, head) {
+        return Outcome::Failed(failure);
+    }
+    if let Some(elsewhere) = accel::elsewhere(asked, head) {
+        return accel::follow(request, elsewhere);
+    }
+    let mut response = copy(asked, &passing, head, body, origin, cookie);
+    accel::obey(asked, head, &mut response);
     Outcome::Answer(response)
 }
 
+/// An answer that an error page is to cover (`proxy_intercept_errors`).
+fn intercepted(request: &Request, head: &ResponseHead) -> Option<Failure> {
+    let settings = &request.location().settings;
+    if head.status < 300 || !settings.proxy_answers.proxy_intercept_errors {
+        return None;
+    }
+    let pages = settings.error_pages.error_page.as_ref()?;
+    if !pages.0.iter().any(|page| page.status == head.status) {
+        return None;
+    }
+    let mut failure = Failure::new(head.status);
+    if head.status == 401 {
+        let challenges = head.fields.iter();
+        let challenges = challenges.filter(|field| field.id == HeaderId::WwwAuthenticate);
+        let lines =
+            challenges.map(|field| Header::new(head.part(field.name), head.part(field.value)));
+        failure.headers.extend(lines);
+    }
+    Some(failure)
+}
+
 fn copy(
+    request: &Request,
     passing: &Arc<Passing>,
     head: &ResponseHead,
     body: Body<Rc<OpenFile>>,
@@ -83,9 +120,16 @@ fn copy(
     };
     response.body = body;
     response.conditional = origin != Origin::Server;
+    let forces_ranges = request.location().settings.proxy_answers.proxy_force_ranges;
+    if forces_ranges {
+        response.ranges = ranges(origin);
+    }
     let hops = Hops::new(head.get_each(HeaderId::Connection));
     let mut copying = Copying {
+        request,
+        passing,
         origin,
+        forces_ranges,
         response: &mut response,
     };
     let mut seen = 0;
@@ -96,14 +140,26 @@ fn copy(
         }
         seen |= field.id.bit();
         let is_hidden = passing.hidden.has(name, field.id);
-        if !is_hidden && !hops.ends_here(name, field.id) {
+        // What an answer changes to, or asks to be changed to, is the client's matter.
+        let is_upgrade = field.id == HeaderId::Upgrade && matches!(head.status, 101 | 426);
+        if !is_hidden && (is_upgrade || !hops.ends_here(name, field.id)) {
             copying.line(field.id, head.part(field.name), head.part(field.value));
         }
     }
     response
 }
 
+fn ranges(origin: Origin) -> Ranges {
+    match origin {
+        Origin::Cache => Ranges::Allowed,
+        Origin::Server | Origin::Fill => Ranges::Single,
+    }
+}
+
 struct Copying<'a> {
+    request: &'a Request,
+    passing: &'a Passing,
+    forces_ranges: bool,
     origin: Origin,
     response: &'a mut Response,
 }
@@ -120,13 +176,33 @@ impl Copying<'_> {
             HeaderId::ContentEncoding if response.content_encoding.is_none() => {
                 response.content_encoding = Some(value);
             }
+            HeaderId::AcceptRanges if self.forces_ranges => {}
             HeaderId::AcceptRanges if self.origin != Origin::Server => {
-                response.ranges = match self.origin {
-                    Origin::Cache => Ranges::Allowed,
-                    _ => Ranges::Single,
-                };
+                response.ranges = ranges(self.origin);
+            }
+            HeaderId::Location => self.location(name, value),
+            HeaderId::Refresh => {
+                let moved = rewrites::refresh(self.request, &self.passing.redirects, &value);
+                response.headers.push(name, moved.unwrap_or(value));
+            }
+            HeaderId::SetCookie => {
+                let settings = &self.request.location().settings.proxy_rewrites;
+                let moved = cookies::rewrite(self.request, settings, &value);
+                response.headers.push(name, moved.unwrap_or(value));
             }
             _ => response.headers.push(name, value),
+        }
+    }
+
+    /// A redirect within the server is only completed where a rule brought it here.
+    fn location(&mut self, name: Bytes, value: Bytes) {
+        let rules = &self.passing.redirects;
+        match rewrites::location(self.request, rules, &value) {
+            Some(moved) => self.response.location = Some(moved),
+            None if rules.is_empty() && !value.starts_with(b"/") => {
+                self.response.location = Some(value);
+            }
+            None => self.response.headers.push(name, value),
         }
     }
 

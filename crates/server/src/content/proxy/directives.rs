@@ -8,9 +8,14 @@ use config::{
     directives,
 };
 
+use crate::caching::directives::Conditions;
+use crate::connection::directives::SizeTemplate;
 use crate::upstream::next::NextUpstream;
 
+use super::bind::Bind;
+use super::cookies::AllFlags;
 use super::pass::Pass;
+use super::rewrites::{CookieDomains, CookiePaths, Redirects};
 
 /// `proxy_http_version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,8 +120,14 @@ directives! {
         proxy_read_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Goes on with a request whose client has closed the connection.
         proxy_ignore_client_abort: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// The local address that connections to servers come from; may have variables.
+        proxy_bind: Option<Bind> = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Asks the kernel to probe silent connections to servers (SO_KEEPALIVE).
         proxy_socket_keepalive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// The size of the kernel's receive buffer of connections to servers.
+        proxy_socket_rcvbuf: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
+        /// The size of the kernel's send buffer of connections to servers.
+        proxy_socket_sndbuf: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
     }
 }
 
@@ -142,7 +153,37 @@ directives! {
         proxy_max_temp_file_size: Option<Offset> = none, [HTTP | SERVER | LOCATION] 1;
         /// Limits what is written to a temporary file at once. Checked as nginx checks it.
         proxy_temp_file_write_size: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Limits the rate at which an answer is read, in bytes a second; may have variables. `0`: no limit.
+        proxy_limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION] 1, syntax "rate";
+        /// Lets error pages cover answers of servers with a status of 300 and more.
+        proxy_intercept_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Sends parts of answers whether or not their servers say that they can.
+        proxy_force_ranges: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Passes on what stands behind the last chunk of an answer.
         proxy_pass_trailers: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+directives! {
+    /// What answers of other servers say under their names, said under ours.
+    pub struct ProxyRewrites in Location {
+        /// Changes `Location` and `Refresh` of answers: a text that they begin with, or what a regular expression (`~`, caseless
+        /// `~*`) matches. `default` (unless `proxy_pass` has variables) changes the URL of `proxy_pass` to the location.
+        proxy_redirect: Option<Redirects> = none, [HTTP | SERVER | LOCATION] 1..=2;
+        /// Changes `domain` of cookies.
+        proxy_cookie_domain: Option<CookieDomains> = none, [HTTP | SERVER | LOCATION] 1..=2;
+        /// Changes `path` of cookies.
+        proxy_cookie_path: Option<CookiePaths> = none, [HTTP | SERVER | LOCATION] 1..=2;
+        /// Adds flags to cookies or takes them away: `secure`, `httponly`, `samesite=strict`, `samesite=lax`, `samesite=none`; with
+        /// `no` before the name it is taken away.
+        proxy_cookie_flags: Option<AllFlags> = none, [HTTP | SERVER | LOCATION] 1..=4;
+    }
+}
+
+directives! {
+    /// Heads that come before an answer's own.
+    pub struct Hints in Location {
+        /// Passes early hints (103) of servers on where one of the texts is neither empty nor `0`.
+        early_hints: Conditions = none, [HTTP | SERVER | LOCATION] 1.., syntax "string …";
     }
 }

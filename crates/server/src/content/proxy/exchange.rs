@@ -20,6 +20,8 @@ use crate::upstream::{Choice, Now, Outcome, Peer, Times, reach};
 use super::flow::{Beginning, Flow};
 use super::order::Order;
 
+/// What holds as long as nobody has answered.
+const NOT_OVER: &str = "nothing is asked of it behind the answer";
 const CONNECTING: &str = "connecting to upstream";
 const SENDING: &str = "sending request to upstream";
 const READING_HEAD: &str = "reading response header from upstream";
@@ -41,23 +43,17 @@ pub struct NoAnswer {
     pub failure: Option<Failure>,
 }
 
-/// Gets the heads that come before the answer's own.
-#[expect(async_fn_in_trait, reason = "what it gives stays on its loop")]
-pub trait Interim {
-    /// A 1xx has come.
-    async fn take(&mut self, head: Box<ResponseHead>);
-}
-
-/// Nobody wants them.
-pub struct Unwanted;
-
-impl Interim for Unwanted {
-    async fn take(&mut self, _: Box<ResponseHead>) {}
+/// How far an order has come.
+pub enum Step {
+    /// A 1xx has come; go on.
+    Interim(Box<ResponseHead>),
+    /// A server has answered.
+    Answer(Answer),
 }
 
 /// A try that is being made.
-struct Try<'a> {
-    order: &'a Rc<Order>,
+struct Try {
+    order: Rc<Order>,
     /// The peer's name.
     name: String,
     address: Address,
@@ -80,43 +76,33 @@ impl From<PieceError> for Trouble {
     }
 }
 
-/// Asks the servers of an order.
+/// Asks the servers of an order; nobody wants a 1xx.
 ///
 /// # Errors
 /// None of them answered; every failure was logged.
-pub async fn ask(order: Order, interim: &mut impl Interim) -> Result<Answer, NoAnswer> {
-    let order = Rc::new(order);
-    let mut asking = Asking::new(&order);
-    // Ends since each turn takes a try, or forgives one of a connection that was kept, of which there are not endlessly many.
+pub async fn ask(order: Order) -> Result<Answer, NoAnswer> {
+    let mut asking = Asking::new(order);
     loop {
-        let Some(peer) = asking.choice.next(Now::read()) else {
-            return Err(no_peer(&order));
-        };
-        order.bind(peer);
-        let mut one = Try::new(&order, peer);
-        let outcome = one.make(interim).await;
-        match outcome {
-            Ok((exchange, head)) => match Failure::of_status(head.status) {
-                Some(failure) if asking.goes_on(&one, failure) => {
-                    one.end(&exchange, Some(failure.status()));
-                    asking.give_back(&one, failure);
-                }
-                _ => return Ok(one.answer(asking.choice, exchange, head)),
-            },
-            Err(trouble) => asking.survive(&one, &trouble)?,
+        if let Step::Answer(answer) = asking.next().await? {
+            return Ok(answer);
         }
     }
 }
 
 /// An order on its way through the servers.
-struct Asking<'a> {
-    order: &'a Rc<Order>,
-    choice: Choice,
+pub struct Asking {
+    order: Rc<Order>,
+    /// Until a server has answered.
+    choice: Option<Choice>,
     begun_ms: u64,
+    /// What was sent, and waits for its answer.
+    current: Option<(Try, Exchange)>,
 }
 
-impl<'a> Asking<'a> {
-    fn new(order: &'a Rc<Order>) -> Asking<'a> {
+impl Asking {
+    /// Nobody was asked yet.
+    #[must_use]
+    pub fn new(order: Order) -> Asking {
         let settings = &order.about.location().settings.proxy;
         let mut choice = order.upstream.choose(&order.asker);
         if settings.proxy_next_upstream_tries.0 > 0 {
@@ -124,14 +110,64 @@ impl<'a> Asking<'a> {
             choice.limit_tries(most);
         }
         Asking {
-            order,
-            choice,
+            order: Rc::new(order),
+            choice: Some(choice),
             begun_ms: wire::clock::monotonic_ms(),
+            current: None,
+        }
+    }
+
+    /// Goes on to the next head; not to be called after the answer's.
+    ///
+    /// # Errors
+    /// As [`ask`].
+    pub async fn next(&mut self) -> Result<Step, NoAnswer> {
+        // Ends since each turn takes a try, or forgives one of a connection that was kept, of which there are not endlessly many.
+        loop {
+            let (one, exchange) = match self.current.take() {
+                Some(current) => current,
+                None => match self.send().await? {
+                    Some(current) => current,
+                    None => continue,
+                },
+            };
+            let mut exchange = exchange;
+            match one.head(&mut exchange).await {
+                Ok(AnswerHead::Interim(head)) => {
+                    self.current = Some((one, exchange));
+                    return Ok(Step::Interim(head));
+                }
+                Ok(AnswerHead::Final(head)) => match Failure::of_status(head.status) {
+                    Some(failure) if self.goes_on(&one, failure) => {
+                        one.end(&exchange, Some(failure.status()));
+                        self.give_back(&one, failure);
+                    }
+                    _ => return Ok(Step::Answer(self.answer(one, exchange, head))),
+                },
+                Err(trouble) => {
+                    one.end(&exchange, None);
+                    self.survive(&one, &trouble)?;
+                }
+            }
+        }
+    }
+
+    /// Sends the request to the next server; `None`: that failed, and another may be asked.
+    async fn send(&mut self) -> Result<Option<(Try, Exchange)>, NoAnswer> {
+        let choice = self.choice.as_mut().expect(NOT_OVER);
+        let Some(peer) = choice.next(Now::read()) else {
+            return Err(no_peer(&self.order));
+        };
+        self.order.bind(peer);
+        let mut one = Try::new(&self.order, peer);
+        match one.send().await {
+            Ok(exchange) => Ok(Some((one, exchange))),
+            Err(trouble) => self.survive(&one, &trouble).map(|()| None),
         }
     }
 
     /// Is the next server asked?
-    fn goes_on(&self, one: &Try<'_>, failure: Failure) -> bool {
+    fn goes_on(&self, one: &Try, failure: Failure) -> bool {
         let settings = &self.order.about.location().settings.proxy;
         let rules = NextRules {
             on: settings.proxy_next_upstream,
@@ -142,19 +178,20 @@ impl<'a> Asking<'a> {
             is_sent: one.is_sent,
             is_unbuffered: !self.order.body.is_replayable(),
             elapsed_ms: wire::clock::monotonic_ms().saturating_sub(self.begun_ms),
-            tries_left: self.choice.tries_left() + usize::from(one.is_forgiven(failure)),
+            tries_left: self.choice.as_ref().map_or(0, Choice::tries_left)
+                + usize::from(one.is_forgiven(failure)),
         };
         rules.allows(failure, &progress)
     }
 
     /// A try failed: logs, records and gives back.
-    fn survive(&mut self, one: &Try<'_>, trouble: &Trouble) -> Result<(), NoAnswer> {
+    fn survive(&mut self, one: &Try, trouble: &Trouble) -> Result<(), NoAnswer> {
         let failure = trouble.failure();
         one.log(trouble);
         one.record_failure(failure);
         let Some(failure) = failure else {
-            self.choice
-                .give_back(Outcome::Answered, Times::default(), Now::read());
+            let choice = self.choice.as_mut().expect(NOT_OVER);
+            choice.give_back(Outcome::Answered, Times::default(), Now::read());
             return Err(NoAnswer {
                 status: 500,
                 failure: None,
@@ -163,7 +200,7 @@ impl<'a> Asking<'a> {
         let goes_on = self.goes_on(one, failure);
         self.give_back(one, failure);
         if one.is_forgiven(failure) {
-            self.choice.forgive_try();
+            self.choice.as_mut().expect(NOT_OVER).forgive_try();
         }
         if goes_on {
             return Ok(());
@@ -174,14 +211,40 @@ impl<'a> Asking<'a> {
         })
     }
 
-    fn give_back(&mut self, one: &Try<'_>, failure: Failure) {
+    /// The peer stays taken until the answer's end.
+    fn answer(&mut self, one: Try, exchange: Exchange, head: Box<ResponseHead>) -> Answer {
+        let header_ms = one.elapsed_ms();
+        let mut choice = self.choice.take().expect(NOT_OVER);
+        choice.note_header(header_ms, Now::read());
+        one.note(|noted| {
+            noted.status = head.status;
+            noted.header_ms = Some(header_ms);
+        });
+        let flow = Flow::new(Beginning {
+            like: one.wanted(),
+            order: one.order,
+            name: one.name,
+            exchange,
+            choice,
+            begun_ms: one.begun_ms,
+            header_ms,
+            head_bytes: head.bytes.len() as u64,
+        });
+        Answer {
+            head,
+            flow: Box::new(flow),
+        }
+    }
+
+    fn give_back(&mut self, one: &Try, failure: Failure) {
         let times = Times {
             header_ms: None,
             response_ms: one.elapsed_ms(),
         };
-        let is_disabled = self.choice.give_back(failure.outcome(), times, Now::read());
+        let choice = self.choice.as_mut().expect(NOT_OVER);
+        let is_disabled = choice.give_back(failure.outcome(), times, Now::read());
         if is_disabled {
-            let upstream = shown(&one.name, one.order);
+            let upstream = shown(&one.name, &one.order);
             let what = "upstream server temporarily disabled";
             let action = if one.is_sent {
                 READING_HEAD
@@ -214,11 +277,11 @@ pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
     [b"http://", name.as_bytes(), order.uri()].concat()
 }
 
-impl<'a> Try<'a> {
-    fn new(order: &'a Rc<Order>, peer: &Peer) -> Try<'a> {
+impl Try {
+    fn new(order: &Rc<Order>, peer: &Peer) -> Try {
         order.record.tries.borrow_mut().begin(peer.name.as_str());
         Try {
-            order,
+            order: Rc::clone(order),
             name: peer.name.clone(),
             address: peer.address.clone(),
             begun_ms: wire::clock::monotonic_ms(),
@@ -236,43 +299,41 @@ impl<'a> Try<'a> {
         wire::clock::monotonic_ms().saturating_sub(self.begun_ms)
     }
 
-    async fn make(
-        &mut self,
-        interim: &mut impl Interim,
-    ) -> Result<(Exchange, Box<ResponseHead>), Trouble> {
-        let order = self.order;
-        let settings = &order.about.location().settings;
+    /// Connects, and sends the request.
+    async fn send(&mut self) -> Result<Exchange, Trouble> {
+        let order = Rc::clone(&self.order);
         let connection = self.connect().await.map_err(Trouble::Connect)?;
         let connect_ms = self.elapsed_ms();
         self.note(|one| one.connect_ms = Some(connect_ms));
         self.is_sent = true;
+        let settings = &order.about.location().settings;
         let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
         let mut exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
-        if let Err(trouble) = self.send(&mut exchange).await {
-            self.end(&exchange, None);
-            return Err(trouble);
-        }
-        let timeout = settings.proxy.proxy_read_timeout.duration();
-        loop {
-            match exchange.head(timeout).await {
-                Ok(AnswerHead::Interim(head)) => interim.take(head).await,
-                Ok(AnswerHead::Final(head)) if head.version < message::Version::HTTP_10 => {
-                    self.end(&exchange, None);
-                    let why = "upstream sent no valid HTTP/1.0 header".to_owned();
-                    let fault = AnswerFault::Head(why).into();
-                    return Err(Trouble::Exchange(fault, READING_HEAD));
-                }
-                Ok(AnswerHead::Final(head)) => return Ok((exchange, head)),
-                Err(error) => {
-                    self.end(&exchange, None);
-                    return Err(Trouble::Exchange(error, READING_HEAD));
-                }
+        match self.send_body(&mut exchange).await {
+            Ok(()) => Ok(exchange),
+            Err(trouble) => {
+                self.end(&exchange, None);
+                Err(trouble)
             }
         }
     }
 
+    /// Waits for a head.
+    async fn head(&self, exchange: &mut Exchange) -> Result<AnswerHead, Trouble> {
+        let settings = &self.order.about.location().settings.proxy;
+        let reading = |error| Trouble::Exchange(error, READING_HEAD);
+        let head = exchange.head(settings.proxy_read_timeout.duration()).await;
+        match head.map_err(reading)? {
+            AnswerHead::Final(head) if head.version < message::Version::HTTP_10 => {
+                let why = "upstream sent no valid HTTP/1.0 header".to_owned();
+                Err(reading(AnswerFault::Head(why).into()))
+            }
+            head => Ok(head),
+        }
+    }
+
     async fn connect(&mut self) -> Result<wire::UpstreamConnection, ConnectError> {
-        let order = self.order;
+        let order = &self.order;
         let loop_ = order.about.loop_();
         let wanted = self.wanted();
         if let Some(kept) = loop_.shelf.take(&order.upstream, &wanted) {
@@ -300,7 +361,7 @@ impl<'a> Try<'a> {
     }
 
     /// Sends head and body; gives up on the body where the server answers before it has taken all of it.
-    async fn send(&self, exchange: &mut Exchange) -> Result<(), Trouble> {
+    async fn send_body(&self, exchange: &mut Exchange) -> Result<(), Trouble> {
         let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
         let settings = &self.order.about.location().settings.proxy;
         let timeout = settings.proxy_send_timeout.duration();
@@ -355,36 +416,13 @@ impl<'a> Try<'a> {
     }
 
     fn log(&self, trouble: &Trouble) {
-        let upstream = shown(&self.name, self.order);
+        let upstream = shown(&self.name, &self.order);
         let (what, action) = match trouble {
             Trouble::Connect(error) => (error.to_string(), CONNECTING),
             Trouble::Exchange(error, action) => (error.to_string(), *action),
             Trouble::Body(error) => (error.to_string(), SENDING),
         };
         self.order.about.log(Level::Error, &what, action, &upstream);
-    }
-
-    fn answer(self, mut choice: Choice, exchange: Exchange, head: Box<ResponseHead>) -> Answer {
-        let header_ms = self.elapsed_ms();
-        choice.note_header(header_ms, Now::read());
-        self.note(|one| {
-            one.status = head.status;
-            one.header_ms = Some(header_ms);
-        });
-        let flow = Flow::new(Beginning {
-            order: Rc::clone(self.order),
-            like: self.wanted(),
-            name: self.name,
-            exchange,
-            choice,
-            begun_ms: self.begun_ms,
-            header_ms,
-            head_bytes: head.bytes.len() as u64,
-        });
-        Answer {
-            head,
-            flow: Box::new(flow),
-        }
     }
 }
 

@@ -9,7 +9,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use disk::OpenFile;
 use message::{BodyError, Chunk, Header, Source};
+use wire::Timer;
 use wire::exchange::{Exchange, ExchangeError};
+use wire::rate::{Allowed, Rate};
 
 use crate::log::Level;
 use crate::upstream::kept::Wanted;
@@ -25,6 +27,10 @@ pub struct Flow {
     /// Until it has ended.
     exchange: Option<Exchange>,
     trailers: Vec<Header>,
+    /// Was taken, and given back.
+    begun: Bytes,
+    /// `proxy_limit_rate`.
+    limit: Option<Box<Limit>>,
     try_: Trying,
 }
 
@@ -59,6 +65,46 @@ struct Trying {
     head_bytes: u64,
 }
 
+/// How fast a body may be read.
+struct Limit {
+    rate: Rate,
+    since_ms: u64,
+    timer: Timer,
+    is_waiting: bool,
+}
+
+impl Limit {
+    fn of(order: &Order) -> Option<Limit> {
+        let per_second = order.limit_rate;
+        (per_second > 0).then(|| Limit {
+            rate: Rate {
+                per_second,
+                after: 0,
+            },
+            since_ms: wire::clock::monotonic_ms(),
+            timer: order.about.loop_().wire.wheel.timer(),
+            is_waiting: false,
+        })
+    }
+
+    /// May more be read, when so much has come?
+    fn poll_allowed(&mut self, came: u64, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.is_waiting {
+                ready!(self.timer.poll_expired(cx));
+                self.timer.disarm();
+                self.is_waiting = false;
+            }
+            let elapsed_ms = wire::clock::monotonic_ms().saturating_sub(self.since_ms);
+            match self.rate.allow(came, elapsed_ms) {
+                Allowed::Bytes(_) => return Poll::Ready(()),
+                Allowed::Wait(pause) => self.timer.arm(pause),
+            }
+            self.is_waiting = true;
+        }
+    }
+}
+
 impl Flow {
     /// A body whose head has come.
     #[must_use]
@@ -66,6 +112,8 @@ impl Flow {
         let mut flow = Flow {
             exchange: Some(from.exchange),
             trailers: Vec::new(),
+            begun: Bytes::new(),
+            limit: Limit::of(&from.order).map(Box::new),
             try_: Trying {
                 order: from.order,
                 choice: from.choice,
@@ -82,9 +130,16 @@ impl Flow {
 
     /// The next piece; `None` at the end.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if !self.begun.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
+        }
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(None);
         };
+        if let Some(limit) = &mut self.limit {
+            let came = exchange.received().saturating_sub(self.try_.head_bytes);
+            ready!(limit.poll_allowed(came, cx));
+        }
         let settings = &self.try_.order.about.location().settings.proxy;
         let timeout = settings.proxy_read_timeout.duration();
         let outcome = ready!(exchange.poll_piece(cx, timeout));
@@ -117,6 +172,35 @@ impl Flow {
         let piece = exchange.ready_piece();
         self.end_if_over();
         (piece, self.exchange.is_none())
+    }
+
+    /// Gives a piece back that was taken too early; it comes first then.
+    pub fn put_back(&mut self, piece: Bytes) {
+        debug_assert!(self.begun.is_empty(), "one piece is taken at a time");
+        self.begun = piece;
+    }
+
+    /// Behind a 101: the socket, and what came behind the head.
+    pub fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
+        let exchange = self.exchange.take()?;
+        self.try_.settle(&exchange);
+        Some(exchange.into_tunnel())
+    }
+
+    /// Bytes that went through the tunnel, to the server and from it.
+    pub fn count_tunnel(&self, sent: u64, received: u64) {
+        let response_ms = Now::read().ms.saturating_sub(self.try_.begun_ms);
+        if let Some(one) = self.try_.order.record.tries.borrow_mut().last() {
+            one.response_ms = Some(response_ms);
+            one.bytes_sent += sent;
+            one.bytes_received += received;
+        }
+    }
+
+    /// Who was asked.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.try_.name
     }
 
     /// Has the end come?

@@ -5,22 +5,27 @@
 //! request; a slow client holds the server back, and nothing is held for it but one piece.
 
 pub mod about;
+pub mod accel;
 pub mod answer;
+mod bind;
+pub mod cookies;
 pub mod directives;
 pub mod exchange;
 pub mod flow;
+mod hints;
 mod names;
 pub mod order;
 pub mod pass;
 pub mod passing;
 pub mod record;
+pub mod rewrites;
+pub mod tunnel;
 pub mod variables;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use message::{Body, Framing};
+use message::{Body, Framing, ResponseFraming, ResponseHead};
 
 use crate::Failure;
 use crate::caching;
@@ -31,15 +36,19 @@ use crate::request_body::{self, Leaving, RequestBody};
 use crate::respond::Outcome;
 use crate::upstream::Upstream;
 
-pub use directives::{Proxy, ProxyAnswers};
+pub use directives::{Hints, Proxy, ProxyAnswers, ProxyRewrites};
 pub use passing::Passing;
 
 use answer::Origin;
 use directives::HttpVersion;
-use exchange::{Answer, Unwanted};
+use exchange::{Answer, Asking, Step};
 use order::{Destination, Order, Variation};
 use pass::{Host, Url};
 use passing::Target;
+use tunnel::Tunnel;
+
+/// The status of an answer behind which there is no HTTP.
+const SWITCHING: u16 = 101;
 
 /// Passes a request on.
 pub async fn make(request: &mut Request) -> Outcome {
@@ -51,7 +60,7 @@ pub async fn make(request: &mut Request) -> Outcome {
     match Box::pin(answered(request)).await {
         Ok(answer) => {
             caching::purging::invalidate(request, answer.head.status).await;
-            let body = body(answer.flow);
+            let body = body(request, &answer.head, answer.flow);
             answer::shape(request, answer.head, body, Origin::Server)
         }
         Err(outcome) => outcome,
@@ -64,10 +73,15 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
         true => Leaving::IsIgnored,
         false => Leaving::Ends,
     };
-    let mut interim = Unwanted;
-    let asking = exchange::ask(order, &mut interim);
-    let answer = request_body::alongside(request, leaving, asking).await?;
-    answer.map_err(|none| Outcome::Failed(Failure::new(none.status)))
+    let mut asking = Asking::new(order);
+    loop {
+        let step = request_body::alongside(request, leaving, asking.next()).await?;
+        match step {
+            Ok(Step::Answer(answer)) => return Ok(answer),
+            Ok(Step::Interim(head)) => hints::pass(request, &head).await,
+            Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
+        }
+    }
 }
 
 /// Makes the order for a request, its body read.
@@ -105,10 +119,26 @@ async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
     }
 }
 
-/// A body that is here is sent with its head.
-fn body(flow: Box<flow::Flow>) -> Body<std::rc::Rc<disk::OpenFile>> {
+/// What stands behind an answer's head.
+fn body(
+    request: &mut Request,
+    head: &ResponseHead,
+    mut flow: Box<flow::Flow>,
+) -> Body<std::rc::Rc<disk::OpenFile>> {
     if flow.is_over() {
         return Body::Empty;
+    }
+    if head.status == SWITCHING {
+        request.tunnel = Tunnel::of(*flow).map(Box::new);
+        return Body::Tunnel;
+    }
+    if matches!(head.framing, ResponseFraming::Length(_)) {
+        // What is here as a whole goes with its head.
+        match flow.ready_piece() {
+            (whole, true) => return Body::bytes(whole),
+            (begun, false) if !begun.is_empty() => flow.put_back(begun),
+            _ => {}
+        }
     }
     Body::Stream(flow)
 }
@@ -127,8 +157,8 @@ async fn destination(request: &mut Request, passing: &Passing) -> Result<Destina
         Target::Made(template) => {
             let whole = request.evaluate(template);
             let url = Url::parse(&whole).map_err(|why| refuse(request, &why))?;
-            let upstream = made(request, &url).await?;
-            order::begin(request, url.host_header, url.port_text);
+            order::begin(request, url.host_header.clone(), url.port_text.clone());
+            let upstream = Box::pin(made(request, &url)).await?;
             Ok(Destination {
                 upstream,
                 uri: with_slash(url.uri),
@@ -152,36 +182,34 @@ async fn made(request: &Request, url: &Url) -> Result<Arc<Upstream>, Failure> {
             return Ok(Arc::clone(known));
         }
     }
-    let port = url.host.port();
     let addresses = match (&url.host, url.host.ip()) {
         (Host::Unix(path), _) => vec![Address::Unix(path.clone())],
-        (Host::Inet { .. }, Some(ip)) => vec![Address::Inet((ip, port).into())],
-        (Host::Inet { name, .. }, None) => {
-            let found = Box::pin(resolve(request, name)).await?;
-            let address = |ip| Address::Inet((ip, port).into());
-            found.into_iter().map(address).collect()
-        }
+        (Host::Inet { .. }, Some(ip)) => vec![Address::Inet((ip, url.host.port()).into())],
+        (Host::Inet { name, .. }, None) => resolved(request, name, url.host.port()).await?,
     };
     Ok(Arc::new(Upstream::of_addresses(&url.text, addresses)))
 }
 
-/// The addresses of a host that only this request names.
-async fn resolve(request: &Request, name: &[u8]) -> Result<Vec<IpAddr>, Failure> {
+/// The addresses of a host that no configuration names.
+async fn resolved(request: &Request, name: &[u8], port: u16) -> Result<Vec<Address>, Failure> {
     let name = String::from_utf8_lossy(name);
-    let settings = &request.location().settings.resolving;
-    let bad_gateway = |why: String| Failure {
+    let bad_gateway = |why: &str| Failure {
         status: 502,
-        ..refuse(request, &why)
+        ..refuse(request, why)
     };
+    let settings = &request.location().settings.resolving;
     let Some(resolver) = settings.get() else {
-        return Err(bad_gateway(format!(
+        return Err(bad_gateway(&format!(
             "no resolver defined to resolve {name}"
         )));
     };
-    let timeout = settings.resolver_timeout.duration();
     let wheel = &request.client.loop_.wire.wheel;
+    let timeout = settings.resolver_timeout.duration();
     let found = resolver.resolve(&name, timeout, wheel).await;
-    found.map_err(|unresolved| bad_gateway(format!("{name} could not be resolved {unresolved}")))
+    let found =
+        found.map_err(|error| bad_gateway(&format!("{name} could not be resolved {error}")))?;
+    let at = |ip| Address::Inet((ip, port).into());
+    Ok(found.into_iter().map(at).collect())
 }
 
 fn with_slash(uri: Bytes) -> Bytes {

@@ -53,6 +53,8 @@ pub struct Order {
     pub options: Options,
     /// Its session, where sessions stay at one server.
     pub session: Option<Session>,
+    /// `proxy_limit_rate`, in bytes a second; 0: no limit.
+    pub limit_rate: u64,
     /// What was tried.
     pub record: Rc<Record>,
 }
@@ -104,6 +106,7 @@ impl Order {
         let (uri, method_len) = writing.write(&mut head)?;
         let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
         let settings = &request.location().settings.proxy;
+        let rate = &request.location().settings.proxy_answers.proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
         Ok(Order {
@@ -122,9 +125,15 @@ impl Order {
             body,
             method: request.method,
             options: Options {
-                from: None,
+                from: settings
+                    .proxy_bind
+                    .as_ref()
+                    .and_then(|bind| bind.address(request)),
                 probes: settings.proxy_socket_keepalive,
+                receive_bytes: buffer(settings.proxy_socket_rcvbuf),
+                send_bytes: buffer(settings.proxy_socket_sndbuf),
             },
+            limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
             record,
         })
     }
@@ -145,6 +154,10 @@ impl Order {
     pub fn uri(&self) -> &[u8] {
         &self.head[self.uri.clone()]
     }
+}
+
+fn buffer(size: Option<config::Size>) -> u32 {
+    size.map_or(0, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
 }
 
 fn asker(request: &Request, upstream: &Upstream, session: Option<&Session>) -> Asker {

@@ -28,7 +28,9 @@ pub enum Pass {
 /// A URL to pass requests on to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Without its scheme, as it is written: for messages.
+    /// As it is written.
+    pub whole: Bytes,
+    /// Without its scheme: for messages.
     pub text: Bytes,
     /// Who is to be asked.
     pub host: Host,
@@ -114,7 +116,11 @@ impl Url {
         let is_unix = text
             .get(..5)
             .is_some_and(|start| start.eq_ignore_ascii_case(b"unix:"));
-        let outcome = if is_unix { unix(&text) } else { inet(&text) };
+        let outcome = if is_unix {
+            unix(whole, &text)
+        } else {
+            inet(whole, &text)
+        };
         outcome.map_err(|reason| {
             let text = String::from_utf8_lossy(&text);
             format!("{reason} in upstream \"{text}\"")
@@ -144,7 +150,7 @@ impl Value for Pass {
 }
 
 /// `unix:PATH[:URI]`.
-fn unix(text: &Bytes) -> Result<Url, &'static str> {
+fn unix(whole: &Bytes, text: &Bytes) -> Result<Url, &'static str> {
     use std::os::unix::ffi::OsStrExt as _;
     let rest = text.slice(5..);
     let (path, uri) = match memchr::memchr(b':', &rest) {
@@ -158,6 +164,7 @@ fn unix(text: &Bytes) -> Result<Url, &'static str> {
         return Err("too long path in the unix domain socket");
     }
     Ok(Url {
+        whole: whole.clone(),
         text: text.clone(),
         host: Host::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(&path))),
         uri,
@@ -167,7 +174,7 @@ fn unix(text: &Bytes) -> Result<Url, &'static str> {
 }
 
 /// `HOST[:PORT][URI]`.
-fn inet(text: &Bytes) -> Result<Url, &'static str> {
+fn inet(whole: &Bytes, text: &Bytes) -> Result<Url, &'static str> {
     let skipped = match text.first() {
         Some(b'[') => memchr::memchr(b']', text).ok_or("invalid host")?,
         _ => 0,
@@ -188,6 +195,7 @@ fn inet(text: &Bytes) -> Result<Url, &'static str> {
     let port = digits.as_deref().map(port).transpose()?;
     let is_usual = port.is_none_or(|port| port == HTTP_PORT);
     Ok(Url {
+        whole: whole.clone(),
         text: text.clone(),
         host_header: if is_usual { name.clone() } else { place },
         port_text: match digits {

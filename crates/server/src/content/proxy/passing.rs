@@ -15,6 +15,7 @@ use crate::upstream::{Upstream, Upstreams};
 use super::directives::{ProxyAnswers, SetHeader};
 use super::names::Names;
 use super::pass::{Pass, Url};
+use super::rewrites::{Redirect, Rule};
 
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;
@@ -68,6 +69,8 @@ pub struct Passing {
     pub replaced_for_cache: Names,
     /// The lines of answers that are not passed on.
     pub hidden: Names,
+    /// `proxy_redirect`.
+    pub redirects: Vec<Rule>,
 }
 
 /// Who is asked.
@@ -125,12 +128,15 @@ pub fn build(
         replaced: Names::of(OWN_LINES),
         replaced_for_cache: Names::of(OWN_LINES),
         hidden: hidden(&settings.proxy_answers),
+        redirects: Vec::new(),
     };
     CACHE_LINES.iter().for_each(|id| {
         passing
             .replaced_for_cache
             .add(&Bytes::from_static(id.name().as_bytes()))
     });
+    passing.redirects =
+        redirects(&passing.target, name, settings).map_err(|sentence| pass.error(sentence))?;
     for line in &settings.proxy.proxy_set_header.0 {
         passing.add_line(line);
     }
@@ -156,6 +162,34 @@ impl Passing {
             self.lines.push(line.clone());
         }
     }
+}
+
+/// The rules for redirects: by default from where requests are passed on to the location.
+fn redirects(
+    target: &Target,
+    location: &Bytes,
+    settings: &LocationSettings,
+) -> Result<Vec<Rule>, &'static str> {
+    let default = || match target {
+        Target::Made(_) => None,
+        Target::Fixed { url, .. } if url.uri.is_empty() => {
+            let from = [&url.whole[..], b"/"].concat();
+            Some(Rule::literal(from.into(), Bytes::from_static(b"/")))
+        }
+        Target::Fixed { url, .. } => Some(Rule::literal(url.whole.clone(), location.clone())),
+    };
+    let Some(lines) = &settings.proxy_rewrites.proxy_redirect else {
+        return Ok(default().into_iter().collect());
+    };
+    let rule = |line: &Redirect| {
+        match line {
+        Redirect::Rule(rule) => Ok(rule.clone()),
+        Redirect::Default => default().ok_or(
+            "\"proxy_redirect default\" cannot be used with \"proxy_pass\" directive with variables",
+        ),
+    }
+    };
+    lines.0.rules().iter().map(rule).collect()
 }
 
 fn hidden(settings: &ProxyAnswers) -> Names {

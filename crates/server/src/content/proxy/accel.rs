@@ -1,0 +1,136 @@
+//! What a server tells us in its answer's `X-Accel-…` lines: another place for the content, a rate, a charset.
+//!
+//! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Buffering` (a slow client holds the server back in either case).
+
+use bytes::Bytes;
+use message::{Header, HeaderId, Method, ResponseHead, uri};
+
+use crate::log::Level;
+use crate::request::Request;
+use crate::respond::{Outcome, Target};
+use crate::{Failure, Response};
+
+use super::directives::IgnoreHeaders;
+
+/// What is kept of an answer that sent the request elsewhere.
+#[derive(Debug, Default)]
+pub struct Kept {
+    content_type: Bytes,
+    lines: Vec<Header>,
+}
+
+fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
+    let ignored = request
+        .location()
+        .settings
+        .proxy_answers
+        .proxy_ignore_headers;
+    ignored.is_some_and(|ignored| ignored.contains(line))
+}
+
+/// Where the content is, and what of the answer goes along.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// `None`: nowhere.
+    target: Option<Target>,
+    kept: Kept,
+}
+
+/// `X-Accel-Redirect`: is the content elsewhere?
+#[must_use]
+pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
+    let mut fields = head.fields.iter();
+    let field = fields.find(|field| field.id == HeaderId::XAccelRedirect)?;
+    if ignores(request, IgnoreHeaders::X_ACCEL_REDIRECT) {
+        return None;
+    }
+    let place = head.part(field.value);
+    let target = if place.starts_with(b"@") {
+        Some(Target::Named(place))
+    } else if let Some((path, args)) = uri::safe(&place) {
+        Some(Target::Uri(path.into(), Bytes::copy_from_slice(args)))
+    } else {
+        request.log(Level::Error, &|out| {
+            out.extend_from_slice(b"unsafe URI \"");
+            out.extend_from_slice(&place);
+            out.extend_from_slice(b"\" was detected");
+        });
+        None
+    };
+    Some(Elsewhere {
+        target,
+        kept: kept(head),
+    })
+}
+
+/// Sends the request there.
+pub fn follow(request: &mut Request, elsewhere: Elsewhere) -> Outcome {
+    request.kept = Some(Box::new(elsewhere.kept));
+    let Some(target) = elsewhere.target else {
+        return Outcome::Failed(Failure::new(404));
+    };
+    if matches!(target, Target::Uri(..)) && request.method != Method::Head {
+        request.method = Method::Get;
+    }
+    Outcome::Redirect(target)
+}
+
+fn kept(head: &ResponseHead) -> Kept {
+    let mut kept = Kept::default();
+    for field in &head.fields {
+        match field.id {
+            HeaderId::ContentType if kept.content_type.is_empty() => {
+                kept.content_type = head.part(field.value);
+            }
+            HeaderId::SetCookie
+            | HeaderId::ContentDisposition
+            | HeaderId::CacheControl
+            | HeaderId::Expires
+            | HeaderId::AcceptRanges => {
+                let line = Header::new(head.part(field.name), head.part(field.value));
+                kept.lines.push(line);
+            }
+            _ => {}
+        }
+    }
+    kept
+}
+
+/// Puts the lines that an earlier answer left into the one that took its place.
+pub fn give(kept: Kept, response: &mut Response, is_passed_on: bool) {
+    if !kept.content_type.is_empty() && !is_passed_on && response.status < 300 {
+        response.content_type = kept.content_type;
+    }
+    for line in kept.lines {
+        // What the answer at hand says of it counts.
+        if response.headers.get(&line.name).is_none() || line.is(b"Set-Cookie") {
+            response.headers.push(line.name, line.value);
+        }
+    }
+}
+
+/// `X-Accel-Limit-Rate` and `X-Accel-Charset`.
+pub fn obey(request: &Request, head: &ResponseHead, response: &mut Response) {
+    if let Some(rate) = head.get(HeaderId::XAccelLimitRate)
+        && !ignores(request, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
+        && let Some(rate) = std::str::from_utf8(rate)
+            .ok()
+            .and_then(|text| text.parse().ok())
+    {
+        request.limit_rate.set(Some(rate));
+    }
+    if let Some(charset) = head.get(HeaderId::XAccelCharset)
+        && !ignores(request, IgnoreHeaders::X_ACCEL_CHARSET)
+        && !charset.eq_ignore_ascii_case(b"off")
+        && !response.content_type.is_empty()
+        && !has_charset(&response.content_type)
+    {
+        response.charset = Bytes::copy_from_slice(charset);
+    }
+}
+
+fn has_charset(media_type: &[u8]) -> bool {
+    media_type
+        .windows(b"charset=".len())
+        .any(|text| text.eq_ignore_ascii_case(b"charset="))
+}

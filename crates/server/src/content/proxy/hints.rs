@@ -1,0 +1,43 @@
+//! Early hints (103): heads that come before an answer's own, passed on where the location says so.
+
+use message::{Header, HeaderId, Hops, ResponseHead, Version};
+use wire::http1::write;
+
+use crate::request::Request;
+
+const EARLY_HINTS: u16 = 103;
+
+/// Passes a head on. A client that takes nothing is noticed later.
+pub async fn pass(request: &mut Request, head: &ResponseHead) {
+    let settings = &request.location().settings;
+    let is_wanted = head.status == EARLY_HINTS
+        && request.head.version >= Version::HTTP_11
+        && request.wire.get().is_some()
+        && settings.hints.early_hints.hold(request);
+    let Some(passing) = request.location().passing.clone().filter(|_| is_wanted) else {
+        return;
+    };
+    let timeout = settings.sending.send_timeout.duration();
+    let hops = Hops::new(head.get_each(HeaderId::Connection));
+    let passed_on = head.fields.iter().filter(|field| {
+        let name = field.name.of(&head.bytes);
+        !passing.hidden.has(name, field.id)
+            && !hops.ends_here(name, field.id)
+            && field.id != HeaderId::ContentLength
+    });
+    let lines: Vec<Header> = passed_on
+        .map(|field| Header::new(head.part(field.name), head.part(field.value)))
+        .collect();
+    if lines.is_empty() {
+        return;
+    }
+    let before = request.wire.sent();
+    let sent = request
+        .wire
+        .send(timeout, |out| write::interim(out, EARLY_HINTS, &lines))
+        .await;
+    request.count(before, u64::MAX);
+    if sent.is_err() {
+        request.keepalive = false;
+    }
+}

@@ -1,0 +1,279 @@
+//! What an answer says of itself under the server's name, said under ours: `proxy_redirect`, `proxy_cookie_domain`, `_path`, `_flags`.
+//!
+//! Invariant: a value that no rule changes stays as it came.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Problem, Scope, Template, Value, Word};
+
+use crate::regex::Regex;
+use crate::request::Request;
+
+/// Rules of one directive at one level.
+pub const RULES_MAX: usize = 4096;
+
+/// A rule: what is looked for, and what takes its place.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pattern: Pattern,
+    replacement: Template,
+}
+
+#[derive(Debug, Clone)]
+enum Pattern {
+    /// With variables.
+    Text(Template),
+    Regex(Arc<Regex>),
+}
+
+/// The lines of one directive: none of them, or all of them.
+#[derive(Debug, Clone)]
+pub enum Lines<T> {
+    /// `off`.
+    Off,
+    /// In their order.
+    Rules(Vec<T>),
+}
+
+impl<T> Lines<T> {
+    /// The rules; none when it is `off`.
+    pub fn rules(&self) -> &[T] {
+        match self {
+            Self::Off => &[],
+            Self::Rules(rules) => rules,
+        }
+    }
+
+    /// Takes in a line: `off` stands alone.
+    pub(super) fn add(slot: &mut Option<Self>, rule: Option<T>) -> Result<(), Problem> {
+        match (&mut *slot, rule) {
+            (None, None) => *slot = Some(Self::Off),
+            (None, Some(rule)) => *slot = Some(Self::Rules(vec![rule])),
+            (Some(Self::Rules(rules)), Some(rule)) if rules.len() < RULES_MAX => rules.push(rule),
+            _ => return Err(Problem::duplicate()),
+        }
+        Ok(())
+    }
+}
+
+/// A `proxy_redirect` line.
+#[derive(Debug, Clone)]
+pub enum Redirect {
+    /// `default`: from the URL of `proxy_pass` to the location.
+    Default,
+    /// From a text or a pattern to a text.
+    Rule(Rule),
+}
+
+/// All `proxy_redirect` lines of a level.
+#[derive(Debug, Clone)]
+pub struct Redirects(pub Lines<Redirect>);
+
+impl Value for Redirects {
+    const SYNTAX: &'static str = "default | off | redirect replacement";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut slot = None;
+        Self::set(&mut slot, args, scope)?;
+        Ok(slot.unwrap_or(Self(Lines::Off)))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let line = match args {
+            [word] if *word == "off" => None,
+            [word] if *word == "default" => Some(Redirect::Default),
+            [word] => return Err(invalid(word)),
+            _ => Some(Redirect::Rule(Rule::of_text(args, scope)?)),
+        };
+        let mut lines = slot.take().map(|known| known.0);
+        Lines::add(&mut lines, line)?;
+        *slot = lines.map(Self);
+        Ok(())
+    }
+}
+
+/// All `proxy_cookie_domain` lines of a level.
+#[derive(Debug, Clone)]
+pub struct CookieDomains(pub Lines<Rule>);
+
+impl Value for CookieDomains {
+    const SYNTAX: &'static str = "off | domain replacement";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut slot = None;
+        Self::set(&mut slot, args, scope)?;
+        Ok(slot.unwrap_or(Self(Lines::Off)))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let line = match args {
+            [word] if *word == "off" => None,
+            [word] => return Err(invalid(word)),
+            _ => Some(Rule::of_domain(args, scope)?),
+        };
+        let mut lines = slot.take().map(|known| known.0);
+        Lines::add(&mut lines, line)?;
+        *slot = lines.map(Self);
+        Ok(())
+    }
+}
+
+/// All `proxy_cookie_path` lines of a level.
+#[derive(Debug, Clone)]
+pub struct CookiePaths(pub Lines<Rule>);
+
+impl Value for CookiePaths {
+    const SYNTAX: &'static str = "off | path replacement";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut slot = None;
+        Self::set(&mut slot, args, scope)?;
+        Ok(slot.unwrap_or(Self(Lines::Off)))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let line = match args {
+            [word] if *word == "off" => None,
+            [word] => return Err(invalid(word)),
+            _ => Some(Rule::of_text(args, scope)?),
+        };
+        let mut lines = slot.take().map(|known| known.0);
+        Lines::add(&mut lines, line)?;
+        *slot = lines.map(Self);
+        Ok(())
+    }
+}
+
+fn invalid(word: &Word) -> Problem {
+    Problem::new(format!("invalid parameter \"{}\"", word.display())).at(0)
+}
+
+/// Compiles `PATTERN` or, after `~*`, `*PATTERN`: caseless then, and always where `caseless` says so.
+pub(super) fn regex(
+    pattern: &[u8],
+    word: &Word,
+    caseless: bool,
+    scope: &mut Scope,
+) -> Result<Arc<Regex>, Problem> {
+    let (pattern, caseless) = match pattern.strip_prefix(b"*") {
+        Some(rest) if !caseless => (rest, true),
+        _ => (pattern, caseless),
+    };
+    let pattern = String::from_utf8_lossy(pattern);
+    Regex::of_configuration(&pattern, caseless, word, scope).map(Arc::new)
+}
+
+impl Rule {
+    /// From one text to another.
+    #[must_use]
+    pub fn literal(pattern: Bytes, replacement: Bytes) -> Rule {
+        Rule {
+            pattern: Pattern::Text(Template::from_literal(pattern)),
+            replacement: Template::from_literal(replacement),
+        }
+    }
+
+    fn of_text(args: &[Word], scope: &mut Scope) -> Result<Rule, Problem> {
+        let pattern = match args[0].bytes().strip_prefix(b"~") {
+            Some(pattern) => Pattern::Regex(regex(pattern, &args[0], false, scope)?),
+            None => Pattern::Text(Template::of_word(&args[0], scope)?),
+        };
+        let replacement = Template::of_word(&args[1], scope).map_err(|problem| problem.at(1))?;
+        Ok(Rule {
+            pattern,
+            replacement,
+        })
+    }
+
+    /// A domain has no case, and a dot before it means nothing.
+    fn of_domain(args: &[Word], scope: &mut Scope) -> Result<Rule, Problem> {
+        let bare = |word: &Word| match word.bytes().strip_prefix(b".") {
+            Some(rest) => word.bytes().slice_ref(rest),
+            None => word.bytes().clone(),
+        };
+        let mut template = |text: &Bytes, word: &Word| Template::parse(text, &word.place(), scope);
+        if let Some(pattern) = args[0].bytes().strip_prefix(b"~") {
+            let replacement = template(args[1].bytes(), &args[1])?;
+            return Ok(Rule {
+                pattern: Pattern::Regex(regex(pattern, &args[0], true, scope)?),
+                replacement,
+            });
+        }
+        Ok(Rule {
+            pattern: Pattern::Text(template(&bare(&args[0]), &args[0])?),
+            replacement: template(&bare(&args[1]), &args[1])?,
+        })
+    }
+
+    /// The value with what stands behind `prefix` bytes changed; `None`: the rule does not hold.
+    fn apply(&self, request: &Request, value: &Bytes, prefix: usize) -> Option<Bytes> {
+        let subject = value.slice(prefix..);
+        let len = match &self.pattern {
+            Pattern::Text(text) => {
+                let text = request.evaluate(text);
+                subject.starts_with(&text).then_some(text.len())?
+            }
+            Pattern::Regex(regex) => self.capture(request, regex, &subject)?,
+        };
+        Some(self.replace(request, value, prefix, len))
+    }
+
+    fn apply_to_domain(&self, request: &Request, value: &Bytes) -> Option<Bytes> {
+        let prefix = match &self.pattern {
+            Pattern::Text(_) => usize::from(value.starts_with(b".")),
+            Pattern::Regex(_) => 0,
+        };
+        let subject = value.slice(prefix..);
+        let len = match &self.pattern {
+            Pattern::Text(text) => {
+                let is_same = subject.eq_ignore_ascii_case(&request.evaluate(text));
+                is_same.then_some(subject.len())?
+            }
+            Pattern::Regex(regex) => self.capture(request, regex, &subject)?,
+        };
+        Some(self.replace(request, value, prefix, len))
+    }
+
+    fn capture(&self, request: &Request, regex: &Regex, subject: &Bytes) -> Option<usize> {
+        let spans = regex.captures(subject)?;
+        request.capture(regex, subject, spans);
+        Some(subject.len())
+    }
+
+    fn replace(&self, request: &Request, value: &Bytes, prefix: usize, len: usize) -> Bytes {
+        let mut out = value[..prefix].to_vec();
+        request.evaluate_into(&self.replacement, &mut out);
+        out.extend_from_slice(&value[prefix + len..]);
+        out.into()
+    }
+}
+
+/// Applies the first rule that holds to a `Location`.
+#[must_use]
+pub fn location(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
+    rules.iter().find_map(|rule| rule.apply(request, value, 0))
+}
+
+/// Applies the first rule that holds to the URL of a `Refresh`.
+#[must_use]
+pub fn refresh(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
+    let at = value
+        .windows(4)
+        .position(|text| text.eq_ignore_ascii_case(b"url="))?;
+    rules
+        .iter()
+        .find_map(|rule| rule.apply(request, value, at + 4))
+}
+
+/// The value of a cookie's `Path` under ours.
+pub(super) fn cookie_path(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
+    location(request, rules, value)
+}
+
+/// The value of a cookie's `Domain` under ours.
+pub(super) fn cookie_domain(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
+    rules
+        .iter()
+        .find_map(|rule| rule.apply_to_domain(request, value))
+}

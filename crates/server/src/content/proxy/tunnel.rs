@@ -1,0 +1,178 @@
+//! Behind a 101: bytes in both directions until one side has closed.
+//!
+//! Knows nothing of what they mean. Invariant: at most one piece of each direction is held; what is held is sent before more is read.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use wire::{Stream, Timer};
+
+use crate::log::Level;
+use crate::request::Request;
+
+use super::exchange::shown;
+use super::flow::Flow;
+use super::order::Order;
+
+const ACTION: &str = "proxying upgraded connection";
+
+/// The server's side of a connection that speaks another protocol now.
+pub struct Tunnel {
+    server: Stream,
+    /// What came behind the answer's head.
+    early: Vec<u8>,
+    /// Holds the peer, and records the try when it is dropped.
+    flow: Flow,
+}
+
+/// One direction.
+struct Direction {
+    held: Vec<u8>,
+    /// Of what is held, so much is sent.
+    gone: usize,
+    is_closed: bool,
+    /// Bytes that were read, what came early not counted.
+    read: u64,
+    /// Bytes that were sent.
+    sent: u64,
+}
+
+impl Tunnel {
+    /// The tunnel behind a head.
+    #[must_use]
+    pub fn of(mut flow: Flow) -> Option<Tunnel> {
+        let (server, early) = flow.take_tunnel()?;
+        Some(Tunnel {
+            server,
+            early,
+            flow,
+        })
+    }
+}
+
+/// Runs the request's tunnel to its end.
+pub async fn run(request: &mut Request) {
+    let Some(mut tunnel) = request.tunnel.take() else {
+        return;
+    };
+    let early = request.wire.take_unread();
+    let order = Rc::clone(tunnel.flow.order());
+    let idle = order.about.location().settings.proxy.proxy_read_timeout;
+    let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
+    let mut to_server = Direction::new(early);
+    let owner = Rc::clone(&request.client.loop_.wire);
+    let (client, timer) = request.wire.halves();
+    let server = &tunnel.server;
+    timer.arm(idle.duration());
+    let outcome = poll_fn(|cx| {
+        let moved = to_client.moved() + to_server.moved();
+        to_client.pump(server, client, &owner, cx)?;
+        to_server.pump(client, server, &owner, cx)?;
+        if to_client.is_over() || to_server.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        if to_client.moved() + to_server.moved() > moved {
+            timer.arm(idle.duration());
+        }
+        ready!(poll_idle(timer, cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    })
+    .await;
+    timer.disarm();
+    request.add_sent(to_client.sent);
+    tunnel.flow.count_tunnel(to_server.sent, to_client.read);
+    if let Err(error) = outcome {
+        log(&order, &tunnel.flow, &error);
+    }
+}
+
+fn poll_idle(timer: &mut Timer, cx: &mut Context<'_>) -> Poll<()> {
+    timer.poll_expired(cx)
+}
+
+fn log(order: &Order, flow: &Flow, error: &io::Error) {
+    let upstream = shown(flow.peer(), order);
+    let (level, what) = match error.kind() {
+        io::ErrorKind::TimedOut => (
+            Level::Error,
+            "upstream timed out (110: Connection timed out)".to_owned(),
+        ),
+        _ => (Level::Info, error.to_string()),
+    };
+    order.about.log(level, &what, ACTION, &upstream);
+}
+
+impl Direction {
+    fn new(early: Vec<u8>) -> Direction {
+        Direction {
+            held: early,
+            gone: 0,
+            is_closed: false,
+            read: 0,
+            sent: 0,
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        self.read + self.sent
+    }
+
+    /// Has its source closed, and was all of it sent?
+    fn is_over(&self) -> bool {
+        self.is_closed && self.held.is_empty()
+    }
+
+    /// Moves what can be moved without waiting.
+    fn pump(
+        &mut self,
+        from: &Stream,
+        to: &Stream,
+        owner: &wire::Loop,
+        cx: &mut Context<'_>,
+    ) -> io::Result<()> {
+        loop {
+            while !self.held.is_empty() {
+                match to.try_write(&self.held[self.gone..]) {
+                    Ok(count) => self.sent_more(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        match to.poll_writable(cx) {
+                            Poll::Pending => return Ok(()),
+                            Poll::Ready(ready) => ready?,
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            if self.is_closed {
+                return Ok(());
+            }
+            let outcome = owner.with_scratch(|scratch| {
+                let count = from.try_read(scratch)?;
+                self.held.extend_from_slice(&scratch[..count]);
+                Ok(count)
+            });
+            match outcome {
+                Ok(0) => self.is_closed = true,
+                Ok(count) => self.read += count as u64,
+                Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {
+                    match from.poll_readable(cx) {
+                        Poll::Pending => return Ok(()),
+                        Poll::Ready(ready) => ready?,
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn sent_more(&mut self, count: usize) {
+        self.sent += count as u64;
+        self.gone += count;
+        if self.gone == self.held.len() {
+            self.held = Vec::new(); // an idle tunnel holds no buffer
+            self.gone = 0;
+        }
+    }
+}
