@@ -26,5 +26,6 @@ mod static_files;
 mod subrequests;
 mod timeouts;
 mod try_files;
+mod upstreams;
 mod variables;
 mod wrong_configurations;
