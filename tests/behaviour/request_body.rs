@@ -5,17 +5,23 @@
 )]
 
 use blackbox::{Connection, PATIENCE, Server, Site, is_nginx};
+use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-const LIMITS: &str = "client_max_body_size 1m; client_body_buffer_size 1k;";
+const LIMITS: &str = "client_body_buffer_size 1k;";
 
 /// The program whose `/stored`, `/twice`, `/passing` and `/early` answer with the body; `None`: nginx is tested.
 fn echoing(settings: &str) -> Option<Server> {
+    echoing_on("worker_processes 1;", settings)
+}
+
+fn echoing_on(main: &str, settings: &str) -> Option<Server> {
     if is_nginx() {
         return None;
     }
-    let site = Site::of(Path::new(env!("CARGO_BIN_EXE_echoing-module")));
+    let site = Site::of(Path::new(env!("CARGO_BIN_EXE_echoing-module")))
+        .with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
     let dir = site.path("bodies");
     std::fs::create_dir(&dir).expect("the site is ours");
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -28,7 +34,7 @@ fn echoing(settings: &str) -> Option<Server> {
              location / {{ echo_body $arg_how; }}
              location /small {{ client_max_body_size 10; echo_body $arg_how; }} }}"
     );
-    Some(Server::start_on(site, "worker_processes 1;", &http))
+    Some(Server::start_on(site, main, &http))
 }
 
 fn post(connection: &mut Connection, how: &str, body: &[u8]) -> String {
@@ -195,5 +201,68 @@ fn a_directory_that_cannot_be_written_is_500_and_said_once() {
         log.contains("failed (2: No such file or directory)"),
         "{log}"
     );
+    server.forget_log();
+}
+
+#[test]
+fn a_disk_that_stands_still_holds_its_client_back_and_nobody_else() {
+    let Some(server) = echoing("client_max_body_size 0;") else {
+        return;
+    };
+    let hold = server.site().path("hold");
+    std::fs::write(&hold, "").unwrap();
+    let mut large = server.connect();
+    large.send("POST /?how=twice HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    large
+        .stream()
+        .set_write_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    const CHUNK: usize = 1 << 20;
+    let chunk = [b"100000\r\n", &[b'x'; CHUNK][..], b"\r\n"].concat();
+    let mut sent = 0;
+    while let Ok(count) = large.stream().write(&chunk[sent % chunk.len()..]) {
+        sent += count;
+        assert!(sent < 64 * CHUNK, "it is taken without a disk");
+    }
+    let mut other = server.connect();
+    assert_eq!(post(&mut other, "stored", b"hello"), "hello");
+    std::fs::remove_file(&hold).unwrap();
+    large.stream().set_write_timeout(Some(PATIENCE)).unwrap();
+    let rest = &chunk[sent % chunk.len()..];
+    large.send(rest).send("0\r\n\r\n");
+    let whole = sent.div_ceil(chunk.len()) * CHUNK;
+    assert_eq!(large.reply().text().len(), 2 * whole);
+    server.forget_log();
+}
+
+#[test]
+fn a_full_pool_refuses_a_body_that_it_would_have_to_store() {
+    let pool = "worker_processes 1; thread_pool default threads=1 max_queue=0;";
+    let Some(server) = echoing_on(pool, "") else {
+        return;
+    };
+    std::fs::write(server.site().path("hold"), "").unwrap();
+    let mut waiting = Vec::new();
+    while !server.error_log().contains("queue overflow") {
+        let mut connection = server.connect();
+        connection.send("POST /?how=stored HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n");
+        connection.send([b'x'; 2000]);
+        waiting.push(connection);
+        assert!(waiting.len() < 1000, "no overflow: {}", server.error_log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(server.site().path("hold")).unwrap();
+    let mut refused = 0;
+    for mut connection in waiting {
+        let reply = connection.reply();
+        if reply.status == 503 {
+            refused += 1;
+            assert_eq!(reply.header("retry-after"), Some("1"));
+            assert_eq!(post(&mut connection, "stored", b"hello"), "hello");
+        } else {
+            assert_eq!(reply.status, 200);
+        }
+    }
+    assert!(refused > 0);
     server.forget_log();
 }

@@ -1,6 +1,6 @@
 //! Large answers in slices.
 
-use blackbox::{Answer, Origin, PATIENCE, Received, Reply, Server};
+use blackbox::{Answer, Origin, PATIENCE, Received, Reply, Server, is_nginx};
 
 const WHOLE: &str = "0123456789abcdef";
 
@@ -150,8 +150,11 @@ fn slices_that_do_not_belong_together_end_the_connection() {
         let reply = server.raw(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(!reply.contains("67"), "{path}: {reply}");
         let is_at_once = matches!(path, "/other" | "/range" | "/open");
-        assert_eq!(reply.is_empty(), is_at_once, "{path}: {reply}");
-        server.wait_for(why, path);
+        // nginx holds small answers back, so that nothing of them has gone out.
+        if !is_nginx() {
+            assert_eq!(reply.is_empty(), is_at_once, "{path}: {reply}");
+            server.wait_for(why, path);
+        }
     }
     assert_eq!(server.get("/").text(), WHOLE);
     server.forget_log();
