@@ -90,6 +90,7 @@ struct State {
     /// Files that the next snapshot replaces.
     old: Vec<Vec<u8>>,
     is_walked: bool,
+    boot: [u8; 16],
     is_compacting: bool,
 }
 
@@ -98,7 +99,6 @@ struct State {
 #[must_use = "its step is to be taken, and the index changed, before it is dropped"]
 pub struct Ticket {
     frame: Bytes,
-    number: u64,
     log: Output,
     writer: Option<Arc<()>>,
     journal: Arc<Inner>,
@@ -130,13 +130,6 @@ impl Ticket {
     pub fn step(&self) -> Step {
         Step::Append(self.log.clone(), vec![self.frame.clone()])
     }
-
-    /// Appends nothing in the records' place, where what they say did not come true: a frame that is just missing would make the
-    /// next start doubt that it knows everything.
-    #[must_use]
-    pub fn void_step(&self) -> Step {
-        Step::Append(self.log.clone(), vec![Batch::default().frame(self.number)])
-    }
 }
 
 impl Drop for Ticket {
@@ -163,7 +156,9 @@ impl Journal {
         let lock = local.lock(&[&folder[..], b"lock"].concat(), pool).await?;
         let lock = lock.ok_or(Error::InUse)?;
         let files = Files::list(local, &folder, pool).await?;
-        let (recovered, number, is_walked) = recover(local, &folder, &files, pool, index).await?;
+        let boot = boot_id(local, pool).await;
+        let (recovered, number) = recover(local, &folder, &files, pool, index, boot).await?;
+        let is_walked = recovered.is_complete;
         let generation = files.last() + 1;
         let log = begin_log(local, &folder, generation, pool).await?;
         let inner = Inner {
@@ -185,6 +180,7 @@ impl Journal {
                 later: Vec::new(),
                 old: files.names(&folder),
                 is_walked,
+                boot,
                 is_compacting: false,
             }),
             folder,
@@ -193,9 +189,13 @@ impl Journal {
             _lock: lock,
         };
         let journal = Self(Arc::new(inner));
-        journal
-            .write(local, &[Record::Opened { generation }])
-            .await?;
+        let opened = Record::Opened {
+            generation,
+            boot,
+            is_known: is_walked,
+            before: files.logs.last().copied().unwrap_or_default(),
+        };
+        journal.write(local, &[opened]).await?;
         Ok((journal, recovered))
     }
 
@@ -223,7 +223,6 @@ impl Journal {
         state.log_bytes += frame.len() as u64;
         Ticket {
             frame,
-            number,
             log: state.log.clone(),
             writer: Some(state.writers.clone()),
             journal: self.0.clone(),
@@ -343,7 +342,8 @@ impl Journal {
 /// What there is in the folder.
 #[derive(Debug, Default)]
 struct Files {
-    logs: Vec<u64>,
+    /// Their generations and lengths.
+    logs: Vec<(u64, u64)>,
     snapshots: Vec<u64>,
     /// Snapshots that were not finished.
     temps: Vec<u64>,
@@ -361,7 +361,7 @@ impl Files {
             };
             match (kind, number.parse::<u64>()) {
                 ("log", Ok(number)) => {
-                    files.logs.push(number);
+                    files.logs.push((number, entry.meta.len));
                     files.log_bytes += entry.meta.len;
                 }
                 ("snapshot", Ok(number)) => {
@@ -381,12 +381,13 @@ impl Files {
     }
 
     fn last(&self) -> u64 {
-        let last = self.logs.last().max(self.snapshots.last());
-        last.copied().unwrap_or_default()
+        let last = self.logs.last().map(|log| log.0);
+        let last = last.max(self.snapshots.last().copied());
+        last.unwrap_or_default()
     }
 
     fn names(&self, folder: &[u8]) -> Vec<Vec<u8>> {
-        let logs = self.logs.iter().map(|number| log_name(folder, *number));
+        let logs = self.logs.iter().map(|log| log_name(folder, log.0));
         let snapshots = self.snapshots.iter();
         let snapshots = snapshots.map(|number| snapshot::name(folder, *number));
         let temps = self.temps.iter();
@@ -419,15 +420,15 @@ async fn begin_log(
     Ok(log)
 }
 
-/// Reads the last snapshot and the logs from there on. Beside what was found: the number for the next frame, and whether the
-/// directory was walked.
+/// Reads the last snapshot and the logs from there on. Beside what was found: the number for the next frame.
 async fn recover(
     local: &Local,
     folder: &[u8],
     files: &Files,
     pool: &Pool,
     index: &Index,
-) -> Result<(Recovered, u64, bool), Error> {
+    boot: [u8; 16],
+) -> Result<(Recovered, u64), Error> {
     let mut replay = Replay::new(index);
     let snapshot = files.snapshots.last().copied();
     if let Some(generation) = snapshot {
@@ -439,19 +440,30 @@ async fn recover(
     }
     // A directory without a journal begins with log 1.
     let needed = snapshot.unwrap_or(1);
-    let logs: Vec<u64> = files
+    let logs: Vec<(u64, u64)> = files
         .logs
         .iter()
         .copied()
-        .filter(|log| *log >= needed)
+        .filter(|log| log.0 >= needed)
         .collect();
-    for generation in &logs {
+    for (generation, _) in &logs {
         let name = log_name(folder, *generation);
         if !read(local, &name, pool, |frame| replay.log(frame)).await? {
             replay.set_damaged();
         }
     }
-    Ok(replay.finish(needed, &logs, snapshot.is_some()))
+    Ok(replay.finish(needed, &logs, snapshot.is_some(), boot))
+}
+
+/// This start of the kernel; zeros where it does not say.
+async fn boot_id(local: &Local, pool: &Pool) -> [u8; 16] {
+    let path = b"/proc/sys/kernel/random/boot_id";
+    let text = match local.read_front(path, 64, pool).await {
+        Ok((text, _)) => text,
+        Err(_) => return [0; 16],
+    };
+    let digits: Vec<u8> = text.iter().copied().filter(u8::is_ascii_hexdigit).collect();
+    Key::from_name(&digits).map_or([0; 16], |key| key.0)
 }
 
 /// Gives every whole frame of a file. False: something in it was not whole.

@@ -68,6 +68,13 @@ pub enum Record {
     Opened {
         /// Which log.
         generation: u64,
+        /// The kernel's number for the time since it started (random/boot_id in proc_sys_kernel(5)): what was written before
+        /// another start may not be on the disk. Zeros: not known.
+        boot: [u8; 16],
+        /// Was every entry of the directory known then?
+        is_known: bool,
+        /// The log before it and how many bytes that had, where that one had come to its end.
+        before: (u64, u64),
     },
     /// Something was purged.
     Purge {
@@ -119,9 +126,18 @@ impl Record {
                 out.push(PURGED);
                 out.extend_from_slice(&number.to_le_bytes());
             }
-            Self::Opened { generation } => {
+            Self::Opened {
+                generation,
+                boot,
+                is_known,
+                before,
+            } => {
                 out.push(OPENED);
                 out.extend_from_slice(&generation.to_le_bytes());
+                out.extend_from_slice(boot);
+                out.push(u8::from(*is_known));
+                out.extend_from_slice(&before.0.to_le_bytes());
+                out.extend_from_slice(&before.1.to_le_bytes());
             }
             Self::Complete { entries, is_walked } => {
                 out.push(COMPLETE);
@@ -159,6 +175,9 @@ impl Record {
             },
             OPENED => Self::Opened {
                 generation: from.u64()?,
+                boot: from.array()?,
+                is_known: from.u8()? == 1,
+                before: (from.u64()?, from.u64()?),
             },
             CLOSED => Self::Closed,
             PURGE => Self::Purge {

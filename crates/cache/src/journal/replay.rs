@@ -38,6 +38,10 @@ pub struct Replay<'a> {
     found: Recovered,
     is_walked: bool,
     has_snapshot: bool,
+    /// In which start of the kernel the last log was begun.
+    boot: [u8; 16],
+    /// Logs that others say they came after, with their lengths.
+    before: Vec<(u64, u64)>,
     entries_seen: u64,
     logs: Vec<Frame>,
     begun: HashSet<([u8; 16], u32)>,
@@ -50,6 +54,8 @@ impl<'a> Replay<'a> {
             found: Recovered::default(),
             is_walked: false,
             has_snapshot: false,
+            boot: [0; 16],
+            before: Vec::new(),
             entries_seen: 0,
             logs: Vec::new(),
             begun: HashSet::new(),
@@ -86,51 +92,51 @@ impl<'a> Replay<'a> {
         self.found.is_damaged = true;
     }
 
-    /// Plays the logs, and says what came out; beside it, the number for the next frame, and whether the directory was ever walked.
-    /// `needed` is the log that belongs to the snapshot, or the very first one where there is none; `generations` are the logs
-    /// whose frames were given.
+    /// Plays the logs, and says what came out; beside it, the number for the next frame. `needed` is the log that belongs to the
+    /// snapshot, or the very first one where there is none; `logs` are those whose frames were given, with their lengths; `boot` is
+    /// this start of the kernel.
+    ///
+    /// Frames that are not there are no reason for doubt: whoever was killed before he wrote one had not done yet what it says
+    /// (see [`Record`]). What was lost with the kernel may have been done.
     pub fn finish(
         mut self,
         needed: u64,
-        generations: &[u64],
+        logs: &[(u64, u64)],
         starts_with_snapshot: bool,
-    ) -> (Recovered, u64, bool) {
+        boot: [u8; 16],
+    ) -> (Recovered, u64) {
         // Loops append as their jobs end: the numbers are the order.
-        let mut logs = std::mem::take(&mut self.logs);
-        logs.sort_by_key(|frame| frame.number);
-        // A job that was taken again wrote its frame again; what did not come true was written, and voided behind it.
-        logs.dedup_by_key(|frame| frame.number);
-        let (mut expected, mut is_gapless, mut opened) = (None, true, 0);
-        for frame in &logs {
-            for record in frame.records() {
-                match record {
-                    Some(Record::Opened { generation }) => {
-                        opened += usize::from(generations.contains(&generation));
-                        expected = if generation == needed {
-                            Some(frame.number)
-                        } else {
-                            expected
-                        };
-                    }
-                    Some(record) => self.apply(record),
-                    None => self.found.is_damaged = true,
+        let mut frames = std::mem::take(&mut self.logs);
+        frames.sort_by_key(|frame| frame.number);
+        // A job that was taken again wrote its frame again.
+        frames.dedup_by_key(|frame| frame.number);
+        let mut opened = 0;
+        for record in frames.iter().flat_map(Frame::records) {
+            match record {
+                Some(record) => {
+                    opened += usize::from(matches!(record, Record::Opened { .. }));
+                    self.apply(record);
                 }
+                None => self.found.is_damaged = true,
             }
-            is_gapless &= expected == Some(frame.number);
-            expected = frame.number.checked_add(1);
         }
-        is_gapless &= opened == generations.len();
-        is_gapless &= !logs.is_empty() && self.has_snapshot == starts_with_snapshot;
+        let is_there = |log: &(u64, u64)| log.0 < needed || log.1 == 0 || logs.contains(log);
+        let are_all = self.before.iter().all(is_there)
+            && logs.first().is_some_and(|first| first.0 == needed)
+            && opened == logs.len()
+            && self.has_snapshot == starts_with_snapshot;
         self.index.sort();
         let (index, mut found) = (self.index, self.found);
+        let is_on_disk = found.is_clean || self.boot == boot && boot != [0; 16];
         found.entries = index.len();
-        found.is_complete = self.is_walked && is_gapless && !found.is_damaged;
+        found.is_complete = self.is_walked && are_all && is_on_disk && !found.is_damaged;
         found
             .evicted
             .retain(|known| index.peek(&known.key).is_none());
         let begun = self.begun.into_iter();
         found.unfinished = begun.map(|(key, tag)| (Key(key), tag)).collect();
-        (found, expected.unwrap_or(1), self.is_walked)
+        let next = frames.last().map_or(1, |frame| frame.number + 1);
+        (found, next)
     }
 
     fn apply(&mut self, record: Record) {
@@ -141,6 +147,8 @@ impl<'a> Replay<'a> {
             }
             Record::Put { mut known, vary } => {
                 self.begun.insert((known.key.0, known.place.file));
+                // A purge that was cut off before it was written has left its number with what came after it.
+                self.found.purges.is_at_least(known.clean_of);
                 known.varies.names = match &vary[..] {
                     UNKNOWN_NAMES => VARY_UNKNOWN,
                     names => self.index.vary_number(names),
@@ -161,8 +169,18 @@ impl<'a> Replay<'a> {
             Record::Purge { number, rule } => self.found.purges.add(number, rule),
             Record::Purged { number } => self.found.purges.forget(number),
             Record::Walked => self.is_walked = true,
-            // Looked at where they may stand.
-            Record::Complete { .. } | Record::Opened { .. } => {}
+            Record::Opened {
+                boot,
+                is_known,
+                before,
+                ..
+            } => {
+                self.boot = boot;
+                self.is_walked = is_known;
+                self.before.push(before);
+            }
+            // Looked at where it may stand.
+            Record::Complete { .. } => {}
             Record::Closed => self.found.is_clean = true,
         }
     }

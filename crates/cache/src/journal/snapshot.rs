@@ -81,7 +81,14 @@ impl Journal {
             number: purge.number,
             rule: purge.rule.clone(),
         });
-        let first = [Record::Opened { generation }, Record::Purged { number }];
+        // The log before goes on being written to for a moment.
+        let opened = Record::Opened {
+            generation,
+            boot: state.boot,
+            is_known: state.is_walked,
+            before: (0, 0),
+        };
+        let first = [opened, Record::Purged { number }];
         for record in first.into_iter().chain(pending).chain(begun) {
             if batches.last().is_some_and(Batch::is_full) && batches.len() < STEPS_MAX {
                 batches.push(Batch::default());

@@ -449,7 +449,7 @@ proptest! {
             1 => Record::Put { known: known(number % 1_000, tag), vary: Bytes::from(vary) },
             2 => Record::Renew { key, tag, lifetime },
             3 => Record::Remove { key, tag },
-            4 => Record::Opened { generation: number },
+            4 => Record::Opened { generation: number, boot: [tag as u8; 16], is_known: tag % 2 == 0, before: (number, 7) },
             5 => Record::Ended { key, tag },
             6 => Record::Purge { number: tag, rule: crate::purge::Rule::Tag(Bytes::from(vary)) },
             7 => Record::Purged { number: tag },

@@ -203,7 +203,8 @@ impl Purges {
         self.is_at_least(number);
     }
 
-    fn is_at_least(&mut self, number: u32) {
+    /// Numbers up to this one have been used.
+    pub fn is_at_least(&mut self, number: u32) {
         if self.latest == 0 || is_before(self.latest, number) {
             self.latest = number;
         }

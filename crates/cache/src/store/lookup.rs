@@ -233,11 +233,14 @@ impl Store {
         was: Option<Known>,
         now: Seconds,
     ) -> Result<Known, Error> {
-        if let Some(was) = was {
-            self.forget(local, &was).await?;
-        }
+        let was = was.and_then(|was| self.0.index.remove_entry(&was.key, was.place.file));
+        drop(was.and_then(|was| super::blocks_of(&self.0.space, &was)));
         let known = self.known_of(entry, file.meta().len, now);
         self.take_in(local, &known).await?;
+        let vary = entry.vary().clone();
+        let journal = &self.0.journal;
+        journal.write(local, &[Record::Put { known, vary }]).await?;
+        journal.ended(known.key, known.place.file);
         Ok(known)
     }
 

@@ -332,12 +332,8 @@ impl Writing {
             let done = local.change(steps, &store.0.settings.pool).await;
             done.map_err(Error::from)
         };
-        if let Err(error) = done {
-            let void = vec![put.void_step()];
-            // If this fails too, the next start walks.
-            let _ = local.change(void, &store.0.settings.pool).await;
-            return Err(error);
-        }
+        // If the record was written, the next start finds that it did not come true when the key is asked for.
+        done?;
         for victim in self.victims.drain(..) {
             store.0.journal.gone(victim.key, victim.place.file);
         }

@@ -1,0 +1,394 @@
+//! A process that fills, renews, evicts and purges is killed, again and again: whatever is found later is what was stored.
+//!
+//! What is stored says what it is: the body follows from key and version, which stand in the head too. So a wrong byte, a mix of
+//! two entries, and an entry that was purged are all seen.
+#![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use bytes::Bytes;
+use cache::entry::Description;
+use cache::store::{Checks, Found, Hit, Settings};
+use cache::{Error, Key, Levels, Lifetime, Store};
+use disk::{Access, Disk, Local, Pool};
+use message::HeaderId;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+const KILLS: u64 = 50;
+const KEYS: u64 = 120;
+const MAX_BYTES: u64 = 4 << 20;
+/// Where the child's directory and first version stand.
+const DIRECTORY: &str = "CACHE_KILL_DIRECTORY";
+const VERSION: &str = "CACHE_KILL_VERSION";
+
+fn key_text(key: u64) -> String {
+    format!("http://origin/{}/{key}", key % 7)
+}
+
+/// From 0 to 400 KB: one job, or several.
+fn body(key: u64, version: u64) -> Vec<u8> {
+    let len = match key % 6 {
+        0 => key % 50,
+        5 => 200_000 + version % 200_000,
+        _ => 1_000 + (key * 7919 + version * 104_729) % 60_000,
+    };
+    let seed =
+        key.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ version.wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+    (0..len)
+        .map(|at| (seed.rotate_left((at % 64) as u32) >> 7) as u8 ^ at as u8)
+        .collect()
+}
+
+struct Bench {
+    local: Local,
+    pool: Pool,
+    store: Store,
+}
+
+impl Bench {
+    async fn open(directory: &Path) -> Self {
+        let disk = Disk::new(Disk::prepare());
+        let pool = disk.define_pool("test", 8, 1000);
+        let local = Local::new(&disk);
+        let settings = Settings {
+            directory: directory.as_os_str().as_bytes().to_vec(),
+            levels: Levels::parse("1").unwrap(),
+            zone_bytes: 1 << 20,
+            max_bytes: Some(MAX_BYTES),
+            min_free_bytes: 0,
+            inactive: 1 << 40,
+            pool: pool.clone(),
+        };
+        let store = loop {
+            match Store::open(&local, settings.clone()).await {
+                // The last owner's lock is let go of when its last thread has ended.
+                Err(Error::InUse) => tokio::time::sleep(Duration::from_millis(1)).await,
+                opened => break opened.unwrap().0,
+            }
+        };
+        Self { local, pool, store }
+    }
+
+    fn access(&self) -> Access<'_> {
+        Access::new(&self.pool)
+    }
+
+    async fn find(&self, key: u64) -> Option<Hit> {
+        let (text, access) = (key_text(key), self.access());
+        let none = std::iter::empty();
+        let found = self
+            .store
+            .find(&self.local, &access, text.as_bytes(), none, 1_000);
+        match found.await.unwrap() {
+            Found::Hit(hit) => Some(hit),
+            _ => None,
+        }
+    }
+
+    async fn read(&self, hit: &Hit) -> Result<Vec<u8>, Error> {
+        let all = 0..hit.entry.body_len();
+        let mut checks = Checks::of(hit);
+        self.store
+            .verify(&self.local, &self.access(), hit, &mut checks, &all)
+            .await?;
+        let (mut bytes, range) = (Vec::new(), hit.entry.body());
+        while (bytes.len() as u64) < range.end - range.start {
+            let at = range.start + bytes.len() as u64;
+            let len = (range.end - at) as usize;
+            let more = self.local.read(&hit.file, at, len, &self.access()).await?;
+            assert!(!more.is_empty(), "the file is shorter than it says");
+            bytes.extend_from_slice(&more);
+        }
+        Ok(bytes)
+    }
+
+    async fn fill(&self, key: u64, version: u64) -> Result<(), Error> {
+        let (text, said) = (key_text(key), version.to_string());
+        let main = Key::of(text.as_bytes());
+        let description = Description {
+            key: main,
+            main,
+            variant: main,
+            tag: 0,
+            key_text: text.as_bytes(),
+            vary: b"",
+            status: 200,
+            status_line: b"200 OK",
+            lifetime: lifetime(0),
+        };
+        let body = Bytes::from(body(key, version));
+        let tag = format!("k{key}");
+        let lines = [
+            (&b"X-Version"[..], said.as_bytes(), HeaderId::Other),
+            (&b"X-Renewed"[..], &b"0"[..], HeaderId::Other),
+            (&b"Cache-Tag"[..], tag.as_bytes(), HeaderId::Other),
+        ];
+        let expected = if version.is_multiple_of(2) {
+            body.len() as u64
+        } else {
+            0
+        };
+        let lines = lines.into_iter();
+        let mut writing = self
+            .store
+            .begin(&self.local, &description, lines, expected, 1_000)
+            .await?;
+        for at in (0..body.len()).step_by(50_000) {
+            let piece = body.slice(at..body.len().min(at + 50_000));
+            if let Err(error) = writing.push(&self.local, piece).await {
+                writing.abandon(&self.local).await?;
+                return Err(error);
+            }
+        }
+        writing.finish(&self.local).await.map(|_| ())
+    }
+
+    /// As a 304 with other header lines does it.
+    async fn renew(&self, key: u64, times: u64) -> Result<(), Error> {
+        let Some(hit) = self.find(key).await else {
+            return Ok(());
+        };
+        let said = times.to_string();
+        // Of another length each time.
+        let filler = vec![b'x'; (times % 90) as usize];
+        let head = hit.entry.head();
+        let kept = head
+            .iter()
+            .filter(|(name, ..)| !matches!(*name, b"X-Renewed" | b"X-Filler"));
+        let new = [
+            (&b"X-Renewed"[..], said.as_bytes(), HeaderId::Other),
+            (&b"X-Filler"[..], &filler[..], HeaderId::Other),
+        ];
+        let lines = kept.chain(new);
+        let (local, access) = (&self.local, self.access());
+        let renewed = self
+            .store
+            .rewrite(local, &access, &hit, lifetime(times), lines, 1_000);
+        renewed.await.map(|_| ())
+    }
+}
+
+fn lifetime(times: u64) -> Lifetime {
+    Lifetime {
+        date: 1_000 + times as i64,
+        expires: 1_000_000 + times as i64,
+        ..Lifetime::default()
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(Default::default());
+    runtime.unwrap().block_on(future)
+}
+
+/// Says what was purged: key and the last version that is. Written at once: a killed process writes nothing later.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// What is killed; alone, it does nothing.
+#[test]
+#[ignore = "started by the test below"]
+fn child() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
+    let first: u64 = std::env::var(VERSION).unwrap().parse().unwrap();
+    block_on(async {
+        let bench = Rc::new(Bench::open(Path::new(&directory)).await);
+        let versions = Rc::new(RefCell::new(HashMap::new()));
+        let steps = Rc::new(Cell::new(first));
+        say("\nready\n");
+        for task in 0..8u64 {
+            let (bench, versions, steps) = (bench.clone(), versions.clone(), steps.clone());
+            tokio::task::spawn_local(async move {
+                loop {
+                    let step = steps.replace(steps.get() + 1);
+                    let random = step.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+                    // Each task has its own keys, so that versions of a key come one after the other.
+                    let key = random % (KEYS / 8) * 8 + task;
+                    match random / KEYS % 16 {
+                        0 => {
+                            let before = versions.borrow().get(&key).copied().unwrap_or(first);
+                            let tag = format!("k{key}");
+                            if bench
+                                .store
+                                .purge_tag(&bench.local, tag.as_bytes())
+                                .await
+                                .is_ok()
+                            {
+                                say(&format!("{key} {before}\n"));
+                            }
+                        }
+                        1..5 => {
+                            let _ = bench.renew(key, step % 1_000).await;
+                        }
+                        5..7 => {
+                            if let Some(hit) = bench.find(key).await {
+                                check(&bench, key, &hit).await;
+                            }
+                        }
+                        _ => {
+                            versions.borrow_mut().insert(key, step);
+                            let _ = bench.fill(key, step).await;
+                        }
+                    }
+                }
+            });
+        }
+        loop {
+            bench.store.sweep(&bench.local, 1_000, 10).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    });
+}
+
+/// Is it what was stored, all of one and the same time? Its version.
+async fn check(bench: &Bench, key: u64, hit: &Hit) -> u64 {
+    let line = |name: &str| -> u64 {
+        let value = hit.entry.head().get_all(name.as_bytes()).next().unwrap();
+        str::from_utf8(value).unwrap().parse().unwrap()
+    };
+    let (version, times) = (line("X-Version"), line("X-Renewed"));
+    assert_eq!(
+        hit.entry.lifetime(),
+        &lifetime(times),
+        "another head's lifetime"
+    );
+    assert_eq!(hit.entry.key_text(), key_text(key).as_bytes());
+    match bench.read(hit).await {
+        Ok(read) => assert!(read == body(key, version), "key {key}, version {version}"),
+        // Cut off while it was renewed: dropped.
+        Err(Error::Fault(fault)) => panic!("key {key}, version {version}: {fault}"),
+        Err(error) => panic!("{error}"),
+    }
+    version
+}
+
+/// Runs the child and kills it after so many milliseconds. What it purged.
+fn run_and_kill(directory: &Path, first: u64, ms: u64) -> HashMap<u64, u64> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "child",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(DIRECTORY, directory)
+        .env(VERSION, first.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while lines.next().unwrap().unwrap() != "ready" {}
+    std::thread::sleep(Duration::from_millis(ms));
+    let ended = child.try_wait().unwrap();
+    assert!(ended.is_none(), "it ended by itself: {ended:?}");
+    child.kill().unwrap();
+    let mut purged = HashMap::new();
+    for line in lines.map_while(Result::ok) {
+        // The last line may be cut.
+        if let Some((key, version)) = line.split_once(' ')
+            && let (Ok(key), Ok(version)) = (key.parse(), version.parse())
+        {
+            purged.insert(key, version);
+        }
+    }
+    child.wait().unwrap();
+    purged
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().flatten();
+    entries
+        .map(|entry| entry.path())
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+fn blocks(dir: &Path) -> u64 {
+    let own = std::fs::metadata(dir).map_or(0, |meta| meta.blocks() * 512);
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return own;
+    };
+    own + entries
+        .flatten()
+        .map(|entry| blocks(&entry.path()))
+        .sum::<u64>()
+}
+
+#[test]
+fn what_a_killed_process_leaves_is_right_or_absent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut purged, mut found) = (HashMap::new(), 0);
+    block_on(async {
+        // Known from its first entry on.
+        let bench = Bench::open(dir.path()).await;
+        let mut walk = cache::store::Walk::new(&bench.store);
+        while !walk
+            .step(&bench.local, &bench.access(), 1_000)
+            .await
+            .unwrap()
+        {}
+    });
+    for kill in 1..=KILLS {
+        // Whatever the child was at: opening, filling, putting its journal together.
+        purged.extend(run_and_kill(dir.path(), kill << 32, kill * 37 % 60));
+        block_on(async {
+            let bench = Bench::open(dir.path()).await;
+            assert!(!bench.store.is_cold(), "the journal knows everything");
+            bench.store.sweep(&bench.local, 1_000, 1_000).await.unwrap();
+            assert!(
+                blocks(dir.path()) <= MAX_BYTES,
+                "{} bytes",
+                blocks(dir.path())
+            );
+            for key in 0..KEYS {
+                let Some(hit) = bench.find(key).await else {
+                    continue;
+                };
+                let version = check(&bench, key, &hit).await;
+                assert!(
+                    purged.get(&key).is_none_or(|purged| version > *purged),
+                    "key {key} was purged"
+                );
+                found += 1;
+            }
+            let mut known = bench.store.index().len();
+            let left = files(dir.path());
+            let journal = dir.path().join(cache::journal::FOLDER);
+            let entries = left
+                .iter()
+                .filter(|file| !file.starts_with(&journal))
+                .count();
+            // A key that was only asked for is known too.
+            known -= (0..KEYS)
+                .filter_map(|key| bench.store.index().peek(&Key::of(key_text(key).as_bytes())))
+                .filter(|known| known.state != cache::index::State::Stored)
+                .count();
+            assert_eq!(entries, known, "every file is known: {left:?}");
+            assert_eq!(bench.store.counters().damaged, 0);
+        });
+    }
+    assert!(
+        found > KILLS * 10,
+        "{found} entries were found: too few to say anything"
+    );
+}
