@@ -118,13 +118,18 @@ pub fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
         return false;
     };
     let value = head.get_each(HeaderId::SetCookie).find_map(|line| {
-        let behind = line.get(name.len()..)?.trim_ascii_start();
-        let value = behind.strip_prefix(b"=")?.trim_ascii_start();
+        // Spaces alone: a tab belongs to the value, as in nginx.
+        let value = skip_spaces(skip_spaces(line.get(name.len()..)?).strip_prefix(b"=")?);
         let is_same = line[..name.len()].eq_ignore_ascii_case(name);
         let end = memchr::memchr(b';', value).unwrap_or(value.len());
         is_same.then_some(&value[..end])
     });
     value.map(|value| out.extend_from_slice(value)).is_some()
+}
+
+fn skip_spaces(text: &[u8]) -> &[u8] {
+    let spaces = text.iter().take_while(|byte| **byte == b' ').count();
+    &text[spaces..]
 }
 
 fn join<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> bool {
