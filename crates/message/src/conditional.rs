@@ -16,6 +16,8 @@ pub enum IfModifiedSince {
     Exact,
     /// The response must not be younger.
     Before,
+    /// The same, and it yields to `If-None-Match` (RFC 9110, 13.1.3).
+    Yields,
 }
 
 /// What the conditions of a request say about a 200.
@@ -46,8 +48,9 @@ pub fn judge(
     {
         return Verdict::Failed;
     }
-    let since = head.get(HeaderId::IfModifiedSince);
     let list = head.get(HeaderId::IfNoneMatch);
+    let yields = rule == IfModifiedSince::Yields && list.is_some();
+    let since = head.get(HeaderId::IfModifiedSince).filter(|_| !yields);
     if since.is_none() && list.is_none() {
         return Verdict::Send;
     }

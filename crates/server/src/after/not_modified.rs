@@ -41,7 +41,9 @@ pub fn apply(
     if response.status != 200 || !response.conditional {
         return Ok(());
     }
+    let caching = &request.location().settings.caching;
     let rule = match settings.if_modified_since {
+        _ if caching.proxy_cache_rfc9111 && caching.is_on() => IfModifiedSince::Yields,
         Comparison::Off => IfModifiedSince::Off,
         Comparison::Exact => IfModifiedSince::Exact,
         Comparison::Before => IfModifiedSince::Before,

@@ -254,6 +254,8 @@ directives! {
         ///   (4.2.4); stale-while-revalidate is no stale-if-error, and that covers 500, 502, 503 and 504 (RFC 5861);
         /// * `Cache-Control` and `Pragma` of requests are obeyed (5.2.1);
         /// * a successful unsafe request deletes what is stored for its URI (4.4);
+        /// * `If-None-Match` of a client counts before `If-Modified-Since` (RFC 9110, 13.1.3), and parts of what is stored are given
+        ///   though the origin does not say that it could;
         /// * stored answers are revalidated, and used while fetched anew, without further directives;
         /// * `CDN-Cache-Control` counts in place of `Cache-Control` and `Expires` (RFC 9213).
         ///

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use cache::store::{Checks, Hit};
 use disk::OpenFile;
+use message::response::Ranges;
 use message::{Body, HeaderId, ResponseFraming};
 
 use super::inquiry::{Inquiry, local};
@@ -46,10 +47,13 @@ pub async fn serve(
     if let Some(length) = length_for_head(request, hit) {
         head.framing = ResponseFraming::Length(length);
     }
-    Ok(with_age(
-        answer::shape(request, head, body, Origin::Cache),
-        age,
-    ))
+    let mut outcome = answer::shape(request, head, body, Origin::Cache);
+    if let Outcome::Answer(response) = &mut outcome
+        && inquiry.caching.proxy_cache_rfc9111
+    {
+        response.ranges = Ranges::Allowed;
+    }
+    Ok(with_age(outcome, age))
 }
 
 /// What was stored for a HEAD that was not made a GET has a length, and no body.

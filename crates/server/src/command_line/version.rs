@@ -12,7 +12,6 @@ const NGINX: &str = "1.31.5";
 /// Modules that nginx has by default and of which nothing is built here. (Of the rewrite module `return` is; of what goes
 /// with the gzip module, compressed logs and the core's `gzip_*` directives are.)
 const NOT_BUILT: &[&str] = &[
-    "http-cache",
     "http_charset_module",
     "http_ssi_module",
     "http_userid_module",
