@@ -1,10 +1,12 @@
-//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve` and
+//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy` and
 //! `--explain`.
 //!
 //! Not here: what they do ([`crate::process::start`]). Invariant: every argument list is understood as
 //! nginx would, or refused with its sentence; our own words are none that nginx takes.
 
 mod flags;
+mod made;
+mod proxy;
 mod serve;
 mod version;
 
@@ -41,6 +43,7 @@ pub fn main(modules: Modules) -> ExitCode {
     match first.as_deref() {
         Some(spawn::WORKER) => worker::run(serve, modules),
         Some("serve") => serve::run(&args, serve, modules),
+        Some("proxy") => proxy::run(&args, serve, modules),
         Some("--explain") => explain(args.get(1), modules),
         Some("--help") => tell(version::help()),
         Some("--version") => tell(version::version()),

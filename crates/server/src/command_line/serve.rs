@@ -6,21 +6,14 @@
 #![expect(clippy::disallowed_methods, reason = "before anything is served")]
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 
+use super::made::{self, lasting_pid, quoted, refuse, urls};
 use crate::content::module::Modules;
-use crate::listen::{Address, Target};
 use crate::loops::Serve;
-use crate::process::load::Origin;
-use crate::process::start::{self, Instead, Options};
-
-/// Names that are tried for a temporary directory.
-const DIRECTORIES_TRIED_MAX: u32 = 1000;
 
 /// Serves a directory over HTTP.
 #[derive(Debug, Parser)]
@@ -75,7 +68,7 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     serve_it(&arguments, &directory, &urls, serve, modules)
 }
 
-/// Serves until a signal ends it, with a directory of its own for what a configuration needs.
+/// Serves it.
 fn serve_it(
     arguments: &Arguments,
     directory: &Path,
@@ -83,17 +76,6 @@ fn serve_it(
     serve: Serve,
     modules: Modules,
 ) -> ExitCode {
-    let temporary = match private_directory() {
-        Ok(temporary) => temporary,
-        Err(error) => return refuse(&format!("{}: {error}", std::env::temp_dir().display())),
-    };
-    let text = match configuration(arguments, directory, &temporary.join("freewheel.pid")) {
-        Ok(text) => text,
-        Err(sentence) => {
-            let _ = std::fs::remove_dir(&temporary);
-            return refuse(&sentence);
-        }
-    };
     let mut greeting: String = urls
         .iter()
         .map(|url| format!("Serving {} at {url}\n", directory.display()))
@@ -101,74 +83,12 @@ fn serve_it(
     if !arguments.autoindex && !directory.join("index.html").exists() {
         greeting.push_str("It has no index.html; --autoindex lists what is there\n");
     }
-    let mut prefix = temporary.clone().into_os_string();
-    prefix.push("/");
-    let origin = Origin {
-        root: temporary.join("nginx.conf"),
-        prefix: prefix.into(),
-        globals: None,
-    };
-    let options = Options {
-        origin,
-        instead: Some(Instead {
-            text: text.into_bytes(),
-            greeting,
-        }),
-        error_log: None,
-        is_quiet: false,
+    made::serve(
+        &|pid| configuration(arguments, directory, pid),
+        greeting,
         serve,
         modules,
-    };
-    let code = start::serve(options);
-    let _ = std::fs::remove_dir_all(&temporary);
-    code
-}
-
-/// A new directory: nobody else's, and no link, is taken for ours. One of the same number may be left of a process that was killed.
-fn private_directory() -> std::io::Result<PathBuf> {
-    let mut number = 0;
-    loop {
-        let name = format!("freewheel-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            Err(error) if number == DIRECTORIES_TRIED_MAX => return Err(error),
-            Err(_) => number += 1,
-        }
-    }
-}
-
-/// Where a configuration that is kept has its pid file: in a directory that is there and that its user can write to.
-fn lasting_pid() -> PathBuf {
-    let uid = nix::unistd::geteuid();
-    if uid.is_root() {
-        return PathBuf::from("/run/freewheel.pid");
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        Some(directory) if directory.is_dir() => directory.join("freewheel.pid"),
-        _ => std::env::temp_dir().join(format!("freewheel-{uid}.pid")),
-    }
-}
-
-fn refuse(sentence: &str) -> ExitCode {
-    eprintln!("freewheel: {sentence}");
-    ExitCode::FAILURE
-}
-
-/// What to type into a browser.
-fn urls(listen: &str) -> Result<Vec<String>, String> {
-    let target = Target::parse(listen).map_err(|reason| format!("{reason} in \"{listen}\""))?;
-    let addresses = target.addresses(&mut crate::process::resolve::host);
-    let addresses = addresses.map_err(|reason| format!("{reason} in \"{listen}\""))?;
-    let url = |address: &Address| match address {
-        Address::Inet(inet) if inet.ip().is_unspecified() => {
-            format!("http://localhost:{}/", inet.port())
-        }
-        Address::Inet(inet) => format!("http://{inet}/"),
-        Address::Unix(_) => address.to_string(),
-    };
-    Ok(addresses.iter().map(url).collect())
+    )
 }
 
 /// The configuration that the arguments stand for.
@@ -176,17 +96,8 @@ fn configuration(arguments: &Arguments, directory: &Path, pid: &Path) -> Result<
     let root = quoted(directory)?;
     let pid = quoted(pid)?;
     let listen = quoted(Path::new(&arguments.listen))?;
-    let log = if std::io::stderr().is_terminal() {
-        "    log_format readable '$time_local  $status  $request  $body_bytes_sent bytes  $request_time s  $remote_addr';\n    \
-         access_log /dev/stderr readable;\n"
-    } else {
-        "    access_log /dev/stderr;\n"
-    };
-    let dollar = if root.contains(DOLLAR) {
-        "    # The language has no other way to say a dollar sign.\n    split_clients \"\" $dollar { * \"$\"; }\n\n"
-    } else {
-        ""
-    };
+    let log = made::log();
+    let dollar = made::dollar(&[&root]);
     let autoindex = if arguments.autoindex {
         "        autoindex on;\n"
     } else {
@@ -220,24 +131,6 @@ http {{
 }}
 "
     ))
-}
-
-/// What stands for `$`, which else begins a variable.
-const DOLLAR: &str = "${dollar}";
-
-/// A path as a word of the configuration, quoted where it must be.
-fn quoted(path: &Path) -> Result<String, String> {
-    let text = path
-        .to_str()
-        .ok_or_else(|| format!("{}: the path is not UTF-8", path.display()))?;
-    let is_plain = |letter: char| {
-        letter.is_alphanumeric() || matches!(letter, '/' | '.' | ':' | '[' | ']' | '-' | '_' | '*')
-    };
-    if text.chars().all(is_plain) {
-        return Ok(text.to_owned());
-    }
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
-    Ok(format!("\"{}\"", escaped.replace('$', DOLLAR)))
 }
 
 /// The file that is installed beside a configuration.

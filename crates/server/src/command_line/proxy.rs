@@ -1,0 +1,244 @@
+//! `freewheel proxy ORIGIN --cache DIR[,DIR…]`: a caching reverse proxy, without a configuration.
+//!
+//! Makes a configuration text and serves that, in the foreground. One cache and one pool of threads for each directory, so that no disk
+//! delays what another has; keys are spread over them by `split_clients`.
+//!
+//! Not here: what the directives mean. Invariant: `--print-config` prints what would be served.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use super::made::{self, lasting_pid, quoted, refuse, urls};
+use crate::content::module::Modules;
+use crate::loops::Serve;
+
+/// Directories of one proxy.
+const DIRECTORIES_MAX: usize = 64;
+/// The whole of `split_clients`, in hundredths of a percent.
+const WHOLE: usize = 10_000;
+
+/// Passes requests on to an origin, and keeps its answers on disks.
+#[derive(Debug, Parser)]
+#[command(name = "freewheel proxy", bin_name = "freewheel proxy")]
+struct Arguments {
+    /// The origin: http://HOST[:PORT][/URI], or HOST[:PORT].
+    origin: String,
+    /// The directories of the cache, one for each disk. They are made if they are not there.
+    #[arg(long, value_name = "DIR", value_delimiter = ',', required = true)]
+    cache: Vec<PathBuf>,
+    /// What each directory holds at most.
+    #[arg(long, value_name = "SIZE", default_value = "10g")]
+    max_size: String,
+    /// Where to listen: a port, an address with a port, or unix:PATH.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: String,
+    /// Prints the configuration that this stands for, and leaves.
+    #[arg(long)]
+    print_config: bool,
+}
+
+/// Does what the arguments (the word `proxy` first) say.
+pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => ExitCode::FAILURE,
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    let urls = match urls(&arguments.listen) {
+        Ok(urls) => urls,
+        Err(sentence) => return refuse(&sentence),
+    };
+    if arguments.print_config {
+        return match configuration(&arguments, &lasting_pid()) {
+            Ok(text) => super::tell(text),
+            Err(sentence) => refuse(&sentence),
+        };
+    }
+    let line = |url: &String| format!("Serving {} at {url}\n", arguments.origin);
+    let greeting = urls.iter().map(line).collect();
+    made::serve(
+        &|pid| configuration(&arguments, pid),
+        greeting,
+        serve,
+        modules,
+    )
+}
+
+/// The origin as `proxy_pass` takes it.
+fn origin(text: &str) -> Result<String, String> {
+    let origin = match text.split_once("://") {
+        None => format!("http://{text}"),
+        Some(("http", rest)) if !rest.is_empty() => text.to_owned(),
+        Some(("https", _)) => return Err(format!("{text}: TLS is not built yet")),
+        Some(_) => return Err(format!("{text}: an origin begins with http://")),
+    };
+    quoted(Path::new(&origin))
+}
+
+/// What is made for each directory.
+struct Disks {
+    pools: String,
+    caches: String,
+    spread: String,
+    /// `_$disk`, or `_1`.
+    suffix: &'static str,
+}
+
+fn disks(arguments: &Arguments) -> Result<Disks, String> {
+    let directories = &arguments.cache;
+    if directories.len() > DIRECTORIES_MAX {
+        return Err(format!("more than {DIRECTORIES_MAX} directories"));
+    }
+    let is_size = config::parse_offset(arguments.max_size.as_bytes()).is_some_and(|size| size > 0);
+    if !is_size {
+        return Err(format!("{}: no size, such as 10g", arguments.max_size));
+    }
+    let mut disks = Disks {
+        pools: String::new(),
+        caches: String::new(),
+        spread: String::new(),
+        suffix: if directories.len() > 1 {
+            "_$disk"
+        } else {
+            "_1"
+        },
+    };
+    let share = WHOLE / directories.len();
+    for (index, directory) in directories.iter().enumerate() {
+        let number = index + 1;
+        let path = std::path::absolute(directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+        let path = quoted(&path)?;
+        // A String takes all that is written.
+        let _ = writeln!(disks.pools, "thread_pool disk_{number} threads=32;");
+        let _ = writeln!(
+            disks.caches,
+            "    proxy_cache_path {path} levels=1:2 keys_zone=cache_{number}:64m max_size={} inactive=30d use_temp_path=off;",
+            arguments.max_size
+        );
+        let part = match number == directories.len() {
+            true => "*".to_owned(),
+            false => format!("{}.{:02}%", share / 100, share % 100),
+        };
+        let _ = writeln!(disks.spread, "        {part} {number};");
+    }
+    disks.spread = match directories.len() {
+        1 => String::new(),
+        _ => format!(
+            "    split_clients $request_uri $disk {{\n{}    }}\n",
+            disks.spread
+        ),
+    };
+    Ok(disks)
+}
+
+/// The configuration that the arguments stand for.
+fn configuration(arguments: &Arguments, pid: &Path) -> Result<String, String> {
+    let origin = origin(&arguments.origin)?;
+    let pid = quoted(pid)?;
+    let listen = quoted(Path::new(&arguments.listen))?;
+    let log = made::log();
+    let Disks {
+        pools,
+        caches,
+        spread,
+        suffix,
+    } = disks(arguments)?;
+    let dollar = made::dollar(&[&caches, &origin]);
+    Ok(format!(
+        "daemon off;
+worker_processes auto;
+error_log stderr warn;
+pid {pid};
+{pools}
+events {{
+    worker_connections 1024;
+}}
+
+http {{
+{log}
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout 75s;
+
+{dollar}{caches}{spread}
+    server {{
+        listen {listen};
+
+        location / {{
+            proxy_pass {origin};
+            proxy_cache cache{suffix};
+            aio threads=disk{suffix};
+
+            # How long an answer is fresh, the origin says; what says nothing is not stored:
+            # proxy_cache_valid 200 301 302 10m;
+            proxy_cache_lock on;
+            proxy_cache_revalidate on;
+            proxy_cache_background_update on;
+            proxy_cache_use_stale error timeout invalid_header updating http_500 http_502 http_503 http_504;
+            add_header X-Cache-Status $upstream_cache_status;
+        }}
+    }}
+}}
+"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(args: &[&str]) -> Result<String, String> {
+        let arguments = Arguments::try_parse_from(args).unwrap();
+        configuration(&arguments, Path::new("/run/freewheel.pid"))
+    }
+
+    #[test]
+    fn one_disk_has_one_cache_and_one_pool() {
+        let one = text(&["proxy", "a.example:81", "--cache", "/x y"]).unwrap();
+        assert!(one.contains("proxy_pass http://a.example:81;"));
+        assert!(one.contains("proxy_cache_path \"/x y\" ") && one.contains("max_size=10g"));
+        assert!(one.contains("proxy_cache cache_1;") && !one.contains("split_clients"));
+        config::parse_bytes(one.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn several_disks_are_spread_over() {
+        let line = [
+            "proxy",
+            "http://a",
+            "--cache",
+            "/a,/b,/c",
+            "--max-size",
+            "1t",
+        ];
+        let three = text(&line).unwrap();
+        assert!(three.contains("33.33% 1;\n        33.33% 2;\n        * 3;"));
+        assert!(
+            three.contains("aio threads=disk_$disk;")
+                && three.contains("keys_zone=cache_3:64m max_size=1t")
+        );
+        config::parse_bytes(three.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for line in [
+            ["proxy", "https://a", "--cache", "/a", "--max-size", "1g"],
+            ["proxy", "ftp://a", "--cache", "/a", "--max-size", "1g"],
+            ["proxy", "a", "--cache", "/a", "--max-size", "much"],
+        ] {
+            assert!(text(&line).is_err(), "{line:?}");
+        }
+        assert!(Arguments::try_parse_from(["proxy", "a"]).is_err());
+    }
+}
