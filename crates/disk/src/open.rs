@@ -24,8 +24,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Contents up to this size are read with the open and may be kept.
-pub const BODY_MAX: usize = 64 << 10;
+/// Contents up to this size are read with the open and may be kept: 64 KiB, and what a cache's entry has around them.
+pub const BODY_MAX: usize = 68 << 10;
 
 /// What is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -193,6 +193,29 @@ impl<F> Response<F> {
         }
     }
 
+    /// The same head with another body.
+    #[must_use]
+    pub fn with_body(&self, body: Body<F>) -> Response<F> {
+        Response {
+            status: self.status,
+            status_line: self.status_line.clone(),
+            content_type: self.content_type.clone(),
+            charset: self.charset.clone(),
+            content_length: self.content_length,
+            last_modified: self.last_modified,
+            etag: self.etag.clone(),
+            location: self.location.clone(),
+            content_encoding: self.content_encoding.clone(),
+            headers: self.headers.clone(),
+            trailers: self.trailers.clone(),
+            ranges: self.ranges,
+            accept_ranges: self.accept_ranges,
+            conditional: self.conditional,
+            vary_accept_encoding: self.vary_accept_encoding,
+            body,
+        }
+    }
+
     /// A response with a text in memory.
     pub fn text(
         status: u16,

@@ -95,7 +95,7 @@ pub struct Request {
     /// What is known of the servers that it was passed on to.
     pub passed: Option<Box<Passed>>,
     /// What is known of its cache.
-    pub cached: Option<Box<Note>>,
+    pub cached: Option<Note>,
     /// What an answer left that sent the request elsewhere (`X-Accel-Redirect`).
     pub kept: Option<Box<Kept>>,
     /// The server's side of what follows an answer that is no HTTP.

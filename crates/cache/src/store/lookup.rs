@@ -8,7 +8,7 @@ use crate::journal::Record;
 use crate::key::Key;
 use crate::purge::Marks;
 use crate::vary::variant;
-use disk::{Access, Errno, Local, OpenFile, READ_MAX};
+use disk::{Access, BODY_MAX, Errno, Local, OpenFile, READ_MAX};
 use message::date::Seconds;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -102,6 +102,15 @@ impl Store {
             }
             None => Ok(missed(None)),
         }
+    }
+
+    /// What is known now of an entry that was found before, if it still is what would be found and all of it was checked. Counts as a
+    /// use; nothing is opened.
+    #[must_use]
+    pub fn recall(&self, entry: &Entry, now: Seconds) -> Option<Known> {
+        let known = self.0.index.look_up(&entry.key(), now)?;
+        let is_same = known.state == State::Stored && known.place.file == entry.tag();
+        (is_same && known.is_verified && !self.is_purged(entry, &known)).then_some(known)
     }
 
     /// The key of the variant that is asked for, if the index knows what it depends on.
@@ -206,7 +215,9 @@ impl Store {
         {
             return Ok(Opened::Entry(file, entry));
         }
-        let mut wanted = HEAD_BYTES;
+        // A small one at once as a whole, so that the disk layer keeps it.
+        let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
+        let mut wanted = if len <= BODY_MAX { len } else { HEAD_BYTES };
         loop {
             let head = read_up_to(local, &file, wanted, access).await?;
             match Entry::decode(&head, file.meta().len) {

@@ -11,10 +11,10 @@ use cache::store::{Found, Hit, Missed};
 
 use super::directives::{Caching, UseStale};
 use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind};
-use super::inquiry::{Inquiry, is_asked, is_range_far, local};
+use super::inquiry::{Inquiry, is_asked, is_range_far, key_text, local};
 use super::serve::{Unusable, serve};
 use super::tally::Status;
-use super::{note, purging};
+use super::{note, purging, ready};
 use crate::Failure;
 use crate::log::Level;
 use crate::request::Request;
@@ -39,13 +39,21 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     if !is_purge && !is_asked(request, caching) {
         return None;
     }
+    let key_text = key_text(request);
+    note::of(request).key = key_text.clone();
+    let is_bypass = caching.proxy_cache_bypass.hold(request);
+    if !is_purge
+        && !is_bypass
+        && let Some(outcome) = ready::answer(request, location, cache, &key_text)
+    {
+        return Some(outcome);
+    }
     let store = cache.opened().await?;
-    let inquiry = Inquiry::new(request, location, cache, store);
-    note::of(request).key = inquiry.key_text.clone();
+    let inquiry = Inquiry::new(request, location, cache, store, key_text);
     if is_purge {
         return Some(purging::purge(request, &inquiry).await);
     }
-    if caching.proxy_cache_bypass.hold(request) {
+    if is_bypass {
         let want = Want {
             status: Some(Status::Bypass),
             may_store: may_store(request, &inquiry),

@@ -40,7 +40,9 @@ const DISK_PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is looked whether it is the disk.
 const DISK_LOOK: Duration = Duration::from_millis(100);
 /// Writes that wait for a disk; with more, answers are passed on and not stored.
-pub const WRITES_WAITING_MAX: usize = 256;
+pub const WRITES_WAITING_MAX: usize = 4096;
+/// Bytes of whole answers that wait for a disk; with more, the next ones are passed on and not stored.
+pub const UNSAVED_BYTES_MAX: u64 = 64 << 20;
 
 /// May the answer be stored, as far as the request says?
 #[derive(Debug)]
@@ -254,6 +256,12 @@ impl Filling {
         }
     }
 
+    /// Is the disk so far behind that nothing more is to be given to it?
+    fn is_behind(&self) -> bool {
+        let waiting = self.store().settings().pool.writes_waiting();
+        waiting > WRITES_WAITING_MAX || self.cache.tally.unsaved() > UNSAVED_BYTES_MAX
+    }
+
     /// Lets everybody follow the answer, and writes it down.
     async fn share(self, filler: Filler, answer: Answered, storable: Storable) {
         let own = (!storable.vary.is_empty()).then(|| {
@@ -269,8 +277,7 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
-        let is_behind = self.store().settings().pool.writes_waiting() > WRITES_WAITING_MAX;
-        let saver = match is_behind {
+        let saver = match self.is_behind() {
             true => {
                 self.cache.tally.pass();
                 None

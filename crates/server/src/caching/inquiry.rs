@@ -50,9 +50,9 @@ impl<'a> Inquiry<'a> {
         location: &'a Location,
         cache: &'a Arc<Cache>,
         store: &'a Store,
+        key_text: Bytes,
     ) -> Self {
         let rules = rules(location);
-        let key_text = key_text(request);
         let wishes = match rules.obeys_requests {
             true => Wishes::of(
                 request.head.get_each(HeaderId::CacheControl),
@@ -143,7 +143,8 @@ pub fn key_text(request: &Request) -> Bytes {
     if let Some(template) = &request.location().settings.caching.proxy_cache_key {
         return request.evaluate(template);
     }
-    let mut text = b"http://".to_vec();
+    let mut text = Vec::with_capacity(request.head.target().len() + 64);
+    text.extend_from_slice(b"http://");
     crate::content::proxy::variables::host(request, &mut text);
     if request.is_target_raw && !request.head.target().is_empty() {
         text.extend_from_slice(request.head.target());

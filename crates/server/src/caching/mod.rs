@@ -2,6 +2,7 @@
 //!
 //! * [`directives`], [`zone`]: `proxy_cache_*`, what locations and `http` say.
 //! * [`answering`]: the way of a request: [`inquiry`] is its question, [`serve`] answers with what is stored ([`verify`] checks it),
+//!   (or what is [`ready`]),
 //!   [`fetch`] asks the origin or follows another who does ([`follow`]); [`fill`] is that asking, [`saving`] writes the answer down.
 //! * [`registry`]: the worker's caches, kept over reloads; [`keeper`]: the thread that opens, walks and sweeps them.
 //!
@@ -17,6 +18,7 @@ mod inquiry;
 pub mod keeper;
 pub mod note;
 pub mod purging;
+pub mod ready;
 pub mod registry;
 mod saving;
 mod serve;

@@ -1,6 +1,9 @@
 //! What a request knows of its cache: for the variables and the logs.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
+use cache::Entry;
 use cache::store::Hit;
 use message::HeaderId;
 
@@ -10,6 +13,8 @@ use crate::request::Request;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Note {
+    /// What is stored and was used, where its head was not made anew (`$upstream_http_…`).
+    pub entry: Option<Rc<Entry>>,
     /// `$upstream_cache_status`.
     pub status: Option<Status>,
     /// `$upstream_cache_key`.

@@ -10,7 +10,7 @@ use cache::entry::Description;
 use cache::fill::{Fill, Follower, Next};
 use cache::freshness::stored_fields;
 use cache::purge::Moment;
-use cache::store::Writing;
+use cache::store::{WRITE_BYTES, Writing};
 use cache::{Error, Key, Lifetime, Store};
 use disk::Local;
 use message::ResponseHead;
@@ -61,8 +61,26 @@ enum End {
     GivenUp,
 }
 
+/// What of an answer is in memory until it is written, at most.
+struct Unsaved(Arc<Cache>, u64);
+
+impl Unsaved {
+    fn new(cache: &Arc<Cache>, expected: u64) -> Self {
+        let bytes = expected.min(WRITE_BYTES as u64);
+        cache.tally.begin_saving(bytes);
+        Self(Arc::clone(cache), bytes)
+    }
+}
+
+impl Drop for Unsaved {
+    fn drop(&mut self) {
+        self.0.tally.end_saving(self.1);
+    }
+}
+
 /// Writes it.
 pub async fn run(saving: Saving) {
+    let _unsaved = Unsaved::new(&saving.cache, saving.expected);
     let mut writing = match saving.begin().await {
         Ok(writing) => writing,
         Err(error) => return saving.tell(&error),

@@ -13,7 +13,7 @@ use message::{Body, HeaderId, ResponseFraming};
 
 use super::inquiry::{Inquiry, local};
 use super::tally::Status;
-use super::{note, verify};
+use super::{note, ready, verify};
 use crate::Failure;
 use crate::content::proxy::answer::{self, Origin};
 use crate::request::Request;
@@ -48,10 +48,13 @@ pub async fn serve(
         head.framing = ResponseFraming::Length(length);
     }
     let mut outcome = answer::shape(request, head, body, Origin::Cache);
-    if let Outcome::Answer(response) = &mut outcome
-        && inquiry.caching.proxy_cache_rfc9111
-    {
-        response.ranges = Ranges::Allowed;
+    if let Outcome::Answer(response) = &mut outcome {
+        if inquiry.caching.proxy_cache_rfc9111 {
+            response.ranges = Ranges::Allowed;
+        }
+        if status == Status::Hit && hit.known.is_verified {
+            ready::keep(request, inquiry.cache, &inquiry.key_text, hit, response);
+        }
     }
     Ok(with_age(outcome, age))
 }
@@ -65,14 +68,19 @@ fn length_for_head(request: &Request, hit: &Hit) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// Digits.
+#[must_use]
+pub fn number(number: u32) -> Bytes {
+    Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes())
+}
+
 /// The age that an answer says (RFC 9111, 5.1).
 #[must_use]
 pub fn with_age(outcome: Outcome, age: u32) -> Outcome {
     let Outcome::Answer(mut response) = outcome else {
         return outcome;
     };
-    let age = Bytes::copy_from_slice(itoa::Buffer::new().format(age).as_bytes());
-    response.headers.replace("Age", age);
+    response.headers.replace("Age", number(age));
     Outcome::Answer(response)
 }
 

@@ -48,6 +48,7 @@ impl Status {
 pub struct Tally {
     by_status: [AtomicU64; STATUSES],
     passed: AtomicU64,
+    unsaved: AtomicU64,
 }
 
 impl Tally {
@@ -59,6 +60,22 @@ impl Tally {
     /// Counts an answer that was to be stored and is passed on unstored, since the disk is behind.
     pub fn pass(&self) {
         self.passed.fetch_add(1, Relaxed);
+    }
+
+    /// Bytes have come that are to be written.
+    pub fn begin_saving(&self, bytes: u64) {
+        self.unsaved.fetch_add(bytes, Relaxed);
+    }
+
+    /// As many are written, or given up.
+    pub fn end_saving(&self, bytes: u64) {
+        self.unsaved.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Bytes that wait to be written.
+    #[must_use]
+    pub fn unsaved(&self) -> u64 {
+        self.unsaved.load(Relaxed)
     }
 
     /// Answers with this status so far.

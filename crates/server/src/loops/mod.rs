@@ -29,6 +29,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use disk::{Disk, StaleFiles};
 
+use crate::caching::ready::Ready;
 use crate::clock::Clock;
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
@@ -169,6 +170,8 @@ pub struct Loop {
     pub disk: disk::Local,
     /// Its timeouts and buffers.
     pub wire: Rc<wire::Loop>,
+    /// Answers of caches that are ready to be sent.
+    pub ready: Ready,
     /// Its way to the logs, and its clock.
     pub feed: Rc<Feed>,
     /// Its idle connections to upstreams.
@@ -216,6 +219,7 @@ impl Loop {
             figures,
             disk: disk::Local::new(&shared.disk),
             wire: wire::Loop::new(),
+            ready: Ready::default(),
             feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
             shelf: Shelf::default(),
             generation: Rc::new(generation).into(),

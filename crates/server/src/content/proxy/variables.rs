@@ -2,7 +2,7 @@
 //!
 //! Each appends its value, or says that there is none.
 
-use message::HeaderId;
+use message::{HeaderId, ResponseHead};
 
 use super::pass::Url;
 use super::passing::Target;
@@ -85,13 +85,19 @@ fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// `$upstream_http_NAME`; the lines of a name are joined.
-pub fn header(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
-    let Some(head) = request
+/// The head of the last answer, a server's or a stored one.
+fn last_head(request: &Request) -> Option<&ResponseHead> {
+    let passed = request
         .passed
         .as_ref()
-        .and_then(|passed| passed.head.as_ref())
-    else {
+        .and_then(|passed| passed.head.as_deref());
+    let stored = || request.cached.as_ref()?.entry.as_ref();
+    passed.or_else(|| Some(stored()?.head()))
+}
+
+/// `$upstream_http_NAME`; the lines of a name are joined.
+pub fn header(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
+    let Some(head) = last_head(request) else {
         return false;
     };
     let lines = head.iter().filter(|(name, _, _)| is_name(name));
@@ -110,11 +116,7 @@ pub fn trailer(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec
 
 /// `$upstream_cookie_NAME`: the value that the answer sets.
 pub fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(head) = request
-        .passed
-        .as_ref()
-        .and_then(|passed| passed.head.as_ref())
-    else {
+    let Some(head) = last_head(request) else {
         return false;
     };
     let value = head.get_each(HeaderId::SetCookie).find_map(|line| {
