@@ -69,6 +69,7 @@ pub fn help() -> String {
         "Usage: freewheel [-?hvVtTq] [-s signal] [-p prefix]
                  [-e filename] [-c filename] [-g directives]
        freewheel serve DIR [--listen ADDRESS] [--autoindex] [--print-config]
+       freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--listen ADDRESS] [--print-config]
        freewheel --explain DIRECTIVE
 
 Options:
