@@ -217,6 +217,17 @@ impl Exchange {
         }
     }
 
+    /// Waits until the server says something, or closes, though the request's body has not been sent. Nothing is sent meanwhile.
+    pub async fn answer_begins(&self) {
+        let stream = &self.connection.stream;
+        while self.unread.is_empty() {
+            let ready = poll_fn(|cx| stream.poll_readable(cx)).await;
+            if ready.is_err() || !is_would_block(stream.try_peek(&mut [0])) {
+                return;
+            }
+        }
+    }
+
     /// The next head; `timeout` is between two reads (`proxy_read_timeout`). What is still queued is sent meanwhile.
     ///
     /// # Errors

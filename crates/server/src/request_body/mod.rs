@@ -163,7 +163,7 @@ pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
     Ok(body)
 }
 
-/// Gives the body as it comes. It moves only while [`alongside`] runs.
+/// Gives the body as it comes, or whole where it has come. What passes moves only while [`alongside`] runs.
 ///
 /// # Errors
 /// It was passed on before, and is not kept.
@@ -174,10 +174,36 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
         Some(body) if body.is_replayable() => return Ok(body),
         Some(_) => return Err(gone(request)),
     }
-    let body = RequestBody::Passing(Rc::new(Pipe::new(request.head.framing)));
-    request.body.body = Some(body.clone());
+    // Whoever comes after a failure finds no body.
+    request.body.body = Some(RequestBody::none());
     prepare(request).await?;
+    let begun = read_ahead(request)?;
+    let framing = request.head.framing;
+    let body = match request.body.decoder.is_end() {
+        true => RequestBody::Stored(Rc::new(Stored::in_memory(framing, begun))),
+        false => RequestBody::Passing(Rc::new(Pipe::new(framing, begun))),
+    };
+    request.body.body = Some(body.clone());
     Ok(body)
+}
+
+/// What has come already, as far as the buffer holds it: mostly all of a small body, which then is one that is here.
+fn read_ahead(request: &mut Request) -> Result<Bytes, Outcome> {
+    let max = request
+        .location()
+        .settings
+        .client_body
+        .client_body_buffer_size
+        .0;
+    let mut begun = Vec::new();
+    while (begun.len() as u64) < max {
+        let piece = request.wire.try_read_body(&mut request.body.decoder);
+        match piece.map_err(|error| failed(request, error))? {
+            Some(piece) => begun.extend_from_slice(&piece),
+            None => break,
+        }
+    }
+    Ok(begun.into())
 }
 
 /// What a client that leaves means for the work on its request.

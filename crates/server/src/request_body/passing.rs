@@ -35,10 +35,15 @@ struct Slot {
 }
 
 impl Pipe {
-    pub(super) fn new(framing: Framing) -> Self {
+    /// A pipe with what has come already in it.
+    pub(super) fn new(framing: Framing, begun: Bytes) -> Self {
+        let slot = Slot {
+            piece: Some(begun).filter(|begun| !begun.is_empty()),
+            ..Slot::default()
+        };
         Self {
             framing,
-            slot: RefCell::default(),
+            slot: RefCell::new(slot),
         }
     }
 
@@ -85,14 +90,23 @@ impl Pipe {
         Poll::Pending
     }
 
-    /// Gives a piece, or, without one, the end.
-    fn give(&self, piece: Vec<u8>) {
+    /// Is there a piece, or the end?
+    pub(super) fn is_ready(&self) -> bool {
+        let slot = self.slot.borrow();
+        slot.piece.is_some() || slot.is_end
+    }
+
+    /// Has the end come, with nothing before it that was not taken?
+    pub(super) fn is_over(&self) -> bool {
+        let slot = self.slot.borrow();
+        slot.piece.is_none() && slot.is_end
+    }
+
+    /// Gives a piece, which may be empty, and says whether it is the last one.
+    fn give(&self, piece: Vec<u8>, is_end: bool) {
         let slot = &mut *self.slot.borrow_mut();
-        if piece.is_empty() {
-            slot.is_end = true;
-        } else {
-            slot.piece = Some(piece.into());
-        }
+        slot.is_end = is_end;
+        slot.piece = (!piece.is_empty()).then(|| piece.into());
         if let Some(taker) = slot.taker.take() {
             taker.wake();
         }
@@ -107,7 +121,7 @@ pub(super) async fn feed(request: &mut Request, pipe: &Pipe) -> Result<(), Outco
         if !request.body.decoder.is_end() {
             read_once(request, &mut piece).await?;
         }
-        pipe.give(piece);
+        pipe.give(piece, request.body.decoder.is_end());
     }
     Ok(())
 }

@@ -52,6 +52,24 @@ impl Pieces {
         Ok(Some(piece))
     }
 
+    /// Need the next piece not be waited for, but for a disk?
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        match &self.body {
+            RequestBody::Passing(pipe) => pipe.is_ready(),
+            RequestBody::Stored(_) => true,
+        }
+    }
+
+    /// Is the end known, with no piece before it?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match &self.body {
+            RequestBody::Passing(pipe) => pipe.is_over(),
+            RequestBody::Stored(stored) => self.at == stored.len(),
+        }
+    }
+
     /// The rest of a body in memory, without waiting for anything: it goes with the head. `None`: it must be asked piece by
     /// piece.
     pub fn take_memory(&mut self) -> Option<Bytes> {

@@ -371,13 +371,23 @@ impl Try {
                 .queue_piece(whole)
                 .map_err(|fault| sending(fault.into()))?;
         } else {
-            while let Some(piece) = pieces.next().await? {
+            // The head goes with a piece that is here, and does not wait for one that is not.
+            let mut is_due = !pieces.is_ready();
+            while !pieces.is_over() {
+                if is_due && exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame
+                {
+                    return Ok(());
+                }
+                is_due = true;
+                let piece = tokio::select! {
+                    biased;
+                    piece = pieces.next() => piece?,
+                    () = exchange.answer_begins() => return Ok(()),
+                };
+                let Some(piece) = piece else { break };
                 exchange
                     .queue_piece(piece)
                     .map_err(|fault| sending(fault.into()))?;
-                if exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
-                    return Ok(());
-                }
             }
         }
         exchange
