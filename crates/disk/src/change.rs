@@ -6,10 +6,11 @@
 use crate::error::Error;
 use crate::local::Local;
 use crate::pool::Pool;
+use crate::read::read_fully;
 use crate::recycle::recycle;
 use crate::write::{Create, Output, create, write_all};
 use bytes::Bytes;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,6 +45,16 @@ pub enum Step {
     },
     /// Writes behind what was written before.
     Append(Output, Vec<Bytes>),
+    /// Writes over the beginning of a file that begins with certain bytes; of one that does not, nothing is changed, and the step
+    /// fails with ESTALE. As many bytes as lie in one page are written at once, or not at all if the process is killed.
+    Patch {
+        /// Its path.
+        path: Box<[u8]>,
+        /// What it begins with.
+        now: Bytes,
+        /// What it is to begin with.
+        then: Bytes,
+    },
     /// Writes over what lies at this offset (but not into a file of [`Create::Append`], where Linux appends all the same: pwrite(2)).
     Overwrite(Output, u64, Bytes),
     /// Waits until the contents are on the disk (fdatasync).
@@ -149,6 +160,7 @@ fn take(step: &Step) -> Result<(), Error> {
             contents,
         } => write_all(&recycle(from, path, *mode)?, contents),
         Step::Append(output, parts) => write_all(output.fd(), parts),
+        Step::Patch { path, now, then } => patch(path, now, then),
         Step::Overwrite(output, offset, bytes) => overwrite(output.fd(), *offset, bytes),
         Step::Sync(output) => {
             rustix::fs::fdatasync(output.fd()).map_err(|errno| Error::system("fdatasync()", errno))
@@ -160,6 +172,23 @@ fn take(step: &Step) -> Result<(), Error> {
             Err(errno) => Err(Error::system("unlink()", errno)),
         },
     }
+}
+
+/// While it is open here, nobody recycles it.
+fn patch(path: &[u8], now: &[u8], then: &[u8]) -> Result<(), Error> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOATIME;
+    #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
+    let open = |flags| rustix::fs::open(OsStr::from_bytes(path), flags, Mode::empty());
+    let fd = match open(flags) {
+        // O_NOATIME is for the owner only.
+        Err(Errno::PERM) => open(flags - OFlags::NOATIME),
+        result => result,
+    };
+    let fd = fd.map_err(|errno| Error::system("open()", errno))?;
+    if read_fully(fd.as_fd(), 0, now.len())? != now {
+        return Err(Error::system("pwrite()", Errno::STALE));
+    }
+    overwrite(&fd, 0, then)
 }
 
 fn overwrite(fd: &OwnedFd, mut offset: u64, bytes: &[u8]) -> Result<(), Error> {

@@ -69,7 +69,7 @@ pub use open::BODY_MAX;
 pub use path::PathFile;
 pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
 pub use read::READ_MAX;
-pub use readdir::{Entry, READDIR_MAX};
+pub use readdir::{Entry, NAMES_MAX, Name, READDIR_MAX};
 pub use rustix::io::Errno;
 pub use sink::Sink;
 pub use stale::{StaleFiles, StaleSettings};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0         prologue   128 bytes: lengths, keys, lifetime, checksums of prologue, head and table
-//! 128       head       the key's text, Vary, the status line, the header lines
+//! 128       head       the key's text, Vary, the status line, the header lines, and room for them to grow
 //! B         body       B is in the prologue
 //! B + len   table      a CRC-32 per block of the body
 //! ```
@@ -21,13 +21,13 @@ mod writer;
 pub use blocks::{Checksums, Table};
 pub use head::{FIELDS_MAX, HEAD_BYTES_MAX, KEY_TEXT_MAX, VARY_BYTES_MAX};
 pub use prologue::PROLOGUE_BYTES;
-pub use writer::{Description, Finished, Writer};
+pub use writer::{Description, Finished, HEAD_ROOM, Writer};
 
 use crate::error::Fault;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
-use message::ResponseHead;
+use message::{HeaderId, ResponseHead};
 use prologue::Prologue;
 use std::ops::Range;
 
@@ -37,6 +37,8 @@ pub const FORMAT_VERSION: u16 = 1;
 pub const BLOCK_SHIFT: u8 = 16;
 /// Blocks from 64 KiB to 256 KiB are read.
 pub const BLOCK_SHIFTS: std::ops::RangeInclusive<u8> = 16..=18;
+/// Bytes up to the body of an entry that can be patched: a page.
+pub const PATCH_BYTES_MAX: usize = 4096;
 /// A longer body is not stored (its table alone would have 16 MiB).
 pub const BODY_BYTES_MAX: u64 = 256 << 30;
 
@@ -81,6 +83,33 @@ impl Entry {
             table.verify(index, &part(entry.block(index)))?;
         }
         Ok(entry)
+    }
+
+    /// What to write over the first bytes of the entry for it to have these header lines, this lifetime and this tag; the body
+    /// stays as it is and where it is. Beside it, the bytes that are there now: a file that begins with others is another. None: it
+    /// does not fit, or not into one page, within which a write is never cut off by a kill.
+    ///
+    /// # Errors
+    /// [`Fault::Unstorable`].
+    pub fn patch<'a>(
+        &self,
+        tag: u32,
+        lifetime: Lifetime,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
+    ) -> Result<Option<(Bytes, Bytes)>, Fault> {
+        let status_line = self.head.status_line.of(&self.head.bytes);
+        let head = head::encode(&self.key_text, &self.vary, status_line, fields)?;
+        let body_offset = self.prologue.body_offset as usize;
+        if PROLOGUE_BYTES + head.len() > body_offset || body_offset > PATCH_BYTES_MAX {
+            return Ok(None);
+        }
+        let now = Bytes::copy_from_slice(&self.prologue.encode());
+        let prologue = Prologue {
+            tag,
+            lifetime,
+            ..self.prologue
+        };
+        Ok(Some((now, writer::front(prologue, head))))
     }
 
     /// What the entry is stored under.

@@ -10,6 +10,9 @@ use crate::lifetime::Lifetime;
 use bytes::Bytes;
 use message::HeaderId;
 
+/// Room behind a head, at least: so much may its lines grow by where they lie ([`Entry::patch`](super::Entry::patch)).
+pub const HEAD_ROOM: usize = 64;
+
 /// What an entry says of itself, known when the head of the answer is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
@@ -69,8 +72,9 @@ impl Writer {
             ..
         } = *description;
         let head = head::encode(key_text, vary, status_line, fields)?;
-        // At most half of HEAD_BYTES_MAX.
-        let body_offset = (PROLOGUE_BYTES + head.len()) as u32;
+        // At most half of HEAD_BYTES_MAX, and the room.
+        let body_offset = (PROLOGUE_BYTES + head.len() + HEAD_ROOM).next_multiple_of(HEAD_ROOM);
+        let body_offset = body_offset as u32;
         let mut prologue = Prologue {
             is_complete: false,
             block_shift: BLOCK_SHIFT,

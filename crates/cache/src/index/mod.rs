@@ -203,6 +203,16 @@ impl Index {
         self.change(key, tag, |known| known.clean_of = number)
     }
 
+    /// Takes note that an entry has another head now: lifetime, marks and tag (`place.file`) of `known`. False: it was not the one with
+    /// this tag.
+    pub fn set_head(&self, tag: u32, known: &Known) -> bool {
+        self.change(&known.key, tag, |entry| {
+            entry.lifetime = known.lifetime;
+            entry.marks = known.marks;
+            entry.place.file = known.place.file;
+        })
+    }
+
     fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut Known)) -> bool {
         let mut shard = self.part(key).shard.lock();
         let Some(slot) = shard.get_mut(key).filter(|slot| slot.is_stored()) else {

@@ -90,6 +90,8 @@ struct State {
     /// Files that the next snapshot replaces.
     old: Vec<Vec<u8>>,
     is_walked: bool,
+    /// Blocks of files of others.
+    foreign: u64,
     boot: [u8; 16],
     is_compacting: bool,
 }
@@ -180,6 +182,7 @@ impl Journal {
                 later: Vec::new(),
                 old: files.names(&folder),
                 is_walked,
+                foreign: recovered.foreign_blocks,
                 boot,
                 is_compacting: false,
             }),
@@ -193,6 +196,7 @@ impl Journal {
             generation,
             boot,
             is_known: is_walked,
+            foreign: recovered.foreign_blocks,
             before: files.logs.last().copied().unwrap_or_default(),
         };
         journal.write(local, &[opened]).await?;
@@ -263,13 +267,16 @@ impl Journal {
     }
 
     /// Takes note that a walk has found every entry of the directory (and put it into the index and, by [`Journal::compact`], into
-    /// the journal).
+    /// the journal); beside them were `foreign` blocks of files of others.
     ///
     /// # Errors
     /// [`Error::Disk`].
-    pub async fn walked(&self, local: &Local) -> Result<(), Error> {
-        self.0.state.lock().is_walked = true;
-        self.write(local, &[Record::Walked]).await
+    pub async fn walked(&self, local: &Local, foreign: u64) -> Result<(), Error> {
+        {
+            let mut state = self.0.state.lock();
+            (state.is_walked, state.foreign) = (true, foreign);
+        }
+        self.write(local, &[Record::Walked { foreign }]).await
     }
 
     /// Waits until purges that were written since the last time are on the disk, so that they outlive a loss of power too.

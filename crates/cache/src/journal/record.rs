@@ -56,7 +56,10 @@ pub enum Record {
         tag: u32,
     },
     /// Every entry of the directory is in the journal: a walk has found what it did not know.
-    Walked,
+    Walked {
+        /// Blocks of files of others.
+        foreign: u64,
+    },
     /// The end of a snapshot: without it, there was more.
     Complete {
         /// Entries in the snapshot.
@@ -73,6 +76,8 @@ pub enum Record {
         boot: [u8; 16],
         /// Was every entry of the directory known then?
         is_known: bool,
+        /// Blocks of files of others, as the last walk found them.
+        foreign: u64,
         /// The log before it and how many bytes that had, where that one had come to its end.
         before: (u64, u64),
     },
@@ -115,7 +120,10 @@ impl Record {
                 lifetime.encode(out);
             }
             Self::Put { known, vary } => put(known, vary, out),
-            Self::Walked => out.push(WALKED),
+            Self::Walked { foreign } => {
+                out.push(WALKED);
+                out.extend_from_slice(&foreign.to_le_bytes());
+            }
             Self::Closed => out.push(CLOSED),
             Self::Purge { number, rule } => {
                 out.push(PURGE);
@@ -130,12 +138,14 @@ impl Record {
                 generation,
                 boot,
                 is_known,
+                foreign,
                 before,
             } => {
                 out.push(OPENED);
                 out.extend_from_slice(&generation.to_le_bytes());
                 out.extend_from_slice(boot);
                 out.push(u8::from(*is_known));
+                out.extend_from_slice(&foreign.to_le_bytes());
                 out.extend_from_slice(&before.0.to_le_bytes());
                 out.extend_from_slice(&before.1.to_le_bytes());
             }
@@ -168,7 +178,9 @@ impl Record {
                 key: Key(from.array()?),
                 tag: from.u32()?,
             },
-            WALKED => Self::Walked,
+            WALKED => Self::Walked {
+                foreign: from.u64()?,
+            },
             COMPLETE => Self::Complete {
                 entries: from.u64()?,
                 is_walked: from.u8()? == 1,
@@ -177,6 +189,7 @@ impl Record {
                 generation: from.u64()?,
                 boot: from.array()?,
                 is_known: from.u8()? == 1,
+                foreign: from.u64()?,
                 before: (from.u64()?, from.u64()?),
             },
             CLOSED => Self::Closed,

@@ -24,6 +24,8 @@ pub struct Recovered {
     pub evicted: Vec<Known>,
     /// Fills that may have been cut short: key and tag of each, whose temp files are to be deleted where they are there.
     pub unfinished: Vec<(Key, u32)>,
+    /// Blocks of files of others in the directory, as the last walk found them.
+    pub foreign_blocks: u64,
     /// Purges that were pending.
     pub(crate) purges: Purges,
 }
@@ -168,13 +170,18 @@ impl<'a> Replay<'a> {
             }
             Record::Purge { number, rule } => self.found.purges.add(number, rule),
             Record::Purged { number } => self.found.purges.forget(number),
-            Record::Walked => self.is_walked = true,
+            Record::Walked { foreign } => {
+                self.is_walked = true;
+                self.found.foreign_blocks = foreign;
+            }
             Record::Opened {
                 boot,
                 is_known,
+                foreign,
                 before,
                 ..
             } => {
+                self.found.foreign_blocks = foreign;
                 self.boot = boot;
                 self.is_walked = is_known;
                 self.before.push(before);

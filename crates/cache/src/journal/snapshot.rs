@@ -86,6 +86,7 @@ impl Journal {
             generation,
             boot: state.boot,
             is_known: state.is_walked,
+            foreign: state.foreign,
             before: (0, 0),
         };
         let first = [opened, Record::Purged { number }];

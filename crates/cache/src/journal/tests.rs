@@ -111,7 +111,7 @@ fn a_start_knows_what_was_known_when_the_process_was_killed() {
             !recovered.is_complete,
             "somebody else's entries may be there"
         );
-        journal.walked(&local).await.unwrap();
+        journal.walked(&local, 0).await.unwrap();
         for number in 0..10 {
             fill(&journal, &local, &index, number, 1).await;
         }
@@ -155,7 +155,7 @@ fn a_closed_journal_says_so_and_is_one_snapshot() {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
         let (journal, _, index) = open(&local, dir.path(), &pool).await;
-        journal.walked(&local).await.unwrap();
+        journal.walked(&local, 0).await.unwrap();
         for number in 0..500 {
             fill(&journal, &local, &index, number, 1).await;
         }
@@ -223,7 +223,7 @@ fn a_compaction_waits_for_what_is_on_its_way_to_the_old_log() {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
         let (journal, _, index) = open(&local, dir.path(), &pool).await;
-        journal.walked(&local).await.unwrap();
+        journal.walked(&local, 0).await.unwrap();
         let index = Arc::new(index);
         let late = journal.ticket(&[put(1, 1, "")]);
         let compaction = {
@@ -259,7 +259,7 @@ fn a_compaction_that_is_left_alone_can_be_taken_up_again() {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
         let (journal, _, index) = open(&local, dir.path(), &pool).await;
-        journal.walked(&local).await.unwrap();
+        journal.walked(&local, 0).await.unwrap();
         fill(&journal, &local, &index, 1, 1).await;
         for turns in 0..12 {
             // So many times it is looked at, then dropped.
@@ -341,7 +341,7 @@ fn names_of_temp_files() {
 /// A journal with everything in it: a snapshot, and two logs behind it.
 async fn write_all_kinds(local: &Local, dir: &Path, pool: &Pool) -> Index {
     let (journal, _, index) = open(local, dir, pool).await;
-    journal.walked(local).await.unwrap();
+    journal.walked(local, 0).await.unwrap();
     for number in 0..20 {
         fill(&journal, local, &index, number, 1).await;
     }
@@ -449,7 +449,7 @@ proptest! {
             1 => Record::Put { known: known(number % 1_000, tag), vary: Bytes::from(vary) },
             2 => Record::Renew { key, tag, lifetime },
             3 => Record::Remove { key, tag },
-            4 => Record::Opened { generation: number, boot: [tag as u8; 16], is_known: tag % 2 == 0, before: (number, 7) },
+            4 => Record::Opened { generation: number, boot: [tag as u8; 16], is_known: tag % 2 == 0, foreign: number, before: (number, 7) },
             5 => Record::Ended { key, tag },
             6 => Record::Purge { number: tag, rule: crate::purge::Rule::Tag(Bytes::from(vary)) },
             7 => Record::Purged { number: tag },
@@ -457,14 +457,14 @@ proptest! {
         };
         let mut batch = Batch::default();
         batch.push(&record);
-        batch.push(&Record::Walked);
+        batch.push(&Record::Walked { foreign: 7 });
         let mut scanner = Scanner::default();
         for byte in batch.frame(number).iter() {
             scanner.push(&[*byte]);
         }
         let frame = scanner.next(true).unwrap();
         prop_assert_eq!(frame.number, number);
-        prop_assert_eq!(frame.records().collect::<Vec<_>>(), vec![Some(record), Some(Record::Walked)]);
+        prop_assert_eq!(frame.records().collect::<Vec<_>>(), vec![Some(record), Some(Record::Walked { foreign: 7 })]);
         prop_assert!(!scanner.is_damaged());
     }
 

@@ -164,7 +164,12 @@ impl Store {
             _ => return Ok(missed(None)),
         }
         let known = known.filter(|known| known.state == State::Stored);
-        match self.open_entry(local, access, key).await? {
+        let opened = match self.open_entry(local, access, key).await? {
+            // Its head may have been written over while it was read.
+            Opened::Bad(Fault::Damaged(_)) => self.open_entry(local, access, key).await?,
+            opened => opened,
+        };
+        match opened {
             // Somebody moved it here.
             Opened::Entry(_, entry) if entry.key() != *key => {
                 self.drop_damaged(local, key, known).await?;
@@ -189,6 +194,8 @@ impl Store {
                 }
                 Ok(missed(None))
             }
+            // Of nginx, which had the directory before: to be overwritten.
+            Opened::Bad(Fault::Foreign) => Ok(missed(None)),
             Opened::Bad(fault) => {
                 self.drop_damaged(local, key, known).await?;
                 Ok(damaged(fault))

@@ -104,6 +104,8 @@ struct Inner {
     directories: Mutex<HashSet<String>>,
     /// Blocks that the journal was last counted with.
     journal_blocks: Mutex<Option<Reservation>>,
+    /// Blocks of files of others: room that is not ours.
+    foreign_blocks: Mutex<Option<Reservation>>,
     lost: Mutex<Vec<Lost>>,
     rules: Rules,
     /// The sweep's way through the index, for purges.
@@ -156,6 +158,7 @@ impl Store {
             is_cold: AtomicBool::new(!recovered.is_complete),
             directories: Mutex::default(),
             journal_blocks: Mutex::default(),
+            foreign_blocks: Mutex::default(),
             lost: Mutex::default(),
             rules: Rules::new(recovered.purges.clone()),
             pass: Mutex::default(),
@@ -167,6 +170,7 @@ impl Store {
             purged: AtomicU64::new(0),
         }));
         store.count_what_is_there();
+        store.count_foreign(recovered.foreign_blocks);
         store.delete_leftovers(local, &recovered).await?;
         Ok((store, recovered))
     }
@@ -298,6 +302,13 @@ impl Store {
         self.0.space.charge(blocks);
         let counted = self.0.space.adopt(blocks);
         *self.0.journal_blocks.lock() = Some(counted);
+    }
+
+    /// Counts what others have in the directory, instead of what was counted before.
+    fn count_foreign(&self, blocks: u64) {
+        self.0.space.charge(blocks);
+        let counted = self.0.space.adopt(blocks);
+        *self.0.foreign_blocks.lock() = Some(counted);
     }
 
     /// Makes the directories of a key.

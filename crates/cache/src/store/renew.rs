@@ -4,10 +4,11 @@ use super::{Checks, Hit, Store};
 use crate::entry::Description;
 use crate::error::{Error, Fault};
 use crate::freshness::Line;
-use crate::index::Known;
+use crate::index::{Known, Place};
 use crate::journal::Record;
 use crate::lifetime::Lifetime;
-use disk::{Access, Local};
+use crate::purge::Marks;
+use disk::{Access, Errno, Local, Step};
 use message::date::Seconds;
 
 impl Store {
@@ -33,12 +34,84 @@ impl Store {
         Ok(local.change(vec![ticket.step()], pool).await?)
     }
 
-    /// An entry was found unchanged but for its header lines ([`crate::freshness::updated_fields`]): it is written anew, each block
-    /// checked on the way, and takes the old one's place. Whoever reads the old one goes on doing so.
+    /// An entry was found unchanged but for its header lines ([`crate::freshness::updated_fields`]). Where they have room, they are
+    /// written over the old ones in one job; else the entry is written anew, each block checked on the way, and takes the old one's
+    /// place. Whoever reads the old one goes on doing so: its body is the same, and lies at the same place. One that somebody else
+    /// renewed or replaced meanwhile is left as it is.
     ///
     /// # Errors
     /// As [`Store::begin`] and [`Store::verify`]; the old entry stays, unless it is damaged.
     pub async fn rewrite<'a>(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        hit: &Hit,
+        lifetime: Lifetime,
+        fields: impl Iterator<Item = Line<'a>>,
+        now: Seconds,
+    ) -> Result<Known, Error> {
+        let newer = self.0.index.peek(&hit.known.key);
+        if let Some(newer) = newer.filter(|newer| newer.place.file != hit.known.place.file) {
+            return Ok(newer);
+        }
+        let fields: Vec<_> = fields.collect();
+        match self.patch(local, hit, lifetime, &fields).await {
+            Ok(Some(known)) => Ok(known),
+            Ok(None) => {
+                let fields = fields.into_iter();
+                self.copy(local, access, hit, lifetime, fields, now).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes header lines over the old ones. None: they do not fit.
+    async fn patch(
+        &self,
+        local: &Local,
+        hit: &Hit,
+        lifetime: Lifetime,
+        fields: &[Line<'_>],
+    ) -> Result<Option<Known>, Error> {
+        let (entry, old) = (&hit.entry, hit.known.place.file);
+        let tag = self.tag();
+        let patch = entry.patch(tag, lifetime, fields.iter().copied())?;
+        let Some((now, then)) = patch else {
+            return Ok(None);
+        };
+        let marks = Marks::of_key(entry.main(), entry.key_text());
+        let known = Known {
+            lifetime,
+            marks: fields
+                .iter()
+                .fold(marks, |marks, (name, value, _)| marks.and_line(name, value)),
+            place: Place {
+                file: tag,
+                ..hit.known.place
+            },
+            ..hit.known
+        };
+        let vary = entry.vary().clone();
+        let put = self.0.journal.ticket(&[Record::Put { known, vary }]);
+        let path = self.path(&known.key).into();
+        let steps = vec![put.step(), Step::Patch { path, now, then }];
+        let done = local.change(steps, &self.0.settings.pool).await;
+        self.0.journal.ended(known.key, tag);
+        match done {
+            Ok(()) => {
+                self.0.index.set_head(old, &known);
+                Ok(Some(known))
+            }
+            // It was renewed, replaced or evicted meanwhile.
+            Err(error) if matches!(error.errno(), Some(Errno::STALE | Errno::NOENT)) => {
+                let newer = self.0.index.peek(&known.key);
+                Ok(Some(newer.unwrap_or(hit.known)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn copy<'a>(
         &self,
         local: &Local,
         access: &Access<'_>,

@@ -1,97 +1,205 @@
-//! Finding what the journal does not know: one directory at a time, at a pace that the caller sets.
+//! Finding what the journal does not know: some names at a time, at a pace that the caller sets.
+//!
+//! Also what is in the directory and is not ours. Entries of an nginx that had it before (32 hexadecimal digits, in their place)
+//! are known from then on as the first to be evicted, and are overwritten by ours of the same key; its temp files go as ours do.
+//! Everything else is left alone, and its blocks are room that the cache does not have.
 
 use super::Store;
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
 use crate::index::{Known, Place, State};
 use crate::journal::{FOLDER, temp_of};
-use crate::key::Key;
-use disk::{Access, Entry as Name, Local, Step};
+use crate::key::{KEY_BYTES, Key};
+use disk::{Access, Kind, Local, Meta, Name, Step};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Names that one step looks at (nginx's default for `loader_files`).
+pub const NAMES_OF_STEP: usize = 100;
 /// Temp files that were written to in the last so many seconds are left for the next walk.
 const TEMP_AGE: Seconds = 60;
+/// Bytes of a file that are read for its head at first.
+const HEAD_BYTES: usize = 4096;
+/// Digits of the number in the name of nginx's temp files (`KEY.0000000001`).
+const NGINX_TEMP_DIGITS: usize = 10;
 
 /// A walk through a cache directory.
 #[derive(Debug)]
 pub struct Walk {
     store: Store,
-    /// Directories that are still to be looked at, relative, with a slash at their ends.
-    left: Vec<Vec<u8>>,
-    /// Files of others: blocks that nobody else can have.
+    /// Directories that are still to be looked at.
+    left: Vec<Directory>,
+    /// The one that is being looked at, and what is left of it.
+    current: Option<(Directory, std::vec::IntoIter<Name>)>,
+    /// Blocks that nobody else can have.
     foreign_blocks: u64,
+    /// The file system that the cache lies on.
+    dev: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Directory {
+    /// Relative, with a slash at its end.
+    path: Vec<u8>,
+    /// Is it one of others?
+    is_foreign: bool,
 }
 
 impl Walk {
     /// From the beginning.
     #[must_use]
     pub fn new(store: &Store) -> Self {
+        let root = Directory {
+            path: Vec::new(),
+            is_foreign: false,
+        };
         Self {
             store: store.clone(),
-            left: vec![Vec::new()],
+            left: vec![root],
+            current: None,
             foreign_blocks: 0,
+            dev: None,
         }
     }
 
-    /// Looks at one more directory. True: that was the last one, the index knows every entry, and the journal says so.
+    /// Looks at the next names, at most [`NAMES_OF_STEP`]. True: those were the last, the index knows every entry, and the journal
+    /// says so.
     ///
     /// # Errors
-    /// [`Error::Disk`]: the directory is to be looked at again.
+    /// [`Error::Disk`]: the step is to be taken again.
     pub async fn step(
         &mut self,
         local: &Local,
         access: &Access<'_>,
         now: Seconds,
     ) -> Result<bool, Error> {
-        if let Some(directory) = self.left.pop() {
-            if let Err(error) = self.look(local, access, &directory, now).await {
-                self.left.push(directory);
-                return Err(error);
-            }
-            if !self.left.is_empty() {
-                return Ok(false);
-            }
+        if self.current.is_none() {
+            self.begin_directory(local, access).await?;
+        }
+        for _ in 0..NAMES_OF_STEP {
+            let Some((directory, names)) = &mut self.current else {
+                break;
+            };
+            let Some(name) = names.as_slice().first().cloned() else {
+                self.current = None;
+                break;
+            };
+            let directory = directory.clone();
+            self.look_at(local, access, &directory, &name, now).await?;
+            // Only now: what failed is looked at again.
+            self.current.as_mut().and_then(|(_, names)| names.next());
+        }
+        if self.current.is_some() || !self.left.is_empty() {
+            return Ok(false);
         }
         let inner = &self.store.0;
+        self.store.count_foreign(self.foreign_blocks);
         inner.is_cold.store(false, Relaxed);
-        inner.journal.walked(local).await?;
+        inner.journal.walked(local, self.foreign_blocks).await?;
         self.store.compact(local).await?;
         Ok(true)
     }
 
-    /// Bytes' worth of blocks that files of others take; they are left alone.
+    /// Blocks that files of others take, as far as it has come.
     #[must_use]
     pub fn foreign_blocks(&self) -> u64 {
         self.foreign_blocks
     }
 
-    async fn look(
+    async fn begin_directory(&mut self, local: &Local, access: &Access<'_>) -> Result<(), Error> {
+        if self.dev.is_none() {
+            let root = &self.store.0.settings.directory;
+            self.dev = Some(local.stat(root, access).await?.dev);
+        }
+        let Some(directory) = self.left.last().cloned() else {
+            return Ok(());
+        };
+        let names = local.names(&self.path(&directory.path), access.pool).await;
+        let names = match names {
+            // What others have need not be readable.
+            Err(error) if directory.is_foreign && error.errno().is_some() => Vec::new(),
+            names => names?,
+        };
+        self.left.pop();
+        self.current = Some((directory, names.into_iter()));
+        Ok(())
+    }
+
+    fn path(&self, relative: &[u8]) -> Vec<u8> {
+        [&self.store.0.settings.directory[..], b"/", relative].concat()
+    }
+
+    async fn look_at(
         &mut self,
         local: &Local,
         access: &Access<'_>,
-        directory: &[u8],
+        directory: &Directory,
+        name: &Name,
         now: Seconds,
     ) -> Result<(), Error> {
-        let root = &self.store.0.settings.directory;
-        let path = [&root[..], b"/", directory].concat();
-        for name in local.readdir(&path, access).await? {
-            let relative = [directory, &name.name].concat();
-            if name.is_dir() {
-                if is_level(&name.name) {
-                    self.left.push([&relative[..], b"/"].concat());
-                } else if &*name.name != FOLDER.as_bytes() {
-                    self.foreign_blocks += 1;
+        let relative = [&directory.path[..], &name.name].concat();
+        let is_ours = !directory.is_foreign;
+        match name.kind {
+            Kind::Directory if is_ours && is_level(&name.name) => {
+                self.enter(relative, false);
+                Ok(())
+            }
+            Kind::Directory if is_ours && &*name.name == FOLDER.as_bytes() => Ok(()),
+            Kind::File if is_ours && is_temp(&name.name) => {
+                self.delete_old_temp(local, access, &relative, name, now)
+                    .await
+            }
+            Kind::File if is_ours && self.key_of(&relative, &name.name).is_some() => {
+                let key = self
+                    .key_of(&relative, &name.name)
+                    .unwrap_or(Key([0; KEY_BYTES]));
+                let known = self.store.0.index.peek(&key);
+                if known.is_some_and(|known| known.state == State::Stored) {
+                    return Ok(());
                 }
-            } else {
-                self.look_at(local, access, &relative, &name, now).await?;
+                self.adopt(local, access, &key, now).await
+            }
+            _ => self.count_foreign(local, access, relative).await,
+        }
+    }
+
+    fn enter(&mut self, relative: Vec<u8>, is_foreign: bool) {
+        self.left.push(Directory {
+            path: [&relative[..], b"/"].concat(),
+            is_foreign,
+        });
+    }
+
+    /// The key of an entry that lies in its place.
+    fn key_of(&self, relative: &[u8], name: &[u8]) -> Option<Key> {
+        let levels = self.store.0.settings.levels;
+        Key::from_name(name).filter(|key| key.path(levels).as_bytes() == relative)
+    }
+
+    /// What is not ours; a directory is entered, unless another file system is mounted there.
+    async fn count_foreign(
+        &mut self,
+        local: &Local,
+        access: &Access<'_>,
+        relative: Vec<u8>,
+    ) -> Result<(), Error> {
+        let meta = match local.stat(&self.path(&relative), access).await {
+            Ok(meta) => meta,
+            Err(error) if error.errno().is_some() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if Some(meta.dev) == self.dev {
+            self.foreign_blocks += self.store.0.space.blocks(meta.len.max(1));
+            if meta.kind == Kind::Directory {
+                self.enter(relative, true);
             }
         }
         Ok(())
     }
 
-    async fn look_at(
-        &mut self,
+    /// Deletes a temp file whose writer has gone.
+    async fn delete_old_temp(
+        &self,
         local: &Local,
         access: &Access<'_>,
         relative: &[u8],
@@ -99,29 +207,17 @@ impl Walk {
         now: Seconds,
     ) -> Result<(), Error> {
         let store = &self.store;
-        if let Some((key, tag)) = temp_of(&name.name) {
-            // A fill that ends just now is in no list any more.
-            let is_old = name.meta.mtime < now.saturating_sub(TEMP_AGE);
-            if is_old && !store.0.journal.is_running(&key, tag) {
-                let path = [&store.0.settings.directory[..], b"/", relative].concat();
-                let unlink = Step::Unlink(path.into());
-                local.change(vec![unlink], &store.0.settings.pool).await?;
-            }
-            return Ok(());
+        let path = self.path(relative);
+        let is_running =
+            temp_of(&name.name).is_some_and(|(key, tag)| store.0.journal.is_running(&key, tag));
+        // A fill that ends just now is in no list any more.
+        let meta = local.stat(&path, access).await;
+        let is_old = meta.is_ok_and(|meta: Meta| meta.mtime < now.saturating_sub(TEMP_AGE));
+        if is_old && !is_running {
+            let unlink = Step::Unlink(path.into());
+            local.change(vec![unlink], &store.0.settings.pool).await?;
         }
-        let key = Key::from_name(&name.name);
-        let key = key.filter(|key| key.path(store.0.settings.levels).as_bytes() == relative);
-        let Some(key) = key else {
-            let blocks = store.0.space.blocks(name.meta.len);
-            store.0.space.charge(blocks);
-            self.foreign_blocks += blocks;
-            return Ok(());
-        };
-        let known = store.0.index.peek(&key);
-        if known.is_some_and(|known| known.state == State::Stored) {
-            return Ok(());
-        }
-        self.adopt(local, access, &key, name, now).await
+        Ok(())
     }
 
     /// Takes in an entry that nobody knew. What cannot be used (an entry of nginx, a damaged one) is taken in as the first that is
@@ -131,36 +227,39 @@ impl Walk {
         local: &Local,
         access: &Access<'_>,
         key: &Key,
-        name: &Name,
         now: Seconds,
     ) -> Result<(), Error> {
-        let store = &self.store;
-        let file = match local.open(&store.path(key), access).await {
-            Ok(file) => file,
-            Err(error) if error.errno().is_some() => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut head = local.read(&file, 0, disk::READ_MAX, access).await?;
-        let len = file.meta().len;
-        let known = match Entry::decode(&head.split_to(head.len()), len) {
-            Ok(entry) if entry.key() == *key => store.known_of(&entry, len, now),
-            // A head of more than 128 KiB: found when it is asked for.
-            Err(Fault::Needs(_)) if name.meta.len > disk::READ_MAX as u64 => return Ok(()),
-            _ => {
-                let blocks = store.0.space.blocks(len);
-                Known {
-                    state: State::Stored,
-                    place: Place {
-                        file: store.tag(),
-                        offset: 0,
-                        blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
-                    },
-                    uses: 0,
-                    ..Known::seen(*key, 0)
-                }
+        let (store, mut wanted) = (&self.store, HEAD_BYTES);
+        let known = loop {
+            let front = local
+                .read_front(&store.path(key), wanted, access.pool)
+                .await;
+            let (head, meta) = match front {
+                Ok(front) => front,
+                Err(error) if error.errno().is_some() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            match Entry::decode(&head, meta.len) {
+                Ok(entry) if entry.key() == *key => break store.known_of(&entry, meta.len, now),
+                Err(Fault::Needs(more)) if more > wanted && head.len() == wanted => wanted = more,
+                _ => break self.unusable(key, &meta),
             }
         };
         store.take_in(local, &known).await
+    }
+
+    fn unusable(&self, key: &Key, meta: &Meta) -> Known {
+        let blocks = self.store.0.space.blocks(meta.len);
+        Known {
+            state: State::Stored,
+            place: Place {
+                file: self.store.tag(),
+                offset: 0,
+                blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+            },
+            uses: 0,
+            ..Known::seen(*key, 0)
+        }
     }
 }
 
@@ -168,4 +267,15 @@ impl Walk {
 fn is_level(name: &[u8]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     matches!(name.len(), 1 | 2) && name.iter().all(is_digit)
+}
+
+/// A temp file, of ours or of nginx?
+fn is_temp(name: &[u8]) -> bool {
+    let is_nginx = || {
+        let (key, rest) = name.split_at_checked(2 * KEY_BYTES)?;
+        let digits = rest.strip_prefix(b".")?;
+        let is_number = digits.len() == NGINX_TEMP_DIGITS && digits.iter().all(u8::is_ascii_digit);
+        (is_number && Key::from_name(key).is_some()).then_some(())
+    };
+    temp_of(name).is_some() || is_nginx().is_some()
 }

@@ -178,3 +178,55 @@ fn a_disk_that_fails_is_no_doubt_about_the_rest() {
         assert!(bench.body(&store, "good").await.is_some());
     });
 }
+
+#[test]
+fn what_others_have_is_left_alone_and_what_nginx_left_is_overwritten() {
+    block_on(async {
+        let bench = Bench::new();
+        let keys = ["one", "two", "three"];
+        let store = bench.open().await.0;
+        let files = keys.map(|key| bench.entry_file(&store, key));
+        drop(store);
+        for file in &files {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, [5; 9_000]).unwrap();
+            let temp = format!("{}.0000000017", file.display());
+            std::fs::write(&temp, b"left by an nginx that was killed").unwrap();
+        }
+        let foreign = bench.dir.path().join("lost+found/deep");
+        std::fs::create_dir_all(&foreign).unwrap();
+        std::fs::write(foreign.join("theirs"), [5; 100_000]).unwrap();
+        std::fs::write(files[0].with_file_name("theirs"), [5; 5_000]).unwrap();
+        // In another's place, so not one of nginx's.
+        std::fs::write(bench.dir.path().join(files[0].file_name().unwrap()), b"").unwrap();
+        let (store, _) = bench.open().await;
+        let mut walk = Walk::new(&store);
+        let access = Access::new(&bench.pool);
+        while !walk.step(&bench.local, &access, i64::MAX).await.unwrap() {}
+        assert_eq!(walk.foreign_blocks(), 2 + 25 + 2 + 1);
+        assert_eq!((store.index().len(), store.counters().damaged), (3, 0));
+        assert_eq!(
+            all_files(bench.dir.path()).len(),
+            3 + 3,
+            "temp files are gone"
+        );
+        let Found::Miss(missed) = bench.find(&store, "one").await else {
+            panic!("it is nginx's");
+        };
+        assert!(missed.damage.is_none() && files[0].exists());
+        let used = store.space().used();
+        bench.put(&store, "one", b"ours").await.unwrap();
+        assert_eq!(store.space().used(), used - 2);
+        assert_eq!(bench.body(&store, "one").await.unwrap().unwrap(), b"ours");
+        let oldest = [store.victims(1)[0].key, store.victims(1)[0].key];
+        assert!(oldest.contains(&Key::of(b"two")) && oldest.contains(&Key::of(b"three")));
+        drop((store, walk));
+        let (store, recovered) = bench.open().await;
+        assert!(recovered.is_complete);
+        assert_eq!(
+            (recovered.foreign_blocks, foreign.join("theirs").exists()),
+            (30, true)
+        );
+        assert!(store.space().used() >= 30 + 1 + 6 + 3);
+    });
+}

@@ -390,6 +390,67 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
 }
 
 #[test]
+fn header_lines_that_have_room_are_written_where_they_lie() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let body = big();
+        bench.put(&store, "k", &body).await.unwrap();
+        let file = bench.entry_file(&store, "k");
+        let ino = || std::fs::metadata(&file).unwrap().ino();
+        let (first, used, access) = (ino(), store.space().used(), Access::new(&bench.pool));
+        for (times, filler) in [(1, 5), (2, 60), (3, 1), (4, 500), (5, 540)] {
+            let Found::Hit(hit) = bench.find(&store, "k").await else {
+                panic!("it is there");
+            };
+            let (tag, filler) = (format!("t{times}"), "x".repeat(filler));
+            let lines: [Line<'_>; 2] = [
+                (b"Cache-Tag", tag.as_bytes(), HeaderId::Other),
+                (b"X-Filler", filler.as_bytes(), HeaderId::Other),
+            ];
+            let lifetime = Lifetime {
+                expires: NOW + times,
+                ..Lifetime::default()
+            };
+            let rewrite = || {
+                store.rewrite(
+                    &bench.local,
+                    &access,
+                    &hit,
+                    lifetime,
+                    lines.into_iter(),
+                    NOW,
+                )
+            };
+            rewrite().await.unwrap();
+            let after = ino();
+            // Somebody else comes with the same news.
+            rewrite().await.unwrap();
+            assert_eq!((after == first, ino()), (times < 4, after), "{times}");
+            assert_eq!(bench.read(&store, &hit).await.unwrap(), body);
+            let Found::Hit(new) = bench.find(&store, "k").await else {
+                panic!("it is there");
+            };
+            assert_eq!(
+                new.entry.head().get_all(b"cache-tag").next(),
+                Some(tag.as_bytes())
+            );
+            assert_eq!(
+                (new.entry.lifetime(), new.known.lifetime),
+                (&lifetime, lifetime)
+            );
+            assert_eq!(bench.read(&store, &new).await.unwrap(), body);
+        }
+        assert!(store.space().used() <= used + 1);
+        assert_eq!(store.counters().damaged, 0);
+        store.purge_tag(&bench.local, b"t3").await.unwrap();
+        assert!(bench.body(&store, "k").await.is_some());
+        store.purge_tag(&bench.local, b"t5").await.unwrap();
+        assert!(bench.body(&store, "k").await.is_none());
+    });
+}
+
+#[test]
 fn sweeps_and_purges_delete() {
     block_on(async {
         let bench = Bench::new();
