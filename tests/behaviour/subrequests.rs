@@ -168,7 +168,7 @@ fn a_body_that_is_none_is_found_before_it_is_mirrored() {
 #[test]
 fn a_server_behind_says_who_may_pass() {
     let origin = Origin::start(|request| match request.target() {
-        "/auth?" | "/auth" => Answer::with("204 No Content", "X-User: jane\r\n", ""),
+        "/auth" => Answer::with("200 OK", "X-User: jane\r\n", "she may"),
         "/who" => Answer::with(
             "401 Unauthorized",
             "WWW-Authenticate: Basic realm=a\r\nWWW-Authenticate: Other\r\n",
@@ -177,13 +177,13 @@ fn a_server_behind_says_who_may_pass() {
         _ => Answer::ok(format!("hello {}", request.header("x-user").unwrap_or("?"))),
     });
     let server = Server::start(&format!(
-        "server {{ listen 127.0.0.1:%PORT%;
+        "upstream u {{ server {0}; keepalive 4; }} server {{ listen 127.0.0.1:%PORT%;
              location / {{ auth_request /check; auth_request_set $user $upstream_http_x_user;
-                 proxy_set_header X-User $user; proxy_pass http://{0}; }}
-             location /unknown {{ auth_request /who; proxy_pass http://{0}; }}
-             location = /check {{ proxy_pass http://{0}/auth; proxy_pass_request_body off;
+                 proxy_set_header X-User $user; proxy_pass http://u; }}
+             location /unknown {{ auth_request /who; proxy_pass http://u; }}
+             location = /check {{ proxy_pass http://u/auth; proxy_pass_request_body off;
                  proxy_set_header Content-Length \"\"; proxy_set_header X-Uri $request_uri; }}
-             location = /who {{ proxy_pass http://{0}; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; }} }}",
+             location = /who {{ proxy_pass http://u; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; }} }}",
         origin.address()
     ));
     let mut connection = server.connect();
@@ -197,6 +197,11 @@ fn a_server_behind_says_who_may_pass() {
     assert_eq!(check.header("x-uri"), Some("/a?b"));
     assert_eq!(check.body, b"");
     assert_eq!(origin.last().body, b"hello");
+    let all: Vec<_> = asked
+        .iter()
+        .map(|r| (r.connection, r.target().to_owned()))
+        .collect();
+    assert_eq!(check.connection, asked[0].connection, "kept: {all:?}");
     let reply = server.get("/unknown");
     assert_eq!(reply.status, 401);
     assert_eq!(reply.all("www-authenticate"), ["Basic realm=a", "Other"]);

@@ -3,11 +3,15 @@
 //! A sub-request is a [`Request`] without a connection: it goes the same way, but no access rules hold for it, nothing is added to
 //! its head and it is logged only where `log_subrequest` says so. Not here: who asks for one (`auth_request`, `mirror`, `slice`).
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use config::{Flag, directives};
+use disk::OpenFile;
+use message::Body;
 
 use crate::Response;
 use crate::log::Level;
@@ -15,6 +19,8 @@ use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::respond::{self, Start};
 
+/// Bytes that are taken of a body that nobody wants.
+const TAKEN_MAX: u64 = 64 << 10;
 /// How deep sub-requests may be of sub-requests, as nginx.
 pub const DEPTH_MAX: u32 = 50;
 
@@ -79,12 +85,27 @@ pub fn ask_for_head(request: Box<Request>) -> Pin<Box<dyn Future<Output = Box<Re
     Box::pin(async move {
         let (mut request, response) = ask(request).await;
         if let Some(mut response) = response {
-            response.body = message::Body::Empty;
+            take_what_came(std::mem::take(&mut response.body)).await;
             request.response = Some(response);
         }
         log(&request).await;
         request
     })
+}
+
+/// Takes what has come of a body that nobody wants: mostly all of it, so that the connection that it came over can be used again.
+async fn take_what_came(mut body: Body<Rc<OpenFile>>) {
+    let mut left = TAKEN_MAX;
+    poll_fn(|cx| {
+        while let Poll::Ready(Some(Ok(chunk))) = body.poll_next(cx) {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                break;
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// Writes the lines of a sub-request that is over, where it is to have any.
