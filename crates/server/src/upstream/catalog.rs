@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use config::{Error, Msec, Place, Placed, Problem, Template};
 use hashbrown::HashMap;
@@ -74,6 +74,8 @@ pub struct Live {
     group: RwLock<Arc<Group>>,
     /// Of an upstream whose servers are looked up.
     roster: Option<Mutex<Roster>>,
+    /// Groups that were replaced and that requests still have.
+    elders: Mutex<Vec<Weak<Group>>>,
     is_watched: AtomicBool,
 }
 
@@ -102,7 +104,8 @@ impl Live {
             backup,
             seed(),
         );
-        *self.group.write() = before.replace(next, moved);
+        let next = before.replace(next, moved, &mut self.elders.lock());
+        *self.group.write() = next;
     }
 }
 
@@ -208,6 +211,7 @@ impl Upstream {
             id,
             group: RwLock::new(Arc::new(group)),
             roster: roster.map(Mutex::new),
+            elders: Mutex::default(),
             is_watched: AtomicBool::new(false),
         }
     }

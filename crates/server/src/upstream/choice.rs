@@ -151,11 +151,10 @@ impl Choice {
                     ..taken
                 })
             });
-            let group = Arc::clone(&next.group);
             if let Search::Consistent(place) = &mut self.search {
-                place.turn_to(&group.primary.ring);
+                place.turn_to(&next.group.primary.ring);
             }
-            self.group = group;
+            self.group = next.group;
         }
     }
 
@@ -193,7 +192,7 @@ impl Choice {
         let mut states = loop {
             self.follow();
             let states = self.group.set(self.is_on_backup).lock();
-            if self.group.successor().is_none() {
+            if !self.group.is_replaced() {
                 break states;
             }
         };
@@ -215,7 +214,7 @@ impl Choice {
         let mut states = loop {
             self.follow();
             let states = self.group.set(self.is_on_backup).lock();
-            if self.group.successor().is_none() {
+            if !self.group.is_replaced() {
                 break states;
             }
         };
@@ -271,7 +270,7 @@ fn pick(
 ) -> Result<Option<usize>, Replaced> {
     let peers = group.set(is_backup);
     let mut guard = peers.lock();
-    if group.successor().is_some() {
+    if group.is_replaced() {
         return Err(Replaced);
     }
     let states = &mut *guard;
@@ -316,7 +315,7 @@ impl Drop for Choice {
         let mut states = loop {
             self.follow();
             let states = self.group.set(self.is_on_backup).lock();
-            if self.group.successor().is_none() {
+            if !self.group.is_replaced() {
                 break states;
             }
         };

@@ -2,10 +2,12 @@
 //!
 //! Invariant: the peers never change (another configuration, or another answer of a resolver, makes another group); what
 //! changes is their states, behind one lock for each of the two sets. A group that a resolver's answer replaced knows its
-//! successor, to which the states have moved: who finds one, the lock held, goes there.
+//! successor, to which the states have moved: who finds one, the lock held, goes there. It always knows the latest, so that a
+//! request which lasts for days keeps none alive in between.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -63,11 +65,13 @@ pub struct Group {
     pub(super) primary: Peers,
     pub(super) backup: Option<Peers>,
     tries: usize,
-    successor: OnceLock<Successor>,
+    is_replaced: AtomicBool,
+    /// There from when it is replaced on.
+    successor: Mutex<Option<Successor>>,
 }
 
 /// The group that came after another.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Successor {
     pub group: Arc<Group>,
     moved: Moved,
@@ -83,6 +87,19 @@ pub struct Moved {
 }
 
 impl Successor {
+    /// The group was replaced itself.
+    fn skip_to(&mut self, next: &Successor) {
+        for (is_backup, places) in [
+            (false, &mut self.moved.primary),
+            (true, &mut self.moved.backup),
+        ] {
+            for place in places {
+                *place = place.and_then(|index| next.place(is_backup, index));
+            }
+        }
+        self.group = Arc::clone(&next.group);
+    }
+
     /// The place of a peer of a set.
     pub fn place(&self, is_backup: bool, index: usize) -> Option<usize> {
         let places = match is_backup {
@@ -132,12 +149,19 @@ impl Group {
             backup,
             method,
             tries,
-            successor: OnceLock::new(),
+            is_replaced: AtomicBool::new(false),
+            successor: Mutex::new(None),
         }
     }
 
-    /// Puts another group in this one's place; the states of the peers that it still has go with them.
-    pub(super) fn replace(&self, next: Group, moved: Moved) -> Arc<Group> {
+    /// Puts another group in this one's place; the states of the peers that it still has go with them. `elders` are the groups
+    /// that this one is the successor of, as far as requests still have them.
+    pub(super) fn replace(
+        self: &Arc<Self>,
+        next: Group,
+        moved: Moved,
+        elders: &mut Vec<Weak<Group>>,
+    ) -> Arc<Group> {
         let primary = self.primary.lock();
         let backup = self.backup.as_ref().map(Peers::lock);
         next.primary.take_over(&primary, &moved.primary);
@@ -149,14 +173,32 @@ impl Group {
             group: Arc::clone(&group),
             moved,
         };
-        let is_first = self.successor.set(successor).is_ok();
-        debug_assert!(is_first, "only one thread replaces groups");
+        elders.retain(|elder| {
+            let Some(elder) = elder.upgrade() else {
+                return false;
+            };
+            if let Some(known) = &mut *elder.successor.lock() {
+                known.skip_to(&successor);
+            }
+            true
+        });
+        elders.push(Arc::downgrade(self));
+        *self.successor.lock() = Some(successor);
+        self.is_replaced.store(true, Ordering::Release);
         group
     }
 
-    /// The group that replaced this one. Exact only while the lock of one of its sets is held.
-    pub(super) fn successor(&self) -> Option<&Successor> {
-        self.successor.get()
+    /// Was it replaced? Exact only while the lock of one of its sets is held.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Acquire)
+    }
+
+    /// The group that replaced it.
+    pub(super) fn successor(&self) -> Option<Successor> {
+        if !self.is_replaced() {
+            return None;
+        }
+        self.successor.lock().clone()
     }
 
     /// Its name: what `$upstream_addr` shows when no peer could be had.

@@ -208,6 +208,22 @@ fn what_failed_is_remembered_over_an_answer() {
 }
 
 #[test]
+fn a_long_request_keeps_no_group_in_between() {
+    let all = upstreams("server a.test resolve max_conns=1;");
+    u(&all).found(0, &hosts(&[1, 2]));
+    let mut long = u(&all).choose(&Asker::default());
+    assert_eq!(next(&mut long), "127.0.0.1:80");
+    u(&all).found(0, &hosts(&[1, 3]));
+    let between = Arc::downgrade(&u(&all).group());
+    u(&all).found(0, &hosts(&[4, 1]));
+    u(&all).found(0, &hosts(&[5, 4, 1]));
+    assert!(between.upgrade().is_none());
+    assert_eq!(u(&all).group().connections(), [1, 0, 0]);
+    long.give_back(Outcome::Answered, Times::default(), NOW);
+    assert_eq!(u(&all).group().connections(), [0, 0, 0]);
+}
+
+#[test]
 fn a_reload_begins_with_the_addresses_known() {
     let first = upstreams("server a.test:81 resolve; server b.test service=http resolve;");
     u(&first).found(0, &hosts(&[1, 2]));
