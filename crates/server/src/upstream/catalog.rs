@@ -71,9 +71,17 @@ pub struct Upstream {
 pub struct Live {
     /// What a loop's kept connections are found by: the same for the upstream of this name in the next configuration.
     id: u64,
-    group: RwLock<Arc<Group>>,
+    /// The group that it began with.
+    first: Arc<Group>,
     /// Of an upstream whose servers are looked up.
-    roster: Option<Mutex<Roster>>,
+    changing: Option<Changing>,
+}
+
+/// What is alive where answers of name servers make other groups.
+#[derive(Debug)]
+struct Changing {
+    group: RwLock<Arc<Group>>,
+    roster: Mutex<Roster>,
     /// Groups that were replaced and that requests still have.
     elders: Mutex<Vec<Weak<Group>>>,
     is_watched: AtomicBool,
@@ -83,19 +91,20 @@ impl Live {
     /// The second up to which the answer for a looked-up server holds.
     #[must_use]
     pub fn valid_s(&self, server: usize) -> i64 {
-        let roster = self.roster.as_ref();
-        roster.map_or(0, |roster| roster.lock().valid_s(server))
+        let changing = self.changing.as_ref();
+        changing.map_or(0, |changing| changing.roster.lock().valid_s(server))
     }
 
     /// Takes in what was found for a looked-up server.
     pub fn update(&self, number: usize, server: &LookedUp, found: &Found) {
-        let Some(mut roster) = self.roster.as_ref().map(Mutex::lock) else {
+        let Some(changing) = &self.changing else {
             return;
         };
+        let mut roster = changing.roster.lock();
         let Some(moved) = roster.update(number, server, found) else {
             return;
         };
-        let before = Arc::clone(&self.group.read());
+        let before = Arc::clone(&changing.group.read());
         let (primary, backup) = roster.peers();
         let next = Group::new(
             before.name(),
@@ -104,8 +113,8 @@ impl Live {
             backup,
             seed(),
         );
-        let next = before.replace(next, moved, &mut self.elders.lock());
-        *self.group.write() = next;
+        let next = before.replace(next, moved, &mut changing.elders.lock());
+        *changing.group.write() = next;
     }
 }
 
@@ -171,7 +180,11 @@ impl Upstream {
     /// The peers and their states.
     #[must_use]
     pub fn group(&self) -> Arc<Group> {
-        Arc::clone(&self.live().group.read())
+        let live = self.live();
+        match &live.changing {
+            None => Arc::clone(&live.first),
+            Some(changing) => Arc::clone(&changing.group.read()),
+        }
     }
 
     /// Begins the choice for one request: [`Choice::next`] gives its first peer.
@@ -206,13 +219,17 @@ impl Upstream {
             None => (declared.primary.clone(), declared.backup.clone()),
         };
         let (name, method) = (declared.name.clone(), declared.method.clone());
-        let group = Group::new(name, method, primary, backup, seed());
-        Live {
-            id,
-            group: RwLock::new(Arc::new(group)),
-            roster: roster.map(Mutex::new),
+        let first = Arc::new(Group::new(name, method, primary, backup, seed()));
+        let changing = roster.map(|roster| Changing {
+            group: RwLock::new(Arc::clone(&first)),
+            roster: Mutex::new(roster),
             elders: Mutex::default(),
             is_watched: AtomicBool::new(false),
+        });
+        Live {
+            id,
+            first,
+            changing,
         }
     }
 
@@ -230,8 +247,9 @@ impl Upstream {
             Some(live) if is_same => Arc::clone(live),
             Some(live) => {
                 let mut roster = self.roster();
-                let theirs = live.roster.as_ref().map(Mutex::lock);
-                if let (Some(roster), Some(theirs)) = (&mut roster, &theirs) {
+                let theirs = live.changing.as_ref();
+                if let (Some(roster), Some(theirs)) = (&mut roster, theirs) {
+                    let theirs = &theirs.roster.lock();
                     roster.inherit(self.looked_up(), theirs, former.looked_up());
                 }
                 Arc::new(self.born(live.id, roster))
@@ -290,10 +308,10 @@ impl Upstream {
     fn watch(&self) {
         let Some(lookups) = &self.lookups else { return };
         let live = self.live();
-        if let (Some(watching), false) = (
-            lookups.watching.get(),
-            live.is_watched.swap(true, Ordering::Relaxed),
-        ) {
+        let (Some(watching), Some(changing)) = (lookups.watching.get(), &live.changing) else {
+            return;
+        };
+        if !changing.is_watched.swap(true, Ordering::Relaxed) {
             watch::begin(live, &lookups.servers, watching);
         }
     }

@@ -199,7 +199,7 @@ impl Choice {
         let Some(taken) = &mut self.taken else {
             return;
         };
-        let speed = &mut states.list[taken.index].speed;
+        let speed = &mut states.speeds[taken.index];
         speed.add_header(took_ms);
         if std::mem::take(&mut taken.is_inflight) {
             speed.end(now, took_ms);
@@ -224,16 +224,20 @@ impl Choice {
             return false;
         };
         let peers = self.group.set(self.is_on_backup);
-        let (peer, state) = (&peers.list[taken.index], &mut states.list[taken.index]);
+        let states = &mut *states;
+        let (state, speed) = (
+            &mut states.list[taken.index],
+            &mut states.speeds[taken.index],
+        );
         if taken.is_inflight {
-            state.speed.end(now, times.response_ms);
+            speed.end(now, times.response_ms);
         }
         if let (Search::LeastTime(mode), Outcome::Answered, Some(header_ms)) =
             (&self.search, outcome, times.header_ms)
         {
-            state.speed.add_response(times.response_ms);
+            speed.add_response(times.response_ms);
             if mode.to_last_byte || !mode.counts_inflight {
-                state.speed.add_header(header_ms);
+                speed.add_header(header_ms);
             }
         }
         state.conns = state.conns.saturating_sub(1);
@@ -241,12 +245,11 @@ impl Choice {
         if peers.is_single {
             state.forget_failures();
         } else if outcome == Outcome::Failed {
-            is_disabled = state.fail(peer, now);
+            is_disabled = state.fail(now);
         } else {
             state.succeed();
         }
         let is_single = peers.is_single;
-        drop(states);
         self.tries_left = if is_single {
             0
         } else {
@@ -277,7 +280,7 @@ fn pick(
     let index = pick_of(search, peers, states, tried, sid, now);
     if let Some(index) = index {
         states.list[index].conns += 1;
-        states.list[index].begin_check(&peers.list[index], now);
+        states.list[index].begin_check(now);
     }
     Ok(index)
 }
@@ -325,7 +328,7 @@ impl Drop for Choice {
         let state = &mut states.list[taken.index];
         state.conns = state.conns.saturating_sub(1);
         if taken.is_inflight {
-            state.speed.forget();
+            states.speeds[taken.index].forget();
         }
     }
 }

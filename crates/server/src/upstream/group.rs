@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::hash::Ring;
-use super::peer::{Peer, Standing, State};
+use super::peer::{Peer, Speed, Standing, State};
 
 /// How a group chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +115,8 @@ impl Successor {
 pub(super) struct Peers {
     pub list: Vec<Peer>,
     pub total_weight: u64,
+    /// Where each peer's part ends on a line on which it is as long as its weight.
+    ends: Vec<u64>,
     /// Is it the only peer of the group? Such a one is always asked.
     pub is_single: bool,
     /// For `Method::Consistent`.
@@ -126,6 +128,8 @@ pub(super) struct Peers {
 #[derive(Debug)]
 pub(super) struct States {
     pub list: Vec<State>,
+    /// For `least_time`.
+    pub speeds: Vec<Speed>,
     pub random: Random,
 }
 
@@ -246,8 +250,14 @@ impl Group {
 impl Peers {
     fn new(list: Vec<Peer>, method: &Method, is_single: bool, seed: u64) -> Peers {
         debug_assert!(list.iter().all(|peer| peer.weight > 0));
+        let ends = list.iter().scan(0, |end, peer| {
+            *end += u64::from(peer.weight);
+            Some(*end)
+        });
+        let ends: Vec<u64> = ends.collect();
         Peers {
-            total_weight: list.iter().map(|peer| u64::from(peer.weight)).sum(),
+            total_weight: ends.last().copied().unwrap_or(0),
+            ends,
             is_single,
             ring: match method {
                 Method::Consistent => Ring::new(&list),
@@ -255,6 +265,7 @@ impl Peers {
             },
             states: Mutex::new(States {
                 list: list.iter().map(State::new).collect(),
+                speeds: vec![Speed::default(); list.len()],
                 random: Random(seed),
             }),
             list,
@@ -269,24 +280,18 @@ impl Peers {
     /// Takes the states of the peers that it has, too.
     fn take_over(&self, before: &States, places: &[Option<usize>]) {
         let mut states = self.lock();
-        for (state, place) in before.list.iter().zip(places) {
-            if let Some(place) = place.and_then(|place| states.list.get_mut(place)) {
-                *place = state.clone();
+        for (from, to) in places.iter().enumerate() {
+            if let Some(to) = to.filter(|to| *to < self.list.len()) {
+                states.list[to] = before.list[from].clone();
+                states.speeds[to] = before.speeds[from].clone();
             }
         }
     }
 
     /// The peer at this place of a line on which each is as long as its weight.
     pub fn at_weight(&self, place: u64) -> usize {
-        let mut left = place;
-        for (index, peer) in self.list.iter().enumerate() {
-            let weight = u64::from(peer.weight);
-            if left < weight {
-                return index;
-            }
-            left -= weight;
-        }
-        self.list.len().saturating_sub(1)
+        let index = self.ends.partition_point(|end| *end <= place);
+        index.min(self.list.len().saturating_sub(1))
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use hashbrown::HashMap;
+
 use crate::hash::{crc32, crc32_of};
 
 use super::group::States;
@@ -121,6 +123,8 @@ impl KeyHash {
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     points: Vec<Point>,
+    /// Of each peer, the first one with its server's name.
+    first: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,11 +136,12 @@ struct Point {
 
 impl Ring {
     pub fn new(peers: &[Peer]) -> Ring {
-        let mut points = Vec::new();
-        for peer in peers {
-            let same = peers.iter().position(|other| other.server == peer.server);
-            let server = same.and_then(|index| u32::try_from(index).ok());
-            let server = server.expect("a peer is in its own list, which is short");
+        let (mut points, mut first) = (Vec::new(), Vec::with_capacity(peers.len()));
+        let mut by_name: HashMap<&[u8], u32> = HashMap::new();
+        for (index, peer) in peers.iter().enumerate() {
+            let index = u32::try_from(index).expect("PEERS_MAX is far lower");
+            let server = *by_name.entry(&peer.server).or_insert(index);
+            first.push(server);
             let (host, port) = host_and_port(&peer.server);
             let mut before = 0u32;
             for _ in 0..u64::from(peer.weight) * POINTS_PER_WEIGHT {
@@ -149,7 +154,7 @@ impl Ring {
         }
         points.sort_by_key(|point| point.hash);
         points.dedup_by_key(|point| point.hash);
-        Ring { points }
+        Ring { points, first }
     }
 
     /// The number of the first point at or behind a key's hash.
@@ -206,10 +211,10 @@ impl Consistent {
             return Picked::Peer(bound);
         }
         while self.tries <= TRIES_MAX {
-            let server = &peers.list[points[self.at % points.len()].server as usize].server;
+            let server = points[self.at % points.len()].server;
             // The addresses of one server take turns.
-            let found = round_robin::share(peers, states, None, |index, states| {
-                peers.list[index].server == *server && turn.is_open(states, index)
+            let found = round_robin::share(states, None, |index, states| {
+                peers.ring.first[index] == server && turn.is_open(states, index)
             });
             if let Some(index) = found {
                 return Picked::Peer(index);

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::group::{LeastTime, States};
-use super::peer::{Now, Peer, Speed, State};
+use super::peer::{Now, Speed, State};
 use super::round_robin;
 use super::turn::Turn;
 
@@ -14,67 +14,89 @@ const TIME_STEP_MS: u64 = 20;
 
 /// `least_conn`.
 pub(super) fn pick_by_connections(turn: &Turn<'_>, states: &mut States) -> Option<usize> {
-    pick(turn, states, |_, state| u64::from(state.conns))
+    pick(turn, states, |states, index| {
+        u64::from(states.list[index].conns)
+    })
 }
 
 /// `least_time`.
 pub(super) fn pick_by_time(turn: &Turn<'_>, states: &mut States, mode: LeastTime) -> Option<usize> {
-    let index = pick(turn, states, |peer, state| {
-        state.speed.look(turn.now);
-        expected_ms(peer, state, turn.now, mode)
+    let index = pick(turn, states, |states, index| {
+        states.speeds[index].look(turn.now);
+        expected_ms(&states.list[index], &states.speeds[index], turn.now, mode)
     })?;
     if mode.counts_inflight && !turn.peers.is_single {
-        states.list[index].speed.begin(turn.now);
+        states.speeds[index].begin(turn.now);
     }
     Some(index)
+}
+
+/// What one costs, and its weight.
+#[derive(Clone, Copy)]
+struct Offer {
+    index: usize,
+    cost: u64,
+    weight: u64,
+}
+
+impl Offer {
+    fn against(self, other: Offer) -> std::cmp::Ordering {
+        (self.cost * other.weight).cmp(&(other.cost * self.weight))
+    }
 }
 
 fn pick(
     turn: &Turn<'_>,
     states: &mut States,
-    mut cost: impl FnMut(&Peer, &mut State) -> u64,
+    mut cost: impl FnMut(&mut States, usize) -> u64,
 ) -> Option<usize> {
-    let peers = turn.peers;
-    if peers.is_single {
+    if turn.peers.is_single {
         return round_robin::pick_single(turn, states);
     }
     if turn.bound.is_some() {
         return turn.bound;
     }
-    let mut costs: SmallVec<[Option<u64>; 16]> = SmallVec::new();
-    for (index, peer) in peers.list.iter().enumerate() {
-        let is_open = turn.is_open(states, index);
-        costs.push(is_open.then(|| cost(peer, &mut states.list[index])));
-    }
-    let is_less = |a: usize, b: usize| match (costs[a], costs[b]) {
-        (Some(one), Some(other)) => {
-            one * u64::from(peers.list[b].weight) < other * u64::from(peers.list[a].weight)
+    let mut best: Option<Offer> = None;
+    let mut equals: SmallVec<[usize; 16]> = SmallVec::new();
+    for index in 0..states.list.len() {
+        if !turn.is_open(states, index) {
+            continue;
         }
-        (one, _) => one.is_some(),
-    };
-    let best =
-        (0..costs.len()).reduce(|best, next| if is_less(next, best) { next } else { best })?;
-    costs[best]?;
-    let is_equal =
-        |index: usize| costs[index].is_some() && !is_less(best, index) && !is_less(index, best);
-    match (0..costs.len()).filter(|index| is_equal(*index)).count() {
-        1 => Some(best), // nobody's turn is counted
-        _ => round_robin::share(peers, states, None, |index, _| is_equal(index)),
+        let offer = Offer {
+            index,
+            cost: cost(states, index),
+            weight: u64::from(states.list[index].weight),
+        };
+        match best.map(|best| offer.against(best)) {
+            Some(std::cmp::Ordering::Greater) => continue,
+            Some(std::cmp::Ordering::Equal) => {}
+            Some(std::cmp::Ordering::Less) | None => {
+                best = Some(offer);
+                equals.clear();
+            }
+        }
+        equals.push(index);
+    }
+    match equals.len() {
+        0 | 1 => best.map(|best| best.index), // nobody's turn is counted
+        _ => {
+            let mut left = equals.into_iter().peekable();
+            round_robin::share(states, None, |index, _| left.next_if_eq(&index).is_some())
+        }
     }
 }
 
 /// How long a peer needs until it is done with what it has and one request more.
-fn expected_ms(peer: &Peer, state: &State, now: Now, mode: LeastTime) -> u64 {
-    let speed = &state.speed;
+fn expected_ms(state: &State, speed: &Speed, now: Now, mode: LeastTime) -> u64 {
     let mut time = if mode.to_last_byte {
         speed.response_ms
     } else {
         speed.header_ms
     };
     let unchecked = now.seconds - state.checked;
-    if unchecked > peer.fail_timeout {
+    if unchecked > state.fail_timeout {
         // A slow peer that nobody asked for some time is given a chance again.
-        let halvings = unchecked / (peer.fail_timeout + 1);
+        let halvings = unchecked / (state.fail_timeout + 1);
         time = time
             .checked_shr(u32::try_from(halvings).unwrap_or(u32::MAX))
             .unwrap_or(0);

@@ -91,22 +91,33 @@ fn hexadecimal(bytes: &[u8]) -> Box<[u8]> {
         .collect()
 }
 
-/// How a peer has been doing.
+/// How a peer has been doing, with what is configured of it that a choice looks at: one cache line for each peer, since a choice
+/// looks at all of them.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct State {
     /// What round robin weighs; the sum over a group's peers is always 0.
     pub current_weight: i64,
     /// The weight, less after failures; grows back by 1 each time that the peer is considered.
     pub effective_weight: i64,
-    /// Requests that it has now.
-    pub conns: u32,
-    fails: u32,
     /// Of the last failure.
     accessed: i64,
     /// Of the last failure, or of the first choice after `fail_timeout` had passed.
     pub checked: i64,
-    pub speed: Speed,
+    /// `fail_timeout`, in seconds.
+    pub fail_timeout: i64,
+    /// Requests that it has now.
+    pub conns: u32,
+    fails: u32,
+    /// `weight`.
+    pub weight: u32,
+    max_conns: u32,
+    max_fails: u32,
+    /// `down` and `drain`.
+    pub standing: Standing,
 }
+
+const _: () = assert!(size_of::<State>() == 64);
 
 /// What `least_time` knows. All in milliseconds.
 #[derive(Clone, Debug, Default)]
@@ -130,54 +141,57 @@ impl State {
         State {
             current_weight: 0,
             effective_weight: i64::from(peer.weight),
-            conns: 0,
-            fails: 0,
             accessed: NEVER,
             checked: NEVER,
-            speed: Speed::default(),
+            fail_timeout: peer.fail_timeout,
+            conns: 0,
+            fails: 0,
+            weight: peer.weight,
+            max_conns: peer.max_conns,
+            max_fails: peer.max_fails,
+            standing: peer.standing,
         }
     }
 
     /// Is it below `max_conns`?
-    pub fn has_room(&self, peer: &Peer) -> bool {
-        peer.max_conns == 0 || self.conns < peer.max_conns
+    pub fn has_room(&self) -> bool {
+        self.max_conns == 0 || self.conns < self.max_conns
     }
 
     /// Has it failed too often for now?
-    pub fn is_failing(&self, peer: &Peer, now: Now) -> bool {
-        peer.max_fails != 0
-            && self.fails >= peer.max_fails
-            && now.seconds - self.checked <= peer.fail_timeout
+    pub fn is_failing(&self, now: Now) -> bool {
+        self.max_fails != 0
+            && self.fails >= self.max_fails
+            && now.seconds - self.checked <= self.fail_timeout
     }
 
     /// Gives its weight for this turn, and takes part in the next ones with a little more if it had failed.
-    pub fn take_part(&mut self, peer: &Peer) -> i64 {
+    pub fn take_part(&mut self) -> i64 {
         let weight = self.effective_weight;
         self.current_weight += weight;
-        if self.effective_weight < i64::from(peer.weight) {
+        if self.effective_weight < i64::from(self.weight) {
             self.effective_weight += 1;
         }
         weight
     }
 
     /// It was chosen: whether it has recovered is judged by what comes of this.
-    pub fn begin_check(&mut self, peer: &Peer, now: Now) {
-        if now.seconds - self.checked > peer.fail_timeout {
+    pub fn begin_check(&mut self, now: Now) {
+        if now.seconds - self.checked > self.fail_timeout {
             self.checked = now.seconds;
         }
     }
 
     /// A request failed on it. Is it disabled now?
-    pub fn fail(&mut self, peer: &Peer, now: Now) -> bool {
+    pub fn fail(&mut self, now: Now) -> bool {
         self.fails = self.fails.saturating_add(1);
         self.accessed = now.seconds;
         self.checked = now.seconds;
-        if peer.max_fails == 0 {
+        let Some(loss) = self.weight.checked_div(self.max_fails) else {
             return false;
-        }
-        let loss = i64::from(peer.weight / peer.max_fails);
-        self.effective_weight = (self.effective_weight - loss).max(0);
-        self.fails >= peer.max_fails
+        };
+        self.effective_weight = (self.effective_weight - i64::from(loss)).max(0);
+        self.fails >= self.max_fails
     }
 
     /// A request went well. Failures are forgotten only once `fail_timeout` has passed since the last one.

@@ -4,7 +4,7 @@
 //! sticky session's peer is chosen and pays whatever it has gained, until it has paid for a whole round.
 
 use super::Standing;
-use super::group::{Peers, States};
+use super::group::States;
 use super::turn::Turn;
 
 /// The peer whose turn it is, if any may be chosen.
@@ -19,32 +19,31 @@ pub(super) fn pick(turn: &Turn<'_>, states: &mut States) -> Option<usize> {
             return turn.bound;
         }
     }
-    share(turn.peers, states, turn.bound, |index, states| {
+    share(states, turn.bound, |index, states| {
         turn.is_open(states, index)
     })
 }
 
 /// A peer that is alone is asked whatever it did before.
 pub(super) fn pick_single(turn: &Turn<'_>, states: &States) -> Option<usize> {
-    let (peer, state) = (turn.peers.list.first()?, states.list.first()?);
-    let is_open = peer.standing == Standing::Up && state.has_room(peer);
+    let state = states.list.first()?;
+    let is_open = state.standing == Standing::Up && state.has_room();
     turn.bound.or(is_open.then_some(0))
 }
 
 /// One turn among the peers that `take_part`; `bound`, where there is one, is chosen instead of the best.
 pub(super) fn share(
-    peers: &Peers,
     states: &mut States,
     bound: Option<usize>,
-    takes_part: impl Fn(usize, &States) -> bool,
+    mut takes_part: impl FnMut(usize, &States) -> bool,
 ) -> Option<usize> {
     let mut best: Option<usize> = None;
     let mut total = 0;
-    for (index, peer) in peers.list.iter().enumerate() {
+    for index in 0..states.list.len() {
         if !takes_part(index, states) {
             continue;
         }
-        total += states.list[index].take_part(peer);
+        total += states.list[index].take_part();
         let weight = states.list[index].current_weight;
         if best.is_none_or(|best| weight > states.list[best].current_weight) {
             best = Some(index);

@@ -51,18 +51,17 @@ impl<'a> Turn<'a> {
 
     /// May this peer be chosen?
     pub fn is_open(&self, states: &States, index: usize) -> bool {
-        let peer = &self.peers.list[index];
-        peer.standing == Standing::Up && self.is_well(states, index)
+        states.list[index].standing == Standing::Up && self.is_well(states, index)
     }
 
     /// As `is_open`, but for its own sessions a peer that drains is open.
     fn may_be_bound(&self, states: &States, index: usize) -> bool {
-        self.peers.list[index].standing != Standing::Down && self.is_well(states, index)
+        states.list[index].standing != Standing::Down && self.is_well(states, index)
     }
 
     fn is_well(&self, states: &States, index: usize) -> bool {
-        let (peer, state) = (&self.peers.list[index], &states.list[index]);
-        !self.tried.has(index) && state.has_room(peer) && !state.is_failing(peer, self.now)
+        let state = &states.list[index];
+        !self.tried.has(index) && state.has_room() && !state.is_failing(self.now)
     }
 }
 
