@@ -1,6 +1,6 @@
 //! Requests that ask the server something besides: who may pass, and copies of themselves.
 
-use blackbox::{Answer, Origin, PATIENCE, Server};
+use blackbox::{Answer, Origin, PATIENCE, Server, is_nginx};
 
 const LOG: &str = "log_format sub '$uri $request_method $request_uri [$request_body] $status';";
 
@@ -201,7 +201,10 @@ fn a_server_behind_says_who_may_pass() {
         .iter()
         .map(|r| (r.connection, r.target().to_owned()))
         .collect();
-    assert_eq!(check.connection, asked[0].connection, "kept: {all:?}");
+    // nginx closes the connection of an answer whose body it does not want.
+    if !is_nginx() {
+        assert_eq!(check.connection, asked[0].connection, "{all:?}");
+    }
     let reply = server.get("/unknown");
     assert_eq!(reply.status, 401);
     assert_eq!(reply.all("www-authenticate"), ["Basic realm=a", "Other"]);

@@ -72,7 +72,7 @@ pub async fn judge(request: &mut Request) -> Verdict {
     let Some(uri) = &settings.auth_request.0 else {
         return Verdict::Silent;
     };
-    let made = subrequest::make(request, uri.clone(), Bytes::new(), RequestBody::none());
+    let made = subrequest::make(request, uri.clone(), Bytes::new(), RequestBody::None);
     let Ok(child) = made else {
         return Verdict::Refused(Failure::new(500));
     };

@@ -69,7 +69,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
         return None;
     }
     let body = match settings.mirror_request_body {
-        false => RequestBody::none(),
+        false => RequestBody::None,
         true => match request_body::store(request).await {
             Ok(body) => body,
             Err(outcome) => return Some(outcome),

@@ -51,7 +51,7 @@ impl Request {
     /// A sub-request that is the same as this request, at the same place on its way.
     pub(crate) fn twin(&self) -> Box<Self> {
         let body = self.body.body().cloned();
-        let body = body.unwrap_or_else(RequestBody::none);
+        let body = body.unwrap_or(RequestBody::None);
         let mut twin = self.child(self.uri.clone(), self.args.clone(), body);
         if let (Some(twins), Some(own)) = (&mut twin.parent, &self.parent) {
             twins.depth = own.depth;

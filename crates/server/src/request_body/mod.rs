@@ -34,6 +34,8 @@ const CLIENT_CLOSED: u16 = 499;
 /// A request's body for those who want it. Cheap to clone; stays on its loop.
 #[derive(Clone, Debug)]
 pub enum RequestBody {
+    /// There is none.
+    None,
     /// All of it, to be read as often as one likes.
     Stored(Rc<Stored>),
     /// Piece by piece as it comes, once.
@@ -41,12 +43,6 @@ pub enum RequestBody {
 }
 
 impl RequestBody {
-    /// No body at all.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::Stored(Rc::new(Stored::none()))
-    }
-
     /// These bytes (`proxy_set_body`).
     #[must_use]
     pub fn bytes(bytes: Bytes) -> Self {
@@ -58,6 +54,7 @@ impl RequestBody {
     #[must_use]
     pub fn framing(&self) -> Framing {
         match self {
+            Self::None => Framing::None,
             Self::Stored(stored) => match stored.came_as() {
                 Framing::None => Framing::None,
                 Framing::Length(_) | Framing::Chunked => Framing::Length(stored.len()),
@@ -70,7 +67,7 @@ impl RequestBody {
     #[must_use]
     pub fn is_replayable(&self) -> bool {
         match self {
-            Self::Stored(_) => true,
+            Self::None | Self::Stored(_) => true,
             Self::Passing(pipe) => !pipe.is_touched(),
         }
     }
@@ -144,6 +141,10 @@ impl Arriving {
 /// The answer for a body that is too large, broken off or no body, and for a disk that does not take it; it is logged.
 pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
     let begun = match request.body.body.take() {
+        None if request.head.framing == Framing::None => {
+            request.body.body = Some(RequestBody::None);
+            return Ok(RequestBody::None);
+        }
         None => Bytes::new(),
         Some(RequestBody::Passing(pipe)) => match pipe.reclaim() {
             Some(begun) => begun,
@@ -155,7 +156,7 @@ pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
         }
     };
     // Whoever comes after a failure finds no body.
-    request.body.body = Some(RequestBody::none());
+    request.body.body = Some(RequestBody::None);
     prepare(request).await?;
     let stored = Box::pin(storing::read(request, begun)).await?;
     let body = RequestBody::Stored(Rc::new(stored));
@@ -175,7 +176,7 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
         Some(_) => return Err(gone(request)),
     }
     // Whoever comes after a failure finds no body.
-    request.body.body = Some(RequestBody::none());
+    request.body.body = Some(RequestBody::None);
     prepare(request).await?;
     let begun = read_ahead(request)?;
     let framing = request.head.framing;

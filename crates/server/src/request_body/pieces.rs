@@ -6,8 +6,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use disk::{Access, READ_MAX};
 
+use super::RequestBody;
 use super::storing::InFile;
-use super::{RequestBody, Stored};
 
 /// Why a body that was stored cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,7 @@ impl Pieces {
     /// A file cannot be read.
     pub async fn next(&mut self) -> Result<Option<Bytes>, PieceError> {
         let stored = match &self.body {
+            RequestBody::None => return Ok(None),
             RequestBody::Passing(pipe) => return Ok(poll_fn(|cx| pipe.poll_take(cx)).await),
             RequestBody::Stored(stored) => Rc::clone(stored),
         };
@@ -57,7 +58,7 @@ impl Pieces {
     pub fn is_ready(&self) -> bool {
         match &self.body {
             RequestBody::Passing(pipe) => pipe.is_ready(),
-            RequestBody::Stored(_) => true,
+            RequestBody::None | RequestBody::Stored(_) => true,
         }
     }
 
@@ -66,6 +67,7 @@ impl Pieces {
     pub fn is_over(&self) -> bool {
         match &self.body {
             RequestBody::Passing(pipe) => pipe.is_over(),
+            RequestBody::None => true,
             RequestBody::Stored(stored) => self.at == stored.len(),
         }
     }
@@ -73,11 +75,12 @@ impl Pieces {
     /// The rest of a body in memory, without waiting for anything: it goes with the head. `None`: it must be asked piece by
     /// piece.
     pub fn take_memory(&mut self) -> Option<Bytes> {
-        let RequestBody::Stored(stored) = &self.body else {
-            return None;
+        let stored = match &self.body {
+            RequestBody::None => return Some(Bytes::new()),
+            RequestBody::Passing(_) => return None,
+            RequestBody::Stored(stored) => stored,
         };
-        let memory: &Stored = stored;
-        let bytes = memory.memory()?.slice(self.at as usize..);
+        let bytes = stored.memory()?.slice(self.at as usize..);
         self.at += bytes.len() as u64;
         Some(bytes)
     }

@@ -41,12 +41,6 @@ pub(super) struct InFile {
 }
 
 impl Stored {
-    /// No body.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::in_memory(Framing::None, Bytes::new())
-    }
-
     /// A body in memory.
     #[must_use]
     pub fn in_memory(framing: Framing, memory: Bytes) -> Self {
@@ -134,8 +128,7 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         }
     }
     let is_over = memory.len() as u64 > memory_max;
-    let must_file = in_file_only != InFileOnly::Off && framing != Framing::None;
-    if spool.is_none() && !is_over && !must_file {
+    if spool.is_none() && !is_over && in_file_only == InFileOnly::Off {
         return Ok(Stored::in_memory(framing, memory.into()));
     }
     write(request, &mut spool, memory).await?;

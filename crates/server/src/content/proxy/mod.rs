@@ -106,7 +106,7 @@ async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
         return Ok(RequestBody::bytes(request.evaluate(body)));
     }
     if !settings.proxy_pass_request_body {
-        return Ok(RequestBody::none());
+        return Ok(RequestBody::None);
     }
     // HTTP/1.0 knows no chunks: the length must be known first.
     let must_store = settings.proxy_request_buffering
