@@ -13,6 +13,16 @@ const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 const DAY: i64 = 86_400;
+/// `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
 
 /// A moment in fields, for forms that are not HTTP's (directory listings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,17 +66,17 @@ impl Civil {
 pub fn format(time: Seconds) -> [u8; DATE_LEN] {
     let time = time.max(0);
     let mut out = *b"Thu, 01 Jan 1970 00:00:00 GMT";
-    let (days, second) = (time.div_euclid(DAY), time.rem_euclid(DAY));
+    let (days, second) = (time / DAY, (time % DAY) as u32);
     let (year, month, day) = civil(days);
-    let year = year.clamp(0, 9999) as u32;
-    out[0..3].copy_from_slice(DAYS[days.rem_euclid(7) as usize]);
+    let year = year.min(9999) as u32;
+    out[0..3].copy_from_slice(DAYS[(days % 7) as usize]);
     two_digits(&mut out[5..7], day);
     out[8..11].copy_from_slice(MONTHS[month as usize - 1]);
     two_digits(&mut out[12..14], year / 100);
     two_digits(&mut out[14..16], year % 100);
-    two_digits(&mut out[17..19], (second / 3600) as u32);
-    two_digits(&mut out[20..22], (second / 60 % 60) as u32);
-    two_digits(&mut out[23..25], (second % 60) as u32);
+    two_digits(&mut out[17..19], second / 3600);
+    two_digits(&mut out[20..22], second / 60 % 60);
+    two_digits(&mut out[23..25], second % 60);
     out
 }
 
@@ -179,8 +189,7 @@ impl Scan<'_> {
 }
 
 fn two_digits(out: &mut [u8], number: u32) {
-    out[0] = b'0' + (number / 10 % 10) as u8;
-    out[1] = b'0' + (number % 10) as u8;
+    out.copy_from_slice(&PAIRS[number as usize % 100]);
 }
 
 fn two_digit_year(year: i64) -> i64 {
@@ -209,19 +218,17 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
 }
 
+/// Year, month and day of so many days since 1970, which are not before it.
 fn civil(days: i64) -> (i64, u32, u32) {
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let days = days.max(0) as u64 + 719_468;
+    let (era, of_era) = (days / 146_097, (days % 146_097) as u32);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let day_of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (
-        era * 400 + year + i64::from(month <= 2),
-        month as u32,
-        day as u32,
-    )
+    let year = era * 400 + u64::from(year) + u64::from(month <= 2);
+    (year as i64, month, day)
 }
 
 #[cfg(test)]

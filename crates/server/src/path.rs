@@ -2,6 +2,7 @@
 //!
 //! Pure but for the request's variables. nginx-drop-in 18 (alias in regex locations).
 
+use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -27,6 +28,8 @@ blocks! {
 
 /// Bytes reserved for a root; longer ones grow the buffer.
 const PATH_TYPICAL: usize = 64;
+/// The longest buffer that waits for the next path.
+const PATH_KEPT: usize = 4096;
 
 /// How a location maps URIs to paths.
 #[derive(Debug, Clone)]
@@ -151,13 +154,35 @@ impl Section for Root {
     }
 }
 
+thread_local! {
+    /// Memory for the next path of this loop.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// A URI's path: the first bytes are the root.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct Mapped {
     /// The whole path.
     pub path: Vec<u8>,
     /// So many bytes of it are `root` or `alias`.
     pub root: usize,
+}
+
+impl Default for Mapped {
+    fn default() -> Self {
+        Self {
+            path: SPARE.try_with(Cell::take).unwrap_or_default(),
+            root: 0,
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if self.path.capacity() <= PATH_KEPT {
+            let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.path)));
+        }
+    }
 }
 
 impl Mapped {

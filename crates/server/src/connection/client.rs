@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::listen::Address;
 use crate::log::{ErrorContext, Level};
-use crate::loops::{Generation, Listener, Loop};
+use crate::loops::{Generation, Listener, Loop, Place};
 
 /// What is known of a connection.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Client {
     pub listener: Arc<Listener>,
     /// Requests so far, the one at hand counted.
     pub requests: Cell<u64>,
+    /// Its place in the list of idle connections.
+    pub place: Place,
     /// When it was accepted, in the loop's milliseconds.
     pub accepted_ms: u64,
     /// The entry of the listening table, with the generation that it was sought in.
@@ -41,6 +43,7 @@ impl Client {
         listener: Arc<Listener>,
     ) -> Self {
         Self {
+            place: loop_.idle.place(),
             loop_,
             number,
             peer: peer.map(canonical),

@@ -91,11 +91,10 @@ async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Du
     if wire.has_unread() {
         return true;
     }
-    let list = &client.loop_.idle;
     let (idle, timeout): (Idle, Duration) = match keepalive {
-        Some(timeout) => (list.enter(), timeout),
+        Some(timeout) => (client.place.enter(), timeout),
         None => match first_timeout(client) {
-            Some(timeout) => (list.enter_new(), timeout),
+            Some(timeout) => (client.place.enter_new(), timeout),
             None => return false,
         },
     };

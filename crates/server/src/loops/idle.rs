@@ -2,7 +2,7 @@
 //! to close. Those that wait for their first one are told only when places run out, not when the loop
 //! is to end: their client may have asked already.
 //!
-//! Not here: sockets and timeouts. Invariant: an entry is in the list exactly as long as its [`Idle`]
+//! Not here: sockets and timeouts. Invariant: a place is in the list exactly as long as its [`Idle`]
 //! lives.
 
 use std::cell::RefCell;
@@ -38,12 +38,16 @@ struct List {
 #[derive(Debug, Clone)]
 pub struct IdleList(Rc<RefCell<List>>);
 
-/// A connection's place in the list; dropping it leaves the list.
+/// A connection's place, which it has for life: its waker stays there from one request to the next.
 #[derive(Debug)]
-pub struct Idle {
+pub struct Place {
     list: IdleList,
     slot: u32,
 }
+
+/// A connection is in the list; dropping this takes it out.
+#[derive(Debug)]
+pub struct Idle<'a>(&'a Place);
 
 impl Default for IdleList {
     fn default() -> Self {
@@ -60,21 +64,11 @@ impl Default for IdleList {
 }
 
 impl IdleList {
-    /// Enters the list as its newest, between two requests.
+    /// A place for a connection, which is not in the list yet.
     #[must_use]
-    pub fn enter(&self) -> Idle {
-        self.enter_as(false)
-    }
-
-    /// Enters the list as its newest, before the first request.
-    #[must_use]
-    pub fn enter_new(&self) -> Idle {
-        self.enter_as(true)
-    }
-
-    fn enter_as(&self, is_new: bool) -> Idle {
-        let slot = self.0.borrow_mut().push(is_new);
-        Idle {
+    pub fn place(&self) -> Place {
+        let slot = self.0.borrow_mut().take_slot();
+        Place {
             list: self.clone(),
             slot,
         }
@@ -113,7 +107,7 @@ impl IdleList {
                 let is_due = !entry.is_told && is_meant(entry);
                 entry.is_told |= is_due;
                 list.leaving += usize::from(is_due);
-                let waker = if is_due { entry.waker.take() } else { None };
+                let waker = if is_due { entry.waker.clone() } else { None };
                 (waker, entry.next, is_due)
             };
             told += usize::from(is_due);
@@ -132,7 +126,32 @@ impl IdleList {
     }
 }
 
-impl Idle {
+impl Place {
+    /// Enters the list as its newest, between two requests.
+    #[must_use]
+    pub fn enter(&self) -> Idle<'_> {
+        self.enter_as(false)
+    }
+
+    /// Enters the list as its newest, before the first request.
+    #[must_use]
+    pub fn enter_new(&self) -> Idle<'_> {
+        self.enter_as(true)
+    }
+
+    fn enter_as(&self, is_new: bool) -> Idle<'_> {
+        self.list.0.borrow_mut().push(self.slot, is_new);
+        Idle(self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.list.0.borrow_mut().free_slot(self.slot);
+    }
+}
+
+impl Idle<'_> {
     /// Waits until the connection is to close.
     pub async fn told(&self) {
         std::future::poll_fn(|context| self.poll_close(context)).await;
@@ -140,8 +159,8 @@ impl Idle {
 
     /// Ready when the connection is to close.
     pub fn poll_close(&self, context: &mut Context<'_>) -> Poll<()> {
-        let list = &mut *self.list.0.borrow_mut();
-        let entry = &mut list.entries[self.slot as usize];
+        let list = &mut *self.0.list.0.borrow_mut();
+        let entry = &mut list.entries[self.0.slot as usize];
         if entry.is_told || (list.is_closed && !entry.is_new) {
             return Poll::Ready(());
         }
@@ -153,43 +172,54 @@ impl Idle {
     }
 }
 
-impl Drop for Idle {
+impl Drop for Idle<'_> {
     fn drop(&mut self) {
-        self.list.0.borrow_mut().remove(self.slot);
+        self.0.list.0.borrow_mut().remove(self.0.slot);
     }
 }
 
 impl List {
-    fn push(&mut self, is_new: bool) -> u32 {
+    fn take_slot(&mut self) -> u32 {
         let entry = Entry {
-            previous: self.newest,
+            previous: NONE,
             next: NONE,
             is_told: false,
-            is_new,
+            is_new: false,
             waker: None,
         };
-        let slot = if self.free == NONE {
+        if self.free == NONE {
             self.entries.push(entry);
-            u32::try_from(self.entries.len() - 1).expect("fewer connections than 2^32")
-        } else {
-            let slot = self.free;
-            self.free = self.entries[slot as usize].next;
-            self.entries[slot as usize] = entry;
-            slot
-        };
+            return u32::try_from(self.entries.len() - 1).expect("fewer connections than 2^32");
+        }
+        let slot = self.free;
+        self.free = self.entries[slot as usize].next;
+        self.entries[slot as usize] = entry;
+        slot
+    }
+
+    fn free_slot(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        entry.waker = None;
+        entry.next = self.free;
+        self.free = slot;
+    }
+
+    fn push(&mut self, slot: u32, is_new: bool) {
+        let entry = &mut self.entries[slot as usize];
+        entry.is_new = is_new;
+        entry.previous = self.newest;
+        entry.next = NONE;
         match self.newest {
             NONE => self.oldest = slot,
             newest => self.entries[newest as usize].next = slot,
         }
         self.newest = slot;
         self.length += 1;
-        slot
     }
 
     fn remove(&mut self, slot: u32) {
         let (previous, next) = {
             let entry = &mut self.entries[slot as usize];
-            entry.waker = None;
             self.leaving -= usize::from(std::mem::take(&mut entry.is_told));
             (entry.previous, entry.next)
         };
@@ -201,8 +231,6 @@ impl List {
             NONE => self.newest = previous,
             next => self.entries[next as usize].previous = previous,
         }
-        self.entries[slot as usize].next = self.free;
-        self.free = slot;
         self.length -= 1;
     }
 }
@@ -211,7 +239,7 @@ impl List {
 mod tests {
     use super::*;
 
-    fn is_told(idle: &Idle) -> bool {
+    fn is_told(idle: &Idle<'_>) -> bool {
         idle.poll_close(&mut Context::from_waker(Waker::noop()))
             .is_ready()
     }
@@ -219,9 +247,10 @@ mod tests {
     #[test]
     fn the_longest_waiting_are_told_first() {
         let list = IdleList::default();
-        let (a, b, c) = (list.enter(), list.enter(), list.enter());
+        let places = [(); 4].map(|()| list.place());
+        let (a, b, c) = (places[0].enter(), places[1].enter(), places[2].enter());
         drop(a);
-        let d = list.enter();
+        let d = places[3].enter();
         assert_eq!(list.close_oldest(2), 2);
         assert_eq!([&b, &c, &d].map(is_told), [true, true, false]);
         assert_eq!(list.len(), 3);
@@ -230,7 +259,8 @@ mod tests {
     #[test]
     fn one_who_was_told_is_not_counted_again() {
         let list = IdleList::default();
-        let told = list.enter();
+        let place = list.place();
+        let told = place.enter();
         assert_eq!((list.close_oldest(1), list.close_oldest(1)), (1, 0));
         assert_eq!(list.leaving(), 1);
         drop(told);
@@ -240,19 +270,36 @@ mod tests {
     #[test]
     fn after_close_all_newcomers_are_told_at_once() {
         let list = IdleList::default();
-        let a = list.enter();
+        let (first, second) = (list.place(), list.place());
+        let a = first.enter();
         list.close_all();
-        let b = list.enter();
+        let b = second.enter();
         assert!(is_told(&a) && is_told(&b));
     }
 
     #[test]
     fn who_waits_for_the_first_request_goes_only_when_places_run_out() {
         let list = IdleList::default();
-        let (old, new) = (list.enter(), list.enter_new());
+        let places = [(); 3].map(|()| list.place());
+        let (old, new) = (places[0].enter(), places[1].enter_new());
         list.close_all();
-        assert!(is_told(&old) && !is_told(&new) && !is_told(&list.enter_new()));
+        assert!(is_told(&old) && !is_told(&new) && !is_told(&places[2].enter_new()));
         assert_eq!(list.close_oldest(2), 1);
         assert!(is_told(&new));
+    }
+
+    #[test]
+    fn a_place_is_told_again_after_another_request() {
+        let list = IdleList::default();
+        let place = list.place();
+        let idle = place.enter();
+        assert_eq!(list.close_oldest(1), 1);
+        drop(idle);
+        let idle = place.enter();
+        assert!(!is_told(&idle));
+        assert_eq!((list.close_oldest(1), is_told(&idle)), (1, true));
+        drop(idle);
+        drop(place);
+        assert_eq!(list.place().slot, 0, "freed places are used again");
     }
 }

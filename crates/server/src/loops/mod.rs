@@ -37,7 +37,7 @@ use crate::route::LocationId;
 use crate::settings::Settings;
 use crate::upstream::Shelf;
 pub use crew::Crew;
-pub use idle::{Idle, IdleList};
+pub use idle::{Idle, IdleList, Place};
 pub use timing::{Figures, Kind, spawn};
 
 /// Loops that `worker_processes` may ask for.

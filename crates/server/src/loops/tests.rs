@@ -19,8 +19,9 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output 
     Box::pin(async move {
         let stream = std::net::TcpStream::from(accepted.socket);
         let stream = tokio::net::TcpStream::from_std(stream).unwrap();
+        let place = loop_.idle.place();
         loop {
-            let idle = loop_.idle.enter();
+            let idle = place.enter();
             let is_closed = std::future::poll_fn(|context| {
                 if idle.poll_close(context).is_ready() {
                     return std::task::Poll::Ready(true);
