@@ -111,6 +111,7 @@ pub enum HostText {
 
 impl RequestHead {
     /// A head of these bytes with nothing found in it yet.
+    #[inline]
     pub fn new(bytes: Bytes) -> RequestHead {
         RequestHead {
             bytes,
@@ -136,6 +137,12 @@ impl RequestHead {
             connection: None,
             framing: Framing::None,
         }
+    }
+
+    /// [`RequestHead::new`], made where it is to lie.
+    #[inline]
+    pub fn boxed() -> Box<RequestHead> {
+        Box::write(Box::new_uninit(), RequestHead::new(Bytes::new()))
     }
 
     /// The bytes of a span.

@@ -37,8 +37,9 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     let is_literal = inner.is_some();
     let mut is_lower = true;
     let mut dot_before = false;
+    let allowed = if is_literal { IN_LITERAL } else { IN_NAME };
     for c in inner.unwrap_or(name) {
-        if !is_host_byte(*c, is_literal) || (*c == b'.' && dot_before) {
+        if BYTES[*c as usize] & allowed == 0 || (*c == b'.' && dot_before) {
             return Err(Invalid);
         }
         dot_before = *c == b'.';
@@ -60,7 +61,25 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     Ok(Host { name, port })
 }
 
-fn is_host_byte(c: u8, is_literal: bool) -> bool {
+const IN_NAME: u8 = 1;
+const IN_LITERAL: u8 = 2;
+/// Where each byte may stand.
+const BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut c = 0;
+    while c < 256 {
+        if is_host_byte(c as u8, false) {
+            bytes[c] |= IN_NAME;
+        }
+        if is_host_byte(c as u8, true) {
+            bytes[c] |= IN_LITERAL;
+        }
+        c += 1;
+    }
+    bytes
+};
+
+const fn is_host_byte(c: u8, is_literal: bool) -> bool {
     match c {
         b'-' | b'.' | b'_' | b'~' => true, // unreserved
         b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => true, // sub-delims

@@ -172,6 +172,7 @@ pub struct Response<F> {
 
 impl<F> Response<F> {
     /// A response of that status with nothing else in it.
+    #[inline]
     pub fn new(status: u16) -> Response<F> {
         Response {
             status,
@@ -214,6 +215,12 @@ impl<F> Response<F> {
             vary_accept_encoding: self.vary_accept_encoding,
             body,
         }
+    }
+
+    /// [`Response::new`], made where it is to lie.
+    #[inline]
+    pub fn boxed(status: u16) -> Box<Response<F>> {
+        Box::write(Box::new_uninit(), Response::new(status))
     }
 
     /// A response with a text in memory.

@@ -153,7 +153,7 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
         return show(request, &page, failure);
     }
     if status == 304 || status == 204 {
-        return Cover::Answer(Box::new(Response::new(status)));
+        return Cover::Answer(Response::boxed(status));
     }
     Cover::Answer(built_in(request, failure))
 }
@@ -232,7 +232,7 @@ fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
     }
     let is_padded = settings.error_pages.msie_padding && (is_msie(agent) || is_chrome(agent));
     let page = error_text::page(failure.status, settings.identity.signature(), is_padded);
-    let mut response = Box::new(Response::new(error_text::on_the_wire(failure.status)));
+    let mut response = Response::boxed(error_text::on_the_wire(failure.status));
     if let Some(page) = page {
         response.content_type = Bytes::from_static(b"text/html");
         response.content_length = Some(page.len() as u64);

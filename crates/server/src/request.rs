@@ -178,7 +178,7 @@ impl Request {
         let location = generation.settings.server(server).location;
         // Empty lines before it do not count.
         let head_length = (head.bytes.len() - head.line.start as usize) as u64;
-        Box::new(Self {
+        let new = Self {
             client,
             wire,
             generation,
@@ -218,7 +218,9 @@ impl Request {
             pool: OnceCell::new(),
             depth: Cell::new(0),
             head,
-        })
+        };
+        // Made where it is to lie.
+        Box::write(Box::new_uninit(), new)
     }
 
     /// The status of its answer, as far as that is known; else 0.

@@ -101,7 +101,7 @@ fn answer(request: &mut Request, decided: &Return) -> Outcome {
 }
 
 fn with_body(request: &Request, status: u16, text: Bytes) -> Box<Response> {
-    let mut response = Box::new(Response::new(status));
+    let mut response = Response::boxed(status);
     response.content_type = request.content_type();
     response.content_length = Some(text.len() as u64);
     response.conditional = true;

@@ -82,7 +82,7 @@ pub async fn of_file(
     mapped: &Mapped,
 ) -> Result<Box<Response>, Failure> {
     let meta = file.meta();
-    let mut response = Box::new(Response::new(200));
+    let mut response = Response::boxed(200);
     response.content_type = request.content_type();
     response.content_length = Some(meta.len);
     response.last_modified = Some(meta.mtime);

@@ -157,10 +157,7 @@ impl Parser {
 
     /// What there is of a head that will not come to its end; nothing is to be answered.
     pub fn broken_off(mut self, bytes: &[u8], status: u16, why: String) -> Refusal {
-        let head = self
-            .head
-            .take()
-            .unwrap_or_else(|| Box::new(RequestHead::new(Bytes::new())));
+        let head = self.head.take().unwrap_or_else(RequestHead::boxed);
         let mut refusal = self.refuse(bytes, *head, Stop::new(status, why));
         refusal.is_silent = true;
         refusal
@@ -168,10 +165,7 @@ impl Parser {
 
     /// Goes on with `bytes`, which begin with what the last call got.
     pub fn advance(&mut self, bytes: &[u8], choose: Choose<'_>) -> Parsed {
-        let mut head = self
-            .head
-            .take()
-            .unwrap_or_else(|| Box::new(RequestHead::new(Bytes::new())));
+        let mut head = self.head.take().unwrap_or_else(RequestHead::boxed);
         match self.lines(bytes, &mut head, choose) {
             Ok(true) => {
                 head.bytes = copied(&bytes[..self.at]);
