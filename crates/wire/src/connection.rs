@@ -287,7 +287,7 @@ impl Connection {
         write: impl FnOnce(&mut Vec<u8>),
         body: &[u8],
     ) -> Result<(), Error> {
-        let (unsent, gone) = self.send_at_once(write, body)?;
+        let (unsent, gone) = self.send_now(write, body)?;
         if !unsent.is_empty() {
             self.send_bytes(timeout, &unsent).await?;
         }
@@ -478,8 +478,12 @@ impl Connection {
         })
     }
 
-    /// One write of what `write` appends and `body`. Gives what is left of the former, and how much of `body` has gone.
-    fn send_at_once(
+    /// One write of what `write` appends and `body`, without waiting. Gives what is left of the former, and how much of `body`
+    /// has gone.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the peer is gone.
+    pub fn send_now(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>),
         body: &[u8],

@@ -8,6 +8,7 @@ pub mod directives;
 mod finish;
 pub mod guard;
 mod own_wire;
+mod send_file;
 mod transmit;
 
 use std::future::Future;
@@ -176,7 +177,10 @@ async fn exchange(
     };
     request.keepalive &= !request.body.is_cut_short();
     let after = match response {
-        Some(response) => transmit::transmit(&mut request, response).await,
+        Some(response) => match transmit::start(&mut request, response) {
+            transmit::Started::Done(after) => after,
+            transmit::Started::Left(left) => Box::pin(transmit::go_on(&mut request, left)).await,
+        },
         None if request.silent_status == Some(TIMED_OUT) => After::timed_out(),
         None => refused,
     };

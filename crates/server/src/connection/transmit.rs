@@ -3,22 +3,17 @@
 //! Not here: how bytes are serialised (`wire`), where a file's pages are (`disk`). Invariant: what is counted in
 //! [`Sent`](crate::request::Sent) was taken by the socket.
 
-use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use disk::{OpenFile, Sink};
-use message::{Body, BodyError, Chunk, FileRange, Version};
-use tokio::io::Interest;
+use disk::OpenFile;
+use message::{Body, BodyError, Chunk, Version};
 use wire::http1::write;
-use wire::rate::{Allowed, Rate};
-use wire::{Stream, Timer};
+use wire::rate::Rate;
 
 use crate::after::headers;
-use crate::content::files;
 use crate::content::proxy::tunnel;
 use crate::log::Level;
 use crate::request::Request;
@@ -27,12 +22,13 @@ use crate::{Response, redirects};
 use super::directives::SizeTemplate;
 use super::finish::{After, invite};
 use super::is_http11;
+use super::send_file::{allowed, send_copy, send_file, send_whole_file};
 
 /// Bytes of a file that are read into memory and sent with the head rather than with `sendfile`.
 pub const TOGETHER_MAX: u64 = 64 << 10;
 
 /// Why sending ended early; the connection is closed.
-enum Stop {
+pub(super) enum Stop {
     Client(wire::Error),
     Disk(disk::Error),
     Body(BodyError),
@@ -46,28 +42,153 @@ impl From<wire::Error> for Stop {
 
 /// How an answer is framed.
 #[derive(Clone, Copy)]
-struct Framing {
+pub(super) struct Framing {
     is_chunked: bool,
     has_body: bool,
     has_trailers: bool,
-    rate: Rate,
-    timeout: Duration,
+    pub(super) rate: Rate,
+    pub(super) timeout: Duration,
 }
 
-/// Sends the answer; what was sent stands in the request then, and the answer's head too.
-pub async fn transmit(request: &mut Request, mut response: Box<Response>) -> After {
+/// What [`start`] came to.
+pub enum Started {
+    /// The answer is with the kernel, or cannot be sent.
+    Done(After),
+    /// Somebody has to be waited for.
+    Left(Left),
+}
+
+/// What is left of an answer.
+pub struct Left {
+    framing: Framing,
+    /// Has anything been tried? Then `head` and `body` are what the socket did not take.
+    is_begun: bool,
+    head: Vec<u8>,
+    body: Body<Rc<OpenFile>>,
+}
+
+/// Sends the answer as far as nobody has to be waited for: most are sent whole. What was sent stands in the request then, and the
+/// answer's head too.
+pub fn start(request: &mut Request, mut response: Box<Response>) -> Started {
     redirects::complete(request, &mut response);
     let framing = frame(request, &mut response);
-    if request.keepalive
+    let mut left = Left {
+        framing,
+        is_begun: false,
+        head: Vec::new(),
+        body: std::mem::take(&mut response.body),
+    };
+    request.response = Some(response);
+    if !is_simple(request, &left) {
+        return Started::Left(left);
+    }
+    left.is_begun = true;
+    match try_send(request, &mut left) {
+        Ok(true) => Started::Done(sent(request)),
+        Ok(false) => Started::Left(left),
+        Err(stop) => Started::Done(stopped(request, stop)),
+    }
+}
+
+/// Is it a head and a body that lies in memory, to be sent as they are?
+fn is_simple(request: &Request, left: &Left) -> bool {
+    let is_in_memory = match &left.body {
+        Body::Empty | Body::Once(Chunk::Bytes(_)) => true,
+        Body::Once(Chunk::File(range)) => !left.framing.has_body || range.file.has_copy(),
+        Body::Stream(_) => !left.framing.has_body,
+        Body::Tunnel => false,
+    };
+    is_in_memory
+        && !left.framing.is_chunked
+        && left.framing.rate.per_second == 0
+        && request.head.version >= Version::HTTP_10
+        && request.location().settings.sending.tcp_nodelay
+        && !must_invite(request)
+}
+
+/// Is it all sent?
+fn try_send(request: &mut Request, left: &mut Left) -> Result<bool, Stop> {
+    if !left.framing.has_body {
+        left.body = Body::Empty;
+    }
+    let bytes = match &left.body {
+        Body::Once(Chunk::Bytes(bytes)) => bytes.clone(),
+        _ => Bytes::new(),
+    };
+    request
+        .wire
+        .hold_next(matches!(left.body, Body::Once(Chunk::File(_))));
+    let (head, gone) = send_head_now(request, left.framing, &bytes)?;
+    left.head = head;
+    match &mut left.body {
+        Body::Once(Chunk::File(range)) if left.head.is_empty() => {
+            send_copy(request, range)?;
+            Ok(range.len == 0)
+        }
+        Body::Once(Chunk::Bytes(rest)) => {
+            *rest = bytes.slice(gone..);
+            Ok(left.head.is_empty() && rest.is_empty())
+        }
+        Body::Once(Chunk::File(_)) => Ok(false),
+        _ => Ok(left.head.is_empty()),
+    }
+}
+
+/// Sends what [`start`] left.
+pub async fn go_on(request: &mut Request, left: Left) -> After {
+    let framing = left.framing;
+    let sent = if left.is_begun {
+        send_rest(request, left).await
+    } else {
+        send_whole(request, left.body, framing).await
+    };
+    match sent {
+        Ok(()) => self::sent(request),
+        Err(stop) => stopped(request, stop),
+    }
+}
+
+fn sent(request: &mut Request) -> After {
+    request.is_complete = true;
+    if request.keepalive {
+        After::Keep
+    } else {
+        After::close()
+    }
+}
+
+/// Sends what the socket did not take of head and body.
+async fn send_rest(request: &mut Request, left: Left) -> Result<(), Stop> {
+    let before = request.wire.sent();
+    let outcome = request
+        .wire
+        .send_bytes(left.framing.timeout, &left.head)
+        .await;
+    request.count(before, left.head.len() as u64);
+    outcome?;
+    match left.body {
+        Body::Once(Chunk::Bytes(bytes)) => send_bytes(request, bytes, left.framing).await,
+        Body::Once(Chunk::File(range)) => send_file(request, range, left.framing).await,
+        _ => Ok(()),
+    }
+}
+
+/// Does the client wait to be told that it may send its body?
+fn must_invite(request: &Request) -> bool {
+    request.keepalive
         && request.head.expects_continue()
         && request.head.has_body()
         && request.error_status.is_none()
-        && let Err(error) = invite(request, framing.timeout).await
-    {
-        return stopped(request, Stop::Client(error));
+}
+
+async fn send_whole(
+    request: &mut Request,
+    body: Body<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
+    if must_invite(request) {
+        invite(request, framing.timeout).await?;
     }
-    let body = std::mem::take(&mut response.body);
-    request.response = Some(response);
     let gathers = !request.location().settings.sending.tcp_nodelay;
     if gathers {
         let _ = request.wire.stream.set_nodelay(false);
@@ -77,17 +198,7 @@ pub async fn transmit(request: &mut Request, mut response: Box<Response>) -> Aft
         // The next answer may be of another location. What is left goes out now.
         let _ = request.wire.stream.set_nodelay(true);
     }
-    match sent {
-        Ok(()) => {
-            request.is_complete = true;
-            if request.keepalive {
-                After::Keep
-            } else {
-                After::close()
-            }
-        }
-        Err(stop) => stopped(request, stop),
-    }
+    sent
 }
 
 /// Decides on chunks and on the connection.
@@ -165,7 +276,7 @@ async fn send(
             send_head(request, framing, &bytes).await
         }
         Body::Once(Chunk::File(range)) if !framing.is_chunked && framing.rate.per_second == 0 => {
-            send_file_answer(request, range, framing).await
+            send_whole_file(request, range, framing).await
         }
         mut stream => {
             send_head(request, framing, &[]).await?;
@@ -179,13 +290,37 @@ async fn send(
 }
 
 /// Sends the head, and a body in memory behind it with the same call.
-async fn send_head(request: &mut Request, framing: Framing, body: &[u8]) -> Result<(), Stop> {
+pub(super) async fn send_head(
+    request: &mut Request,
+    framing: Framing,
+    body: &[u8],
+) -> Result<(), Stop> {
+    let (head, gone) = if request.head.version < Version::HTTP_10 {
+        (Vec::new(), 0)
+    } else {
+        send_head_now(request, framing, body)?
+    };
     let before = request.wire.sent();
-    if request.head.version < Version::HTTP_10 {
-        request.wire.send_bytes(framing.timeout, body).await?;
+    let mut outcome = request.wire.send_bytes(framing.timeout, &head).await;
+    request.count(before, head.len() as u64);
+    let before = request.wire.sent();
+    if outcome.is_ok() {
+        outcome = request
+            .wire
+            .send_bytes(framing.timeout, &body[gone..])
+            .await;
         request.count(before, 0);
-        return Ok(());
     }
+    Ok(outcome?)
+}
+
+/// Sends of head and body what the socket takes at once: gives what is left of the head, and how much of the body has gone.
+fn send_head_now(
+    request: &mut Request,
+    framing: Framing,
+    body: &[u8],
+) -> Result<(Vec<u8>, usize), Stop> {
+    let before = request.wire.sent();
     let mut head_bytes = 0;
     let location = request.generation.settings.location(request.location);
     let connection = match (
@@ -205,149 +340,14 @@ async fn send_head(request: &mut Request, framing: Framing, body: &[u8]) -> Resu
         connection,
         is_chunked: framing.is_chunked,
     };
-    let response = request.response.as_ref().expect("transmit put it there");
-    let sent = request
-        .wire
-        .send_with_body(
-            framing.timeout,
-            |out| {
-                write::head(out, response, &context);
-                head_bytes = out.len() as u64;
-            },
-            body,
-        )
-        .await;
+    let response = request.response.as_ref().expect("start put it there");
+    let write = |out: &mut Vec<u8>| {
+        write::head(out, response, &context);
+        head_bytes = out.len() as u64;
+    };
+    let sent = request.wire.send_now(write, body);
     request.count(before, head_bytes);
     Ok(sent?)
-}
-
-/// A file that is the whole body: small ones go with the head, large ones from the page cache behind it.
-async fn send_file_answer(
-    request: &mut Request,
-    mut range: FileRange<Rc<OpenFile>>,
-    framing: Framing,
-) -> Result<(), Stop> {
-    if range.len <= TOGETHER_MAX && !range.file.has_copy() {
-        let bytes = read(
-            request,
-            &range,
-            usize::try_from(range.len).unwrap_or(usize::MAX),
-        )
-        .await?;
-        return send_head(request, framing, &bytes).await;
-    }
-    let settings = &request.location().settings;
-    if range.file.has_copy() {
-        request.wire.hold_next(true);
-        send_head(request, framing, &[]).await?;
-        send_copy(request, &mut range)?;
-        if range.len == 0 {
-            return Ok(());
-        }
-        return Box::pin(send_file(request, range, framing)).await;
-    }
-    // Full packets all the way cost a seventh less per byte of a large file.
-    let corks = settings.sending.tcp_nopush && settings.files.sendfile;
-    if corks {
-        let _ = request.wire.stream.set_nopush(true);
-    }
-    send_head(request, framing, &[]).await?;
-    Box::pin(send_file(request, range, framing)).await?;
-    if corks {
-        let _ = request.wire.stream.set_nopush(false);
-    }
-    Ok(())
-}
-
-/// Sends of a file's copy in memory what the socket takes at once: mostly all of it.
-fn send_copy(request: &mut Request, range: &mut FileRange<Rc<OpenFile>>) -> Result<(), Stop> {
-    let before = request.wire.sent();
-    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-    let (file, offset) = (&range.file, range.offset);
-    let sent = request
-        .wire
-        .try_send_by(|socket| file.send_copy(socket, offset, len));
-    match sent {
-        Ok(sent) => {
-            request.count(before, 0);
-            range.offset += sent as u64;
-            range.len -= sent as u64;
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(error) => Err(Stop::Client(error.into())),
-    }
-}
-
-/// Reads a whole range; one that ends early was truncated.
-async fn read(
-    request: &Request,
-    range: &FileRange<Rc<OpenFile>>,
-    len: usize,
-) -> Result<Bytes, Stop> {
-    let disk = &request.client.loop_.disk;
-    let first = match disk.try_read(&range.file, range.offset, len) {
-        Ok(found) => found,
-        Err(disk::WouldBlock) => {
-            let access =
-                files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
-            disk.read(&range.file, range.offset, len, &access).await
-        }
-    };
-    let bytes = first.map_err(Stop::Disk)?;
-    if bytes.len() < len {
-        return Err(Stop::Disk(disk::Error::Truncated {
-            len: range.offset + bytes.len() as u64,
-        }));
-    }
-    Ok(bytes)
-}
-
-/// Sends a range of a file as it lies.
-async fn send_file(
-    request: &mut Request,
-    range: FileRange<Rc<OpenFile>>,
-    framing: Framing,
-) -> Result<(), Stop> {
-    let generation = Rc::clone(&request.generation);
-    let location = generation.settings.location(request.location);
-    let pool = files::pool(request)
-        .map_err(|_| Stop::Body(BodyError::Truncated))?
-        .clone();
-    let access = files::reading(location, &pool);
-    let disk = request.client.loop_.disk.clone();
-    let (mut offset, end) = (range.offset, range.offset + range.len);
-    let begun = request.sent.get().bytes;
-    while offset < end {
-        let upto = end.min(offset.saturating_add(allowed(request, framing, begun).await));
-        let start = offset;
-        let (stream, timer) = request.wire.halves();
-        let sink = ToClient {
-            stream,
-            timer: Cell::new(Some(timer)),
-            timeout: framing.timeout,
-        };
-        let outcome = disk
-            .send(&range.file, &mut offset, upto, &sink, &access)
-            .await;
-        request.add_sent(offset - start);
-        outcome.map_err(Stop::Disk)?;
-    }
-    Ok(())
-}
-
-/// How many bytes may go now; waits while none may.
-async fn allowed(request: &Request, framing: Framing, begun: u64) -> u64 {
-    if framing.rate.per_second == 0 {
-        return u64::MAX;
-    }
-    loop {
-        let sent = request.sent.get().bytes - begun;
-        match framing.rate.allow(sent, request.elapsed_ms()) {
-            Allowed::Bytes(bytes) => return bytes,
-            Allowed::Wait(pause) => request.client.loop_.wire.wheel.sleep(pause).await,
-        }
-    }
 }
 
 /// Sends one piece of a body.
@@ -434,39 +434,6 @@ async fn end(
         .await?;
     request.count(before, 0);
     Ok(())
-}
-
-/// The client's socket as the disk layer sees it.
-struct ToClient<'a> {
-    stream: &'a Stream,
-    /// Taken out only while it waits.
-    timer: Cell<Option<&'a mut Timer>>,
-    timeout: Duration,
-}
-
-impl Sink for ToClient<'_> {
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.stream.as_fd())
-    }
-
-    fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        match self.stream {
-            Stream::Tcp(socket) => socket.try_io(Interest::WRITABLE, operation),
-            Stream::Unix(socket) => socket.try_io(Interest::WRITABLE, operation),
-        }
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.try_write(bytes)
-    }
-
-    async fn writable(&self) -> io::Result<()> {
-        let timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
-        let ready = std::future::poll_fn(|cx| self.stream.poll_writable(cx));
-        let outcome = timer.guard(self.timeout, ready).await;
-        self.timer.set(Some(timer));
-        outcome.map_err(|wire::Elapsed| io::Error::from(io::ErrorKind::TimedOut))?
-    }
 }
 
 /// Says in the log why sending ended early, and closes.

@@ -1,0 +1,177 @@
+//! Sending a body that lies in a file.
+//!
+//! Not here: which pages are in memory, and who reads the others (`disk`). Invariant: as in [`super::transmit`].
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use disk::{OpenFile, Sink};
+use message::{BodyError, FileRange};
+use tokio::io::Interest;
+use wire::rate::Allowed;
+use wire::{Stream, Timer};
+
+use crate::content::files;
+use crate::request::Request;
+
+use super::transmit::{Framing, Stop, TOGETHER_MAX, send_head};
+
+/// A file that is the whole body: small ones go with the head, large ones from the page cache behind it.
+pub(super) async fn send_whole_file(
+    request: &mut Request,
+    range: FileRange<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
+    if range.len <= TOGETHER_MAX && !range.file.has_copy() {
+        let bytes = read(
+            request,
+            &range,
+            usize::try_from(range.len).unwrap_or(usize::MAX),
+        )
+        .await?;
+        return send_head(request, framing, &bytes).await;
+    }
+    let settings = &request.location().settings;
+    // Full packets all the way cost a seventh less per byte of a large file.
+    let corks = settings.sending.tcp_nopush && settings.files.sendfile;
+    if corks {
+        let _ = request.wire.stream.set_nopush(true);
+    }
+    send_head(request, framing, &[]).await?;
+    send_file(request, range, framing).await?;
+    if corks {
+        let _ = request.wire.stream.set_nopush(false);
+    }
+    Ok(())
+}
+
+/// Sends of a file's copy in memory what the socket takes at once: mostly all of it.
+pub(super) fn send_copy(
+    request: &mut Request,
+    range: &mut FileRange<Rc<OpenFile>>,
+) -> Result<(), Stop> {
+    let before = request.wire.sent();
+    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+    let (file, offset) = (&range.file, range.offset);
+    let sent = request
+        .wire
+        .try_send_by(|socket| file.send_copy(socket, offset, len));
+    match sent {
+        Ok(sent) => {
+            request.count(before, 0);
+            range.offset += sent as u64;
+            range.len -= sent as u64;
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(Stop::Client(error.into())),
+    }
+}
+
+/// Reads a whole range; one that ends early was truncated.
+async fn read(
+    request: &Request,
+    range: &FileRange<Rc<OpenFile>>,
+    len: usize,
+) -> Result<Bytes, Stop> {
+    let disk = &request.client.loop_.disk;
+    let first = match disk.try_read(&range.file, range.offset, len) {
+        Ok(found) => found,
+        Err(disk::WouldBlock) => {
+            let access =
+                files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
+            disk.read(&range.file, range.offset, len, &access).await
+        }
+    };
+    let bytes = first.map_err(Stop::Disk)?;
+    if bytes.len() < len {
+        return Err(Stop::Disk(disk::Error::Truncated {
+            len: range.offset + bytes.len() as u64,
+        }));
+    }
+    Ok(bytes)
+}
+
+/// Sends a range of a file as it lies.
+pub(super) async fn send_file(
+    request: &mut Request,
+    range: FileRange<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
+    let generation = Rc::clone(&request.generation);
+    let location = generation.settings.location(request.location);
+    let pool = files::pool(request)
+        .map_err(|_| Stop::Body(BodyError::Truncated))?
+        .clone();
+    let access = files::reading(location, &pool);
+    let disk = request.client.loop_.disk.clone();
+    let (mut offset, end) = (range.offset, range.offset + range.len);
+    let begun = request.sent.get().bytes;
+    while offset < end {
+        let upto = end.min(offset.saturating_add(allowed(request, framing, begun).await));
+        let start = offset;
+        let (stream, timer) = request.wire.halves();
+        let sink = ToClient {
+            stream,
+            timer: Cell::new(Some(timer)),
+            timeout: framing.timeout,
+        };
+        let outcome = disk
+            .send(&range.file, &mut offset, upto, &sink, &access)
+            .await;
+        request.add_sent(offset - start);
+        outcome.map_err(Stop::Disk)?;
+    }
+    Ok(())
+}
+
+/// How many bytes may go now; waits while none may.
+pub(super) async fn allowed(request: &Request, framing: Framing, begun: u64) -> u64 {
+    if framing.rate.per_second == 0 {
+        return u64::MAX;
+    }
+    loop {
+        let sent = request.sent.get().bytes - begun;
+        match framing.rate.allow(sent, request.elapsed_ms()) {
+            Allowed::Bytes(bytes) => return bytes,
+            Allowed::Wait(pause) => request.client.loop_.wire.wheel.sleep(pause).await,
+        }
+    }
+}
+
+/// The client's socket as the disk layer sees it.
+struct ToClient<'a> {
+    stream: &'a Stream,
+    /// Taken out only while it waits.
+    timer: Cell<Option<&'a mut Timer>>,
+    timeout: Duration,
+}
+
+impl Sink for ToClient<'_> {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.stream.as_fd())
+    }
+
+    fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        match self.stream {
+            Stream::Tcp(socket) => socket.try_io(Interest::WRITABLE, operation),
+            Stream::Unix(socket) => socket.try_io(Interest::WRITABLE, operation),
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.try_write(bytes)
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        let timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
+        let ready = std::future::poll_fn(|cx| self.stream.poll_writable(cx));
+        let outcome = timer.guard(self.timeout, ready).await;
+        self.timer.set(Some(timer));
+        outcome.map_err(|wire::Elapsed| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+}
