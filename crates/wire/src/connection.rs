@@ -16,7 +16,7 @@ use message::RequestHead;
 
 use crate::clock;
 use crate::event_loop::Loop;
-use crate::http1::body::{BodyFault, Decoder};
+use crate::http1::body::{BodyFault, Decoder, decode};
 use crate::http1::read::{Choose, Limits, Parsed, Parser, Refusal};
 use crate::stream::Stream;
 use crate::timers::Timer;
@@ -582,22 +582,4 @@ fn advance(
         }
         Parsed::Refused(refusal) => Some(Err(Error::Refused(refusal))),
     }
-}
-
-/// Decodes all of `input`, or up to the end of the body; gives how much was used.
-fn decode(
-    decoder: &mut Decoder,
-    input: &[u8],
-    mut keep: impl FnMut(&[u8]),
-) -> Result<usize, BodyFault> {
-    let mut used = 0;
-    while used < input.len() && !decoder.is_end() {
-        let decoded = decoder.decode(&input[used..])?;
-        let data = used + decoded.data.start..used + decoded.data.end;
-        if !data.is_empty() {
-            keep(&input[data]);
-        }
-        used += decoded.used;
-    }
-    Ok(used)
 }

@@ -316,6 +316,24 @@ fn hex(digit: u8) -> Result<u64, BodyFault> {
         .ok_or(BodyFault::Framing)
 }
 
+/// Decodes all of `input`, or up to the end of the body; gives how much was used.
+pub(crate) fn decode(
+    decoder: &mut Decoder,
+    input: &[u8],
+    mut keep: impl FnMut(&[u8]),
+) -> Result<usize, BodyFault> {
+    let mut used = 0;
+    while used < input.len() && !decoder.is_end() {
+        let decoded = decoder.decode(&input[used..])?;
+        let data = used + decoded.data.start..used + decoded.data.end;
+        if !data.is_empty() {
+            keep(&input[data]);
+        }
+        used += decoded.used;
+    }
+    Ok(used)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

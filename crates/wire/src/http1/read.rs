@@ -3,26 +3,17 @@
 //! Knows no socket. A [`Parser`] goes on where it stopped, so that a head that comes byte by byte costs no more than one that
 //! comes at once; its answers do not depend on how the bytes were cut.
 
-use std::cell::RefCell;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use message::head::HostText;
 use message::{
     ConnectionType, Field, Framing, HeaderId, Method, RequestHead, Span, Version, host, uri,
 };
 
+use super::block::copied;
 use super::line::{self, Fault};
 
 /// Empty lines before a request line are skipped, up to so many bytes (nginx: without bound, in a buffer that it reuses).
 pub const BLANK_LINES_MAX: usize = 4096;
-/// Heads of one thread are cut from blocks of so many bytes, which go when the last of their requests does...
-const BLOCK: usize = 4096;
-/// ...and longer ones have memory of their own, so that a block holds several.
-const CUT_MAX: usize = BLOCK / 4;
-
-thread_local! {
-    static HEADS: RefCell<BytesMut> = RefCell::default();
-}
 
 /// What a head may be. Changes to that of the virtual server once the host is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -550,20 +541,6 @@ fn duplicate(bytes: &[u8], field: Field, head: &RequestHead) -> Stop {
             text(before.value)
         ),
     )
-}
-
-/// A copy of a head. Copies share their memory, so that a request costs no allocation for it, nor for each part of it that is kept.
-fn copied(head: &[u8]) -> Bytes {
-    if head.len() > CUT_MAX {
-        return Bytes::copy_from_slice(head);
-    }
-    HEADS.with_borrow_mut(|block| {
-        if block.capacity() < head.len() {
-            block.reserve(BLOCK);
-        }
-        block.extend_from_slice(head);
-        block.split().freeze()
-    })
 }
 
 /// Names that a request may have once.
