@@ -339,3 +339,243 @@ fn what_was_purged_is_gone() {
     assert_eq!(cache(&server.get("/a/1")), "MISS");
     assert_eq!(cache(&server.get("/a/2")), "MISS");
 }
+
+#[test]
+fn a_second_instance_reads_what_the_first_one_stores() {
+    if is_nginx() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let mut first = server(&origin, "location / { %PASS%; }");
+    first.get("/a");
+    hit(&first, "/a");
+    let directory = first.site().path("cache");
+    let text = http(&origin, "location / { %PASS%; }")
+        .replace("%DIR%/cache", directory.to_str().expect("it is text"));
+    let second = Server::start(&text);
+    second.wait_for("in use by another process", "the second instance");
+    let mut reply = second.get("/a");
+    for _ in 0..1000 {
+        if cache(&reply) == "HIT" {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        reply = second.get("/a");
+    }
+    assert_eq!((cache(&reply), reply.text().as_str()), ("HIT", "answer 1"));
+    assert_eq!(second.get("/b").status, 200);
+    assert!(first.quit().success());
+    hit(&second, "/c");
+}
+
+#[test]
+fn a_reload_keeps_the_cache_and_may_change_its_limits() {
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let server = server(&origin, "location / { %PASS%; }");
+    server.get("/a");
+    hit(&server, "/a");
+    let text = http(&origin, "location / { %PASS%; expires off; }");
+    server.reload(&text.replace("keys_zone=c:1m", "keys_zone=c:1m max_size=100m inactive=1h"));
+    let reply = hit(&server, "/a");
+    assert_eq!(
+        (reply.text().as_str(), origin.received().len()),
+        ("answer 1", 1)
+    );
+    let other = text.replace("levels=1:2", "levels=2");
+    server.reload_file(&format!(
+        "daemon off;\npid nginx.pid;\nerror_log logs/error.log info;\nevents {{ }}\nhttp {{ {other} }}\n"
+    ));
+    server.wait_for("had previously different levels", "other levels");
+    assert_eq!(cache(&server.get("/a")), "HIT");
+    server.forget_log();
+}
+
+#[test]
+fn a_fetch_goes_on_when_its_client_has_left() {
+    let origin = Origin::start(|_| {
+        std::thread::sleep(Duration::from_millis(200));
+        Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "whole")
+    });
+    let server = server(&origin, "location / { %PASS%; }");
+    let mut client = server.connect();
+    client.send("GET /left HTTP/1.1\r\nHost: a\r\n\r\n");
+    origin.wait(1);
+    drop(client);
+    assert_eq!(hit(&server, "/left").text(), "whole");
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_not_stored() {
+    let number = AtomicU32::new(0);
+    let origin = Origin::start(move |_| match number.fetch_add(1, SeqCst) {
+        0 => Answer::Close(
+            b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100\r\n\r\nshort"
+                .to_vec(),
+        ),
+        _ => Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "whole"),
+    });
+    let server = server(&origin, "location / { %PASS%; }");
+    let said = server.raw("GET / HTTP/1.0\r\n\r\n");
+    assert!(said.ends_with("short"), "{said}");
+    assert_eq!(server.get("/").text(), "whole");
+    assert_eq!(hit(&server, "/").text(), "whole");
+}
+
+#[test]
+fn who_waits_too_long_asks_for_himself() {
+    let number = AtomicU32::new(0);
+    let origin = Origin::start(move |_| {
+        if number.fetch_add(1, SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+        Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "x")
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_lock on; proxy_cache_lock_timeout 200ms; }",
+    );
+    let mut first = server.connect();
+    first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    origin.wait(1);
+    assert_eq!(cache(&server.get("/")), "MISS");
+    assert_eq!(origin.received().len(), 2);
+    assert_eq!(first.reply().status, 200);
+}
+
+#[test]
+fn what_is_stored_is_given_only_as_it_was_stored() {
+    if is_nginx() {
+        return;
+    }
+    let body: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
+    let sent = body.clone();
+    let origin = Origin::start(move |_| {
+        Answer::with("200 OK", "Cache-Control: max-age=60\r\n", sent.clone())
+    });
+    let locations = "location / { %PASS%; }";
+    let mut first = server(&origin, locations);
+    for path in ["/flipped", "/cut", "/zeroed"] {
+        first.get(path);
+        hit(&first, path);
+    }
+    assert!(first.quit().success());
+    let directory = first.site().path("cache");
+    let mut damage = [damage_flip as fn(&mut Vec<u8>), damage_cut, damage_zero].into_iter();
+    for file in entries(&directory) {
+        let mut bytes = std::fs::read(&file).expect("it is there");
+        damage.next().expect("there are three")(&mut bytes);
+        std::fs::write(&file, bytes).expect("it is ours");
+    }
+    let text =
+        http(&origin, locations).replace("%DIR%/cache", directory.to_str().expect("it is text"));
+    let second = Server::start(&text);
+    for path in ["/flipped", "/cut", "/zeroed"] {
+        assert_eq!(second.get(path).body, body, "{path}");
+        assert_eq!(hit(&second, path).body, body, "{path}");
+    }
+    assert_eq!(origin.received().len(), 6);
+    second.forget_log();
+}
+
+fn damage_flip(bytes: &mut Vec<u8>) {
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+}
+
+fn damage_cut(bytes: &mut Vec<u8>) {
+    bytes.truncate(bytes.len() / 2);
+}
+
+fn damage_zero(bytes: &mut Vec<u8>) {
+    bytes.fill(0);
+}
+
+/// The files of a cache directory with levels=1:2.
+fn entries(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let names = |path: &std::path::Path| -> Vec<std::path::PathBuf> {
+        let all = std::fs::read_dir(path).expect("it is there").flatten();
+        let all = all.filter(|one| !one.file_name().to_string_lossy().starts_with('.'));
+        all.map(|one| one.path()).collect()
+    };
+    let inner = names(directory)
+        .iter()
+        .flat_map(|one| names(one))
+        .collect::<Vec<_>>();
+    inner.iter().flat_map(|one| names(one)).collect()
+}
+
+#[test]
+fn a_disk_that_fails_fails_nobody() {
+    if is_nginx() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let server = server(&origin, "location / { %PASS%; }");
+    server.get("/a");
+    hit(&server, "/a");
+    std::fs::remove_dir_all(server.site().path("cache")).expect("it is ours");
+    for path in ["/b", "/c", "/d"] {
+        assert_eq!(server.get(path).status, 200);
+    }
+    server.wait_for("an answer is not stored", "the disk's trouble");
+    assert_eq!(
+        server
+            .error_log()
+            .matches("an answer is not stored")
+            .count(),
+        1
+    );
+    server.forget_log();
+}
+
+#[test]
+fn rfc_9111_to_the_letter() {
+    if is_nginx() {
+        return;
+    }
+    let number = AtomicU32::new(0);
+    let origin = Origin::start(move |request| {
+        let number = number.fetch_add(1, SeqCst) + 1;
+        match (request.target(), request.header("If-None-Match")) {
+            ("/no-cache", Some(_)) => {
+                Answer::raw("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")
+            }
+            ("/no-cache", None) => Answer::with(
+                "200 OK",
+                "Cache-Control: no-cache\r\nETag: \"1\"\r\n",
+                "kept",
+            ),
+            _ => Answer::with(
+                "200 OK",
+                "Cache-Control: max-age=60\r\n",
+                format!("answer {number}"),
+            ),
+        }
+    });
+    let server = server(&origin, "location / { %PASS%; proxy_cache_rfc9111 on; }");
+    assert_eq!(cache(&server.get("/no-cache")), "MISS");
+    std::thread::sleep(Duration::from_millis(100));
+    let asked = server.get("/no-cache");
+    assert_eq!(
+        (cache(&asked), asked.text().as_str()),
+        ("REVALIDATED", "kept")
+    );
+    server.get("/x");
+    let kept = hit(&server, "/x").text();
+    assert_ne!(
+        server.get_with("/x", "Cache-Control: no-cache\r\n").text(),
+        kept
+    );
+    assert_eq!(
+        server
+            .get_with("/nothing", "Cache-Control: only-if-cached\r\n")
+            .status,
+        504
+    );
+    hit(&server, "/x");
+    assert_eq!(
+        server.request("POST", "/x", "Content-Length: 0\r\n").status,
+        200
+    );
+    assert_eq!(cache(&server.get("/x")), "MISS");
+}

@@ -11,10 +11,10 @@ use cache::store::{Found, Hit, Missed};
 
 use super::directives::{Caching, UseStale};
 use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind};
-use super::inquiry::{Inquiry, is_asked, is_range_far, key_text, local};
+use super::inquiry::{Inquiry, access, is_asked, is_range_far, key_text, local};
 use super::serve::{Unusable, serve};
 use super::tally::Status;
-use super::{note, purging, ready};
+use super::{guest, note, purging, ready};
 use crate::Failure;
 use crate::log::Level;
 use crate::request::Request;
@@ -48,7 +48,12 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     {
         return Some(outcome);
     }
-    let store = cache.opened().await?;
+    let Some(store) = cache.opened().await else {
+        if is_purge || is_bypass || !cache.is_taken() {
+            return None;
+        }
+        return guest::answer(request, location, cache, &key_text).await;
+    };
     let inquiry = Inquiry::new(request, location, cache, store, key_text);
     if is_purge {
         return Some(purging::purge(request, &inquiry).await);
@@ -162,7 +167,7 @@ async fn update_behind(
 
 async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
     let found = {
-        let access = match inquiry.access(request) {
+        let access = match access(request) {
             Ok(access) => access,
             Err(failure) => return Step::Answer(Outcome::Failed(failure)),
         };

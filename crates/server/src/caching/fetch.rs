@@ -13,11 +13,11 @@ use cache::freshness::Failure as Lost;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
 use message::ResponseHead;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::directives::UseStale;
 use super::fill::{self, Question, Storing, Task, WINDOW_BYTES};
-use super::inquiry::{Inquiry, asks_as_get, lines};
+use super::inquiry::{Inquiry, access, asks_as_get, lines};
 use super::serve::{serve, with_age};
 use super::tally::Status;
 use super::{follow, note};
@@ -122,7 +122,7 @@ pub async fn fetch_behind(
     };
     match prepared {
         Ok(order) => {
-            start(request, inquiry, &want, order, filler, storing);
+            start(request, inquiry, &want, order, filler, storing, None);
             Ok(true)
         }
         Err(outcome) => {
@@ -165,10 +165,12 @@ fn start(
     order: Order,
     filler: Filler,
     storing: Storing,
+    hints: Option<mpsc::Sender<Box<ResponseHead>>>,
 ) {
     let task = Task {
         order,
         filler,
+        hints,
         cache: Arc::clone(inquiry.cache),
         key_text: inquiry.key_text.clone(),
         main: inquiry.main,
@@ -201,11 +203,14 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
         return Fetched::Pass;
     };
     let (storing, question) = storing(inquiry, &want);
-    start(request, inquiry, &want, order, filler, storing);
+    let (send_hints, hints) = mpsc::channel(HINTS_MAX);
+    let wants_hints = !request.location().settings.hints.early_hints.is_empty();
+    let send_hints = wants_hints.then_some(send_hints);
+    start(request, inquiry, &want, order, filler, storing, send_hints);
     if let Some(question) = question {
         answer_question(request, inquiry, question).await;
     }
-    let Some(head) = owner.head().await else {
+    let Some(head) = head_after_hints(request, &owner, hints).await else {
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
         return ended(request, inquiry, want, ending).await;
     };
@@ -215,6 +220,25 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     };
     note::of(request).status = want.status;
     Fetched::Answer(answer(request, inquiry, owner, &head, origin).await)
+}
+
+/// Heads before the answer's own that wait to be passed on.
+const HINTS_MAX: usize = 16;
+
+/// Waits for the answer's head; what comes before it is passed on.
+async fn head_after_hints(
+    request: &mut Request,
+    owner: &Follower,
+    mut hints: mpsc::Receiver<Box<ResponseHead>>,
+) -> Option<Arc<ResponseHead>> {
+    loop {
+        let hint = tokio::select! {
+            biased;
+            Some(hint) = hints.recv() => hint,
+            head = owner.head() => return head,
+        };
+        proxy::hints::pass(request, &hint).await;
+    }
 }
 
 /// Who says whether the answer may be stored.
@@ -285,7 +309,7 @@ fn served(outcome: Result<Outcome, super::serve::Unusable>) -> Fetched {
 
 /// The origin said that what is stored has not changed.
 async fn renewed(request: &mut Request, inquiry: &Inquiry<'_>, old: Hit) -> Fetched {
-    let found = match inquiry.access(request) {
+    let found = match access(request) {
         Ok(access) => inquiry.find(request, &access).await,
         Err(failure) => return Fetched::Answer(Outcome::Failed(failure)),
     };

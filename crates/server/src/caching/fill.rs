@@ -18,7 +18,7 @@ use cache::store::Hit;
 use cache::{Key, Lifetime, Store, variant};
 use message::date::Seconds;
 use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::directives::UseStale;
 use super::inquiry;
@@ -26,7 +26,7 @@ use super::registry::Cache;
 use super::saving::{self, Saving};
 use crate::clock::Moment;
 use crate::content::proxy::Passing;
-use crate::content::proxy::exchange::{self, Answer as Answered, NoAnswer};
+use crate::content::proxy::exchange::{Answer as Answered, Asking, NoAnswer, Step};
 use crate::content::proxy::flow::Flow;
 use crate::content::proxy::order::Order;
 use crate::loops::Loop;
@@ -86,6 +86,8 @@ pub struct Task {
     pub is_conditional: bool,
     /// May the answer be stored?
     pub storing: Storing,
+    /// Where heads go that come before the answer's own (`early_hints`).
+    pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
     /// Since when purges cover the answer.
     pub moment: PurgeMoment,
 }
@@ -123,9 +125,26 @@ pub async fn run(task: Task) {
         moment: task.moment,
         asked: Moment::now().second(),
     };
-    match exchange::ask(task.order).await {
+    match ask(task.order, task.hints).await {
         Err(none) => filling.fail(task.filler, none).await,
         Ok(answer) => filling.take(task.filler, answer, task.storing).await,
+    }
+}
+
+/// Asks the origin, and hands on what comes before the answer.
+async fn ask(
+    order: Order,
+    hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+) -> Result<Answered, NoAnswer> {
+    let mut asking = Asking::new(order);
+    loop {
+        match asking.next().await? {
+            Step::Answer(answer) => return Ok(answer),
+            Step::Interim(head) => {
+                // One whose request is slow, or has left, is not wanted.
+                let _ = hints.as_ref().map(|hints| hints.try_send(head));
+            }
+        }
     }
 }
 

@@ -87,24 +87,24 @@ impl<'a> Inquiry<'a> {
             .await
     }
 
-    /// The pool's side of reading for this request.
-    ///
-    /// # Errors
-    /// 500: its name, made from variables, names none.
-    pub fn access<'r>(&self, request: &'r Request) -> Result<Access<'r>, Failure> {
-        let mut access = files::reading(request.location(), files::pool(request)?);
-        access.moment = request.moment;
-        access.noatime = true;
-        // An entry's head and its checksums are read in pieces that O_DIRECT would not like, and its body is to be in memory.
-        access.directio = None;
-        Ok(access)
-    }
-
     /// Says once a minute that something did not work.
     pub fn tell(&self, what: &str, error: &cache::Error) {
         let directory = &self.cache.zone.directory;
         self.cache.troubles.tell(directory, what, error);
     }
+}
+
+/// The pool's side of reading for this request.
+///
+/// # Errors
+/// 500: its name, made from variables, names none.
+pub fn access(request: &Request) -> Result<Access<'_>, Failure> {
+    let mut access = files::reading(request.location(), files::pool(request)?);
+    access.moment = request.moment;
+    access.noatime = true;
+    // An entry's head and its checksums are read in pieces that O_DIRECT would not like, and its body is to be in memory.
+    access.directio = None;
+    Ok(access)
 }
 
 /// A request's loop's part of the disk layer.

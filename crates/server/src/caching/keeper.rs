@@ -148,7 +148,9 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
         }
         let settings = store_settings(&cache.zone, local.disk());
         let directory = cache.zone.directory.clone();
-        match Store::open(local, settings).await {
+        let opened = Store::open(local, settings).await;
+        cache.set_taken(matches!(opened, Err(Error::InUse)));
+        match opened {
             Ok((store, recovered)) => {
                 error_log(
                     Level::Notice,
@@ -170,7 +172,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
             Err(Error::InUse) => error_log(
                 Level::Warn,
                 format_args!(
-                    "cache \"{}\" is in use by another process: nothing is stored in it until that one leaves",
+                    "cache \"{}\" is in use by another process: what is small and fresh is read, nothing is stored until that one leaves",
                     directory.escape_ascii()
                 ),
             ),

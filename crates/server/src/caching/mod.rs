@@ -14,6 +14,7 @@ pub mod directives;
 mod fetch;
 mod fill;
 mod follow;
+mod guest;
 mod inquiry;
 pub mod keeper;
 pub mod note;

@@ -3,6 +3,7 @@
 //! Not here: what is done to keep them in order (`keeper`). Invariant: a directory is owned once in a process; a cache lives as long as a
 //! configuration has it.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,7 @@ pub struct Cache {
     pub troubles: Troubles,
     store: OnceLock<Store>,
     is_open: Notify,
+    is_taken: AtomicBool,
     since: Instant,
 }
 
@@ -46,6 +48,7 @@ impl Cache {
             troubles: Troubles::default(),
             store: OnceLock::new(),
             is_open: Notify::new(),
+            is_taken: AtomicBool::new(false),
             since: Instant::now(),
         }
     }
@@ -63,11 +66,26 @@ impl Cache {
             if let Some(store) = self.store() {
                 return Some(store);
             }
+            if self.is_taken() {
+                return None;
+            }
             let left = OPENING_PATIENCE.checked_sub(self.since.elapsed())?;
             if tokio::time::timeout(left, opened).await.is_err() {
                 return None;
             }
         }
+    }
+
+    /// Does it belong to another process for now?
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.load(Relaxed)
+    }
+
+    /// It belongs to another process, or does no more.
+    pub(super) fn set_taken(&self, is_taken: bool) {
+        self.is_taken.store(is_taken, Relaxed);
+        self.is_open.notify_waiters();
     }
 
     /// It is open.

@@ -11,7 +11,7 @@ use disk::OpenFile;
 use message::response::Ranges;
 use message::{Body, HeaderId, ResponseFraming};
 
-use super::inquiry::{Inquiry, local};
+use super::inquiry::{Inquiry, access, local};
 use super::tally::Status;
 use super::{note, ready, verify};
 use crate::Failure;
@@ -108,7 +108,7 @@ async fn checked(
     if len > CHECKED_FIRST_MAX {
         return Ok(verify::body(request, inquiry, hit.clone(), checks));
     }
-    let access = inquiry.access(request).map_err(|_: Failure| Unusable)?;
+    let access = access(request).map_err(|_: Failure| Unusable)?;
     let done = inquiry
         .store
         .verify(local(request), &access, hit, &mut checks, &(0..len))

@@ -12,7 +12,7 @@ pub mod cookies;
 pub mod directives;
 pub mod exchange;
 pub mod flow;
-mod hints;
+pub mod hints;
 mod names;
 pub mod order;
 pub mod pass;
