@@ -78,6 +78,8 @@ pub struct Exchange {
     connection: UpstreamConnection,
     body: BodyWriter,
     is_body_queued: bool,
+    /// To be sent before the queue: the head.
+    first: Bytes,
     /// To be sent, in order; none is empty.
     queue: VecDeque<Bytes>,
     reader: AnswerReader,
@@ -122,7 +124,8 @@ impl UpstreamConnection {
             connection: self,
             body: BodyWriter::new(framing),
             is_body_queued: matches!(framing, Framing::None | Framing::Length(0)),
-            queue: VecDeque::from([head]),
+            first: head,
+            queue: VecDeque::new(),
             reader: AnswerReader::new(asked, head_bytes_max),
             unread: Vec::new(),
             fault: None,
@@ -165,6 +168,9 @@ impl Exchange {
     /// # Errors
     /// The body is longer than its head said; nothing of the piece is queued.
     pub fn queue_piece(&mut self, piece: Bytes) -> Result<(), RequestFault> {
+        if piece.is_empty() {
+            return Ok(());
+        }
         let mut before = Vec::with_capacity(CHUNK_HEAD_TYPICAL);
         let behind = self.body.piece(&mut before, piece.len() as u64)?;
         self.push(before.into());
@@ -194,7 +200,7 @@ impl Exchange {
     pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
         loop {
             match self.write_queue() {
-                Ok(()) if self.queue.is_empty() => return Ok(Flushed::All),
+                Ok(()) if self.is_all_written() => return Ok(Flushed::All),
                 Ok(()) => {}
                 Err(_) if self.has_answer() => {
                     self.stop_sending(); // it answered without reading on (413): what it said counts
@@ -233,20 +239,71 @@ impl Exchange {
     /// # Errors
     /// No head came, or none that can be passed on.
     pub async fn head(&mut self, timeout: Duration) -> Result<AnswerHead, ExchangeError> {
-        loop {
-            let (used, event) = self.reader.advance(&self.unread)?;
+        poll_fn(|cx| self.poll_head(cx, timeout)).await
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        timeout: Duration,
+    ) -> Poll<Result<AnswerHead, ExchangeError>> {
+        if !self.unread.is_empty() {
+            let unread = std::mem::take(&mut self.unread);
+            let outcome = self.look(&unread);
+            // Rare: bytes behind an interim head, or what came before its end.
+            self.unread = unread;
+            let (used, found) = outcome?;
             self.unread.drain(..used);
-            match event {
-                Event::Interim(head) => return Ok(AnswerHead::Interim(head)),
-                Event::Head(head) => return Ok(AnswerHead::Final(head)),
-                Event::Partial if self.is_closed => return Err(self.closed()),
-                Event::Partial => self.receive(timeout).await?,
-                Event::Data(_) | Event::End => {
-                    debug_assert!(false, "the head has been given out");
-                    return Err(AnswerFault::Closed.into());
-                }
+            if let Some(head) = found {
+                return Poll::Ready(Ok(head));
             }
         }
+        loop {
+            if self.is_closed {
+                return Poll::Ready(Err(self.closed()));
+            }
+            let read = ready!(self.poll_io(cx, timeout, Exchange::read_head_once))?;
+            if let Some(head) = read? {
+                return Poll::Ready(Ok(head));
+            }
+        }
+    }
+
+    /// Looks for a head in all that came; gives how much of it is done with.
+    fn look(&mut self, bytes: &[u8]) -> Result<(usize, Option<AnswerHead>), AnswerFault> {
+        match self.reader.advance(bytes)? {
+            (used, Event::Interim(head)) => Ok((used, Some(AnswerHead::Interim(head)))),
+            (used, Event::Head(head)) => Ok((used, Some(AnswerHead::Final(head)))),
+            (used, Event::Partial) => Ok((used, None)),
+            (_, Event::Data(_) | Event::End) => {
+                debug_assert!(false, "the head has been given out");
+                Err(AnswerFault::Closed)
+            }
+        }
+    }
+
+    /// Reads once and looks for a head right where it was read; what is behind it is kept.
+    fn read_head_once(&mut self) -> io::Result<Result<Option<AnswerHead>, AnswerFault>> {
+        let owner = Rc::clone(&self.connection.owner);
+        let mut scratch = owner.scratch.borrow_mut();
+        let count = self.connection.stream.try_read(&mut scratch)?;
+        self.received += count as u64;
+        self.is_closed |= count == 0;
+        let came = &scratch[..count];
+        if !self.unread.is_empty() {
+            self.unread.extend_from_slice(came);
+            let unread = std::mem::take(&mut self.unread);
+            let outcome = self.look(&unread);
+            self.unread = unread;
+            return Ok(outcome.map(|(used, found)| {
+                self.unread.drain(..used);
+                found
+            }));
+        }
+        Ok(self.look(came).map(|(used, found)| {
+            self.unread.extend_from_slice(&came[used..]);
+            found
+        }))
     }
 
     /// The next piece of the body; `None` at its end. `timeout` as in [`Exchange::head`], after which it is asked.
@@ -300,7 +357,7 @@ impl Exchange {
     /// The answer is read. Gives the connection back if another request may go through it: the request was sent and the
     /// answer read completely, and nothing else came.
     pub fn finish(self) -> Option<UpstreamConnection> {
-        let is_sent = self.is_body_queued && self.queue.is_empty();
+        let is_sent = self.is_sent();
         let is_reusable = self.reader.is_reusable(self.unread.len());
         let is_clean = is_sent && is_reusable && !self.is_closed;
         (is_clean && self.connection.is_intact()).then_some(self.connection)
@@ -313,7 +370,7 @@ impl Exchange {
 
     /// Has the request been given to the kernel completely?
     pub fn is_sent(&self) -> bool {
-        self.is_body_queued && self.queue.is_empty()
+        self.is_body_queued && self.is_all_written()
     }
 
     /// Bytes that were sent (`$upstream_bytes_sent`).
@@ -332,17 +389,23 @@ impl Exchange {
         }
     }
 
+    fn is_all_written(&self) -> bool {
+        self.first.is_empty() && self.queue.is_empty()
+    }
+
     /// Writes until nothing is left, or the socket takes no more.
     fn write_queue(&mut self) -> io::Result<()> {
-        while !self.queue.is_empty() {
-            let mut slices = [IoSlice::new(&[]); BUFFERS_MAX];
-            let count = self.queue.len().min(BUFFERS_MAX);
-            for (slice, bytes) in slices.iter_mut().zip(&self.queue) {
-                *slice = IoSlice::new(bytes);
-            }
-            let outcome = match &slices[..count] {
-                [one] => self.connection.stream.try_write(one),
-                several => self.connection.stream.try_write_vectored(several),
+        while !self.is_all_written() {
+            let outcome = if self.queue.is_empty() {
+                self.connection.stream.try_write(&self.first)
+            } else {
+                let mut slices = [IoSlice::new(&[]); BUFFERS_MAX];
+                let count = BUFFERS_MAX.min(self.queue.len() + 1);
+                let all = std::iter::once(&self.first).chain(&self.queue);
+                for (slice, bytes) in slices.iter_mut().zip(all) {
+                    *slice = IoSlice::new(bytes);
+                }
+                self.connection.stream.try_write_vectored(&slices[..count])
             };
             match outcome {
                 Ok(count) => self.written(count),
@@ -355,7 +418,9 @@ impl Exchange {
 
     fn written(&mut self, count: usize) {
         self.sent += count as u64;
-        let mut left = count;
+        let gone = count.min(self.first.len());
+        self.first.advance(gone);
+        let mut left = count - gone;
         while left > 0 {
             let Some(front) = self.queue.front_mut() else {
                 return;
@@ -371,6 +436,7 @@ impl Exchange {
 
     /// The server takes no more of the request.
     fn stop_sending(&mut self) {
+        self.first.clear();
         self.queue.clear();
         self.is_body_queued = false; // so that the connection is not used again
     }
@@ -381,32 +447,37 @@ impl Exchange {
     }
 
     /// Waits for bytes, and sends what is queued meanwhile.
-    async fn receive(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
-        poll_fn(|cx| self.poll_receive(cx, timeout)).await
-    }
-
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         timeout: Duration,
     ) -> Poll<Result<(), ExchangeError>> {
+        self.poll_io(cx, timeout, Exchange::read_once)
+    }
+
+    fn poll_io<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        timeout: Duration,
+        mut read: impl FnMut(&mut Exchange) -> io::Result<T>,
+    ) -> Poll<Result<T, ExchangeError>> {
         loop {
             if self.write_queue().is_err() {
                 self.stop_sending(); // the answer, or the lack of one, says what is wrong
             }
-            match self.read_once() {
-                Ok(()) => {
+            match read(self) {
+                Ok(found) => {
                     if std::mem::take(&mut self.is_waiting) {
                         self.connection.timer.disarm();
                     }
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(Ok(found));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(ExchangeError::Receive(error))),
             }
             let stream = &self.connection.stream;
             let mut either = stream.poll_readable(cx);
-            if either.is_pending() && !self.queue.is_empty() {
+            if either.is_pending() && !self.is_all_written() {
                 either = stream.poll_writable(cx);
             }
             if let Poll::Ready(outcome) = either {

@@ -6,7 +6,8 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::task::{Context, Poll};
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
@@ -127,17 +128,26 @@ impl Stream {
 
     /// Waits until the peer has closed its side. Never ends while bytes are there that nobody has read.
     pub async fn peer_closed(&self) {
-        loop {
-            match on_socket!(self, socket => socket.ready(Interest::READABLE).await) {
-                Err(_) => return,
-                Ok(ready) if ready.is_read_closed() => return,
-                Ok(_) => match self.try_peek(&mut [0]) {
-                    Ok(0) => return,
-                    Ok(_) => std::future::pending().await,
+        let is_closed = poll_fn(|cx| {
+            loop {
+                if ready!(self.poll_readable(cx)).is_err() {
+                    return Poll::Ready(true);
+                }
+                match self.try_peek(&mut [0]) {
+                    Ok(0) => return Poll::Ready(true),
+                    Ok(_) => return Poll::Ready(false),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(_) => return,
-                },
+                    Err(_) => return Poll::Ready(true),
+                }
             }
+        });
+        if is_closed.await {
+            return;
+        }
+        // Bytes hide the end; the kernel may have told of it all the same.
+        let ready = on_socket!(self, socket => socket.ready(Interest::READABLE).await);
+        if ready.is_ok_and(|ready| !ready.is_read_closed()) {
+            std::future::pending().await
         }
     }
 

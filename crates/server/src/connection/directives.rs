@@ -111,6 +111,12 @@ directives! {
 pub struct SizeTemplate(Template);
 
 impl SizeTemplate {
+    /// Has it variables?
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.0.literal().is_none()
+    }
+
     /// The size for a request in bytes; 0 where the text is none.
     #[must_use]
     pub fn bytes(&self, request: &Request) -> u64 {

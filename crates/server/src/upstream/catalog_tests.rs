@@ -74,7 +74,7 @@ fn next(all: &Upstreams, outcome: Outcome) -> String {
     };
     let name = choice.next(now).unwrap().name.clone();
     choice.give_back(outcome, Times::default(), now);
-    name
+    name.to_string()
 }
 
 #[test]

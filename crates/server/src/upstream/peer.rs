@@ -2,6 +2,8 @@
 //!
 //! Not here: which peer is chosen. Invariant: a state is only looked at and changed under its group's lock.
 
+use std::sync::Arc;
+
 use md5::{Digest, Md5};
 
 use crate::listen::address::Address;
@@ -48,7 +50,7 @@ pub struct Peer {
     /// Where to connect.
     pub address: Address,
     /// The address as `$upstream_addr` shows it.
-    pub name: String,
+    pub name: Arc<str>,
     /// The server as it is written: `hash … consistent` counts its points by this.
     pub server: Box<[u8]>,
     /// What sticky sessions call it: `route`, else the MD5 of `name` in hexadecimal digits.
@@ -72,7 +74,7 @@ impl Peer {
         let name = address.to_string();
         Peer {
             sid: hexadecimal(&Md5::digest(&name)),
-            name,
+            name: name.into(),
             address,
             server: server.into(),
             weight: 1,

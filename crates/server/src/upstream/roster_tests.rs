@@ -68,7 +68,7 @@ fn names(upstream: &Upstream) -> String {
     let peers: Vec<String> = group
         .peers()
         .map(|peer| match peer.weight {
-            1 => peer.name.clone(),
+            1 => peer.name.to_string(),
             weight => format!("{}*{weight}", peer.name),
         })
         .collect();
@@ -78,7 +78,7 @@ fn names(upstream: &Upstream) -> String {
 fn next(choice: &mut Choice) -> String {
     choice
         .next(NOW)
-        .map_or("none".into(), |peer| peer.name.clone())
+        .map_or("none".into(), |peer| peer.name.to_string())
 }
 
 fn answer(upstream: &Upstream) -> String {

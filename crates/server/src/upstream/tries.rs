@@ -2,6 +2,8 @@
 //!
 //! Not here: how the figures are measured. Invariant: every variable has one value for each try, in the same order.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 /// Tries of one request that are remembered; later ones take the last one's place.
@@ -11,7 +13,7 @@ pub const TRIES_MAX: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Try {
     /// The peer's address; the upstream's name when no peer could be had.
-    pub address: String,
+    pub address: Arc<str>,
     /// The answer's code, or the one that stands for its failure; 0: none.
     pub status: u16,
     /// Until the connection was there; `None`: it never was. 0 for a kept one.
@@ -59,7 +61,7 @@ pub struct Tries {
 
 impl Tries {
     /// A try begins; what becomes of it is written into it.
-    pub fn begin(&mut self, address: impl Into<String>) -> &mut Try {
+    pub fn begin(&mut self, address: impl Into<Arc<str>>) -> &mut Try {
         let begun = Try {
             address: address.into(),
             ..Try::default()
@@ -210,7 +212,7 @@ mod tests {
         for number in 0..TRIES_MAX + 9 {
             tries.begin(number.to_string());
         }
-        assert_eq!(tries.last().unwrap().address, (TRIES_MAX + 8).to_string());
+        assert_eq!(*tries.last().unwrap().address, (TRIES_MAX + 8).to_string());
         assert_eq!(tries.list.len(), TRIES_MAX);
     }
 }

@@ -56,8 +56,22 @@ pub fn head<'a>(
     request: &Outgoing<'_>,
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<(), RequestFault> {
+    head_with(out, request, fields, std::iter::empty())
+}
+
+/// As [`head`], with lines behind them that were read from a request and are passed on; of these, one whose name is no token is
+/// left out.
+///
+/// # Errors
+/// As [`head`].
+pub fn head_with<'a>(
+    out: &mut Vec<u8>,
+    request: &Outgoing<'_>,
+    fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    passed_on: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
+) -> Result<(), RequestFault> {
     let start = out.len();
-    let outcome = append(out, request, fields);
+    let outcome = append(out, request, fields, passed_on);
     if outcome.is_err() {
         out.truncate(start);
     }
@@ -68,6 +82,7 @@ fn append<'a>(
     out: &mut Vec<u8>,
     request: &Outgoing<'_>,
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    passed_on: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
 ) -> Result<(), RequestFault> {
     let shown = |text: &[u8]| text.escape_ascii().to_string();
     if !is_token(request.method) {
@@ -95,6 +110,11 @@ fn append<'a>(
     for (name, value) in fields {
         field(out, name, value)?;
     }
+    for (name, value, id) in passed_on {
+        if is_token(name) && !is_own(id) {
+            line(out, name, value)?;
+        }
+    }
     out.extend_from_slice(write::CRLF);
     Ok(())
 }
@@ -112,14 +132,23 @@ fn framing_line(out: &mut Vec<u8>, framing: Framing) {
 }
 
 fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), RequestFault> {
-    use HeaderId::{ContentLength, Expect, TransferEncoding};
-    if matches!(
-        HeaderId::find(name),
-        ContentLength | TransferEncoding | Expect
-    ) {
+    if is_own(HeaderId::find(name)) {
         return Ok(());
     }
-    if !is_token(name) || memchr::memchr3(0, b'\r', b'\n', value).is_some() {
+    if !is_token(name) {
+        return Err(RequestFault::Header(name.escape_ascii().to_string()));
+    }
+    line(out, name, value)
+}
+
+/// Is it said by what is written itself, or not at all?
+fn is_own(id: HeaderId) -> bool {
+    use HeaderId::{ContentLength, Expect, TransferEncoding};
+    matches!(id, ContentLength | TransferEncoding | Expect)
+}
+
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), RequestFault> {
+    if memchr::memchr3(0, b'\r', b'\n', value).is_some() {
         return Err(RequestFault::Header(name.escape_ascii().to_string()));
     }
     for part in [name, b": ", value, write::CRLF] {

@@ -4,6 +4,8 @@
 //! peer given back, whatever becomes of it.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use message::ResponseHead;
 use wire::connect::ConnectError;
@@ -12,7 +14,7 @@ use wire::http1::answer::AnswerFault;
 
 use crate::listen::Address;
 use crate::log::Level;
-use crate::request_body::PieceError;
+use crate::request_body::{PieceError, Pieces};
 use crate::upstream::kept::Wanted;
 use crate::upstream::next::{Failure, NextRules, Progress};
 use crate::upstream::{Choice, Now, Outcome, Peer, Times, reach};
@@ -55,11 +57,13 @@ pub enum Step {
 struct Try {
     order: Rc<Order>,
     /// The peer's name.
-    name: String,
+    name: Arc<str>,
     address: Address,
     begun_ms: u64,
     is_kept: bool,
     is_sent: bool,
+    /// Once it is connected.
+    exchange: Option<Exchange>,
 }
 
 /// Why a try failed.
@@ -96,7 +100,7 @@ pub struct Asking {
     choice: Option<Choice>,
     begun_ms: u64,
     /// What was sent, and waits for its answer.
-    current: Option<(Try, Exchange)>,
+    current: Option<Try>,
 }
 
 impl Asking {
@@ -124,45 +128,45 @@ impl Asking {
     pub async fn next(&mut self) -> Result<Step, NoAnswer> {
         // Ends since each turn takes a try, or forgives one of a connection that was kept, of which there are not endlessly many.
         loop {
-            let (one, exchange) = match self.current.take() {
-                Some(current) => current,
-                None => match self.send().await? {
-                    Some(current) => current,
-                    None => continue,
+            let outcome = match &mut self.current {
+                Some(one) => one.head().await,
+                None => match self.begin()?.send().await {
+                    Ok(()) => continue,
+                    Err(trouble) => Err(trouble),
                 },
             };
-            let mut exchange = exchange;
-            match one.head(&mut exchange).await {
-                Ok(AnswerHead::Interim(head)) => {
-                    self.current = Some((one, exchange));
-                    return Ok(Step::Interim(head));
-                }
-                Ok(AnswerHead::Final(head)) => match Failure::of_status(head.status) {
-                    Some(failure) if self.goes_on(&one, failure) => {
-                        one.end(&exchange, Some(failure.status()));
-                        self.give_back(&one, failure);
+            match outcome {
+                Ok(AnswerHead::Interim(head)) => return Ok(Step::Interim(head)),
+                Ok(AnswerHead::Final(head)) => {
+                    if let Some(answer) = self.judge(head) {
+                        return Ok(Step::Answer(answer));
                     }
-                    _ => return Ok(Step::Answer(self.answer(one, exchange, head))),
-                },
-                Err(trouble) => {
-                    one.end(&exchange, None);
-                    self.survive(&one, &trouble)?;
                 }
+                Err(trouble) => self.survive(&trouble)?,
             }
         }
     }
 
-    /// Sends the request to the next server; `None`: that failed, and another may be asked.
-    async fn send(&mut self) -> Result<Option<(Try, Exchange)>, NoAnswer> {
+    /// Chooses the next server.
+    fn begin(&mut self) -> Result<&mut Try, NoAnswer> {
         let choice = self.choice.as_mut().expect(NOT_OVER);
         let Some(peer) = choice.next(Now::read()) else {
             return Err(no_peer(&self.order));
         };
         self.order.bind(peer);
-        let mut one = Try::new(&self.order, peer);
-        match one.send().await {
-            Ok(exchange) => Ok(Some((one, exchange))),
-            Err(trouble) => self.survive(&one, &trouble).map(|()| None),
+        Ok(self.current.insert(Try::new(&self.order, peer)))
+    }
+
+    /// Is it the answer? `None`: another server is to be asked.
+    fn judge(&mut self, head: Box<ResponseHead>) -> Option<Answer> {
+        let one = self.current.take()?;
+        match Failure::of_status(head.status) {
+            Some(failure) if self.goes_on(&one, failure) => {
+                one.end(Some(failure.status()));
+                self.give_back(&one, failure);
+                None
+            }
+            _ => self.answer(one, head),
         }
     }
 
@@ -185,8 +189,10 @@ impl Asking {
     }
 
     /// A try failed: logs, records and gives back.
-    fn survive(&mut self, one: &Try, trouble: &Trouble) -> Result<(), NoAnswer> {
+    fn survive(&mut self, trouble: &Trouble) -> Result<(), NoAnswer> {
+        let one = &self.current.take().expect("it was just being made");
         let failure = trouble.failure();
+        one.end(None);
         one.log(trouble);
         one.record_failure(failure);
         let Some(failure) = failure else {
@@ -212,7 +218,8 @@ impl Asking {
     }
 
     /// The peer stays taken until the answer's end.
-    fn answer(&mut self, one: Try, exchange: Exchange, head: Box<ResponseHead>) -> Answer {
+    fn answer(&mut self, mut one: Try, head: Box<ResponseHead>) -> Option<Answer> {
+        let exchange = one.exchange.take()?;
         let header_ms = one.elapsed_ms();
         let mut choice = self.choice.take().expect(NOT_OVER);
         choice.note_header(header_ms, Now::read());
@@ -230,10 +237,10 @@ impl Asking {
             header_ms,
             head_bytes: head.bytes.len() as u64,
         });
-        Answer {
+        Some(Answer {
             head,
             flow: Box::new(flow),
-        }
+        })
     }
 
     fn give_back(&mut self, one: &Try, failure: Failure) {
@@ -279,14 +286,16 @@ pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
 
 impl Try {
     fn new(order: &Rc<Order>, peer: &Peer) -> Try {
-        order.record.tries.borrow_mut().begin(peer.name.as_str());
+        let name = Arc::clone(&peer.name);
+        order.record.tries.borrow_mut().begin(name);
         Try {
             order: Rc::clone(order),
-            name: peer.name.clone(),
+            name: Arc::clone(&peer.name),
             address: peer.address.clone(),
             begun_ms: wire::clock::monotonic_ms(),
             is_kept: false,
             is_sent: false,
+            exchange: None,
         }
     }
 
@@ -300,30 +309,29 @@ impl Try {
     }
 
     /// Connects, and sends the request.
-    async fn send(&mut self) -> Result<Exchange, Trouble> {
-        let order = Rc::clone(&self.order);
-        let connection = self.connect().await.map_err(Trouble::Connect)?;
+    async fn send(&mut self) -> Result<(), Trouble> {
+        let connection = match self.kept() {
+            Some(kept) => kept,
+            // Boxed since it is rare where it matters.
+            None => Box::pin(self.connect()).await.map_err(Trouble::Connect)?,
+        };
         let connect_ms = self.elapsed_ms();
         self.note(|one| one.connect_ms = Some(connect_ms));
         self.is_sent = true;
+        let order = Rc::clone(&self.order);
         let settings = &order.about.location().settings;
         let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
-        let mut exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
-        match self.send_body(&mut exchange).await {
-            Ok(()) => Ok(exchange),
-            Err(trouble) => {
-                self.end(&exchange, None);
-                Err(trouble)
-            }
-        }
+        let exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
+        send_body(&order, self.exchange.insert(exchange)).await
     }
 
     /// Waits for a head.
-    async fn head(&self, exchange: &mut Exchange) -> Result<AnswerHead, Trouble> {
+    async fn head(&mut self) -> Result<AnswerHead, Trouble> {
         let settings = &self.order.about.location().settings.proxy;
+        let timeout = settings.proxy_read_timeout.duration();
         let reading = |error| Trouble::Exchange(error, READING_HEAD);
-        let head = exchange.head(settings.proxy_read_timeout.duration()).await;
-        match head.map_err(reading)? {
+        let exchange = self.exchange.as_mut().expect("the request was sent");
+        match exchange.head(timeout).await.map_err(reading)? {
             AnswerHead::Final(head) if head.version < message::Version::HTTP_10 => {
                 let why = "upstream sent no valid HTTP/1.0 header".to_owned();
                 Err(reading(AnswerFault::Head(why).into()))
@@ -332,14 +340,17 @@ impl Try {
         }
     }
 
-    async fn connect(&mut self) -> Result<wire::UpstreamConnection, ConnectError> {
+    /// A connection that is kept.
+    fn kept(&mut self) -> Option<wire::UpstreamConnection> {
+        let shelf = &self.order.about.loop_().shelf;
+        let kept = shelf.take(&self.order.upstream, &self.wanted());
+        self.is_kept = kept.is_some();
+        kept
+    }
+
+    async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
         let order = &self.order;
         let loop_ = order.about.loop_();
-        let wanted = self.wanted();
-        if let Some(kept) = loop_.shelf.take(&order.upstream, &wanted) {
-            self.is_kept = true;
-            return Ok(kept);
-        }
         let timeout = order.about.location().settings.proxy.proxy_connect_timeout;
         let pool = loop_.disk.disk().default_pool();
         reach::connect(
@@ -360,43 +371,6 @@ impl Try {
         }
     }
 
-    /// Sends head and body; gives up on the body where the server answers before it has taken all of it.
-    async fn send_body(&self, exchange: &mut Exchange) -> Result<(), Trouble> {
-        let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
-        let settings = &self.order.about.location().settings.proxy;
-        let timeout = settings.proxy_send_timeout.duration();
-        let mut pieces = self.order.body.pieces();
-        if let Some(whole) = pieces.take_memory() {
-            exchange
-                .queue_piece(whole)
-                .map_err(|fault| sending(fault.into()))?;
-        } else {
-            // The head goes with a piece that is here, and does not wait for one that is not.
-            let mut is_due = !pieces.is_ready();
-            while !pieces.is_over() {
-                if is_due && exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame
-                {
-                    return Ok(());
-                }
-                is_due = true;
-                let piece = tokio::select! {
-                    biased;
-                    piece = pieces.next() => piece?,
-                    () = exchange.answer_begins() => return Ok(()),
-                };
-                let Some(piece) = piece else { break };
-                exchange
-                    .queue_piece(piece)
-                    .map_err(|fault| sending(fault.into()))?;
-            }
-        }
-        exchange
-            .end_body(&[])
-            .map_err(|fault| sending(fault.into()))?;
-        exchange.flush(timeout).await.map_err(sending)?;
-        Ok(())
-    }
-
     fn note(&self, write: impl FnOnce(&mut crate::upstream::tries::Try)) {
         if let Some(one) = self.order.record.tries.borrow_mut().last() {
             write(one);
@@ -404,7 +378,10 @@ impl Try {
     }
 
     /// Records what went through a connection that is of no use any more.
-    fn end(&self, exchange: &Exchange, status: Option<u16>) {
+    fn end(&self, status: Option<u16>) {
+        let Some(exchange) = &self.exchange else {
+            return;
+        };
         let elapsed_ms = self.elapsed_ms();
         self.note(|one| {
             one.bytes_sent = exchange.sent();
@@ -434,6 +411,53 @@ impl Try {
         };
         self.order.about.log(Level::Error, &what, action, &upstream);
     }
+}
+
+/// Sends head and body; gives up on the body where the server answers before it has taken all of it.
+async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<(), Trouble> {
+    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+    let settings = &order.about.location().settings.proxy;
+    let timeout = settings.proxy_send_timeout.duration();
+    let mut pieces = order.body.pieces();
+    if let Some(whole) = pieces.take_memory() {
+        exchange
+            .queue_piece(whole)
+            .map_err(|fault| sending(fault.into()))?;
+    } else if Box::pin(send_pieces(pieces, exchange, timeout)).await? == Flushed::AnswerCame {
+        return Ok(());
+    }
+    exchange
+        .end_body(&[])
+        .map_err(|fault| sending(fault.into()))?;
+    exchange.flush(timeout).await.map_err(sending)?;
+    Ok(())
+}
+
+/// Sends a body that is not in memory, piece after piece.
+async fn send_pieces(
+    mut pieces: Pieces,
+    exchange: &mut Exchange,
+    timeout: Duration,
+) -> Result<Flushed, Trouble> {
+    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+    // The head goes with a piece that is here, and does not wait for one that is not.
+    let mut is_due = !pieces.is_ready();
+    while !pieces.is_over() {
+        if is_due && exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
+            return Ok(Flushed::AnswerCame);
+        }
+        is_due = true;
+        let piece = tokio::select! {
+            biased;
+            piece = pieces.next() => piece?,
+            () = exchange.answer_begins() => return Ok(Flushed::AnswerCame),
+        };
+        let Some(piece) = piece else { break };
+        exchange
+            .queue_piece(piece)
+            .map_err(|fault| sending(fault.into()))?;
+    }
+    Ok(Flushed::All)
 }
 
 impl Trouble {

@@ -4,6 +4,7 @@
 //! the peer given back when the body ends, breaks off or is dropped; a connection of which anything is in doubt is closed.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -45,7 +46,7 @@ pub struct Beginning {
     /// How the connection may be used again.
     pub like: Wanted,
     /// The peer's name.
-    pub name: String,
+    pub name: Arc<str>,
     /// When the try began.
     pub begun_ms: u64,
     /// How long its head took.
@@ -59,36 +60,37 @@ struct Trying {
     order: Rc<Order>,
     choice: Choice,
     like: Wanted,
-    name: String,
+    name: Arc<str>,
     begun_ms: u64,
     header_ms: u64,
     head_bytes: u64,
 }
 
-/// How fast a body may be read.
+/// How fast a body is given, and so read.
 struct Limit {
     rate: Rate,
     since_ms: u64,
+    given: u64,
     timer: Timer,
     is_waiting: bool,
 }
 
 impl Limit {
-    fn of(order: &Order) -> Option<Limit> {
-        let per_second = order.limit_rate;
+    fn of(order: &Order, per_second: u64) -> Option<Limit> {
         (per_second > 0).then(|| Limit {
             rate: Rate {
                 per_second,
                 after: 0,
             },
             since_ms: wire::clock::monotonic_ms(),
+            given: 0,
             timer: order.about.loop_().wire.wheel.timer(),
             is_waiting: false,
         })
     }
 
-    /// May more be read, when so much has come?
-    fn poll_allowed(&mut self, came: u64, cx: &mut Context<'_>) -> Poll<()> {
+    /// How much may be given now?
+    fn poll_allowed(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         loop {
             if self.is_waiting {
                 ready!(self.timer.poll_expired(cx));
@@ -96,8 +98,10 @@ impl Limit {
                 self.is_waiting = false;
             }
             let elapsed_ms = wire::clock::monotonic_ms().saturating_sub(self.since_ms);
-            match self.rate.allow(came, elapsed_ms) {
-                Allowed::Bytes(_) => return Poll::Ready(()),
+            match self.rate.allow(self.given, elapsed_ms) {
+                Allowed::Bytes(bytes) => {
+                    return Poll::Ready(usize::try_from(bytes).unwrap_or(usize::MAX));
+                }
                 Allowed::Wait(pause) => self.timer.arm(pause),
             }
             self.is_waiting = true;
@@ -113,7 +117,7 @@ impl Flow {
             exchange: Some(from.exchange),
             trailers: Vec::new(),
             begun: Bytes::new(),
-            limit: Limit::of(&from.order).map(Box::new),
+            limit: Limit::of(&from.order, from.order.limit_rate).map(Box::new),
             try_: Trying {
                 order: from.order,
                 choice: from.choice,
@@ -130,16 +134,34 @@ impl Flow {
 
     /// The next piece; `None` at the end.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if self.limit.is_none() {
+            return self.poll_whole_piece(cx);
+        }
+        if self.begun.is_empty() {
+            match ready!(self.poll_whole_piece(cx)) {
+                Some(Ok(piece)) => self.begun = piece,
+                end => return Poll::Ready(end),
+            }
+        }
+        let Some(limit) = &mut self.limit else {
+            return Poll::Ready(None);
+        };
+        let allowed = ready!(limit.poll_allowed(cx));
+        let len = self.begun.len().min(allowed);
+        limit.given += len as u64;
+        Poll::Ready(Some(Ok(self.begun.split_to(len))))
+    }
+
+    fn poll_whole_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
         if !self.begun.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
         }
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(None);
         };
-        if let Some(limit) = &mut self.limit {
-            let came = exchange.received().saturating_sub(self.try_.head_bytes);
-            ready!(limit.poll_allowed(came, cx));
-        }
         let settings = &self.try_.order.about.location().settings.proxy;
         let timeout = settings.proxy_read_timeout.duration();
         let outcome = ready!(exchange.poll_piece(cx, timeout));
@@ -172,6 +194,17 @@ impl Flow {
         let piece = exchange.ready_piece();
         self.end_if_over();
         (piece, self.exchange.is_none())
+    }
+
+    /// Limits how fast the body is given, in bytes a second; 0: not at all.
+    pub fn limit(&mut self, per_second: u64) {
+        self.limit = Limit::of(&self.try_.order, per_second).map(Box::new);
+    }
+
+    /// Is it limited?
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some()
     }
 
     /// Gives a piece back that was taken too early; it comes first then.

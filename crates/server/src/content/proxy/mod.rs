@@ -22,6 +22,8 @@ pub mod rewrites;
 pub mod tunnel;
 pub mod variables;
 
+use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -60,8 +62,10 @@ pub async fn make(request: &mut Request) -> Outcome {
     match Box::pin(answered(request)).await {
         Ok(answer) => {
             caching::purging::invalidate(request, answer.head.status).await;
-            let body = body(request, &answer.head, answer.flow);
-            answer::shape(request, answer.head, body, Origin::Server)
+            let Answer { head, mut flow } = answer;
+            let head = limit(request, head, &mut flow);
+            let body = body(request, &head, flow);
+            answer::shape(request, head, body, Origin::Server)
         }
         Err(outcome) => outcome,
     }
@@ -75,7 +79,8 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     };
     let mut asking = Asking::new(order);
     loop {
-        let step = request_body::alongside(request, leaving, asking.next()).await?;
+        // By reference: it is large, and lies here already.
+        let step = request_body::alongside(request, leaving, pin!(asking.next())).await?;
         match step {
             Ok(Step::Answer(answer)) => return Ok(answer),
             Ok(Step::Interim(head)) => hints::pass(request, &head).await,
@@ -105,7 +110,8 @@ async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
     if let Some(body) = &settings.proxy_set_body {
         return Ok(RequestBody::bytes(request.evaluate(body)));
     }
-    if !settings.proxy_pass_request_body {
+    let is_none = request.head.framing == Framing::None && request.body.body().is_none();
+    if !settings.proxy_pass_request_body || is_none {
         return Ok(RequestBody::None);
     }
     // HTTP/1.0 knows no chunks: the length must be known first.
@@ -117,6 +123,26 @@ async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
     } else {
         request_body::pass(request).await
     }
+}
+
+/// `proxy_limit_rate` may be made of what the answer says.
+fn limit(
+    request: &mut Request,
+    head: Box<ResponseHead>,
+    flow: &mut flow::Flow,
+) -> Box<ResponseHead> {
+    let generation = Rc::clone(&request.generation);
+    let settings = &generation.settings.location(request.location).settings;
+    let rate = settings.proxy_answers.proxy_limit_rate.as_ref();
+    let (Some(rate), Some(passed)) = (rate.filter(|rate| rate.varies()), &mut request.passed)
+    else {
+        return head;
+    };
+    passed.head = Some(head);
+    flow.limit(rate.bytes(request));
+    let passed = request.passed.as_mut();
+    let head = passed.and_then(|passed| passed.head.take());
+    head.expect("it was put there")
 }
 
 /// What stands behind an answer's head.
@@ -132,7 +158,7 @@ fn body(
         request.tunnel = Tunnel::of(*flow).map(Box::new);
         return Body::Tunnel;
     }
-    if matches!(head.framing, ResponseFraming::Length(_)) {
+    if matches!(head.framing, ResponseFraming::Length(_)) && !flow.is_limited() {
         // What is here as a whole goes with its head.
         match flow.ready_piece() {
             (whole, true) => return Body::bytes(whole),

@@ -3,6 +3,7 @@
 //! Not here: sending it (`exchange`). Invariant: an order owns what it needs and borrows nothing of the request, so that whoever
 //! asks a server can go on when the client has left.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -186,8 +187,7 @@ impl Writing<'_> {
         let request = self.request;
         let settings = &request.location().settings.proxy;
         let method = self.method();
-        let mut target = Vec::with_capacity(request.head.target().len() + 16);
-        self.write_target(&mut target);
+        let target = self.target();
         if target.is_empty() {
             return Err(self.refuse("zero length URI to proxy"));
         }
@@ -208,11 +208,10 @@ impl Writing<'_> {
                 true => &self.passing.replaced_for_cache,
                 false => &self.passing.replaced,
             };
-            let passed_on = request.head.iter().filter(|(name, _, id)| {
-                !replaced.has(name, *id) && !hops.ends_here(name, *id) && request::is_token(name)
-            });
-            let passed_on = passed_on.map(|(name, value, _)| (name, value));
-            request::head(out, &outgoing, host.chain(own).chain(passed_on))
+            let lines = request.head.iter();
+            let passed_on = lines
+                .filter(|(name, _, id)| !replaced.has(name, *id) && !hops.ends_here(name, *id));
+            request::head_with(out, &outgoing, host.chain(own), passed_on)
         } else {
             request::head(out, &outgoing, host.chain(own))
         };
@@ -221,14 +220,14 @@ impl Writing<'_> {
         Ok((start..start + target.len(), method.len()))
     }
 
-    fn method(&self) -> Bytes {
+    fn method(&self) -> Cow<'_, [u8]> {
         let settings = &self.request.location().settings.proxy;
         if self.variation.as_get {
-            return Bytes::from_static(b"GET");
+            return Cow::Borrowed(b"GET");
         }
         match &settings.proxy_method {
-            Some(method) => self.request.evaluate(method),
-            None => Bytes::copy_from_slice(self.request.method_text()),
+            Some(method) => Cow::Owned(self.request.evaluate(method).into()),
+            None => Cow::Borrowed(self.request.method_text()),
         }
     }
 
@@ -258,15 +257,22 @@ impl Writing<'_> {
     }
 
     /// The URI: the client's own where nothing changed it, else made of what it is now.
+    fn target(&self) -> Cow<'_, [u8]> {
+        let request = self.request;
+        let is_raw = request.is_target_raw && !request.head.is_path_empty;
+        if self.to.uri.is_empty() && is_raw {
+            return Cow::Borrowed(request.head.target());
+        }
+        let mut out = Vec::with_capacity(request.head.target().len() + 16);
+        self.write_target(&mut out);
+        Cow::Owned(out)
+    }
+
     fn write_target(&self, out: &mut Vec<u8>) {
         let request = self.request;
         if self.to.is_whole && !self.to.uri.is_empty() {
             // As it is, but for what would end the URI or the line.
             return escape_breaks(&self.to.uri, out);
-        }
-        let is_raw = request.is_target_raw && !request.head.is_path_empty;
-        if self.to.uri.is_empty() && is_raw {
-            return out.extend_from_slice(request.head.target());
         }
         let mut skipped = 0;
         if request.is_location_valid {
