@@ -3,10 +3,10 @@
 //! A read that fills less than its buffer has drained the socket, and a write that takes less than it was given has filled
 //! it: both mark the socket as not ready, which saves the call that would only say so.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 

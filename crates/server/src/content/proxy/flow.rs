@@ -152,10 +152,7 @@ impl Flow {
         Poll::Ready(Some(Ok(self.begun.split_to(len))))
     }
 
-    fn poll_whole_piece(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+    fn poll_whole_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         if !self.begun.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
         }
