@@ -79,12 +79,13 @@ pub fn dollar(words: &[&str]) -> &'static str {
 }
 
 /// A new directory: nobody else's, and no link, is taken for ours. One of the same number may be left of a process that was killed.
+/// The worker's user may enter it, for the directories in it that are his (`client_body_temp`).
 fn private_directory() -> std::io::Result<PathBuf> {
     let mut number = 0;
     loop {
         let name = format!("freewheel-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+        match std::fs::DirBuilder::new().mode(0o711).create(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             Err(error) if number == DIRECTORIES_TRIED_MAX => return Err(error),
