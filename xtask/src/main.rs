@@ -1,4 +1,4 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | installed`.
+//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | cache-faults | installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -8,6 +8,7 @@
 )]
 
 mod conformance;
+mod faults;
 mod installed;
 mod manual;
 mod scope;
@@ -26,6 +27,8 @@ usage: cargo xtask TASK
       writes docs/reference/ again, from the tables of directives
   conformance --suite-git DIR --binary BIN [--yardsticks DIR] [--files LIST] [--list] [--verbose]
       nginx's public test suite: the files whose configuration needs nothing that is not built yet
+  cache-faults
+      the cache on disks that are full, read-only or fail, and `max_size` under a steady stream; root (mounts images), a minute
   installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]
       the program as installed: master as root, worker as nobody, files of root; until it is interrupted
 ";
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "tidy" && rest.is_empty() => tidy::run(&project()),
         Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
+        Some((task, rest)) if task == "cache-faults" && rest.is_empty() => faults::run(&project()),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -5,16 +5,15 @@
 #![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use bytes::Bytes;
-use cache::entry::Description;
-use cache::store::{Checks, Found, Hit, Settings};
-use cache::{Error, Key, Levels, Lifetime, Store};
-use disk::{Access, Disk, Local, Pool};
+mod bench;
+
+use bench::{Bench, NOW, block_on, lifetime};
+use cache::store::Hit;
+use cache::{Error, Key};
 use message::HeaderId;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,147 +45,49 @@ fn body(key: u64, version: u64) -> Vec<u8> {
         .collect()
 }
 
-struct Bench {
-    local: Local,
-    pool: Pool,
-    store: Store,
+async fn open(directory: &Path) -> Bench {
+    Bench::open(directory, |settings| settings.max_bytes = Some(MAX_BYTES)).await
 }
 
-impl Bench {
-    async fn open(directory: &Path) -> Self {
-        let disk = Disk::new(Disk::prepare());
-        let pool = disk.define_pool("test", 8, 1000);
-        let local = Local::new(&disk);
-        let settings = Settings {
-            directory: directory.as_os_str().as_bytes().to_vec(),
-            levels: Levels::parse("1").unwrap(),
-            zone_bytes: 1 << 20,
-            max_bytes: Some(MAX_BYTES),
-            min_free_bytes: 0,
-            inactive: 1 << 40,
-            pool: pool.clone(),
-        };
-        let store = loop {
-            match Store::open(&local, settings.clone()).await {
-                // The last owner's lock is let go of when its last thread has ended.
-                Err(Error::InUse) => tokio::time::sleep(Duration::from_millis(1)).await,
-                opened => break opened.unwrap().0,
-            }
-        };
-        Self { local, pool, store }
-    }
-
-    fn access(&self) -> Access<'_> {
-        Access::new(&self.pool)
-    }
-
-    async fn find(&self, key: u64) -> Option<Hit> {
-        let (text, access) = (key_text(key), self.access());
-        let none = std::iter::empty();
-        let found = self
-            .store
-            .find(&self.local, &access, text.as_bytes(), none, 1_000);
-        match found.await.unwrap() {
-            Found::Hit(hit) => Some(hit),
-            _ => None,
-        }
-    }
-
-    async fn read(&self, hit: &Hit) -> Result<Vec<u8>, Error> {
-        let all = 0..hit.entry.body_len();
-        let mut checks = Checks::of(hit);
-        self.store
-            .verify(&self.local, &self.access(), hit, &mut checks, &all)
-            .await?;
-        let (mut bytes, range) = (Vec::new(), hit.entry.body());
-        while (bytes.len() as u64) < range.end - range.start {
-            let at = range.start + bytes.len() as u64;
-            let len = (range.end - at) as usize;
-            let more = self.local.read(&hit.file, at, len, &self.access()).await?;
-            assert!(!more.is_empty(), "the file is shorter than it says");
-            bytes.extend_from_slice(&more);
-        }
-        Ok(bytes)
-    }
-
-    async fn fill(&self, key: u64, version: u64) -> Result<(), Error> {
-        let (text, said) = (key_text(key), version.to_string());
-        let main = Key::of(text.as_bytes());
-        let description = Description {
-            key: main,
-            main,
-            variant: main,
-            tag: 0,
-            key_text: text.as_bytes(),
-            vary: b"",
-            status: 200,
-            status_line: b"200 OK",
-            lifetime: lifetime(0),
-        };
-        let body = Bytes::from(body(key, version));
-        let tag = format!("k{key}");
-        let lines = [
-            (&b"X-Version"[..], said.as_bytes(), HeaderId::Other),
-            (&b"X-Renewed"[..], &b"0"[..], HeaderId::Other),
-            (&b"Cache-Tag"[..], tag.as_bytes(), HeaderId::Other),
-        ];
-        let expected = if version.is_multiple_of(2) {
-            body.len() as u64
-        } else {
-            0
-        };
-        let lines = lines.into_iter();
-        let mut writing = self
-            .store
-            .begin(&self.local, &description, lines, expected, 1_000)
-            .await?;
-        for at in (0..body.len()).step_by(50_000) {
-            let piece = body.slice(at..body.len().min(at + 50_000));
-            if let Err(error) = writing.push(&self.local, piece).await {
-                writing.abandon(&self.local).await?;
-                return Err(error);
-            }
-        }
-        writing.finish(&self.local).await.map(|_| ())
-    }
-
-    /// As a 304 with other header lines does it.
-    async fn renew(&self, key: u64, times: u64) -> Result<(), Error> {
-        let Some(hit) = self.find(key).await else {
-            return Ok(());
-        };
-        let said = times.to_string();
-        // Of another length each time.
-        let filler = vec![b'x'; (times % 90) as usize];
-        let head = hit.entry.head();
-        let kept = head
-            .iter()
-            .filter(|(name, ..)| !matches!(*name, b"X-Renewed" | b"X-Filler"));
-        let new = [
-            (&b"X-Renewed"[..], said.as_bytes(), HeaderId::Other),
-            (&b"X-Filler"[..], &filler[..], HeaderId::Other),
-        ];
-        let lines = kept.chain(new);
-        let (local, access) = (&self.local, self.access());
-        let renewed = self
-            .store
-            .rewrite(local, &access, &hit, lifetime(times), lines, 1_000);
-        renewed.await.map(|_| ())
-    }
+async fn find(bench: &Bench, key: u64) -> Option<Hit> {
+    bench.find(&key_text(key)).await.unwrap()
 }
 
-fn lifetime(times: u64) -> Lifetime {
-    Lifetime {
-        date: 1_000 + times as i64,
-        expires: 1_000_000 + times as i64,
-        ..Lifetime::default()
-    }
+async fn fill(bench: &Bench, key: u64, version: u64) -> Result<(), Error> {
+    let (text, said, tag) = (key_text(key), version.to_string(), format!("k{key}"));
+    let lines = [
+        (&b"X-Version"[..], said.as_bytes(), HeaderId::Other),
+        (&b"X-Renewed"[..], &b"0"[..], HeaderId::Other),
+        (&b"Cache-Tag"[..], tag.as_bytes(), HeaderId::Other),
+    ];
+    let body = body(key, version);
+    bench
+        .fill(&text, &lines, body, version.is_multiple_of(2))
+        .await
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build_local(Default::default());
-    runtime.unwrap().block_on(future)
+/// As a 304 with other header lines does it.
+async fn renew(bench: &Bench, key: u64, times: u64) -> Result<(), Error> {
+    let Some(hit) = find(bench, key).await else {
+        return Ok(());
+    };
+    let said = times.to_string();
+    // Of another length each time.
+    let filler = vec![b'x'; (times % 90) as usize];
+    let head = hit.entry.head();
+    let kept = head
+        .iter()
+        .filter(|(name, ..)| !matches!(*name, b"X-Renewed" | b"X-Filler"));
+    let new = [
+        (&b"X-Renewed"[..], said.as_bytes(), HeaderId::Other),
+        (&b"X-Filler"[..], &filler[..], HeaderId::Other),
+    ];
+    let lines = kept.chain(new);
+    let (local, access) = (&bench.local, bench.access());
+    let renewed = bench
+        .store
+        .rewrite(local, &access, &hit, lifetime(times), lines, NOW);
+    renewed.await.map(|_| ())
 }
 
 /// Says what was purged: key and the last version that is. Written at once: a killed process writes nothing later.
@@ -205,7 +106,7 @@ fn child() {
     };
     let first: u64 = std::env::var(VERSION).unwrap().parse().unwrap();
     block_on(async {
-        let bench = Rc::new(Bench::open(Path::new(&directory)).await);
+        let bench = Rc::new(open(Path::new(&directory)).await);
         let versions = Rc::new(RefCell::new(HashMap::new()));
         let steps = Rc::new(Cell::new(first));
         say("\nready\n");
@@ -231,16 +132,16 @@ fn child() {
                             }
                         }
                         1..5 => {
-                            let _ = bench.renew(key, step % 1_000).await;
+                            let _ = renew(&bench, key, step % 1_000).await;
                         }
                         5..7 => {
-                            if let Some(hit) = bench.find(key).await {
+                            if let Some(hit) = find(&bench, key).await {
                                 check(&bench, key, &hit).await;
                             }
                         }
                         _ => {
                             versions.borrow_mut().insert(key, step);
-                            let _ = bench.fill(key, step).await;
+                            let _ = fill(&bench, key, step).await;
                         }
                     }
                 }
@@ -323,9 +224,10 @@ fn files(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn blocks(dir: &Path) -> u64 {
-    let own = std::fs::metadata(dir).map_or(0, |meta| meta.blocks() * 512);
-    let Ok(entries) = std::fs::read_dir(dir) else {
+/// Bytes of everything below a directory, as `du` counts.
+fn blocks(path: &Path) -> u64 {
+    let own = std::fs::symlink_metadata(path).map_or(0, |meta| meta.blocks() * 512);
+    let Ok(entries) = std::fs::read_dir(path) else {
         return own;
     };
     own + entries
@@ -340,19 +242,14 @@ fn what_a_killed_process_leaves_is_right_or_absent() {
     let (mut purged, mut found) = (HashMap::new(), 0);
     block_on(async {
         // Known from its first entry on.
-        let bench = Bench::open(dir.path()).await;
-        let mut walk = cache::store::Walk::new(&bench.store);
-        while !walk
-            .step(&bench.local, &bench.access(), 1_000)
-            .await
-            .unwrap()
-        {}
+        let bench = open(dir.path()).await;
+        bench.walk().await;
     });
     for kill in 1..=KILLS {
         // Whatever the child was at: opening, filling, putting its journal together.
         purged.extend(run_and_kill(dir.path(), kill << 32, kill * 37 % 60));
         block_on(async {
-            let bench = Bench::open(dir.path()).await;
+            let bench = open(dir.path()).await;
             assert!(!bench.store.is_cold(), "the journal knows everything");
             bench.store.sweep(&bench.local, 1_000, 1_000).await.unwrap();
             assert!(
@@ -361,7 +258,7 @@ fn what_a_killed_process_leaves_is_right_or_absent() {
                 blocks(dir.path())
             );
             for key in 0..KEYS {
-                let Some(hit) = bench.find(key).await else {
+                let Some(hit) = find(&bench, key).await else {
                     continue;
                 };
                 let version = check(&bench, key, &hit).await;

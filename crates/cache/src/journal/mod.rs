@@ -21,11 +21,11 @@ pub use record::Record;
 pub use replay::Recovered;
 
 use crate::error::Error;
-use crate::index::Index;
-use crate::key::Key;
+use crate::index::{Index, Known};
+use crate::key::{Key, Levels};
 use crate::purge::Purges;
 use bytes::Bytes;
-use disk::{Access, Create, Local, Lock, Output, Pool, READ_MAX, Step};
+use disk::{Access, Create, Errno, Local, Lock, Output, Pool, READ_MAX, Step};
 use frame::{Batch, FILE_HEADER_BYTES, FileHeader, Frame, Scanner};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -45,8 +45,10 @@ pub const LOG_BYTES_MIN: u64 = 1 << 20;
 pub const LOGS_MAX: usize = 8;
 /// Records that one ticket takes.
 pub const TICKET_RECORDS_MAX: usize = 16;
+/// Entries that are deleted for a log that has no room on its file system.
+const FREED_MAX: usize = 16;
 /// Records of things that are through, which a ticket takes beside its own.
-const LATER_MAX: usize = 64;
+const LATER_MAX: usize = 12;
 
 /// Permissions of what is made.
 const FILE_MODE: u32 = 0o600;
@@ -150,6 +152,7 @@ impl Journal {
     pub async fn open(
         local: &Local,
         directory: &[u8],
+        levels: Levels,
         pool: &Pool,
         index: &Index,
     ) -> Result<(Self, Recovered), Error> {
@@ -162,7 +165,14 @@ impl Journal {
         let (recovered, number) = recover(local, &folder, &files, pool, index, boot).await?;
         let is_walked = recovered.is_complete;
         let generation = files.last() + 1;
-        let log = begin_log(local, &folder, generation, pool).await?;
+        let log = match begin_log(local, &folder, generation, pool).await {
+            Err(Error::Disk(error)) if error.errno() == Some(Errno::NOSPC) => {
+                let place = |key: &Key| [directory, b"/", key.path(levels).as_bytes()].concat();
+                free_some(local, index, pool, place).await?;
+                begin_log(local, &folder, generation, pool).await?
+            }
+            log => log?,
+        };
         let inner = Inner {
             state: Mutex::new(State {
                 generation,
@@ -248,6 +258,13 @@ impl Journal {
         if state.begun.remove(&(key.0, tag)) {
             state.later.push(Record::Ended { key, tag });
         }
+    }
+
+    /// An entry was found that the journal did not know. The next ticket says so.
+    pub fn found(&self, known: Known, vary: Bytes) {
+        let (key, tag) = (known.key, known.place.file);
+        let later = &mut self.0.state.lock().later;
+        later.extend([Record::Put { known, vary }, Record::Ended { key, tag }]);
     }
 
     /// An entry's file is gone. The next ticket says so; a start that does not know it finds nothing, and forgets the entry.
@@ -405,6 +422,18 @@ impl Files {
 
 fn log_name(folder: &[u8], generation: u64) -> Vec<u8> {
     [folder, format!("log.{generation}").as_bytes()].concat()
+}
+
+/// Deletes the oldest entries of a file system that has no room for a log; the journal still knows them, and finds out.
+async fn free_some(
+    local: &Local,
+    index: &Index,
+    pool: &Pool,
+    place: impl Fn(&Key) -> Vec<u8>,
+) -> Result<(), Error> {
+    let oldest = std::iter::from_fn(|| index.evict()).take(FREED_MAX);
+    let unlink = |known: Known| Step::Unlink(place(&known.key).into());
+    Ok(local.change(oldest.map(unlink).collect(), pool).await?)
 }
 
 /// Makes the file of a log.

@@ -76,7 +76,7 @@ async fn open(local: &Local, dir: &Path, pool: &Pool) -> (Journal, Recovered, In
     let index = Index::new(10_000);
     // A lock is let go of in a job of its own.
     loop {
-        match Journal::open(local, bytes(dir), pool, &index).await {
+        match Journal::open(local, bytes(dir), Levels::default(), pool, &index).await {
             Ok((journal, recovered)) => return (journal, recovered, index),
             Err(Error::InUse) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
@@ -184,7 +184,8 @@ fn one_owner_at_a_time() {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
         let (_journal, _, index) = open(&local, dir.path(), &pool).await;
-        let second = Journal::open(&local, bytes(dir.path()), &pool, &index).await;
+        let second =
+            Journal::open(&local, bytes(dir.path()), Levels::default(), &pool, &index).await;
         assert!(matches!(second, Err(Error::InUse)));
     });
 }
@@ -297,7 +298,7 @@ fn an_index_that_became_smaller_lets_go() {
         journal.close(&local, &index).await.unwrap();
         let small = Index::new(40);
         let (_journal, recovered) = loop {
-            match Journal::open(&local, bytes(dir.path()), &pool, &small).await {
+            match Journal::open(&local, bytes(dir.path()), Levels::default(), &pool, &small).await {
                 Err(Error::InUse) => tokio::task::yield_now().await,
                 other => break other.unwrap(),
             }

@@ -4,7 +4,6 @@ use super::Store;
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
 use crate::index::{Known, Place, State, VARY_UNKNOWN, Varies};
-use crate::journal::Record;
 use crate::key::Key;
 use crate::purge::Marks;
 use crate::vary::variant;
@@ -172,7 +171,7 @@ impl Store {
         match opened {
             // Somebody moved it here.
             Opened::Entry(_, entry) if entry.key() != *key => {
-                self.drop_damaged(local, key, known).await?;
+                self.drop_damaged(local, key, known).await;
                 Ok(damaged(Fault::Damaged("place")))
             }
             // Two texts with one MD5: as nginx has it, the last one stored stays.
@@ -183,21 +182,24 @@ impl Store {
                     None => self.learn(local, &entry, &file, known, now).await?,
                 };
                 if self.is_purged(&entry, &known) {
-                    self.drop_purged(local, &known).await?;
+                    // What cannot be deleted now is for a sweep.
+                    let _ = self.drop_purged(local, &known).await;
                     return Ok(missed(None));
                 }
                 Ok(Found::Hit(Hit { entry, file, known }))
             }
             Opened::Nothing => {
                 if let Some(known) = known {
-                    self.forget(local, &known).await?;
+                    self.forget(&known);
                 }
                 Ok(missed(None))
             }
-            // Of nginx, which had the directory before: to be overwritten.
-            Opened::Bad(Fault::Foreign) => Ok(missed(None)),
+            // Of nginx, which had the directory before (a walk takes it in without a status): to be overwritten.
+            Opened::Bad(Fault::Foreign) if known.is_none_or(|known| known.status == 0) => {
+                Ok(missed(None))
+            }
             Opened::Bad(fault) => {
-                self.drop_damaged(local, key, known).await?;
+                self.drop_damaged(local, key, known).await;
                 Ok(damaged(fault))
             }
         }
@@ -256,9 +258,7 @@ impl Store {
         let known = self.known_of(entry, file.meta().len, now);
         self.take_in(local, &known).await?;
         let vary = entry.vary().clone();
-        let journal = &self.0.journal;
-        journal.write(local, &[Record::Put { known, vary }]).await?;
-        journal.ended(known.key, known.place.file);
+        self.0.journal.found(known, vary);
         Ok(known)
     }
 
@@ -292,39 +292,30 @@ impl Store {
     }
 
     /// Forgets an entry whose file turned out not to be there (the process that wrote it was killed just before the rename).
-    async fn forget(&self, local: &Local, known: &Known) -> Result<(), Error> {
-        let Some(known) = self.0.index.remove_entry(&known.key, known.place.file) else {
-            return Ok(());
-        };
-        let blocks = super::blocks_of(&self.0.space, &known);
-        let (key, tag) = (known.key, known.place.file);
-        let journal = &self.0.journal;
-        journal.write(local, &[Record::Remove { key, tag }]).await?;
-        drop(blocks);
-        Ok(())
+    fn forget(&self, known: &Known) {
+        if let Some(known) = self.0.index.remove_entry(&known.key, known.place.file) {
+            self.0.journal.gone(known.key, known.place.file);
+            drop(super::blocks_of(&self.0.space, &known));
+        }
     }
 
-    /// Deletes an entry that is damaged.
-    async fn drop_damaged(
-        &self,
-        local: &Local,
-        key: &Key,
-        known: Option<Known>,
-    ) -> Result<(), Error> {
+    /// Deletes an entry that is damaged; what cannot be deleted now is for a sweep.
+    async fn drop_damaged(&self, local: &Local, key: &Key, known: Option<Known>) {
         self.0.damaged.fetch_add(1, Relaxed);
         let tag = known.map(|known| known.place.file);
         let known = tag.and_then(|tag| self.0.index.remove_entry(key, tag));
         let known = known.unwrap_or(Known::seen(*key, 0));
-        self.delete(local, vec![known]).await
+        let _ = self.delete(local, vec![known]).await;
     }
 
     /// Deletes the entry of a hit that turned out to be damaged while it was read.
     ///
     /// # Errors
-    /// [`Error::Disk`]; it is out of the index all the same.
+    /// None any more: what cannot be deleted now is for a sweep.
     pub async fn drop_hit(&self, local: &Local, hit: &Hit) -> Result<(), Error> {
         self.drop_damaged(local, &hit.known.key, Some(hit.known))
-            .await
+            .await;
+        Ok(())
     }
 }
 

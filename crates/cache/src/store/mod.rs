@@ -79,7 +79,7 @@ pub struct Counters {
     pub evicted: u64,
     /// Entries deleted because they were damaged.
     pub damaged: u64,
-    /// Files of evicted entries that could not be deleted; they go on counting.
+    /// Files of evicted entries that could not be deleted; they go on counting until a sweep can.
     pub undeleted: u64,
     /// Entries that purges covered, by key, prefix or tag.
     pub purged: u64,
@@ -118,12 +118,12 @@ struct Inner {
     purged: AtomicU64,
 }
 
-/// A temp file whose writer has gone.
+/// Files that are still to be deleted.
 #[derive(Debug)]
 struct Lost {
-    key: Key,
-    tag: u32,
-    /// Entries whose room it has.
+    /// A temp file whose writer has gone.
+    temp: Option<(Key, u32)>,
+    /// Entries that are out of the index, at most [`DELETE_MAX`].
     victims: Vec<Known>,
     /// It counts until the files are gone.
     room: Reservation,
@@ -145,7 +145,8 @@ impl Store {
         });
         space.set_free(room.free_blocks);
         let index = Index::of_zone(settings.zone_bytes);
-        let (journal, recovered) = Journal::open(local, directory, pool, &index).await?;
+        let (journal, recovered) =
+            Journal::open(local, directory, settings.levels, pool, &index).await?;
         // Tags of one start after the other are far apart.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
         let store = Self(Arc::new(Inner {
@@ -340,6 +341,9 @@ impl Store {
 
     /// Deletes temp files, at most [`DELETE_MAX`].
     async fn delete_temps(&self, local: &Local, fills: &[(Key, u32)]) -> Result<(), Error> {
+        if fills.is_empty() {
+            return Ok(());
+        }
         let unlink = |(key, tag): &(Key, u32)| Step::Unlink(self.temp_path(key, *tag).into());
         let steps = fills.iter().map(unlink).collect();
         local.change(steps, &self.0.settings.pool).await?;

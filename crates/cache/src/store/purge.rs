@@ -249,6 +249,7 @@ impl Store {
             return Ok(());
         }
         let number = pass.end;
+        self.0.journal.write_rest(local).await?;
         self.0.rules.forget(number);
         self.0.journal.purged(local, number).await
     }

@@ -1,6 +1,6 @@
 //! Keeping a directory within its limits, a little at a time.
 
-use super::{DELETE_MAX, Store};
+use super::{DELETE_MAX, Lost, Store};
 use crate::error::Error;
 use crate::index::{Known, State};
 use crate::journal::Record;
@@ -56,11 +56,11 @@ impl Store {
         Ok(done >= files_max)
     }
 
-    /// Deletes the temp files whose writers have gone.
+    /// Deletes the temp files whose writers have gone, and what could not be deleted before.
     async fn delete_lost(&self, local: &Local) -> Result<(), Error> {
         let mut lost = std::mem::take(&mut *self.0.lost.lock());
         while let Some(one) = lost.pop() {
-            let gone = match self.delete_temps(local, &[(one.key, one.tag)]).await {
+            let gone = match self.delete_temps(local, one.temp.as_slice()).await {
                 Ok(()) => self.delete_files(local, &one.victims).await,
                 Err(error) => Err(error),
             };
@@ -98,19 +98,20 @@ impl Store {
         victims
     }
 
-    /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; where that fails, the
-    /// files are still there and go on counting, until a walk finds them.
+    /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; where that fails, a
+    /// sweep tries again. (No purge is forgotten before that.)
     pub(super) async fn delete(&self, local: &Local, known: Vec<Known>) -> Result<(), Error> {
         for part in known.chunks(DELETE_MAX) {
-            let blocks: Vec<_> = part
-                .iter()
-                .filter_map(|known| super::blocks_of(&self.0.space, known))
-                .collect();
+            let stored = part.iter().filter(|known| known.state == State::Stored);
+            let blocks = stored.map(|known| u64::from(known.place.blocks)).sum();
+            let blocks = self.0.space.adopt(blocks);
             let done = self.delete_files(local, part).await;
             if done.is_err() {
                 self.0.undeleted.fetch_add(part.len() as u64, Relaxed);
-                blocks.into_iter().for_each(|blocks| {
-                    blocks.keep();
+                self.0.lost.lock().push(Lost {
+                    temp: None,
+                    victims: part.to_vec(),
+                    room: blocks,
                 });
             }
             done?;
@@ -120,6 +121,9 @@ impl Store {
 
     /// Deletes the files of at most [`DELETE_MAX`] entries that are out of the index, and writes that down.
     pub(super) async fn delete_files(&self, local: &Local, part: &[Known]) -> Result<(), Error> {
+        if part.is_empty() {
+            return Ok(());
+        }
         let places = part.iter().filter(|known| self.is_its_own(known));
         let mut steps: Vec<_> = places
             .map(|known| Step::Unlink(self.path(&known.key).into()))

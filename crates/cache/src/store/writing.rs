@@ -414,8 +414,7 @@ impl Drop for Writing {
             let room = std::mem::replace(&mut self.reservation, nothing);
             let Known { key, place, .. } = self.known;
             let lost = Lost {
-                key,
-                tag: place.file,
+                temp: self.has_temp.then_some((key, place.file)),
                 victims: std::mem::take(&mut self.victims),
                 room,
             };

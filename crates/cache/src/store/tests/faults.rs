@@ -8,22 +8,29 @@ fn damage_is_found_and_the_entry_dropped() {
         let bench = Bench::new();
         let body = big();
         bench.put(&bench.walked().await, "k", &body).await.unwrap();
-        type At = fn(u64) -> u64;
-        let flips: [(&str, At); 4] = [
-            ("prologue", |_| 20),
-            ("head", |_| 130),
-            ("body", |len| len / 2),
-            ("table", |len| len - 3),
+        type Damage = fn(&mut Vec<u8>);
+        let damages: [(&str, Damage); 8] = [
+            ("prologue", |bytes| bytes[20] ^= 4),
+            ("head", |bytes| bytes[130] ^= 4),
+            ("body", |bytes| *bytes.iter_mut().nth(300_000).unwrap() ^= 4),
+            ("table", |bytes| {
+                *bytes.iter_mut().rev().nth(2).unwrap() ^= 4
+            }),
+            ("cut", |bytes| bytes.truncate(300_000)),
+            ("cut to nothing", Vec::clear),
+            ("zeroed", |bytes| bytes.fill(0)),
+            ("zeroed from the second page on", |bytes| {
+                bytes[4096..].fill(0)
+            }),
         ];
-        for (what, at) in flips {
+        for (what, damage) in damages {
             let (store, _) = bench.open().await;
             bench.put(&store, "k", &body).await.unwrap();
             drop(store);
             let (store, _) = bench.open().await;
             let file = bench.entry_file(&store, "k");
             let mut bytes = std::fs::read(&file).unwrap();
-            let place = at(bytes.len() as u64) as usize;
-            bytes[place] ^= 4;
+            damage(&mut bytes);
             std::fs::write(&file, bytes).unwrap();
             match bench.find(&store, "k").await {
                 Found::Hit(hit) => {

@@ -1,0 +1,308 @@
+//! Disks that are full, read-only, or fail: nothing that is given out is wrong, what cannot be stored is counted, and when the disk
+//! is well again so is the cache. And: `max_size` under a steady stream of fills.
+//!
+//! Root only (they mount images): `cargo xtask cache-faults`.
+#![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod bench;
+
+use bench::{Bench, NOW, block_on};
+use cache::Error;
+use disk::Errno;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const IMAGE_BYTES: u64 = 64 << 20;
+const LARGE_IMAGE_BYTES: u64 = 512 << 20;
+
+/// An ext4 of its own in a file, unmounted at the end.
+struct Image {
+    dir: tempfile::TempDir,
+}
+
+fn run(command: &str, arguments: &[&Path]) {
+    let mut words = command.split(' ');
+    let done = Command::new(words.next().unwrap())
+        .args(words)
+        .args(arguments)
+        .status();
+    assert!(done.unwrap().success(), "{command} {arguments:?}");
+}
+
+impl Image {
+    fn new(bytes: u64) -> Self {
+        let image = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let file = std::fs::File::create(image.file()).unwrap();
+        file.set_len(bytes).unwrap();
+        run("mkfs.ext4 -q -m 0", &[&image.file()]);
+        std::fs::create_dir(image.point()).unwrap();
+        run("mount -o loop,noatime", &[&image.file(), &image.point()]);
+        image
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    fn point(&self) -> PathBuf {
+        self.dir.path().join("point")
+    }
+
+    /// Bytes that are not free: unlike a walk through a directory in which files come and go, of one moment.
+    fn used(&self) -> u64 {
+        used(&self.point())
+    }
+
+    async fn open(&self) -> Bench {
+        Bench::open(&self.point(), |_| ()).await
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // A pool's thread may have a file open for a moment.
+        run("umount -l", &[&self.point()]);
+    }
+}
+
+fn used(path: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(path).unwrap();
+    (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+}
+
+fn text(number: u64) -> String {
+    format!("http://origin/{}/{number}", number % 10)
+}
+
+fn body(number: u64) -> Vec<u8> {
+    let len = 20_000 + number * 7919 % 300_000;
+    (0..len).map(|at| (at * 31 + number * 17) as u8).collect()
+}
+
+async fn fill(bench: &Bench, number: u64) -> Result<(), Error> {
+    bench
+        .fill(&text(number), &[], body(number), number.is_multiple_of(2))
+        .await
+}
+
+/// How many of these are found; each is right. With `may_fail`, the disk may refuse to give it.
+async fn found(bench: &Bench, numbers: std::ops::Range<u64>, may_fail: bool) -> u64 {
+    let mut found = 0;
+    for number in numbers {
+        let hit = match bench.find(&text(number)).await {
+            Ok(Some(hit)) => hit,
+            Ok(None) => continue,
+            Err(error) => {
+                assert!(may_fail, "{number}: {error}");
+                continue;
+            }
+        };
+        match bench.read(&hit).await {
+            Ok(read) => assert!(read == body(number), "{number}"),
+            Err(error) => assert!(may_fail, "{number}: {error}"),
+        }
+        found += 1;
+    }
+    found
+}
+
+fn errno(error: &Error) -> Option<Errno> {
+    match error {
+        Error::Disk(error) => error.errno(),
+        _ => None,
+    }
+}
+
+#[test]
+#[ignore = "root: cargo xtask cache-faults"]
+fn a_file_system_that_runs_full() {
+    let image = Image::new(IMAGE_BYTES);
+    block_on(async {
+        let bench = image.open().await;
+        bench.walk().await;
+        let (mut stored, mut full) = (0, 0);
+        for number in 0..800 {
+            match fill(&bench, number).await {
+                Ok(()) => stored += 1,
+                Err(error) => {
+                    assert_eq!(errno(&error), Some(Errno::NOSPC), "{error}");
+                    full += 1;
+                }
+            }
+            if number % 50 == 0 {
+                let _ = bench.store.sweep(&bench.local, NOW, 100).await;
+            }
+        }
+        assert!(stored > 100 && full > 100, "{stored} stored, {full} not");
+        assert_eq!(bench.store.counters().shed, full);
+        assert_eq!(found(&bench, 0..800, false).await, stored);
+        // A restart of a full one.
+        drop(bench);
+        let bench = image.open().await;
+        // A few had to go for the journal's new log.
+        let known = found(&bench, 0..800, false).await;
+        assert!(known + 20 > stored, "{known} of {stored}");
+        let purged = bench
+            .store
+            .purge_prefix(&bench.local, b"http://origin/3")
+            .await;
+        assert!(purged.is_ok() || errno(&purged.unwrap_err()) == Some(Errno::NOSPC));
+        while bench
+            .store
+            .sweep(&bench.local, NOW, 100)
+            .await
+            .unwrap_or(false)
+        {}
+        assert!(found(&bench, 0..800, false).await < known);
+        fill(&bench, 3).await.unwrap();
+        assert_eq!(found(&bench, 3..4, false).await, 1);
+    });
+}
+
+#[test]
+#[ignore = "root: cargo xtask cache-faults"]
+fn min_free_keeps_a_file_system_from_running_full() {
+    let image = Image::new(IMAGE_BYTES);
+    block_on(async {
+        let min_free = |settings: &mut cache::store::Settings| settings.min_free_bytes = 8 << 20;
+        let bench = Bench::open(&image.point(), min_free).await;
+        for number in 0..800 {
+            fill(&bench, number).await.unwrap();
+            if number % 50 == 0 {
+                bench.store.sweep(&bench.local, NOW, 100).await.unwrap();
+            }
+        }
+        assert!(bench.store.counters().evicted > 100);
+        assert!(found(&bench, 0..800, false).await > 100);
+    });
+}
+
+#[test]
+#[ignore = "root: cargo xtask cache-faults"]
+fn a_file_system_that_becomes_read_only() {
+    let image = Image::new(IMAGE_BYTES);
+    block_on(async {
+        let bench = image.open().await;
+        bench.walk().await;
+        for number in 0..50 {
+            fill(&bench, number).await.unwrap();
+        }
+        run("sync -f", &[&image.point()]);
+        // As ext4 does it when it meets an error.
+        run("mount -o remount,abort", &[&image.point()]);
+        for number in 50..70 {
+            let error = fill(&bench, number).await.unwrap_err();
+            assert!(
+                matches!(errno(&error), Some(Errno::ROFS | Errno::IO)),
+                "{error}"
+            );
+        }
+        assert_eq!(bench.store.counters().shed, 20);
+        assert_eq!(found(&bench, 0..70, false).await, 50);
+        assert!(bench.store.purge_tag(&bench.local, b"x").await.is_err());
+        let swept = bench.store.sweep(&bench.local, NOW, 100).await;
+        assert!(swept.is_err(), "it says so");
+        let purged = bench.store.purge_prefix(&bench.local, b"http://origin/3");
+        assert!(purged.await.is_err());
+        assert_eq!(
+            found(&bench, 0..70, false).await,
+            45,
+            "it is purged all the same"
+        );
+    });
+}
+
+#[test]
+#[ignore = "root: cargo xtask cache-faults"]
+fn a_disk_that_gives_errors() {
+    let image = Image::new(IMAGE_BYTES);
+    block_on(async {
+        let bench = image.open().await;
+        bench.walk().await;
+        for number in 0..100 {
+            fill(&bench, number).await.unwrap();
+        }
+        drop(bench);
+        run("sync -f", &[&image.point()]);
+        let file = std::fs::File::options().write(true).open(image.file());
+        let file = file.unwrap();
+        let bench = image.open().await;
+        // What lies behind is there no more; nor is it in memory.
+        file.set_len(IMAGE_BYTES / 4).unwrap();
+        std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+        let (before, mut failed) = (found(&bench, 0..100, true).await, 0);
+        for number in 100..200 {
+            failed += u64::from(fill(&bench, number).await.is_err());
+        }
+        let _ = found(&bench, 0..200, true).await;
+        println!("{before} of 100 found, {failed} of 100 not stored");
+        assert_eq!(bench.store.counters().shed, failed);
+    });
+}
+
+#[test]
+#[ignore = "root: cargo xtask cache-faults"]
+fn max_size_holds_under_a_steady_stream() {
+    const MAX: u64 = 200_000_000;
+    const RATE: u32 = 600;
+    const SECONDS: u32 = 15;
+    let image = Image::new(LARGE_IMAGE_BYTES);
+    let (path, before) = (image.point(), image.used());
+    let largest = block_on(async {
+        let max_size = |settings: &mut cache::store::Settings| {
+            settings.max_bytes = Some(MAX);
+            settings.levels = cache::Levels::parse("1:2").unwrap();
+        };
+        let bench = Rc::new(Bench::open(&image.point(), max_size).await);
+        let is_over = Rc::new(Cell::new(false));
+        let sweeper = {
+            let (bench, is_over) = (bench.clone(), is_over.clone());
+            tokio::task::spawn_local(async move {
+                while !is_over.get() {
+                    bench.store.sweep(&bench.local, NOW, 100).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            })
+        };
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let sampler = std::thread::spawn(move || {
+            let mut largest = 0;
+            while stopped.recv_timeout(Duration::from_millis(100)).is_err() {
+                largest = largest.max(used(&path) - before);
+            }
+            largest
+        });
+        let (begun, next) = (Instant::now(), Rc::new(Cell::new(0)));
+        let fills = (0..16).map(|_| {
+            let (bench, next) = (bench.clone(), next.clone());
+            tokio::task::spawn_local(async move {
+                while next.get() < RATE * SECONDS {
+                    let number = next.replace(next.get() + 1);
+                    let due = begun + Duration::from_secs(1) * number / RATE;
+                    tokio::time::sleep_until(due.into()).await;
+                    let text = text(u64::from(number));
+                    bench
+                        .fill(&text, &[], vec![7; 64 << 10], true)
+                        .await
+                        .unwrap();
+                }
+            })
+        });
+        for fill in fills.collect::<Vec<_>>() {
+            fill.await.unwrap();
+        }
+        is_over.set(true);
+        sweeper.await.unwrap();
+        stop.send(()).unwrap();
+        println!("{:?}", bench.store.counters());
+        sampler.join().unwrap()
+    });
+    println!("at most {largest} of {MAX} bytes");
+    assert!(largest <= MAX && largest > MAX * 9 / 10, "{largest}");
+}
