@@ -39,11 +39,14 @@ class Disk:
         _said("mount", "-o", self.options, self.device, self.path)
         os.chmod(self.path, 0o755)
 
-    def unmount(self):
-        for attempt in range(50):
+    def unmount(self, is_last=False):
+        """What the kernel has of it in memory goes, too."""
+        for _ in range(100):
             if subprocess.run(["umount", self.path], capture_output=True).returncode == 0:
                 return
             time.sleep(0.1)
+        if not is_last:
+            raise RuntimeError("%s is still in use by someone" % self.path)
         subprocess.run(["umount", "--lazy", self.path], check=False)
 
     @property
@@ -70,7 +73,7 @@ class Disk:
         if self.device:
             self.throttle(**{name: 0 for name in self.throttles})
             if os.path.ismount(self.path):
-                self.unmount()
+                self.unmount(is_last=True)
             subprocess.run(["losetup", "-d", self.device], check=False)
             self.device = None
         if self.is_made:

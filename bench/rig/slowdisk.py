@@ -45,6 +45,10 @@ class SlowDisk(disk.Disk):
         """Nothing waits."""
         self.tell("go")
 
+    def reads(self):
+        """Reads since the last command."""
+        return self.counts()[0]
+
     def counts(self):
         """(reads, waits) since the last command."""
         return tuple(int(n) for n in self.tell("counts").split())

@@ -168,14 +168,15 @@ impl Disk {
             };
             state = freed;
         }
-        let Mood::Spikes(seed) = state.mood else {
-            return;
-        };
         if !is_read {
             return;
         }
-        let drawn = mixed(seed ^ mixed(state.reads));
+        let drawn = mixed(state.reads);
         state.reads += 1;
+        let Mood::Spikes(seed) = state.mood else {
+            return;
+        };
+        let drawn = mixed(seed ^ drawn);
         if !drawn.is_multiple_of(ONE_IN) {
             return;
         }
