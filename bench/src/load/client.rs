@@ -303,7 +303,8 @@ pub struct Head {
 fn parse_head(head: &[u8]) -> Option<Head> {
     let text = std::str::from_utf8(head).ok()?;
     let status = text.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
-    let mut length = None;
+    // Neither has a body (RFC 9112, 6.3).
+    let mut length = matches!(status, 204 | 304).then_some(0);
     let mut is_chunked = false;
     let mut is_last = false;
     let mut tag = None;
