@@ -54,7 +54,8 @@ class Trace:
     def fault(self, e):
         """What is wrong with a loop's call, or nothing."""
         call, args = e["call"], e["args"]
-        if e.get("file", "").startswith("/memfd:"):
+        # /proc is no disk: the allocator reads vm/overcommit_memory when it gives memory back.
+        if e.get("file", "").startswith("/memfd:") or (e.get("path") or "").startswith("/proc/"):
             return None
         regular = e.get("regular") and not e.get("file", "").startswith(("/proc/", "/sys/", "/dev/"))
         if call in BY_PATH:

@@ -44,6 +44,7 @@ class Judge(unittest.TestCase):
             event("loop 0", "openat2", resolve=0x20, path="a"), event("loop 0", "preadv2", [6, 0, 1, 0, 0, 8], **FILE),
             event("loop 0", "newfstatat", path=""), event("loop 0", "close", [6], **FILE), event("loop 0", "read", file="socket:[1]"),
             event("loop 0", "pwrite64", **MEMFD), event("loop 0", "fallocate", **MEMFD), event("loop 0", "sendfile", [5, 6, 99, 4096], 4096, **MEMFD),
+            event("loop 0", "openat", path="/proc/sys/vm/overcommit_memory"),
             event("pool 1", "openat", path="a"), event("pool 1", "pread64", **FILE), event("loop 0", "munmap", [0x5000, 4096])), {})
 
     def test_each_that_could_wait_is(self):
