@@ -160,6 +160,35 @@ fn a_full_server_is_passed_over() {
 }
 
 #[test]
+fn a_client_that_leaves_gives_the_place_back() {
+    let origins = [Origin::start(|request| match request.target() {
+        "/never" => Answer::Talk(Box::new(|stream| {
+            std::thread::sleep(Duration::from_secs(60));
+            drop(stream);
+        })),
+        _ => Answer::ok("a"),
+    })];
+    let log = "error_log %DIR%/logs/other.log;";
+    let upstream = "upstream u { zone z 1m; server %0% max_conns=1; }";
+    let server = server_with("", &origins, upstream, log);
+    for round in 1..4 {
+        let mut client = server.connect();
+        client.send("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
+        wait_until("it is asked", || {
+            let received = origins[0].received();
+            received
+                .iter()
+                .filter(|one| one.target() == "/never")
+                .count()
+                == round
+        });
+        assert_eq!(server.get("/").status, 502, "it is full");
+        drop(client);
+        wait_until("there is place", || server.get("/").status == 200);
+    }
+}
+
+#[test]
 fn connections_are_kept_within_their_limits() {
     for (keepalive, requests, connections) in [
         ("keepalive 2;", 6, 1),

@@ -106,13 +106,7 @@ impl Live {
         };
         let before = Arc::clone(&changing.group.read());
         let (primary, backup) = roster.peers();
-        let next = Group::new(
-            before.name(),
-            before.method.clone(),
-            primary,
-            backup,
-            seed(),
-        );
+        let next = Group::new(before.name(), before.method.clone(), primary, backup);
         let next = before.replace(next, moved, &mut changing.elders.lock());
         *changing.group.write() = next;
     }
@@ -219,7 +213,7 @@ impl Upstream {
             None => (declared.primary.clone(), declared.backup.clone()),
         };
         let (name, method) = (declared.name.clone(), declared.method.clone());
-        let first = Arc::new(Group::new(name, method, primary, backup, seed()));
+        let first = Arc::new(Group::new(name, method, primary, backup));
         let changing = roster.map(|roster| Changing {
             group: RwLock::new(Arc::clone(&first)),
             roster: Mutex::new(roster),
@@ -320,16 +314,6 @@ impl Upstream {
 fn new_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Random choices need not be secret, only different.
-fn seed() -> u64 {
-    let mut bytes = [0; 8];
-    // Up to 256 bytes come at once, or none before the kernel has its first entropy: then the clock has to do.
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
-        Ok(8) => u64::from_ne_bytes(bytes),
-        _ => wire::clock::monotonic_ms(),
-    }
 }
 
 /// The upstreams of a configuration.

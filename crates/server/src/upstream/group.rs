@@ -134,22 +134,21 @@ pub(super) struct States {
 }
 
 impl Group {
-    /// A group of these peers; `seed` starts the random choices. Without a primary peer nothing is ever chosen.
+    /// A group of these peers. Without a primary peer nothing is ever chosen.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
         method: Method,
         primary: Vec<Peer>,
         backup: Vec<Peer>,
-        seed: u64,
     ) -> Group {
         let is_single = primary.len() == 1 && backup.is_empty();
         let all = primary.iter().chain(&backup);
         let tries = all.filter(|peer| peer.standing == Standing::Up).count();
-        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, !seed));
+        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false));
         Group {
             name: name.into(),
-            primary: Peers::new(primary, &method, is_single, seed),
+            primary: Peers::new(primary, &method, is_single),
             backup,
             method,
             tries,
@@ -248,7 +247,7 @@ impl Group {
 }
 
 impl Peers {
-    fn new(list: Vec<Peer>, method: &Method, is_single: bool, seed: u64) -> Peers {
+    fn new(list: Vec<Peer>, method: &Method, is_single: bool) -> Peers {
         debug_assert!(list.iter().all(|peer| peer.weight > 0));
         let ends = list.iter().scan(0, |end, peer| {
             *end += u64::from(peer.weight);
@@ -266,7 +265,7 @@ impl Peers {
             states: Mutex::new(States {
                 list: list.iter().map(State::new).collect(),
                 speeds: vec![Speed::default(); list.len()],
-                random: Random(seed),
+                random: Random::new(method),
             }),
             list,
         }
@@ -300,6 +299,14 @@ impl Peers {
 pub(super) struct Random(u64);
 
 impl Random {
+    /// Begun anywhere, where the method draws lots.
+    fn new(method: &Method) -> Random {
+        match method {
+            Method::Random | Method::RandomTwo => Random(seed()),
+            _ => Random(0),
+        }
+    }
+
     /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -307,5 +314,18 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % bound.max(1)
+    }
+}
+
+/// Random choices need not be secret, only different.
+fn seed() -> u64 {
+    if cfg!(test) {
+        return 1; // tests count what comes of the lots
+    }
+    let mut bytes = [0; 8];
+    // Up to 256 bytes come at once, or none before the kernel has its first entropy: then the clock has to do.
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _ => wire::clock::monotonic_ms(),
     }
 }

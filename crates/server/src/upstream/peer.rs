@@ -53,7 +53,7 @@ pub struct Peer {
     pub name: Arc<str>,
     /// The server as it is written: `hash … consistent` counts its points by this.
     pub server: Box<[u8]>,
-    /// What sticky sessions call it: `route`, else the MD5 of `name` in hexadecimal digits.
+    /// What sticky sessions call it: `route`, else the MD5 of `name` in hexadecimal digits; empty: it was never asked for.
     pub sid: Box<[u8]>,
     /// `weight`, at least 1.
     pub weight: u32,
@@ -68,12 +68,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// With nginx's defaults for all parameters.
+    /// With nginx's defaults for all parameters, for no sessions.
     #[must_use]
     pub fn new(address: Address, server: &[u8]) -> Peer {
         let name = address.to_string();
         Peer {
-            sid: hexadecimal(&Md5::digest(&name)),
+            sid: Box::default(),
             name: name.into(),
             address,
             server: server.into(),
@@ -82,6 +82,15 @@ impl Peer {
             max_fails: 1,
             fail_timeout: 10,
             standing: Standing::Up,
+        }
+    }
+
+    /// With the name that sticky sessions give it without a `route`.
+    #[must_use]
+    pub fn with_sid(self) -> Peer {
+        Peer {
+            sid: hexadecimal(&Md5::digest(&*self.name)),
+            ..self
         }
     }
 }

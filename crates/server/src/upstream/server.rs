@@ -176,8 +176,14 @@ impl ServerLine {
     #[must_use]
     pub fn peer(&self, address: Address, name: &[u8], weight: u32) -> Peer {
         let plain = Peer::new(address, name);
+        let plain = match &self.route {
+            Some(route) => Peer {
+                sid: route.clone(),
+                ..plain
+            },
+            None => plain.with_sid(),
+        };
         Peer {
-            sid: self.route.clone().unwrap_or_else(|| plain.sid.clone()),
             weight,
             max_conns: self.max_conns,
             max_fails: self.max_fails,

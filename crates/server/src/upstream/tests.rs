@@ -39,7 +39,7 @@ fn local() -> Asker {
 fn peer(server: &str) -> Peer {
     let parsed = Target::parse(server).unwrap();
     let address = parsed.addresses(&mut |_| Vec::new()).unwrap().remove(0);
-    Peer::new(address, server.as_bytes())
+    Peer::new(address, server.as_bytes()).with_sid()
 }
 
 fn number_of(peer: &Peer) -> usize {
@@ -94,7 +94,7 @@ fn group(method_text: &str, servers: &str) -> Group {
         }
         if is_backup { &mut backup } else { &mut primary }.push(made);
     }
-    Group::new("u", method(method_text), primary, backup, 1)
+    Group::new("u", method(method_text), primary, backup)
 }
 
 impl Play {
@@ -233,7 +233,7 @@ fn every_peer_of_many_is_tried_once_and_then_the_backup() {
             let servers = (first..first + count).map(|port| peer(&format!("127.0.0.1:{port}")));
             servers.collect::<Vec<_>>()
         };
-        let group = Group::new("u", method(name), peers(1000, 150), peers(2000, 70), 7);
+        let group = Group::new("u", method(name), peers(1000, 150), peers(2000, 70));
         let group = Arc::new(group);
         let asker = Asker {
             address: "10.1.2.3".parse().ok(),
@@ -336,7 +336,6 @@ fn random_choices_follow_the_weights_and_two_follow_the_load() {
         Method::RandomTwo,
         servers.to_vec(),
         Vec::new(),
-        3,
     ));
     let mut kept: Vec<Choice> = Vec::new();
     for _ in 0..300 {
