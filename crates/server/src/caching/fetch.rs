@@ -167,7 +167,7 @@ fn start(
     storing: Storing,
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
 ) {
-    let task = Task {
+    let task = Box::new(Task {
         order,
         filler,
         hints,
@@ -180,7 +180,7 @@ fn start(
         is_conditional: conditional_on(inquiry, want).is_some(),
         storing,
         moment: inquiry.store.moment(),
-    };
+    });
     // The loop does not end before.
     let seat = request.client.loop_.take_seat(u32::MAX);
     drop(spawn(Kind::Fill, async move {

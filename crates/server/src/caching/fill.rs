@@ -109,9 +109,10 @@ struct Filling {
 }
 
 /// Runs a fill to its end.
-pub async fn run(task: Task) {
+pub async fn run(task: Box<Task>) {
     let about = &task.order.about;
-    let filling = Filling {
+    // In a box: it is handed on from step to step.
+    let filling = Box::new(Filling {
         cache: task.cache,
         loop_: Rc::clone(about.loop_()),
         generation: Rc::clone(&about.generation),
@@ -124,9 +125,9 @@ pub async fn run(task: Task) {
         is_conditional: task.is_conditional,
         moment: task.moment,
         asked: Moment::now().second(),
-    };
+    });
     match ask(task.order, task.hints).await {
-        Err(none) => filling.fail(task.filler, none).await,
+        Err(none) => Box::pin(filling.fail(task.filler, none)).await,
         Ok(answer) => filling.take(task.filler, answer, task.storing).await,
     }
 }
@@ -176,7 +177,7 @@ impl Filling {
     }
 
     /// There is no answer. `proxy_cache_valid 502 …` keeps the origin from being asked again at once.
-    async fn fail(self, filler: Filler, none: NoAnswer) {
+    async fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
         let valid = self.rules().valid(none.status);
         if let Some(seconds) = valid.filter(|_| self.stale.is_none()) {
             let now = Moment::now().second();
@@ -196,13 +197,13 @@ impl Filling {
         filler.end_without(ending(none));
     }
 
-    async fn take(self, filler: Filler, answer: Answered, storing: Storing) {
+    async fn take(self: Box<Self>, filler: Filler, answer: Answered, storing: Storing) {
         let status = answer.head.status;
         if self.is_covered(status) {
             return filler.end_without(Ending::Covered(status));
         }
         if status == 304 && self.is_conditional {
-            return self.renew(filler, &answer.head).await;
+            return Box::pin(self.renew(filler, &answer.head)).await;
         }
         let storable = match self.may_store(&answer.head, storing).await {
             true => self.judge(&answer.head),
@@ -282,7 +283,7 @@ impl Filling {
     }
 
     /// Lets everybody follow the answer, and writes it down.
-    async fn share(self, filler: Filler, answer: Answered, storable: Storable) {
+    async fn share(self: Box<Self>, filler: Filler, answer: Answered, storable: Storable) {
         let own = (!storable.vary.is_empty()).then(|| {
             let fields = self.head.fields.iter();
             let line =
@@ -303,24 +304,26 @@ impl Filling {
             }
             false => filler.saver(),
         };
-        let saving = saver.map(|saver| Saving {
-            cache: Arc::clone(&self.cache),
-            store: self.store().clone(),
-            local: self.loop_.disk.clone(),
-            saver,
-            head: (*answer.head).clone(),
-            key,
-            main: self.main,
-            variant: own.unwrap_or(key),
-            key_text: self.key_text.clone(),
-            vary,
-            without: storable.without,
-            lifetime: storable.lifetime,
-            expected: match answer.head.framing {
-                ResponseFraming::Length(length) => length,
-                ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
-            },
-            moment: self.moment.clone(),
+        let saving = saver.map(|saver| {
+            Box::new(Saving {
+                cache: Arc::clone(&self.cache),
+                store: self.store().clone(),
+                local: self.loop_.disk.clone(),
+                saver,
+                head: (*answer.head).clone(),
+                key,
+                main: self.main,
+                variant: own.unwrap_or(key),
+                key_text: self.key_text.clone(),
+                vary,
+                without: storable.without,
+                lifetime: storable.lifetime,
+                expected: match answer.head.framing {
+                    ResponseFraming::Length(length) => length,
+                    ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
+                },
+                moment: self.moment.clone(),
+            })
         });
         filler.set_head(*answer.head, Sharing::Shared);
         let save = async {
@@ -332,7 +335,7 @@ impl Filling {
     }
 
     /// The origin says that what is stored has not changed.
-    async fn renew(self, filler: Filler, head: &ResponseHead) {
+    async fn renew(self: Box<Self>, filler: Filler, head: &ResponseHead) {
         let Some(hit) = self.stale.clone() else {
             return filler.end_without(Ending::Refused(502));
         };

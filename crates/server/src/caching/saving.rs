@@ -79,7 +79,7 @@ impl Drop for Unsaved {
 }
 
 /// Writes it.
-pub async fn run(saving: Saving) {
+pub async fn run(saving: Box<Saving>) {
     let _unsaved = Unsaved::new(&saving.cache, saving.expected);
     let mut writing = match saving.begin().await {
         Ok(writing) => writing,
@@ -99,7 +99,7 @@ pub async fn run(saving: Saving) {
         Ok(End::GivenUp) => saving.cache.tally.pass(),
         Err(error) => saving.tell(&error),
     }
-    let Saving { local, saver, .. } = saving;
+    let Saving { local, saver, .. } = *saving;
     drop(saver);
     wait_for_readers(&fill).await;
     // What is left of it goes with a sweep.
