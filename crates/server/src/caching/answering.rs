@@ -14,9 +14,10 @@ use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind};
 use super::inquiry::{Inquiry, access, is_asked, is_range_far, key_text, local};
 use super::serve::{Unusable, serve};
 use super::tally::Status;
-use super::{guest, note, purging, ready};
+use super::{directives, guest, note, purging, ready};
 use crate::Failure;
 use crate::log::Level;
+use crate::loops::Generation;
 use crate::request::Request;
 use crate::respond::Outcome;
 
@@ -26,6 +27,18 @@ const TURNS_MAX: u32 = 4;
 /// Answers from the cache, or through it. None: the request has no cache, and is to be passed on.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
+    let outcome = through(request, &generation).await;
+    if let Some(note) = &request.cached
+        && let Some(status) = note.status
+        && let Some(cache) =
+            directives::name(request).and_then(|name| generation.settings.cache(&name))
+    {
+        cache.tally.count(status, request.client.loop_.index);
+    }
+    outcome
+}
+
+async fn through(request: &mut Request, generation: &Generation) -> Option<Outcome> {
     let location = generation.settings.location(request.location);
     let caching = &location.settings.caching;
     let name = request.evaluate(caching.proxy_cache.value.on()?);

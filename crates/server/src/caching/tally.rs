@@ -1,7 +1,6 @@
 //! What became of the requests to a cache, counted for its figures.
 //!
-//! Loops add to atomics that they share only here, and only where a request is not a plain hit: those are counted by each loop's own
-//! `$upstream_cache_status`.
+//! Invariant: what every request counts, each loop counts in a line of memory of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -43,18 +42,42 @@ impl Status {
     }
 }
 
-/// The counts of one cache.
+/// Lines of memory for the loops; with more loops, some share one.
+const LINES: usize = 64;
+
+/// One loop's count, in a line of memory of its own.
 #[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+/// The counts of one cache.
+#[derive(Debug)]
 pub struct Tally {
+    hits: Box<[Line]>,
     by_status: [AtomicU64; STATUSES],
     passed: AtomicU64,
     unsaved: AtomicU64,
 }
 
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            hits: std::iter::repeat_with(Line::default).take(LINES).collect(),
+            by_status: std::array::from_fn(|_| AtomicU64::new(0)),
+            passed: AtomicU64::new(0),
+            unsaved: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Tally {
-    /// Counts an answer.
-    pub fn count(&self, status: Status) {
-        self.by_status[status as usize].fetch_add(1, Relaxed);
+    /// Counts an answer that this loop gave.
+    pub fn count(&self, status: Status, loop_index: usize) {
+        match status {
+            Status::Hit => &self.hits[loop_index % LINES].0,
+            other => &self.by_status[other as usize],
+        }
+        .fetch_add(1, Relaxed);
     }
 
     /// Counts an answer that was to be stored and is passed on unstored, since the disk is behind.
@@ -81,6 +104,9 @@ impl Tally {
     /// Answers with this status so far.
     #[must_use]
     pub fn of(&self, status: Status) -> u64 {
+        if status == Status::Hit {
+            return self.hits.iter().map(|line| line.0.load(Relaxed)).sum();
+        }
         self.by_status[status as usize].load(Relaxed)
     }
 

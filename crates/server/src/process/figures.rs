@@ -1,4 +1,4 @@
-//! The worker's figures as lines of the error log, on USR1: of the loops, the pools, the logs.
+//! The worker's figures as lines of the error log, on USR1: of the loops, the pools, the caches, the logs.
 //!
 //! Not here: counting. Invariant: telling costs the loops one message each.
 
@@ -7,6 +7,8 @@ use std::sync::Arc;
 use disk::{Disk, PoolCounters};
 
 use super::report::{Level, error_log};
+use crate::caching::Cache;
+use crate::caching::tally::Status;
 use crate::log::Logs;
 use crate::loops::Crew;
 use crate::loops::crew::Report;
@@ -25,6 +27,46 @@ pub fn tell(crew: &Crew, disk: &Arc<Disk>, logs: &Logs) {
             figures.dropped,
             figures.failed,
             figures.worst_wait.as_micros(),
+        ),
+    );
+}
+
+/// Writes what the caches have done.
+pub fn tell_caches(caches: &[Arc<Cache>]) {
+    caches.iter().for_each(|cache| tell_cache(cache));
+}
+
+fn tell_cache(cache: &Cache) {
+    let directory = cache.zone.directory.escape_ascii();
+    let Some(store) = cache.store() else {
+        return error_log(
+            Level::Notice,
+            format_args!("cache \"{directory}\": not open"),
+        );
+    };
+    let (counters, tally) = (store.counters(), &cache.tally);
+    let of = |status| tally.of(status);
+    error_log(
+        Level::Notice,
+        format_args!(
+            "cache \"{directory}\": {} entries, {} blocks; {} hits, {} misses, {} expired, {} stale, {} updating, {} revalidated, \
+             {} bypassed; {} stored, {} shed, {} passed on unstored, {} evicted, {} damaged; {} fetches now; trouble with its disk {} times",
+            store.index().len(),
+            store.space().used(),
+            of(Status::Hit),
+            of(Status::Miss),
+            of(Status::Expired),
+            of(Status::Stale),
+            of(Status::Updating),
+            of(Status::Revalidated),
+            of(Status::Bypass),
+            counters.stored,
+            counters.shed,
+            tally.passed(),
+            counters.evicted,
+            counters.damaged,
+            cache.fills.len(),
+            cache.troubles.count(),
         ),
     );
 }

@@ -86,6 +86,7 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) 
                     note(received, "reopening logs");
                     reopen(&mut master, logs);
                     super::figures::tell(&crew, disk, logs);
+                    super::figures::tell_caches(&caches.all());
                 }
                 Signal::SIGUSR2 => note(received, "ignoring: an upgrade is not built yet"),
                 _ => {}

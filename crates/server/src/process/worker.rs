@@ -231,6 +231,9 @@ impl Worker {
                 if let (Some(crew), Some(disk)) = (&self.crew, &self.disk) {
                     super::figures::tell(crew, disk, &self.logs);
                 }
+                if let Some(caches) = &self.caches {
+                    super::figures::tell_caches(&caches.all());
+                }
             }
             other => error_log(
                 Level::Alert,
