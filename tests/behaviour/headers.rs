@@ -103,3 +103,26 @@ fn modified_0_is_now() {
     server.file("a", "a");
     assert_eq!(server.get("/a").header("cache-control"), Some("max-age=0"));
 }
+
+#[test]
+fn a_trailer_sees_those_before_it() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; add_trailer X-One 1; add_trailer X-Two $sent_trailer_x_one; }",
+    );
+    server.file("a", "abc");
+    let reply = server.get("/a");
+    let trailer = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        reply.trailers,
+        [trailer("X-One", "1"), trailer("X-Two", "1")]
+    );
+}
+
+#[test]
+fn several_lines_of_a_type_are_joined() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; add_header X-Type $content_type; return 204; }",
+    );
+    let reply = server.get_with("/", "Content-Type: a\r\nContent-Type: b\r\n");
+    assert_eq!(reply.header("x-type"), Some("a, b"));
+}

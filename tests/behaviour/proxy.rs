@@ -400,3 +400,15 @@ fn wrong_targets_are_refused_at_the_start() {
         assert!(refused.stderr.contains(sentence), "{}", refused.stderr);
     }
 }
+
+#[test]
+fn a_range_has_one_content_range() {
+    let origin = Origin::start(|_| Answer::with("200 OK", "Content-Range: stub\r\n", "0123456789"));
+    let server = server(
+        &origin,
+        "location / { proxy_force_ranges on; proxy_pass http://%ORIGIN%; }",
+    );
+    let reply = server.get_with("/", "Range: bytes=2-3\r\n");
+    assert_eq!((reply.status, reply.text().as_str()), (206, "23"));
+    assert_eq!(reply.all("content-range"), ["bytes 2-3/10"]);
+}

@@ -1,5 +1,7 @@
 //! `add_header` and `add_trailer`. nginx-drop-in 30 and 32.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use config::{List, Problem, Scope, Section, Template, Value, Word, directives};
 use message::{ETag, date};
@@ -203,17 +205,18 @@ pub fn has_trailers(settings: &HeaderLines, status: u16) -> bool {
         .any(|line| is_safe || line.is_always)
 }
 
-/// The trailers, evaluated now: after the body.
-#[must_use]
-pub fn trailers(request: &Request, settings: &HeaderLines, status: u16) -> Vec<message::Header> {
-    let is_safe = is_safe(status);
-    let lines = settings
-        .lines
-        .add_trailer
-        .iter()
-        .filter(|line| is_safe || line.is_always);
-    lines
-        .map(|line| message::Header::new(line.name.clone(), request.evaluate(&line.value)))
-        .filter(|header| !header.value.is_empty())
-        .collect()
+/// Adds the trailers, evaluated now, after the body: each may look at those before it (`$sent_trailer_…`).
+pub fn add_trailers(request: &mut Request) {
+    let generation = Rc::clone(&request.generation);
+    let settings = &generation.settings.location(request.location).settings;
+    let is_safe = is_safe(request.status());
+    let lines = settings.headers.lines.add_trailer.iter();
+    for line in lines.filter(|line| is_safe || line.is_always) {
+        let value = request.evaluate(&line.value);
+        if let Some(response) = &mut request.response
+            && !value.is_empty()
+        {
+            response.trailers.push(line.name.clone(), value);
+        }
+    }
 }

@@ -67,9 +67,8 @@ pub fn apply(
         RangeOutcome::Single(part) => {
             response.status = 206;
             response.status_line = None;
-            response
-                .headers
-                .push("Content-Range", range::content_range(&part, length));
+            let value = range::content_range(&part, length);
+            response.headers.replace("Content-Range", value);
             response.content_length = Some(part.end - part.start);
             response.accept_ranges = false;
             let body = std::mem::take(&mut response.body);
@@ -98,5 +97,6 @@ fn several(response: &mut Response, parts: &[std::ops::Range<u64>]) {
     response.content_type = range::multipart_type(boundary);
     response.charset = bytes::Bytes::new();
     response.accept_ranges = false;
+    response.headers.remove(b"Content-Range");
     response.body = Body::chunks(chunks);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use disk::OpenFile;
-use message::{Body, BodyError, Chunk, Version};
+use message::{Body, BodyError, Chunk, Header, Version};
 use wire::http1::write;
 use wire::rate::Rate;
 
@@ -405,28 +405,18 @@ async fn end(
     if !framing.is_chunked {
         return Ok(());
     }
-    let mut trailers = match body {
-        Body::Stream(source) => source.trailers(),
-        _ => Vec::new(),
-    };
-    if framing.has_trailers {
-        let status = request
-            .response
-            .as_ref()
-            .map_or(0, |response| response.status);
-        trailers.extend(headers::trailers(
-            request,
-            &request.location().settings.headers,
-            status,
-        ));
-    }
-    if let Some(response) = &mut request.response {
-        for trailer in &trailers {
-            response
-                .trailers
-                .push(trailer.name.clone(), trailer.value.clone());
+    let response = request.response.as_mut().expect("transmit put it there");
+    let first = response.trailers.len();
+    if let Body::Stream(source) = body {
+        for trailer in source.trailers() {
+            response.trailers.push(trailer.name, trailer.value);
         }
     }
+    if framing.has_trailers {
+        headers::add_trailers(request);
+    }
+    let response = request.response.as_ref().expect("transmit put it there");
+    let trailers: Vec<Header> = response.trailers.iter().skip(first).cloned().collect();
     let before = request.wire.sent();
     request
         .wire

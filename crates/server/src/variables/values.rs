@@ -27,7 +27,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::ConnectionRequests => number(request.client.requests.get(), out),
         Core::ConnectionTime => milliseconds(request.client.age_ms(), out),
         Core::ContentLength => content_length(request, out),
-        Core::ContentType => header(request, HeaderId::ContentType, out),
+        Core::ContentType => request_header(request, b"content_type", out),
         Core::DocumentRoot => {
             path::root(request, out);
             true
