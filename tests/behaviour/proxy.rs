@@ -141,6 +141,13 @@ fn the_answer_is_passed_on_without_what_is_of_this_hop() {
         assert_eq!(reply.header(gone), None, "{gone}");
     }
     assert_ne!(reply.header("server"), Some("origin"));
+    let bare = Origin::start(|_| Answer::ok("x"));
+    let nameless = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; proxy_pass_header Server; proxy_pass_header Date; location / {{ proxy_pass http://{}; }} }}",
+        bare.address()
+    ));
+    let reply = nameless.get("/");
+    assert_eq!((reply.header("server"), reply.header("date")), (None, None));
     let reply = server.get("/all");
     assert_eq!(reply.all("server"), ["origin"]);
     assert_eq!(reply.all("date"), ["Thu, 01 Jan 1970 00:00:00 GMT"]);

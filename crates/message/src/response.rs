@@ -166,6 +166,10 @@ pub struct Response<F> {
     pub conditional: bool,
     /// Is `Vary: Accept-Encoding` due (`gzip_vary`)?
     pub vary_accept_encoding: bool,
+    /// Is no `Server` line of our own to be written? (A proxy passes on the lack of it, too.)
+    pub omits_server: bool,
+    /// Is no `Date` line of our own to be written?
+    pub omits_date: bool,
     /// What is sent.
     pub body: Body<F>,
 }
@@ -190,6 +194,8 @@ impl<F> Response<F> {
             accept_ranges: false,
             conditional: false,
             vary_accept_encoding: false,
+            omits_server: false,
+            omits_date: false,
             body: Body::Empty,
         }
     }
@@ -213,6 +219,8 @@ impl<F> Response<F> {
             accept_ranges: self.accept_ranges,
             conditional: self.conditional,
             vary_accept_encoding: self.vary_accept_encoding,
+            omits_server: self.omits_server,
+            omits_date: self.omits_date,
             body,
         }
     }

@@ -287,7 +287,7 @@ impl Connection {
         write: impl FnOnce(&mut Vec<u8>),
         body: &[u8],
     ) -> Result<(), Error> {
-        let (unsent, gone) = self.send_now(write, body)?;
+        let (unsent, gone, _) = self.send_now(write, body, &[])?;
         if !unsent.is_empty() {
             self.send_bytes(timeout, &unsent).await?;
         }
@@ -478,8 +478,8 @@ impl Connection {
         })
     }
 
-    /// One write of what `write` appends and `body`, without waiting. Gives what is left of the former, and how much of `body`
-    /// has gone.
+    /// One write of what `write` appends, `body`, and a few bytes `behind` it, without waiting. Gives what is left of the first, and
+    /// how much of the others has gone.
     ///
     /// # Errors
     /// [`Error::Io`] when the peer is gone.
@@ -487,7 +487,8 @@ impl Connection {
         &mut self,
         write: impl FnOnce(&mut Vec<u8>),
         body: &[u8],
-    ) -> Result<(Vec<u8>, usize), Error> {
+        behind: &[u8],
+    ) -> Result<(Vec<u8>, usize, usize), Error> {
         let mut out = self.owner.out.borrow_mut();
         out.clear();
         out.shrink_to(OUT_KEPT);
@@ -495,6 +496,7 @@ impl Connection {
         let head = out.len();
         if body.len() <= BODY_COPIED_MAX {
             out.extend_from_slice(body);
+            out.extend_from_slice(behind);
         }
         let holds = std::mem::take(&mut self.holds_next);
         let outcome = if out.is_empty() || body.len() <= BODY_COPIED_MAX {
@@ -506,8 +508,9 @@ impl Connection {
                 self.stream.try_write(&out)
             }
         } else {
-            self.stream
-                .try_write_vectored(&[IoSlice::new(&out), IoSlice::new(body)])
+            let parts = [IoSlice::new(&out), IoSlice::new(body), IoSlice::new(behind)];
+            let count = if behind.is_empty() { 2 } else { 3 };
+            self.stream.try_write_vectored(&parts[..count])
         };
         let count = match outcome {
             Ok(count) => count,
@@ -516,7 +519,9 @@ impl Connection {
         };
         self.sent += count as u64;
         let unsent = out[count.min(head)..head].to_vec();
-        Ok((unsent, count.saturating_sub(head)))
+        let gone = count.saturating_sub(head);
+        let behind_gone = gone.saturating_sub(body.len());
+        Ok((unsent, gone.min(body.len()), behind_gone))
     }
 
     async fn write_once(

@@ -93,6 +93,7 @@ fn several(response: &mut Response, parts: &[std::ops::Range<u64>]) {
     let chunks = range::multipart(whole, parts, &response.content_type_text(), boundary);
     response.status = 206;
     response.status_line = None;
+    response.headers.remove(b"Content-Range");
     response.content_length = Some(chunks.iter().map(message::Chunk::len).sum());
     response.content_type = range::multipart_type(boundary);
     response.charset = bytes::Bytes::new();

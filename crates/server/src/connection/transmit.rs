@@ -5,6 +5,7 @@
 
 use std::io;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -118,7 +119,7 @@ fn try_send(request: &mut Request, left: &mut Left) -> Result<bool, Stop> {
     request
         .wire
         .hold_next(matches!(left.body, Body::Once(Chunk::File(_))));
-    let (head, gone) = send_head_now(request, left.framing, &bytes)?;
+    let Unsent { head, gone, .. } = send_piece_now(request, left.framing, &bytes, true)?;
     left.head = head;
     match &mut left.body {
         Body::Once(Chunk::File(range)) if left.head.is_empty() => {
@@ -279,14 +280,48 @@ async fn send(
             send_whole_file(request, range, framing).await
         }
         mut stream => {
-            send_head(request, framing, &[]).await?;
-            while let Some(chunk) = stream.next().await {
-                let chunk = chunk.map_err(Stop::Body)?;
-                Box::pin(send_chunk(request, chunk, framing)).await?;
-            }
+            send_stream(request, &mut stream, framing).await?;
             end(request, framing, &mut stream).await
         }
     }
+}
+
+/// Sends piece after piece; what is here when the head is due goes with it.
+async fn send_stream(
+    request: &mut Request,
+    stream: &mut Body<Rc<OpenFile>>,
+    framing: Framing,
+) -> Result<(), Stop> {
+    let first = std::future::poll_fn(|cx| {
+        Poll::Ready(match stream.poll_next(cx) {
+            Poll::Ready(chunk) => Some(chunk),
+            Poll::Pending => None,
+        })
+    });
+    let mut next = match first.await {
+        Some(Some(Ok(Chunk::Bytes(bytes)))) if framing.rate.per_second == 0 => {
+            send_piece(request, framing, &bytes, true).await?;
+            stream.next().await
+        }
+        Some(chunk) => {
+            send_head(request, framing, &[]).await?;
+            chunk
+        }
+        None => {
+            send_head(request, framing, &[]).await?;
+            stream.next().await
+        }
+    };
+    while let Some(chunk) = next {
+        match chunk.map_err(Stop::Body)? {
+            Chunk::Bytes(bytes) if framing.rate.per_second == 0 => {
+                send_piece(request, framing, &bytes, false).await?;
+            }
+            chunk => Box::pin(send_chunk(request, chunk, framing)).await?,
+        }
+        next = stream.next().await;
+    }
+    Ok(())
 }
 
 /// Sends the head, and a body in memory behind it with the same call.
@@ -295,31 +330,53 @@ pub(super) async fn send_head(
     framing: Framing,
     body: &[u8],
 ) -> Result<(), Stop> {
-    let (head, gone) = if request.head.version < Version::HTTP_10 {
-        (Vec::new(), 0)
-    } else {
-        send_head_now(request, framing, body)?
-    };
-    let before = request.wire.sent();
-    let mut outcome = request.wire.send_bytes(framing.timeout, &head).await;
-    request.count(before, head.len() as u64);
-    let before = request.wire.sent();
-    if outcome.is_ok() {
-        outcome = request
-            .wire
-            .send_bytes(framing.timeout, &body[gone..])
-            .await;
-        request.count(before, 0);
-    }
-    Ok(outcome?)
+    send_piece(request, framing, body, true).await
 }
 
-/// Sends of head and body what the socket takes at once: gives what is left of the head, and how much of the body has gone.
-fn send_head_now(
+/// Sends a piece of a body in memory, framed as the body is, and the head before it where that is due: with one call, if the
+/// socket takes it.
+async fn send_piece(
     request: &mut Request,
     framing: Framing,
     body: &[u8],
-) -> Result<(Vec<u8>, usize), Stop> {
+    has_head: bool,
+) -> Result<(), Stop> {
+    let left = send_piece_now(request, framing, body, has_head)?;
+    for (bytes, is_head) in [
+        (&left.head[..], true),
+        (&body[left.gone..], false),
+        (left.behind, false),
+    ] {
+        let before = request.wire.sent();
+        let outcome = request.wire.send_bytes(framing.timeout, bytes).await;
+        request.count(before, if is_head { left.head_bytes } else { 0 });
+        outcome?;
+    }
+    Ok(())
+}
+
+/// What the socket did not take at once of a piece.
+struct Unsent {
+    /// The head, and what stands before the piece.
+    head: Vec<u8>,
+    /// Of these, so many are the head's.
+    head_bytes: u64,
+    /// Bytes of the piece that have gone.
+    gone: usize,
+    /// Of what stands behind it.
+    behind: &'static [u8],
+}
+
+/// Sends of head and piece what the socket takes at once.
+fn send_piece_now(
+    request: &mut Request,
+    framing: Framing,
+    body: &[u8],
+    has_head: bool,
+) -> Result<Unsent, Stop> {
+    let has_head = has_head && request.head.version >= Version::HTTP_10;
+    let is_chunk = framing.is_chunked && !body.is_empty();
+    let behind: &'static [u8] = if is_chunk { write::CRLF } else { &[] };
     let before = request.wire.sent();
     let mut head_bytes = 0;
     let location = request.generation.settings.location(request.location);
@@ -342,12 +399,23 @@ fn send_head_now(
     };
     let response = request.response.as_ref().expect("start put it there");
     let write = |out: &mut Vec<u8>| {
-        write::head(out, response, &context);
-        head_bytes = out.len() as u64;
+        if has_head {
+            write::head(out, response, &context);
+            head_bytes = out.len() as u64;
+        }
+        if is_chunk {
+            write::chunk_head(out, body.len() as u64);
+        }
     };
-    let sent = request.wire.send_now(write, body);
+    let sent = request.wire.send_now(write, body, behind);
     request.count(before, head_bytes);
-    Ok(sent?)
+    let (head, gone, behind_gone) = sent?;
+    Ok(Unsent {
+        head_bytes: head_bytes.min(head.len() as u64),
+        head,
+        gone,
+        behind: &behind[behind_gone..],
+    })
 }
 
 /// Sends one piece of a body.

@@ -41,10 +41,10 @@ pub fn head<F>(out: &mut Vec<u8>, response: &Response<F>, context: &Context<'_>)
     status_line(out, response);
     let has_own =
         |name: &[u8]| !response.headers.is_empty() && response.headers.get(name).is_some();
-    if !has_own(b"Server") {
+    if !response.omits_server && !has_own(b"Server") {
         out.extend_from_slice(context.server_line);
     }
-    if !has_own(b"Date") {
+    if !response.omits_date && !has_own(b"Date") {
         safe_line(out, b"Date: ", context.date);
     }
     if response.status != 204 {

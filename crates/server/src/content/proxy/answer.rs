@@ -132,6 +132,8 @@ fn copy(
         forces_ranges,
         response: &mut response,
     };
+    copying.response.omits_server = !passing.hidden.has(b"Server", HeaderId::Server);
+    copying.response.omits_date = !passing.hidden.has(b"Date", HeaderId::Date);
     let mut seen = 0;
     for field in &head.fields {
         let name = field.name.of(&head.bytes);

@@ -59,7 +59,7 @@ pub async fn make(request: &mut Request) -> Outcome {
     {
         return outcome;
     }
-    match Box::pin(answered(request)).await {
+    match answered(request).await {
         Ok(answer) => {
             caching::purging::invalidate(request, answer.head.status).await;
             let Answer { head, mut flow } = answer;
