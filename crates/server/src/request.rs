@@ -134,7 +134,8 @@ pub struct Request {
     pub sent: Cell<Sent>,
     /// Made on first use.
     request_id: Cell<Option<[u8; 16]>>,
-    captures: RefCell<Captures>,
+    /// In a box: most requests have none.
+    captures: RefCell<Option<Box<Captures>>>,
     values: Remembered,
     /// Whose sub-request it is.
     parent: Option<Box<Parent>>,
@@ -471,10 +472,10 @@ impl Request {
             self.remember(*variable, Some(value));
         }
         if spans.len() > 1 {
-            *self.captures.borrow_mut() = Captures {
+            *self.captures.borrow_mut() = Some(Box::new(Captures {
                 subject: subject.clone(),
                 spans,
-            };
+            }));
         }
     }
 
@@ -525,6 +526,7 @@ impl Variables for Request {
 
     fn capture(&self, number: u8, out: &mut Vec<u8>) {
         let captures = self.captures.borrow();
+        let Some(captures) = &*captures else { return };
         if let Some(Some(span)) = captures.spans.get(usize::from(number)) {
             out.extend_from_slice(&captures.subject[span.start as usize..span.end as usize]);
         }
