@@ -18,6 +18,7 @@ mod panics;
 mod process;
 mod proxy;
 mod proxy_answers;
+mod purge;
 mod ranges;
 mod request_body;
 mod request_line;

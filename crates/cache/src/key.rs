@@ -7,6 +7,9 @@ pub const KEY_BYTES: usize = 16;
 /// Levels of subdirectories that there may be.
 pub const LEVELS_MAX: usize = 3;
 
+/// Bytes of a path below a cache directory.
+pub(crate) const PATH_BYTES_MAX: usize = 2 * KEY_BYTES + 3 * LEVELS_MAX;
+
 /// What names an entry, made from the text of `proxy_cache_key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub [u8; KEY_BYTES]);
@@ -27,9 +30,16 @@ impl Key {
     /// Its 32 digits, which are the name of the entry's file.
     #[must_use]
     pub fn name(&self) -> String {
-        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-        let both = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
-        self.0.iter().flat_map(both).collect()
+        self.digits().map(char::from).iter().collect()
+    }
+
+    fn digits(&self) -> [u8; 2 * KEY_BYTES] {
+        let mut digits = [0; 2 * KEY_BYTES];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        digits
     }
 
     /// The key that a file's name says; None if it is no such name.
@@ -51,16 +61,22 @@ impl Key {
     /// Where the entry lies, relative to the cache directory: `c/29/b7f54b2df7773722d382f4809d65029c`.
     #[must_use]
     pub fn path(&self, levels: Levels) -> String {
-        let name = self.name();
-        let mut path = String::with_capacity(name.len() + 3 * LEVELS_MAX);
+        let mut path = Vec::with_capacity(PATH_BYTES_MAX);
+        self.push_path(levels, &mut path);
+        path.into_iter().map(char::from).collect()
+    }
+
+    /// The same, behind what `path` has already.
+    pub(crate) fn push_path(&self, levels: Levels, path: &mut Vec<u8>) {
+        let name = self.digits();
         let mut end = name.len();
         for digits in levels.digits.into_iter().filter(|digits| *digits > 0) {
             let begin = end - usize::from(digits);
-            path.push_str(&name[begin..end]);
-            path.push('/');
+            path.extend_from_slice(&name[begin..end]);
+            path.push(b'/');
             end = begin;
         }
-        path + &name
+        path.extend_from_slice(&name);
     }
 }
 

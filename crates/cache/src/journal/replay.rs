@@ -79,6 +79,8 @@ impl<'a> Replay<'a> {
                 None => self.found.is_damaged = true,
             }
         }
+        // What is in a snapshot has its name; fills that ran beside it are in the log.
+        self.begun.clear();
     }
 
     /// A frame of a log.

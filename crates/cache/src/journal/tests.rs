@@ -213,8 +213,13 @@ fn fills_that_were_cut_short_are_named_whatever_was_compacted() {
         assert_eq!(recovered.unfinished, [(a, 9)]);
         journal.compact(&local, &index).await.unwrap();
         drop(journal);
-        let (_journal, recovered, _) = open(&local, dir.path(), &pool).await;
+        let (journal, recovered, index) = open(&local, dir.path(), &pool).await;
         assert_eq!(recovered.unfinished, [(a, 9)], "nobody has deleted it yet");
+        fill(&journal, &local, &index, 4, 1).await;
+        journal.ended(a, 9);
+        journal.close(&local, &index).await.unwrap();
+        let (_journal, recovered, index) = open(&local, dir.path(), &pool).await;
+        assert!(recovered.unfinished.is_empty() && !index.is_empty());
     });
 }
 

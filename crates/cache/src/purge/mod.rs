@@ -156,7 +156,7 @@ impl Rule {
 }
 
 /// The tags in a header line, if it is one that has tags.
-pub(crate) fn tags_of<'a>(name: &[u8], value: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+pub fn tags_of<'a>(name: &[u8], value: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let is_list = name.eq_ignore_ascii_case(b"cache-tag");
     let value = if is_list || name.eq_ignore_ascii_case(b"surrogate-key") {
         value
@@ -275,6 +275,13 @@ impl Rules {
         state.eras.push_back(Era::new(number));
         self.latest.store(number, Ordering::Release);
         Ok(number)
+    }
+
+    /// Is this rule pending, with a later number?
+    pub fn has_been_added(&self, rule: &Rule, since: u32) -> bool {
+        let state = self.state.read();
+        let mut pending = state.purges.pending();
+        pending.any(|known| known.rule == *rule && is_before(since, known.number))
     }
 
     /// Now.

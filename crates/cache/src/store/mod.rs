@@ -28,7 +28,7 @@ pub use writing::{WRITE_BYTES, Writing};
 use crate::error::Error;
 use crate::index::{Cursor, Index, Known, State};
 use crate::journal::{Journal, Recovered, temp_name};
-use crate::key::{Key, Levels};
+use crate::key::{Key, Levels, PATH_BYTES_MAX};
 use crate::purge::{Moment, Rules};
 use crate::space::{Limits, Reservation, Space};
 use disk::{Local, Pool, Step};
@@ -245,9 +245,14 @@ impl Store {
     /// The path of a key's entry.
     #[must_use]
     pub fn path(&self, key: &Key) -> Vec<u8> {
-        let settings = &self.0.settings;
-        let place = key.path(settings.levels);
-        [&settings.directory[..], b"/", place.as_bytes()].concat()
+        let Settings {
+            directory, levels, ..
+        } = &self.0.settings;
+        let mut path = Vec::with_capacity(directory.len() + 1 + PATH_BYTES_MAX);
+        path.extend_from_slice(directory);
+        path.push(b'/');
+        key.push_path(*levels, &mut path);
+        path
     }
 
     /// The path of a fill's temp file: beside the entry's place.

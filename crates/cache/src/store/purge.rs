@@ -39,7 +39,12 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyPurges`]: nothing was purged. [`Error::Disk`]: purged, but a restart may not know of it.
     pub async fn purge(&self, local: &Local, key: &Key) -> Result<bool, Error> {
-        self.add_rule(local, Rule::Key(*key)).await?;
+        let rule = Rule::Key(*key);
+        let known = self.0.index.peek(key);
+        // What was on its way when the key was purged before is covered already.
+        let was_purged =
+            known.is_some_and(|known| self.0.rules.has_been_added(&rule, known.clean_of));
+        self.add_rule(local, rule).await?;
         let known = self.0.index.remove(key);
         let is_known = known.is_some_and(|known| known.state == State::Stored);
         let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
@@ -48,7 +53,7 @@ impl Store {
         if is_stored {
             self.delete(local, vec![known]).await?;
         }
-        Ok(is_stored)
+        Ok(is_stored && !was_purged)
     }
 
     /// Purges all keys whose texts begin with `prefix` (`proxy_cache_purge` of a key that ends with `*`), fills that run included.

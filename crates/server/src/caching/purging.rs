@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use cache::Key;
 use cache::freshness::invalidates;
+use cache::purge::tags_of;
+use cache::{Error, Key};
+use disk::Local;
 
 use super::inquiry::{Inquiry, local};
 use super::{directives, inquiry, note};
@@ -12,11 +14,26 @@ use crate::Response;
 use crate::request::Request;
 use crate::respond::Outcome;
 
-/// Deletes the entry of the request's key, or with `*` at the key's end all whose keys begin so.
+/// Tags that one request purges at most.
+const TAGS_MAX: usize = 256;
+
+/// Deletes the entry of the request's key, or with `*` at the key's end all whose keys begin so; of a request that has tags, what
+/// has one of them.
 pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
     note::of(request).status = None;
     let (store, local) = (inquiry.store, local(request));
+    let lines = request.head.iter();
+    let tags = lines.flat_map(|(name, value, _)| tags_of(name, value));
+    let tags: Vec<_> = tags.map(<[u8]>::to_vec).take(TAGS_MAX + 1).collect();
+    if tags.len() > TAGS_MAX {
+        return Outcome::Failed(Failure::new(400));
+    }
     let done = match inquiry.key_text.strip_suffix(b"*") {
+        _ if !tags.is_empty() => {
+            let done = purge_tags(inquiry, local, &tags).await;
+            inquiry.cache.fills.forget_all();
+            done.map(|()| true)
+        }
         Some(prefix) => {
             let done = store.purge_prefix(local, prefix).await;
             inquiry.cache.fills.forget_all();
@@ -37,9 +54,18 @@ pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
         Ok(false) => Outcome::Failed(Failure::new(404)),
         Err(error) => {
             inquiry.tell("it cannot be purged", &error);
-            Outcome::Failed(Failure::new(500))
+            let is_for_later = matches!(error, Error::TooManyPurges(_));
+            let status = if is_for_later { 503 } else { 500 };
+            Outcome::Failed(Failure::new(status))
         }
     }
+}
+
+async fn purge_tags(inquiry: &Inquiry<'_>, local: &Local, tags: &[Vec<u8>]) -> Result<(), Error> {
+    for tag in tags {
+        inquiry.store.purge_tag(local, tag).await?;
+    }
+    Ok(())
 }
 
 /// A request that was passed on was answered so: what is stored for its URI may be wrong now.

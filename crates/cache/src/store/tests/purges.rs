@@ -180,6 +180,12 @@ fn what_was_asked_for_before_a_purge_is_covered_when_it_comes() {
                 .unwrap();
         }
         assert_eq!(bench.found(&store, &KEYS).await, [KEYS[2]]);
+        let key = Key::of(KEYS[3].as_bytes());
+        assert!(!store.purge(&bench.local, &key).await.unwrap());
+        let late = bench.put_tagged(&store, KEYS[3], "", before.clone());
+        late.await.unwrap();
+        let again = store.purge(&bench.local, &key).await.unwrap();
+        assert!(!again, "it was purged before it came");
         // Where too many come meanwhile, it is not stored at all.
         for number in 0..=RULES_MANY {
             let tag = number.to_string();

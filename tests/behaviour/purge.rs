@@ -1,0 +1,70 @@
+//! Purging: by key, by prefix, by tag.
+
+use crate::cache::{cache, counting, hit, server};
+use blackbox::{Answer, Origin, is_nginx};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+#[test]
+fn what_was_purged_is_gone() {
+    if is_nginx() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_key $uri; proxy_cache_purge $purge; }
+         map $request_method $purge { PURGE 1; default 0; }"
+            .split_once(" map")
+            .map_or("", |(locations, _)| locations)
+            .replace("$purge", "$http_x_purge")
+            .as_str(),
+    );
+    let purge = |path: &str| server.get_with(path, "X-Purge: 1\r\n").status;
+    for path in ["/a/1", "/a/2", "/b"] {
+        server.get(path);
+        hit(&server, path);
+    }
+    assert_eq!(purge("/b"), 204);
+    assert_eq!(purge("/b"), 404);
+    assert_eq!(cache(&server.get("/b")), "MISS");
+    assert_eq!(purge("/a/*"), 204);
+    assert_eq!(cache(&server.get("/a/1")), "MISS");
+    assert_eq!(cache(&server.get("/a/2")), "MISS");
+}
+
+#[test]
+fn what_has_a_tag_is_purged_by_it() {
+    if is_nginx() {
+        return;
+    }
+    let number = AtomicU32::new(0);
+    let origin = Origin::start(move |_| {
+        let headers = match number.fetch_add(1, SeqCst) {
+            0 => "Cache-Control: max-age=60\r\nCache-Tag: news, front\r\n",
+            1 => "Cache-Control: max-age=60\r\nSurrogate-Key: sport front\r\n",
+            _ => "Cache-Control: max-age=60\r\n",
+        };
+        Answer::with("200 OK", headers, "answer")
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_key $uri; proxy_cache_purge $http_x_purge; }",
+    );
+    let purge = |tags: &str| {
+        let fields = format!("X-Purge: 1\r\nSurrogate-Key: {tags}\r\n");
+        server.get_with("/", &fields).status
+    };
+    for path in ["/a", "/b", "/c"] {
+        server.get(path);
+        hit(&server, path);
+    }
+    assert_eq!(purge("none other"), 204);
+    assert_eq!(cache(&server.get("/a")), "HIT");
+    assert_eq!(purge("none News"), 204);
+    assert_eq!(cache(&server.get("/b")), "HIT");
+    assert_eq!(cache(&server.get("/a")), "MISS");
+    assert_eq!(purge("front"), 204);
+    assert_eq!(cache(&server.get("/b")), "MISS");
+    assert_eq!(cache(&server.get("/c")), "HIT");
+    assert_eq!(purge(&"t ".repeat(257)), 400);
+}
