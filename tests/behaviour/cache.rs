@@ -541,3 +541,16 @@ fn rfc_9111_to_the_letter() {
     );
     assert_eq!(cache(&server.get("/x")), "MISS");
 }
+
+#[test]
+fn a_signal_makes_it_tell_what_it_has_done() {
+    if is_nginx() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let server = server(&origin, "location / { %PASS%; }");
+    server.get("/a");
+    hit(&server, "/a");
+    server.signal(nix::sys::signal::Signal::SIGUSR1);
+    server.wait_for("1 misses, 0 expired", "the cache's figures");
+}

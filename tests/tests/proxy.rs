@@ -1,4 +1,5 @@
-//! `freewheel proxy ORIGIN`: a caching proxy without a configuration.
+//! `freewheel proxy ORIGIN --cache DIR[,DIR…]`: a caching proxy without a configuration.
+#![expect(clippy::unwrap_used, reason = "tests: a failure is a panic")]
 #![expect(
     clippy::disallowed_methods,
     reason = "tests have no event loop: blocking sockets and files"
@@ -12,38 +13,72 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+fn command(site: &Site, origin: &Origin, directories: &[&str]) -> Command {
+    let paths: Vec<String> = directories
+        .iter()
+        .map(|name| site.path(name).display().to_string())
+        .collect();
+    let mut command = Command::new(blackbox::binary());
+    command.args(["proxy", &origin.address(), "--max-size", "100m", "--cache"]);
+    command.arg(paths.join(","));
+    command
+        .arg("--listen")
+        .arg(format!("127.0.0.1:{}", site.port(0)));
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+fn get(site: &Site, path: &str) -> String {
+    let mut connection =
+        Connection::new(TcpStream::connect((Ipv4Addr::LOCALHOST, site.port(0))).unwrap());
+    connection.send(format!("GET {path} HTTP/1.0\r\n\r\n"));
+    text_of(&connection.rest())
+}
+
+fn origin() -> Origin {
+    Origin::start(|request| {
+        let body = request.target().to_owned();
+        Answer::with("200 OK", "Cache-Control: max-age=60\r\n", body)
+    })
+}
+
 #[test]
-fn a_large_body_is_passed_on_though_there_is_no_prefix() {
-    let site = Site::new();
-    let origin = Origin::start(|request| Answer::ok(request.body.len().to_string()));
-    let said = site.path("said");
-    let mut child = Command::new(blackbox::binary())
-        .args(["proxy", &format!("http://{}", origin.address())])
-        .args(["--listen", &format!("127.0.0.1:{}", site.port(0))])
-        .arg("--cache")
-        .arg(site.path("cache"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(&said).unwrap())
-        .spawn()
-        .unwrap();
+fn what_it_prints_is_a_configuration_that_is_accepted() {
+    let (site, origin) = (Site::new(), origin());
+    let mut command = command(&site, &origin, &["one", "two", "th ree"]);
+    let output = command.arg("--print-config").stdout(Stdio::piped());
+    let output = output.output().unwrap();
+    assert!(output.status.success(), "{}", text_of(&output.stderr));
+    std::fs::write(site.path("printed.conf"), &output.stdout).unwrap();
+    let (status, said) = site.run(&["-t", "-c", "printed.conf"]);
+    assert!(status.success(), "{said}");
+}
+
+#[test]
+fn keys_are_spread_over_the_disks_and_answered_from_them() {
+    let (site, origin) = (Site::new(), origin());
+    let said = File::create(site.path("said")).unwrap();
+    let mut command = command(&site, &origin, &["one", "two"]);
+    let mut child = command.stderr(said).spawn().unwrap();
     let deadline = Instant::now() + PATIENCE;
-    let said = || text_of(&std::fs::read(&said).unwrap());
-    while !said().contains("Serving ") {
-        assert!(Instant::now() < deadline, "{}", said());
+    while !text_of(&std::fs::read(site.path("said")).unwrap()).contains("Serving ") {
+        assert!(Instant::now() < deadline, "it does not start");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, site.port(0))).unwrap();
-    let mut connection = Connection::new(stream);
-    connection.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
-    connection.send(vec![b'x'; 200_000]);
-    let reply = connection.reply();
-    assert_eq!(
-        (reply.status, reply.text().as_str()),
-        (200, "200000"),
-        "{}",
-        said()
-    );
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    for number in 0..20 {
+        let path = format!("/{number}");
+        while !get(&site, &path).contains("X-Cache-Status: HIT") {
+            assert!(Instant::now() < deadline, "{path} is not stored");
+        }
+        assert!(get(&site, &path).ends_with(&path));
+    }
+    for name in ["one", "two"] {
+        assert!(
+            std::fs::read_dir(site.path(name)).unwrap().count() > 1,
+            "{name}"
+        );
+    }
+    let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    kill(process, Signal::SIGQUIT).unwrap();
     assert!(child.wait().unwrap().success());
 }

@@ -27,6 +27,8 @@ const TURNS_MAX: u32 = 4;
 /// Answers from the cache, or through it. None: the request has no cache, and is to be passed on.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
+    // What a location said that sent the request here is not of this one's cache.
+    request.cached = None;
     let outcome = through(request, &generation).await;
     if let Some(note) = &request.cached
         && let Some(status) = note.status
