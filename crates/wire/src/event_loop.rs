@@ -11,7 +11,7 @@ use crate::clock;
 use crate::timers::Wheel;
 
 /// Bytes of the scratch buffer that all connections of a loop read into.
-pub const SCRATCH: usize = 64 * 1024;
+pub const SCRATCH: usize = 128 * 1024;
 
 /// What the connections of one loop share.
 pub struct Loop {

@@ -140,12 +140,13 @@ directives! {
         proxy_pass_header: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "field";
         /// Gives no effect to these lines of answers.
         proxy_ignore_headers: Option<IgnoreHeaders> = none, [HTTP | SERVER | LOCATION] 1.., syntax "field …";
-        /// Reads ahead of the client, as much as `proxy_buffers` hold. With `off` a piece is read when the one before it was sent.
-        /// Either way the server is held back when its client is slow: nothing is written to a temporary file.
+        /// Makes no difference here: a piece is passed on as it comes, the next one is read when the client has taken it, and so the
+        /// server is held back when its client is slow. Nothing is written to a temporary file.
         proxy_buffering: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Limits the head of an answer.
         proxy_buffer_size: Size = "4k", [HTTP | SERVER | LOCATION] 1;
-        /// How much of an answer is held for its client.
+        /// Buffers for an answer. Checked as nginx checks it; what is held of an answer for its client is what one read has brought, at
+        /// most 128 KiB, and the server is held back meanwhile.
         proxy_buffers: Bufs = "8 4k", [HTTP | SERVER | LOCATION] 2;
         /// How much of the buffers may be on its way to the client. Checked as nginx checks it: what is here goes out at once.
         proxy_busy_buffers_size: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
