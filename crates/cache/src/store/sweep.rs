@@ -28,9 +28,13 @@ impl Store {
             let room = local.room(&settings.directory, &settings.pool).await?;
             self.0.space.set_free(room.free_blocks);
         }
-        self.delete_lost(local).await?;
+        // One file that cannot be deleted does not keep the rest from being swept; only no purge is forgotten.
+        let lost = self.delete_lost(local).await;
         self.0.journal.write_rest(local).await?;
-        let compared = self.sweep_purged(local, files_max).await?;
+        let compared = match &lost {
+            Ok(()) => self.sweep_purged(local, files_max).await?,
+            Err(_) => 0,
+        };
         let before = now.saturating_sub(self.0.inactive.load(Relaxed));
         let inactive = self.0.index.evict_inactive(before, files_max);
         let mut done = inactive.len() + compared;
@@ -53,7 +57,7 @@ impl Store {
             self.compact(local).await?;
         }
         self.count_journal();
-        Ok(done >= files_max)
+        lost.map(|()| done >= files_max)
     }
 
     /// Deletes the temp files whose writers have gone, and what could not be deleted before.

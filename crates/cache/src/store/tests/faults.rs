@@ -235,3 +235,35 @@ fn what_others_have_is_left_alone_and_what_nginx_left_is_overwritten() {
         assert!(store.space().used() >= 30 + 1 + 6 + 3);
     });
 }
+
+#[test]
+fn a_file_that_cannot_be_deleted_does_not_keep_the_others() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        for key in ["stays", "a", "b"] {
+            bench.put(&store, key, b"x").await.unwrap();
+        }
+        // Not to be deleted as a file.
+        let stays = bench.entry_file(&store, "stays");
+        std::fs::remove_file(&stays).unwrap();
+        std::fs::create_dir(&stays).unwrap();
+        let used = store.space().used();
+        let purged = store.purge(&bench.local, &Key::of(b"stays")).await;
+        assert!(matches!(purged, Err(Error::Disk(_))), "{purged:?}");
+        assert_eq!(
+            (store.space().used(), store.counters().undeleted),
+            (used, 1)
+        );
+        let swept = store.sweep(&bench.local, NOW + 601, 100).await;
+        assert!(matches!(swept, Err(Error::Disk(_))), "{swept:?}");
+        assert_eq!((store.index().len(), store.space().used()), (0, used - 2));
+        assert_eq!(store.purges_pending(), 1);
+        std::fs::remove_dir(&stays).unwrap();
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        assert_eq!(
+            (store.space().used(), store.purges_pending()),
+            (used - 3, 0)
+        );
+    });
+}
