@@ -40,9 +40,9 @@ const DISK_PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is looked whether it is the disk.
 const DISK_LOOK: Duration = Duration::from_millis(100);
 /// Writes that wait for a disk; with more, answers are passed on and not stored.
-pub const WRITES_WAITING_MAX: usize = 4096;
+pub const WRITES_WAITING_MAX: usize = 16_384;
 /// Bytes of whole answers that wait for a disk; with more, the next ones are passed on and not stored.
-pub const UNSAVED_BYTES_MAX: u64 = 64 << 20;
+pub const UNSAVED_BYTES_MAX: u64 = 128 << 20;
 
 /// May the answer be stored, as far as the request says?
 #[derive(Debug)]
