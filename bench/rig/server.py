@@ -124,14 +124,21 @@ class Server:
         self.process = subprocess.Popen(
             command, preexec_fn=before, env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=open(os.path.join(self.dir, "stderr"), "w"))
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def wait_until_ready(self):
+        """Until the pid file is there, and a moment more."""
         until = time.monotonic() + PATIENCE
         while not os.path.exists(os.path.join(self.dir, "logs/nginx.pid")):
             if self.process.poll() is not None or time.monotonic() > until:
-                self.__exit__()
                 raise RuntimeError("%s did not start: %s" % (self.name, self.said()))
             time.sleep(0.02)
         time.sleep(0.2)
-        return self
 
     def __exit__(self, *_):
         if self.process and self.process.poll() is None:
