@@ -103,6 +103,19 @@ impl Rules {
         }
     }
 
+    /// Does a request with these wishes take nothing that was asked for before it came (`no-cache`, `max-age=0`; RFC 9111, 5.2.1)?
+    #[must_use]
+    pub fn demands_anew(&self, wishes: &Wishes) -> bool {
+        self.obeys_requests && (wishes.no_cache || wishes.max_age == Some(0))
+    }
+
+    /// May a request with these wishes have an answer that another one is getting (RFC 9111, 4: what may be reused for it)?
+    #[must_use]
+    pub fn may_follow(&self, lifetime: &Lifetime, now: Seconds, wishes: &Wishes) -> bool {
+        let is_fresh = self.is_fresh(lifetime, now);
+        !self.obeys_requests || self.admit(lifetime, now, wishes, is_fresh) == Admission::Use
+    }
+
     /// Does a request for which nothing is stored get 504 (`only-if-cached`)?
     #[must_use]
     pub fn refuses_miss(&self, wishes: &Wishes) -> bool {

@@ -277,11 +277,12 @@ impl Rules {
         Ok(number)
     }
 
-    /// Is this rule pending, with a later number?
-    pub fn has_been_added(&self, rule: &Rule, since: u32) -> bool {
+    /// The number of this rule, if it is pending.
+    pub fn number_of(&self, rule: &Rule) -> Option<u32> {
         let state = self.state.read();
         let mut pending = state.purges.pending();
-        pending.any(|known| known.rule == *rule && is_before(since, known.number))
+        let known = pending.find(|known| known.rule == *rule)?;
+        Some(known.number)
     }
 
     /// Now.

@@ -40,14 +40,17 @@ impl Store {
     /// [`Error::TooManyPurges`]: nothing was purged. [`Error::Disk`]: purged, but a restart may not know of it.
     pub async fn purge(&self, local: &Local, key: &Key) -> Result<bool, Error> {
         let rule = Rule::Key(*key);
-        let known = self.0.index.peek(key);
-        // What was on its way when the key was purged before is covered already.
-        let was_purged =
-            known.is_some_and(|known| self.0.rules.has_been_added(&rule, known.clean_of));
+        let before = self.0.rules.number_of(&rule);
         self.add_rule(local, rule).await?;
+        // Looked at only now: what was on its way when the key was purged before may have come meanwhile, and is covered already.
         let known = self.0.index.remove(key);
         let is_known = known.is_some_and(|known| known.state == State::Stored);
         let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
+        let was_purged = before.is_some_and(|number| match known {
+            Some(known) => is_before(known.clean_of, number),
+            // A file that has its name already, and not yet its place in the index.
+            None => true,
+        });
         let known = known.unwrap_or(Known::seen(*key, 0));
         self.0.purged.fetch_add(u64::from(is_stored), Relaxed);
         if is_stored {

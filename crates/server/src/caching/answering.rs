@@ -120,7 +120,7 @@ enum Step {
 
 async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
     let mut variant = None;
-    for _ in 0..TURNS_MAX {
+    for turn in 0..TURNS_MAX {
         let newest = variant
             .is_none()
             .then(|| newest(request, inquiry))
@@ -132,7 +132,7 @@ async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
         if let (Step::Ask(want), Some(variant)) = (&mut step, variant) {
             want.looked_for = Some(variant);
         }
-        let want = match step {
+        let mut want = match step {
             Step::Answer(outcome) => return Some(outcome),
             Step::Pass => break,
             Step::Ask(want) => want,
@@ -145,6 +145,7 @@ async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
                 Err(Unusable) => continue,
             },
         };
+        want.may_have_come = turn == 0 && want.stale.is_none();
         match Box::pin(fetch(request, inquiry, want)).await {
             Fetched::Again => {}
             Fetched::Variant(key) => variant = Some(key),
@@ -157,7 +158,7 @@ async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
 /// What came as a whole just now, and is only not stored yet, is newer than what is.
 fn newest(request: &Request, inquiry: &Inquiry<'_>) -> Option<Want> {
     let fills = &inquiry.cache.fills;
-    if !fills.has_whole() {
+    if !fills.has_whole() || inquiry.rules.demands_anew(&inquiry.wishes) {
         return None;
     }
     let fill = fills.running(&inquiry.main)?;
@@ -224,6 +225,7 @@ fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
             stale: Some(hit),
             status: Some(Status::Expired),
             may_store: may_store(request, inquiry),
+            ..Want::default()
         }),
     }
 }
@@ -257,6 +259,7 @@ async fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> S
         looked_for: missed.variant,
         status: Some(Status::Miss),
         may_store: true,
+        ..Want::default()
     })
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use cache::Key;
 use cache::fill::{Ending, Fill, Filler, Follower, Role};
 use cache::freshness::Failure as Lost;
+use cache::index::State;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
 use message::ResponseHead;
@@ -41,6 +42,8 @@ pub struct Want {
     pub status: Option<Status>,
     /// May the answer be stored, as far as the request says?
     pub may_store: bool,
+    /// Was it looked for once only? Then another request may have stored it between the look and now.
+    pub may_have_come: bool,
 }
 
 impl Want {
@@ -62,10 +65,17 @@ pub enum Fetched {
 }
 
 /// Gets an answer: as the first, whom others may follow, or by following (`proxy_cache_lock`). What has come as a whole and only is not
-/// stored yet is followed in any case.
+/// stored yet is followed in any case. A request that takes nothing from before it came follows nobody.
 pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
+    if inquiry.rules.demands_anew(&inquiry.wishes) {
+        return fetch_anew(request, inquiry, want).await;
+    }
     let key = want.key(inquiry);
     match inquiry.cache.fills.join(key, WINDOW_BYTES) {
+        Role::Fill(filler) if want.may_have_come && is_stored(inquiry, &key) => {
+            filler.end_without(Ending::Renewed);
+            Fetched::Again
+        }
         Role::Fill(filler) => {
             filler.fill().begun(now_ms());
             lead(request, inquiry, want, filler).await
@@ -75,6 +85,11 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
         }
         Role::Follow(_) => lead(request, inquiry, want, Filler::alone(key, WINDOW_BYTES)).await,
     }
+}
+
+fn is_stored(inquiry: &Inquiry<'_>, key: &Key) -> bool {
+    let known = inquiry.store.index().peek(key);
+    known.is_some_and(|known| known.state == State::Stored)
 }
 
 /// Gets an answer from the origin whatever others do; who comes from now on may follow this one.
@@ -105,6 +120,7 @@ pub async fn fetch_behind(
         looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
         status: None,
         may_store: true,
+        may_have_come: false,
     };
     let key = want.key(inquiry);
     let Role::Fill(filler) = inquiry.cache.fills.join(key, WINDOW_BYTES) else {
@@ -421,6 +437,15 @@ async fn followed(
     let Some(about) = follower.fill().about().cloned() else {
         return Fetched::Pass;
     };
+    if let Some(lifetime) = &about.lifetime {
+        let (rules, wishes) = (inquiry.rules, &inquiry.wishes);
+        if !rules.may_follow(lifetime, inquiry.now, wishes) {
+            return match rules.refuses_miss(wishes) {
+                true => Fetched::Answer(Outcome::Failed(Failure::new(504))),
+                false => Fetched::Pass,
+            };
+        }
+    }
     if !about.vary.is_empty() {
         let own = variant(inquiry.main, &about.vary, lines(request));
         if own != about.variant {

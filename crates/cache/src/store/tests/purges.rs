@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::purge::{RULES_MANY, RULES_MAX};
+use std::future::poll_fn;
+use std::task::Poll;
 
 impl Bench {
     /// Stores an answer with a `Cache-Tag`, asked for at `moment`.
@@ -196,6 +198,33 @@ fn what_was_asked_for_before_a_purge_is_covered_when_it_comes() {
         let late = bench.put_tagged(&store, KEYS[0], "", before).await;
         assert!(matches!(late, Err(Error::Purged)), "{late:?}");
         assert!(bench.found(&store, &KEYS[..1]).await.is_empty());
+    });
+}
+
+#[test]
+fn what_comes_while_a_key_is_purged_again_was_purged_before() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let key = Key::of(KEYS[0].as_bytes());
+        let before = store.moment();
+        bench.put_now(&store, KEYS[0], "").await;
+        assert!(store.purge(&bench.local, &key).await.unwrap());
+        for _ in 0..1000 {
+            let mut again = std::pin::pin!(store.purge(&bench.local, &key));
+            let first = poll_fn(|context| Poll::Ready(again.as_mut().poll(context))).await;
+            if let Poll::Ready(done) = first {
+                // The rule was written down sooner than anything could come.
+                assert!(!done.unwrap());
+                continue;
+            }
+            let late = bench.put_tagged(&store, KEYS[0], "", before).await;
+            late.unwrap();
+            assert!(!again.await.unwrap());
+            break;
+        }
+        bench.put_now(&store, KEYS[0], "").await;
+        assert!(store.purge(&bench.local, &key).await.unwrap());
     });
 }
 
