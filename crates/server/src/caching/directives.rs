@@ -244,8 +244,9 @@ directives! {
         /// A request for a range that begins at this byte or behind is passed on as it is, and its answer not stored.
         proxy_cache_max_range_offset: Option<Offset> = none, [HTTP | SERVER | LOCATION] 1;
         /// Takes requests for which one of the texts is neither empty nor `0` as orders to delete: the entry of the key, or
-        /// with `*` at the key's end all whose keys begin so. 204 if there was something to delete, else 404. An order with tags
-        /// (`Surrogate-Key: a b`, `Cache-Tag: a, b`; at most 256) deletes all answers that came with one of them: 204.
+        /// with `*` at the key's end all whose keys begin so. An order with tags in its own lines (`Surrogate-Key: a b`,
+        /// `Cache-Tag: a, b`; at most 256) deletes instead all answers that came with one of them. 204; 404 if there was no
+        /// entry of the key, 503 while 1024 orders are still being carried out.
         proxy_cache_purge: Conditions = none, [HTTP | SERVER | LOCATION] 1..;
         /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on it:
         /// * the time that an answer took, and a `Date` in the past, make it older (4.2.3); it is stale in the second in which its

@@ -1,4 +1,5 @@
-//! Deleting what is stored: by order (`proxy_cache_purge`), and when an unsafe request changed its URI (RFC 9111, 4.4).
+//! Deleting what is stored: by order (`proxy_cache_purge`: of a key, of what begins with it, of tags), and when an unsafe request changed
+//! its URI (RFC 9111, 4.4).
 
 use std::rc::Rc;
 

@@ -33,9 +33,10 @@ blocks! {
         ///   so much stays free on its file system.
         /// * `manager_files`, `manager_sleep`: how many files are deleted at once, and the pause then. `loader_sleep` and
         ///   `loader_threshold`: when the directory has to be walked since there is no journal of it, so long at once, and the
-        ///   pause then; `purger_files` and `purger_sleep` the same for what is purged by a beginning of keys.
-        /// * `loader_files`, `manager_threshold`, `purger_threshold`, `purger` and `use_temp_path` are accepted for the sake of
-        ///   nginx's configurations: temporary files always lie beside their place, and what was purged is always deleted.
+        ///   pause then.
+        /// * `loader_files`, `manager_threshold`, `purger`, `purger_files`, `purger_sleep`, `purger_threshold` and `use_temp_path`
+        ///   are accepted for the sake of nginx's configurations, and change nothing: temporary files always lie beside their
+        ///   place, and what was purged is always deleted, at the pace of `manager_files` and `manager_sleep`.
         ///
         /// The directory is made at the start and belongs to the worker's user. What is in it is known again at once after a
         /// restart (its folder `.freewheel` has a journal). Threads that wait for it are those of the pool that the locations
@@ -76,8 +77,6 @@ pub struct Zone {
     pub loader: Pace,
     /// `manager_*`.
     pub manager: Pace,
-    /// `purger_*`.
-    pub purger: Pace,
     /// The pool for its own work; None: `default`.
     pub pool: Option<Bytes>,
 }
@@ -224,7 +223,6 @@ impl Zone {
             inactive: 600,
             loader: PACE,
             manager: PACE,
-            purger: Pace { files: 10, ..PACE },
             pool: None,
         };
         for (index, word) in args.iter().enumerate().skip(1) {
@@ -297,10 +295,12 @@ impl Zone {
         let unknown = || Problem::new(format!("invalid parameter \"{}\"", word.display()));
         let underscore = key.iter().position(|byte| *byte == b'_');
         let (who, what) = key.split_at(underscore.ok_or_else(unknown)?);
+        // Looked at for mistakes only.
+        let mut unused = PACE;
         let pace = match who {
             b"loader" => &mut self.loader,
             b"manager" => &mut self.manager,
-            b"purger" => &mut self.purger,
+            b"purger" => &mut unused,
             _ => return Err(unknown()),
         };
         let time = || parse_msec(value).map(Duration::from_millis);
