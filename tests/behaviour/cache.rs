@@ -1,9 +1,9 @@
 //! Caching what was proxied: what is stored, when it is used, and what the origin is asked.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use blackbox::{Answer, Origin, Reply, Server, is_nginx};
+use blackbox::{Answer, Origin, PATIENCE, Reply, Server, is_nginx};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server with one cache named `c`, whose locations say this of it.
 pub fn server(origin: &Origin, locations: &str) -> Server {
@@ -37,14 +37,34 @@ pub fn counting(headers: &'static str) -> Origin {
 
 /// Asks until what was fetched is stored: that is done behind the answer.
 pub fn hit(server: &Server, path: &str) -> Reply {
-    for _ in 0..1000 {
+    until(server, path, &[], "HIT")
+}
+
+/// Asks until the cache's word is `last`; before, it is one of these (any, if there are none).
+fn until(server: &Server, path: &str, before: &[&str], last: &str) -> Reply {
+    let begun = Instant::now();
+    loop {
         let reply = server.get(path);
-        if cache(&reply) == "HIT" {
+        let word = cache(&reply);
+        if word == last {
             return reply;
         }
+        assert!(
+            before.is_empty() || before.contains(&word),
+            "{path}: {word}"
+        );
+        let log = server.error_log();
+        assert!(begun.elapsed() < PATIENCE, "{path} is not {last}: {log}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("{path} is not stored: {}", server.error_log());
+}
+
+/// Waits, at an origin, until the number is at least so much.
+fn wait_until(number: &AtomicU32, least: u32) {
+    let begun = Instant::now();
+    while number.load(SeqCst) < least && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -122,20 +142,25 @@ fn bypass_stores_and_no_cache_does_not() {
     );
     server.get("/x");
     hit(&server, "/x");
+    // What is written at the same time may come in any order.
+    let begun = Instant::now();
+    while entries(&server.site().path("cache")).is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "what was fetched is written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let bypassed = server.get("/x?b=1");
     assert_eq!(
         (cache(&bypassed), bypassed.text().as_str()),
         ("BYPASS", "answer 2")
     );
-    let mut text = String::new();
-    for _ in 0..1000 {
-        text = server.get("/x").text();
-        if text == "answer 2" {
-            break;
-        }
+    let begun = Instant::now();
+    while server.get("/x").text() != "answer 2" {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "what was fetched anew is stored"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(text, "answer 2");
     server.get("/y?n=1");
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(cache(&server.get("/y?n=0")), "MISS");
@@ -154,20 +179,14 @@ fn a_stale_entry_is_revalidated() {
         ),
     });
     let server = server(&origin, "location / { %PASS%; proxy_cache_revalidate on; }");
-    server.get("/");
-    hit(&server, "/");
-    std::thread::sleep(Duration::from_millis(2200));
-    let renewed = server.get("/");
-    assert_eq!(
-        (cache(&renewed), renewed.text().as_str()),
-        ("REVALIDATED", "whole")
-    );
+    let renewed = until(&server, "/", &["MISS", "HIT"], "REVALIDATED");
+    assert_eq!(renewed.text(), "whole");
     if !is_nginx() {
         assert_eq!(renewed.header("X-New"), Some("2"));
     }
     let again = server.get("/");
     assert_eq!((cache(&again), again.text().as_str()), ("HIT", "whole"));
-    assert_eq!(origin.received().len(), 2);
+    assert_eq!(origin.last().header("If-None-Match"), Some("\"one\""));
 }
 
 #[test]
@@ -179,7 +198,7 @@ fn stale_answers_cover_failures_and_updates() {
         1 => Answer::with("503 Bad", "", "bad"),
         2 => Answer::Close(Vec::new()),
         _ => {
-            std::thread::sleep(Duration::from_millis(300));
+            wait_until(&failing, 4);
             Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "new")
         }
     });
@@ -188,9 +207,11 @@ fn stale_answers_cover_failures_and_updates() {
         "location / { %PASS%; proxy_cache_use_stale error http_503 updating; }
          location /b { %PASS%; proxy_cache_use_stale updating; proxy_cache_background_update on; }",
     );
+    // Stored, and then stale: whatever was fetched again meanwhile is that too.
     for path in ["/a", "/b"] {
-        server.get(path);
-        hit(&server, path);
+        while !matches!(cache(&server.get(path)), "HIT" | "EXPIRED" | "STALE") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
     std::thread::sleep(Duration::from_millis(2200));
     for kind in [1, 2] {
@@ -210,6 +231,7 @@ fn stale_answers_cover_failures_and_updates() {
         (cache(&meanwhile), meanwhile.text().as_str()),
         ("UPDATING", "good")
     );
+    fails.store(4, SeqCst);
     assert_eq!(hit(&server, "/b").text(), "new");
 }
 
@@ -238,7 +260,7 @@ fn those_who_wait_follow_the_one_who_fetches() {
 #[test]
 fn head_fetches_the_whole_and_ranges_are_cut_out() {
     let origin = counting("Cache-Control: max-age=60\r\nAccept-Ranges: bytes\r\n");
-    let server = server(&origin, "location / { %PASS%; }");
+    let server = server(&origin, "location / { %PASS%; proxy_cache_lock on; }");
     let head = server.request("HEAD", "/h", "");
     assert_eq!(
         (head.status, head.header("Content-Length")),
@@ -326,15 +348,7 @@ fn a_second_instance_reads_what_the_first_one_stores() {
         .replace("%DIR%/cache", directory.to_str().expect("it is text"));
     let second = Server::start(&text);
     second.wait_for("in use by another process", "the second instance");
-    let mut reply = second.get("/a");
-    for _ in 0..1000 {
-        if cache(&reply) == "HIT" {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-        reply = second.get("/a");
-    }
-    assert_eq!((cache(&reply), reply.text().as_str()), ("HIT", "answer 1"));
+    assert_eq!(hit(&second, "/a").text(), "answer 1");
     assert_eq!(second.get("/b").status, 200);
     assert!(first.quit().success());
     hit(&second, "/c");
@@ -395,10 +409,11 @@ fn an_answer_that_breaks_off_is_not_stored() {
 
 #[test]
 fn who_waits_too_long_asks_for_himself() {
-    let number = AtomicU32::new(0);
+    let number = std::sync::Arc::new(AtomicU32::new(0));
+    let answered = number.clone();
     let origin = Origin::start(move |_| {
         if number.fetch_add(1, SeqCst) == 0 {
-            std::thread::sleep(Duration::from_millis(1500));
+            wait_until(&number, 3);
         }
         Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "x")
     });
@@ -411,6 +426,7 @@ fn who_waits_too_long_asks_for_himself() {
     origin.wait(1);
     assert_eq!(cache(&server.get("/")), "MISS");
     assert_eq!(origin.received().len(), 2);
+    answered.store(3, SeqCst);
     assert_eq!(first.reply().status, 200);
 }
 
@@ -515,13 +531,9 @@ fn rfc_9111_to_the_letter() {
         }
     });
     let server = server(&origin, "location / { %PASS%; proxy_cache_rfc9111 on; }");
-    assert_eq!(cache(&server.get("/no-cache")), "MISS");
-    std::thread::sleep(Duration::from_millis(100));
-    let asked = server.get("/no-cache");
-    assert_eq!(
-        (cache(&asked), asked.text().as_str()),
-        ("REVALIDATED", "kept")
-    );
+    // Until it is stored it is nobody's but his who asked.
+    let asked = until(&server, "/no-cache", &["MISS"], "REVALIDATED");
+    assert_eq!(asked.text(), "kept");
     server.get("/x");
     let kept = hit(&server, "/x").text();
     assert_ne!(

@@ -16,7 +16,7 @@ use wire::{Connection, Error, Loop, Stream};
 
 mod common;
 
-const SOON: Duration = Duration::from_millis(30);
+const SOON: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(60);
 
 /// Runs `test` on a loop, with a connection and the client's end of it.

@@ -21,7 +21,7 @@ mod common;
 
 use common::on_loop;
 
-const SOON: Duration = Duration::from_millis(30);
+const SOON: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(20);
 const HEAD_MAX: usize = 4096;
 

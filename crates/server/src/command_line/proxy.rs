@@ -219,13 +219,13 @@ mod tests {
             "--cache",
             "/a,/b,/c",
             "--max-size",
-            "1t",
+            "1024g",
         ];
         let three = text(&line).unwrap();
         assert!(three.contains("33.33% 1;\n        33.33% 2;\n        * 3;"));
         assert!(
             three.contains("aio threads=disk_$disk;")
-                && three.contains("keys_zone=cache_3:64m max_size=1t")
+                && three.contains("keys_zone=cache_3:64m max_size=1024g")
         );
         config::parse_bytes(three.as_bytes()).unwrap();
     }
