@@ -8,7 +8,7 @@ use crate::local::Local;
 use crate::pool::Pool;
 use crate::read::read_fully;
 use crate::recycle::recycle;
-use crate::write::{Create, Output, create, write_all};
+use crate::write::{Create, Output, create, make_directory, write_all};
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -22,6 +22,8 @@ pub const STEPS_MAX: usize = 64;
 /// One step of [`Local::change`].
 #[derive(Clone, Debug)]
 pub enum Step {
+    /// Makes a directory, with these permissions; one that is there is fine.
+    Directory(Box<[u8]>, u32),
     /// Makes a file, which must not exist, with these contents.
     Make {
         /// Its path.
@@ -104,6 +106,29 @@ impl Local {
         self.write_job(pool, work).await
     }
 
+    /// The same; where a step fails, all of them come back beside the error, to be tried again.
+    ///
+    /// # Errors
+    /// As [`Local::change`]; no steps come back from a queue that is full.
+    ///
+    /// # Panics
+    /// More than [`STEPS_MAX`] steps, with debug assertions.
+    pub async fn try_change(
+        &self,
+        steps: Vec<Step>,
+        pool: &Pool,
+    ) -> Result<(), (Error, Vec<Step>)> {
+        debug_assert!(steps.len() <= STEPS_MAX);
+        let work = move || match steps.iter().try_for_each(take) {
+            Ok(()) => Ok(Ok(())),
+            Err(error) => Ok(Err((error, steps))),
+        };
+        match self.write_job(pool, work).await {
+            Ok(done) => done,
+            Err(error) => Err((error, Vec::new())),
+        }
+    }
+
     /// Locks a file, made if it is not there. None: somebody else has it locked.
     ///
     /// # Errors
@@ -145,6 +170,7 @@ impl Local {
 fn take(step: &Step) -> Result<(), Error> {
     let path = |path| OsStr::from_bytes(path);
     match step {
+        Step::Directory(directory, mode) => make_directory(directory, *mode),
         Step::Make {
             path,
             mode,

@@ -146,13 +146,8 @@ impl Local {
     /// [`Error::System`] with `mkdir()`, [`Error::Overflow`].
     pub async fn mkdir(&self, path: &[u8], mode: u32, pool: &Pool) -> Result<(), Error> {
         let path: Box<[u8]> = path.into();
-        self.write_job(pool, move || {
-            match rustix::fs::mkdir(OsStr::from_bytes(&path), Mode::from_raw_mode(mode)) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
-                Err(errno) => Err(Error::system("mkdir()", errno)),
-            }
-        })
-        .await
+        self.write_job(pool, move || make_directory(&path, mode))
+            .await
     }
 
     pub(crate) async fn write_job<T, F>(&self, pool: &Pool, work: F) -> Result<T, Error>
@@ -171,6 +166,14 @@ impl Local {
                 Err(overflow.into())
             }
         }
+    }
+}
+
+/// **Waits.** One that exists is fine.
+pub(crate) fn make_directory(path: &[u8], mode: u32) -> Result<(), Error> {
+    match rustix::fs::mkdir(OsStr::from_bytes(path), Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(Error::system("mkdir()", errno)),
     }
 }
 

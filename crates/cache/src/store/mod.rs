@@ -319,16 +319,27 @@ impl Store {
 
     /// Makes the directories of a key.
     async fn make_directories(&self, local: &Local, key: &Key) -> Result<(), Error> {
-        let settings = &self.0.settings;
-        let place = key.path(settings.levels);
-        for (at, _) in place.match_indices('/') {
-            let directory = [&settings.directory[..], b"/", &place.as_bytes()[..at]].concat();
-            local
-                .mkdir(&directory, DIRECTORY_MODE, &settings.pool)
-                .await?;
-        }
+        let steps = self.directories(key, |_| true);
+        local.change(steps, &self.0.settings.pool).await?;
         self.count_directories(key);
         Ok(())
+    }
+
+    /// What makes those directories of a key of which nobody knows that they are there.
+    fn unknown_directories(&self, key: &Key) -> Vec<Step> {
+        let known = self.0.directories.lock();
+        self.directories(key, |place| !known.contains(place))
+    }
+
+    fn directories(&self, key: &Key, is_wanted: impl Fn(&str) -> bool) -> Vec<Step> {
+        let settings = &self.0.settings;
+        let place = key.path(settings.levels);
+        let places = place.match_indices('/').map(|(at, _)| &place[..at]);
+        let path = |place: &str| [&settings.directory[..], b"/", place.as_bytes()].concat();
+        places
+            .filter(|place| is_wanted(place))
+            .map(|place| Step::Directory(path(place).into(), DIRECTORY_MODE))
+            .collect()
     }
 
     /// Deletes what a killed process left, and what the index had no room for.

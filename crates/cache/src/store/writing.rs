@@ -325,9 +325,17 @@ impl Writing {
         let put = store.0.journal.ticket(&[Record::Put { known, vary }]);
         let rename = Step::Rename(self.temp_path().into(), store.path(&known.key).into());
         let is_small = self.output.is_none();
-        let steps = self.last_steps(finished, put.step(), rename);
+        let mut steps = self.last_steps(finished, put.step(), rename);
         let done = if is_small {
-            store.change_in_place(local, &known.key, steps).await
+            // In the same job.
+            let directories = store.unknown_directories(&known.key);
+            let is_new = !directories.is_empty();
+            steps.splice(..0, directories);
+            let done = store.change_in_place(local, &known.key, steps).await;
+            if is_new && done.is_ok() {
+                store.count_directories(&known.key);
+            }
+            done
         } else {
             let done = local.change(steps, &store.0.settings.pool).await;
             done.map_err(Error::from)
@@ -432,12 +440,14 @@ impl Store {
         steps: Vec<Step>,
     ) -> Result<(), Error> {
         let pool = &self.0.settings.pool;
-        match local.change(steps.clone(), pool).await {
-            Err(error) if error.errno() == Some(Errno::NOENT) => {
+        match local.try_change(steps, pool).await {
+            // Somebody else deleted it.
+            Err((error, steps)) if error.errno() == Some(Errno::NOENT) => {
                 self.make_directories(local, key).await?;
                 Ok(local.change(steps, pool).await?)
             }
-            result => Ok(result?),
+            Err((error, _)) => Err(error.into()),
+            Ok(()) => Ok(()),
         }
     }
 }
