@@ -43,6 +43,12 @@ const DISK_LOOK: Duration = Duration::from_millis(100);
 pub const WRITES_WAITING_MAX: usize = 16_384;
 /// Bytes of whole answers that wait for a disk; with more, the next ones are passed on and not stored.
 pub const UNSAVED_BYTES_MAX: u64 = 128 << 20;
+/// From this part of these bounds on, the next fill waits a little: it may be that only the CPU is behind.
+const HURRIED: u64 = 8;
+/// How long at most.
+const TURN_PATIENCE: Duration = Duration::from_millis(250);
+/// How often it looks whether it is its turn.
+const TURN_LOOK: Duration = Duration::from_millis(2);
 
 /// May the answer be stored, as far as the request says?
 #[derive(Debug)]
@@ -276,10 +282,32 @@ impl Filling {
         }
     }
 
-    /// Is the disk so far behind that nothing more is to be given to it?
-    fn is_behind(&self) -> bool {
-        let waiting = self.store().settings().pool.writes_waiting();
-        waiting > WRITES_WAITING_MAX || self.cache.tally.unsaved() > UNSAVED_BYTES_MAX
+    /// Are the writes that wait more than one in `part` of what may wait?
+    fn is_behind(&self, part: u64) -> bool {
+        self.cache.tally.unsaved() > UNSAVED_BYTES_MAX / part
+            || self.store().settings().pool.writes_waiting() as u64
+                > WRITES_WAITING_MAX as u64 / part
+    }
+
+    /// Waits until what came before is written, where that is soon. False: the disk is so far behind that nothing more is to be given
+    /// to it. (A loop can fetch faster than the pool beside it gets to write, on a disk that has nothing else to do.)
+    async fn wait_for_turn(&self) -> bool {
+        if !self.is_behind(HURRIED) {
+            return true;
+        }
+        let now = wire::clock::monotonic_ms;
+        let begun = now();
+        // While one waited in vain a moment ago, nobody else does.
+        while self.cache.tally.is_disk_trusted(now()) {
+            self.loop_.wire.wheel.sleep(TURN_LOOK).await;
+            if !self.is_behind(HURRIED) {
+                return true;
+            }
+            if now() - begun > TURN_PATIENCE.as_millis() as u64 {
+                self.cache.tally.distrust_disk(now());
+            }
+        }
+        !self.is_behind(1)
     }
 
     /// Lets everybody follow the answer, and writes it down.
@@ -297,12 +325,12 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
-        let saver = match self.is_behind() {
-            true => {
+        let saver = match self.wait_for_turn().await {
+            true => filler.saver(),
+            false => {
                 self.cache.tally.pass();
                 None
             }
-            false => filler.saver(),
         };
         let saving = saver.map(|saver| {
             Box::new(Saving {

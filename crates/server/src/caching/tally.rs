@@ -57,7 +57,12 @@ pub struct Tally {
     by_status: [AtomicU64; STATUSES],
     passed: AtomicU64,
     unsaved: AtomicU64,
+    /// Until when no fill waits for its turn, in milliseconds of the monotonic clock.
+    distrusted_until: AtomicU64,
 }
+
+/// So many milliseconds no fill waits for its turn to be written, after one has waited in vain.
+const DISTRUST_MS: u64 = 5000;
 
 impl Default for Tally {
     fn default() -> Self {
@@ -66,6 +71,7 @@ impl Default for Tally {
             by_status: std::array::from_fn(|_| AtomicU64::new(0)),
             passed: AtomicU64::new(0),
             unsaved: AtomicU64::new(0),
+            distrusted_until: AtomicU64::new(0),
         }
     }
 }
@@ -99,6 +105,17 @@ impl Tally {
     #[must_use]
     pub fn unsaved(&self) -> u64 {
         self.unsaved.load(Relaxed)
+    }
+
+    /// Is it worth waiting for the disk?
+    #[must_use]
+    pub fn is_disk_trusted(&self, now_ms: u64) -> bool {
+        self.distrusted_until.load(Relaxed) <= now_ms
+    }
+
+    /// Somebody waited for the disk in vain.
+    pub fn distrust_disk(&self, now_ms: u64) {
+        self.distrusted_until.store(now_ms + DISTRUST_MS, Relaxed);
     }
 
     /// Answers with this status so far.
