@@ -184,9 +184,10 @@ impl Filler {
     }
 
     /// The origin's head is there. With [`Sharing::Private`], all but the owner are sent away.
-    pub fn set_head(&self, head: ResponseHead, sharing: Sharing) {
+    pub fn set_head(&self, head: impl Into<Arc<ResponseHead>>, sharing: Sharing) {
+        let head = head.into();
         let mut state = self.fill.0.state.lock();
-        state.head = Some(Arc::new(head));
+        state.head = Some(head);
         state.sharing = sharing;
         let wakers = state.wakers();
         drop(state);

@@ -219,9 +219,8 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
         return Fetched::Pass;
     };
     let (storing, question) = storing(inquiry, &want);
-    let (send_hints, hints) = mpsc::channel(HINTS_MAX);
     let wants_hints = !request.location().settings.hints.early_hints.is_empty();
-    let send_hints = wants_hints.then_some(send_hints);
+    let (send_hints, hints) = wants_hints.then(|| mpsc::channel(HINTS_MAX)).unzip();
     start(request, inquiry, &want, order, filler, storing, send_hints);
     if let Some(question) = question {
         answer_question(request, inquiry, question).await;
@@ -245,8 +244,11 @@ const HINTS_MAX: usize = 16;
 async fn head_after_hints(
     request: &mut Request,
     owner: &Follower,
-    mut hints: mpsc::Receiver<Box<ResponseHead>>,
+    hints: Option<mpsc::Receiver<Box<ResponseHead>>>,
 ) -> Option<Arc<ResponseHead>> {
+    let Some(mut hints) = hints else {
+        return owner.head().await;
+    };
     loop {
         let hint = tokio::select! {
             biased;

@@ -218,7 +218,7 @@ impl Filling {
         match storable {
             Some(storable) => self.share(filler, answer, storable).await,
             None => {
-                filler.set_head(*answer.head, Sharing::Private);
+                filler.set_head(answer.head, Sharing::Private);
                 pump(&self.loop_, filler, answer.flow).await;
             }
         }
@@ -332,13 +332,14 @@ impl Filling {
                 None
             }
         };
+        let head: Arc<ResponseHead> = answer.head.into();
         let saving = saver.map(|saver| {
             Box::new(Saving {
                 cache: Arc::clone(&self.cache),
                 store: self.store().clone(),
                 local: self.loop_.disk.clone(),
                 saver,
-                head: (*answer.head).clone(),
+                head: Arc::clone(&head),
                 key,
                 main: self.main,
                 variant: own.unwrap_or(key),
@@ -346,14 +347,14 @@ impl Filling {
                 vary,
                 without: storable.without,
                 lifetime: storable.lifetime,
-                expected: match answer.head.framing {
+                expected: match head.framing {
                     ResponseFraming::Length(length) => length,
                     ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
                 },
                 moment: self.moment.clone(),
             })
         });
-        filler.set_head(*answer.head, Sharing::Shared);
+        filler.set_head(head, Sharing::Shared);
         let save = async {
             if let Some(saving) = saving {
                 Box::pin(saving::run(saving)).await;

@@ -34,7 +34,7 @@ pub struct Saving {
     /// Where the body comes from.
     pub saver: Follower,
     /// The head.
-    pub head: ResponseHead,
+    pub head: Arc<ResponseHead>,
     /// What it is stored under.
     pub key: Key,
     /// The key without what `Vary` adds.
