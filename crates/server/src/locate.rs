@@ -13,17 +13,17 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let settings = &generation.settings;
     let server = settings.server(request.server);
-    let uri = request.uri.clone();
+    let uri = std::mem::take(&mut request.uri);
     let found = settings
         .location(server.location)
         .inner
         .find(&uri, &|id| &settings.location(id).inner);
+    if let Found::Regex(_, regex, spans) = &found {
+        request.capture(regex, &uri, spans.clone());
+    }
+    request.uri = uri;
     let location = match found {
-        Found::Location(location) => location,
-        Found::Regex(location, regex, spans) => {
-            request.capture(regex, &uri, spans);
-            location
-        }
+        Found::Location(location) | Found::Regex(location, ..) => location,
         Found::AddSlash(location) => {
             request.enter(location);
             return Some(add_slash(request));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header, Version};
 use wire::http1::write;
@@ -112,26 +112,27 @@ fn try_send(request: &mut Request, left: &mut Left) -> Result<bool, Stop> {
     if !left.framing.has_body {
         left.body = Body::Empty;
     }
-    let bytes = match &left.body {
-        Body::Once(Chunk::Bytes(bytes)) => bytes.clone(),
-        _ => Bytes::new(),
-    };
     request
         .wire
         .hold_next(matches!(left.body, Body::Once(Chunk::File(_))));
-    let Unsent { head, gone, .. } = send_piece_now(request, left.framing, &bytes, true)?;
-    left.head = head;
     match &mut left.body {
-        Body::Once(Chunk::File(range)) if left.head.is_empty() => {
-            send_copy(request, range)?;
+        Body::Once(Chunk::Bytes(bytes)) => {
+            let unsent = send_piece_now(request, left.framing, bytes, true)?;
+            left.head = unsent.head;
+            bytes.advance(unsent.gone);
+            Ok(left.head.is_empty() && bytes.is_empty())
+        }
+        Body::Once(Chunk::File(range)) => {
+            left.head = send_piece_now(request, left.framing, &[], true)?.head;
+            if left.head.is_empty() {
+                send_copy(request, range)?;
+            }
             Ok(range.len == 0)
         }
-        Body::Once(Chunk::Bytes(rest)) => {
-            *rest = bytes.slice(gone..);
-            Ok(left.head.is_empty() && rest.is_empty())
+        _ => {
+            left.head = send_piece_now(request, left.framing, &[], true)?.head;
+            Ok(left.head.is_empty())
         }
-        Body::Once(Chunk::File(_)) => Ok(false),
-        _ => Ok(left.head.is_empty()),
     }
 }
 
