@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -104,8 +104,7 @@ impl Connection {
 
     /// May something be waiting in the socket that was not read? Asks the loop's last events, not the kernel.
     pub fn may_have_more(&self) -> bool {
-        let mut cx = Context::from_waker(Waker::noop());
-        self.stream.poll_readable(&mut cx).is_ready()
+        self.stream.may_be_readable()
     }
 
     /// Waits for the first byte of a request. `Closed` and `Timeout` are no faults here.

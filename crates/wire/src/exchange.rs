@@ -139,11 +139,7 @@ impl UpstreamConnection {
     /// Is it as it was left: open, with nothing come that nobody asked for? Costs a call only if the loop's last events say
     /// that something came.
     pub fn is_intact(&self) -> bool {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        match self.stream.poll_readable(&mut cx) {
-            Poll::Pending => true,
-            Poll::Ready(_) => is_would_block(self.stream.try_peek(&mut [0])),
-        }
+        !self.stream.may_be_readable() || is_would_block(self.stream.try_peek(&mut [0]))
     }
 
     /// Requests that went through it.

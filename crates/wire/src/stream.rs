@@ -121,6 +121,12 @@ impl Stream {
         on_socket!(self, socket => socket.poll_read_ready(cx))
     }
 
+    /// May a read find something (or the end)? Asks the loop's last events, not the kernel, and leaves alone who waits.
+    pub fn may_be_readable(&self) -> bool {
+        // The call is made only where the socket is thought ready.
+        on_socket!(self, socket => socket.try_io(Interest::READABLE, || Ok(()))).is_ok()
+    }
+
     /// Ready when a write may take something. Only the task that asked last is woken.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         on_socket!(self, socket => socket.poll_write_ready(cx))
