@@ -153,7 +153,7 @@ async fn prepare(
     request: &mut Request,
     inquiry: &Inquiry<'_>,
     want: &Want,
-) -> Result<Order, Outcome> {
+) -> Result<Rc<Order>, Outcome> {
     let note = note::of(request);
     if let Some(hit) = conditional_on(inquiry, want) {
         note.set_validators(hit);
@@ -178,7 +178,7 @@ fn start(
     request: &Request,
     inquiry: &Inquiry<'_>,
     want: &Want,
-    order: Order,
+    order: Rc<Order>,
     filler: Filler,
     storing: Storing,
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,

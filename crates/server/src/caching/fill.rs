@@ -73,7 +73,7 @@ pub struct Question {
 /// A fill before it begins.
 pub struct Task {
     /// What is asked.
-    pub order: Order,
+    pub order: Rc<Order>,
     /// Where the answer goes.
     pub filler: Filler,
     /// The cache.
@@ -140,7 +140,7 @@ pub async fn run(task: Box<Task>) {
 
 /// Asks the origin, and hands on what comes before the answer.
 async fn ask(
-    order: Order,
+    order: Rc<Order>,
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
 ) -> Result<Answered, NoAnswer> {
     let mut asking = Asking::new(order);

@@ -20,8 +20,7 @@ pub async fn make(request: &mut Request) -> Outcome {
         return module::make(request, &handler).await;
     }
     if request.location().passing.is_some() {
-        // In a box: what asks others is large, and an answer from a file has no use for it.
-        return Box::pin(proxy::make(request)).await;
+        return proxy::make(request).await;
     }
     if request.uri.ends_with(b"/") {
         if let Some(outcome) = index::make(request).await {

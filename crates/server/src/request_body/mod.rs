@@ -236,7 +236,7 @@ pub async fn alongside<F: Future>(
 
 async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
     if let Some(RequestBody::Passing(pipe)) = request.body.body.clone()
-        && let Err(outcome) = passing::feed(request, &pipe).await
+        && let Err(outcome) = Box::pin(passing::feed(request, &pipe)).await
     {
         return outcome;
     }

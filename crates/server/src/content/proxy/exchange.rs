@@ -62,8 +62,8 @@ struct Try {
     begun_ms: u64,
     is_kept: bool,
     is_sent: bool,
-    /// Once it is connected.
-    exchange: Option<Exchange>,
+    /// Once it is connected. In a box: it is large, and handed on to the answer's body.
+    exchange: Option<Box<Exchange>>,
 }
 
 /// Why a try failed.
@@ -84,7 +84,7 @@ impl From<PieceError> for Trouble {
 ///
 /// # Errors
 /// None of them answered; every failure was logged.
-pub async fn ask(order: Order) -> Result<Answer, NoAnswer> {
+pub async fn ask(order: Rc<Order>) -> Result<Answer, NoAnswer> {
     let mut asking = Asking::new(order);
     loop {
         if let Step::Answer(answer) = asking.next().await? {
@@ -106,7 +106,7 @@ pub struct Asking {
 impl Asking {
     /// Nobody was asked yet.
     #[must_use]
-    pub fn new(order: Order) -> Asking {
+    pub fn new(order: Rc<Order>) -> Asking {
         let settings = &order.about.location().settings.proxy;
         let mut choice = order.upstream.choose(&order.asker);
         if settings.proxy_next_upstream_tries.0 > 0 {
@@ -114,7 +114,7 @@ impl Asking {
             choice.limit_tries(most);
         }
         Asking {
-            order: Rc::new(order),
+            order,
             choice: Some(choice),
             begun_ms: wire::clock::monotonic_ms(),
             current: None,
@@ -322,7 +322,7 @@ impl Try {
         let settings = &order.about.location().settings;
         let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
         let exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
-        send_body(&order, self.exchange.insert(exchange)).await
+        send_body(&order, self.exchange.insert(Box::new(exchange))).await
     }
 
     /// Waits for a head.

@@ -26,7 +26,7 @@ const READING: &str = "reading upstream";
 /// A body on its way.
 pub struct Flow {
     /// Until it has ended.
-    exchange: Option<Exchange>,
+    exchange: Option<Box<Exchange>>,
     trailers: Vec<Header>,
     /// Was taken, and given back.
     begun: Bytes,
@@ -40,7 +40,7 @@ pub struct Beginning {
     /// What was asked.
     pub order: Rc<Order>,
     /// The exchange, of which the head has come.
-    pub exchange: Exchange,
+    pub exchange: Box<Exchange>,
     /// The choice that holds the peer.
     pub choice: Choice,
     /// How the connection may be used again.
@@ -252,7 +252,11 @@ impl Flow {
 
     /// The end has come: the connection may serve the next request.
     fn end_if_over(&mut self) {
-        if !self.exchange.as_ref().is_some_and(Exchange::is_ended) {
+        if !self
+            .exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.is_ended())
+        {
             return;
         }
         let Some(exchange) = self.exchange.take() else {

@@ -52,16 +52,24 @@ use tunnel::Tunnel;
 /// The status of an answer behind which there is no HTTP.
 const SWITCHING: u16 = 101;
 
-/// Passes a request on.
+/// Answers from a cache, or passes the request on.
+///
+/// Each in a box of its own: what asks others is large, and an answer from a file has no use for it, nor one for the other.
 pub async fn make(request: &mut Request) -> Outcome {
     if request.location().settings.caching.is_on()
-        && let Some(outcome) = caching::answering::make(request).await
+        && let Some(outcome) = Box::pin(caching::answering::make(request)).await
     {
         return outcome;
     }
+    Box::pin(pass_on(request)).await
+}
+
+async fn pass_on(request: &mut Request) -> Outcome {
     match answered(request).await {
         Ok(answer) => {
-            caching::purging::invalidate(request, answer.head.status).await;
+            if request.location().settings.caching.is_on() {
+                Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
+            }
             let Answer { head, mut flow } = answer;
             let head = limit(request, head, &mut flow);
             let body = body(request, &head, flow);
@@ -83,7 +91,7 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
         let step = request_body::alongside(request, leaving, pin!(asking.next())).await?;
         match step {
             Ok(Step::Answer(answer)) => return Ok(answer),
-            Ok(Step::Interim(head)) => hints::pass(request, &head).await,
+            Ok(Step::Interim(head)) => Box::pin(hints::pass(request, &head)).await,
             Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
         }
     }
@@ -93,7 +101,7 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
 ///
 /// # Errors
 /// What the request is answered with instead.
-pub async fn order(request: &mut Request, variation: &Variation) -> Result<Order, Outcome> {
+pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Order>, Outcome> {
     let Some(passing) = request.location().passing.clone() else {
         return Err(Outcome::Failed(Failure::new(500)));
     };
@@ -118,10 +126,11 @@ async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
     let must_store = settings.proxy_request_buffering
         || (request.head.framing == Framing::Chunked
             && settings.proxy_http_version == HttpVersion::Http10);
+    // In boxes, so that a request without a body needs no place for them.
     if must_store {
-        request_body::store(request).await
+        Box::pin(request_body::store(request)).await
     } else {
-        request_body::pass(request).await
+        Box::pin(request_body::pass(request)).await
     }
 }
 

@@ -93,7 +93,7 @@ impl Order {
         to: &Destination,
         variation: &Variation,
         body: RequestBody,
-    ) -> Result<Order, Failure> {
+    ) -> Result<Rc<Order>, Failure> {
         let passed = request.passed.as_deref();
         let record = passed.map_or_else(Rc::default, |passed| Rc::clone(&passed.record));
         let writing = Writing {
@@ -110,7 +110,7 @@ impl Order {
         let rate = &request.location().settings.proxy_answers.proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
-        Ok(Order {
+        Ok(Rc::new(Order {
             about: About::new(request),
             asker: asker(request, &to.upstream, session.as_ref()),
             session,
@@ -136,7 +136,7 @@ impl Order {
             },
             limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
             record,
-        })
+        }))
     }
 
     /// Its session is bound to this peer, for now.
