@@ -61,7 +61,8 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
             }
             Settled::Redirect(target) => {
                 let arrival = request.redirect(target);
-                outcome = pass(request, arrival).await;
+                // In a box, so that the many that are not sent elsewhere need no place for it.
+                outcome = Box::pin(pass(request, arrival)).await;
             }
         }
     }

@@ -124,72 +124,82 @@ fn first_timeout(client: &Client) -> Option<Duration> {
 }
 
 /// Reads a request, answers it, and tidies up; gives the connection back if it is kept, with the time to keep it.
-async fn exchange(
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
+)]
+fn exchange(
     mut wire: wire::Connection,
     client: Rc<Client>,
     generation: Rc<Generation>,
-) -> Option<(wire::Connection, Duration)> {
-    let is_pipelined = wire.has_unread();
-    let (head, server, start) = match read(&mut wire, &client, &generation).await {
-        Ok(read) => read,
-        Err(error) => {
-            if let WireError::Io(error) = &error {
-                client.log(
-                    &generation,
-                    Level::Info,
-                    &format!("recv() failed ({error}) while reading client request"),
-                );
+) -> impl Future<Output = Option<(wire::Connection, Duration)>> {
+    async move {
+        let is_pipelined = wire.has_unread();
+        let (head, server, start) = match read(&mut wire, &client, &generation).await {
+            Ok(read) => read,
+            Err(error) => {
+                tell_lost(&client, &generation, &error);
+                return None;
             }
-            return None;
-        }
-    };
-    client.requests.set(client.requests.get() + 1);
-    let mut request = Request::new(wire, client, generation, head, server);
-    request.is_pipelined = is_pipelined;
-    request.capture_server_name();
-    tell_dropped(&request);
-    let mut refused = After::close();
-    let response = match start {
-        Started::Fresh => match respond::respond(&mut request, Start::Fresh).await {
-            Some(response) if finish::must_judge(&request) => {
-                Box::pin(finish::judge(&mut request, response)).await
-            }
-            response => response,
-        },
-        Started::Refused {
-            status,
-            why,
-            must_linger,
-        } => {
-            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
-            refused = After::Close {
+        };
+        client.requests.set(client.requests.get() + 1);
+        let mut request = Request::new(wire, client, generation, head, server);
+        request.is_pipelined = is_pipelined;
+        request.capture_server_name();
+        tell_dropped(&request);
+        let mut refused = After::close();
+        let response = match start {
+            Started::Fresh => match respond::respond(&mut request, Start::Fresh).await {
+                Some(response) if finish::must_judge(&request) => {
+                    Box::pin(finish::judge(&mut request, response)).await
+                }
+                response => response,
+            },
+            Started::Refused {
+                status,
+                why,
                 must_linger,
-                is_timeout: false,
-            };
-            respond::respond(&mut request, Start::Refused(status)).await
-        }
-        Started::Silent { status, why } => {
-            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
-            request.silent_status = Some(status);
-            refused = After::timed_out();
-            None
-        }
-    };
-    request.keepalive &= !request.body.is_cut_short();
-    let after = match response {
-        Some(response) => match transmit::start(&mut request, response) {
-            transmit::Started::Done(after) => after,
-            transmit::Started::Left(left) => Box::pin(transmit::go_on(&mut request, left)).await,
-        },
-        None if request.silent_status == Some(TIMED_OUT) => After::timed_out(),
-        None => refused,
-    };
-    let after = if after == After::close() {
-        refused
-    } else {
-        after
-    };
-    finish::finish(request, after).await
+            } => {
+                request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
+                refused = After::Close {
+                    must_linger,
+                    is_timeout: false,
+                };
+                Box::pin(respond::respond(&mut request, Start::Refused(status))).await
+            }
+            Started::Silent { status, why } => {
+                request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
+                request.silent_status = Some(status);
+                refused = After::timed_out();
+                None
+            }
+        };
+        request.keepalive &= !request.body.is_cut_short();
+        let after = match response {
+            Some(response) => match transmit::start(&mut request, response) {
+                transmit::Started::Done(after) => after,
+                transmit::Started::Left(left) => {
+                    Box::pin(transmit::go_on(&mut request, left)).await
+                }
+            },
+            None if request.silent_status == Some(TIMED_OUT) => After::timed_out(),
+            None => refused,
+        };
+        let after = if after == After::close() {
+            refused
+        } else {
+            after
+        };
+        finish::finish(request, after).await
+    }
+}
+
+/// Says that the connection broke before a request had come.
+fn tell_lost(client: &Client, generation: &Generation, error: &WireError) {
+    if let WireError::Io(error) = error {
+        let text = format!("recv() failed ({error}) while reading client request");
+        client.log(generation, Level::Info, &text);
+    }
 }
 
 /// Says which header lines do not count.
