@@ -3,10 +3,12 @@
 //!
 //! Not a web server: GET and HEAD without a body, from a proxy that is trusted. One thread, so that it is pinned to one core.
 //!
-//!     /SIZE[,OPTION…]/KEY    the answer
-//!     /_counts               all counts as JSON: requests, connections, not_modified, cut, keys, most (requests for one key)
-//!     /_count/PATH           requests for /PATH
-//!     /_reset                forgets the counts
+//! ```text
+//! /SIZE[,OPTION…]/KEY    the answer
+//! /_counts               all counts as JSON: requests, connections, not_modified, cut, keys, most (requests for one key)
+//! /_count/PATH           requests for /PATH
+//! /_reset                forgets the counts
+//! ```
 
 mod answer;
 mod counts;

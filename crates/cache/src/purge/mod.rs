@@ -7,7 +7,7 @@
 //! are forgotten. [`Marks`] in the index tell it which heads need not be read.
 //!
 //! Not here: files and the index (`store::purge`). Invariants: a rule is forgotten only when no entry and no running fill is
-//! older than it; numbers are compared as they count up and around ([`is_before`]).
+//! older than it; numbers are compared as they count up and around (`is_before`).
 
 mod marks;
 #[cfg(test)]

@@ -62,7 +62,7 @@ impl Walk {
         }
     }
 
-    /// Looks at the next names, at most [`NAMES_OF_STEP`]. True: those were the last, the index knows every entry, and the journal
+    /// Looks at the next names, at most `NAMES_OF_STEP`. True: those were the last, the index knows every entry, and the journal
     /// says so.
     ///
     /// # Errors

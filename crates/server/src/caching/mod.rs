@@ -1,9 +1,9 @@
 //! The server's side of the cache: which caches there are, and how requests use them.
 //!
 //! * [`directives`], [`zone`]: `proxy_cache_*`, what locations and `http` say.
-//! * [`answering`]: the way of a request: [`inquiry`] is its question, [`serve`] answers with what is stored ([`verify`] checks it),
+//! * [`answering`]: the way of a request: `inquiry` is its question, `serve` answers with what is stored (`verify` checks it),
 //!   (or what is [`ready`]),
-//!   [`fetch`] asks the origin or follows another who does ([`follow`]); [`fill`] is that asking, [`saving`] writes the answer down.
+//!   `fetch` asks the origin or follows another who does (`follow`); `fill` is that asking, `saving` writes the answer down.
 //! * [`registry`]: the worker's caches, kept over reloads; [`keeper`]: the thread that opens, walks and sweeps them.
 //!
 //! Not here: keys, entries, freshness and rooms (the crate `cache`), and the origin (`content::proxy`). Invariant: trouble with a disk

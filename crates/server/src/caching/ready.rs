@@ -2,7 +2,7 @@
 //!
 //! A request whose answer is ready asks the index whether it still is the one, and opens nothing: what is sent is in memory of our own.
 //! Not here: entries that have to be read (`serve`). Invariants: what the index does not know by the same tag is not used; a place holds
-//! one answer, so there are at most [`PLACES`].
+//! one answer, so there are at most `PLACES`.
 
 use std::cell::RefCell;
 use std::hash::BuildHasher;

@@ -1,7 +1,7 @@
 //! `slice`: a large answer as the sum of slices that are asked for (and cached) one by one. nginx-drop-in 77.
 //!
 //! A location opts in by sending `$slice_range` as `Range`. The answer to the first slice becomes the head of the whole, of which the
-//! range step then cuts what the client wants; [`Slices`] is its body. Invariant: only whole slices of one and the same answer are put
+//! range step then cuts what the client wants; `Slices` is its body. Invariant: only whole slices of one and the same answer are put
 //! together; else the connection ends.
 
 mod range;
