@@ -97,12 +97,12 @@ fn an_idle_connection_is_closed_when_its_time_is_over() {
 #[test]
 fn an_old_connection_ends_with_the_request_at_hand() {
     let server = Server::start(
-        "keepalive_time 200ms; server { listen 127.0.0.1:%PORT%; location / { return 200 x; } }",
+        "keepalive_time 2s; server { listen 127.0.0.1:%PORT%; location / { return 200 x; } }",
     );
     let mut kept = server.connect();
     let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     kept.send(ask).reply();
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(kept.send(ask).reply().header("connection"), Some("close"));
     assert!(kept.is_closed());
 }

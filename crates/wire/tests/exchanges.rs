@@ -22,7 +22,7 @@ mod common;
 use common::on_loop;
 
 const SOON: Duration = Duration::from_millis(200);
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 const HEAD_MAX: usize = 4096;
 
 /// What an origin does with a connection, in order; then it closes.

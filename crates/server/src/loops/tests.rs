@@ -104,7 +104,7 @@ fn ask(stream: &mut TcpStream) -> Option<u8> {
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::yield_now();
