@@ -32,7 +32,10 @@ impl Master {
         site.configure(text);
         let child = site.command().stderr(Stdio::piped()).spawn().unwrap();
         let master = Self { site, child };
-        until("the pid file", || master.site.path("nginx.pid").exists());
+        // It is there before its line is.
+        until("the pid file", || {
+            std::fs::read_to_string(master.site.path("nginx.pid")).is_ok_and(|pid| !pid.is_empty())
+        });
         master
     }
 
