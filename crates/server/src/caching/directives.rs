@@ -97,6 +97,17 @@ impl UseStale {
 #[derive(Clone, Debug, Default)]
 pub struct Conditions(Vec<Template>);
 
+/// Adds the values of one more line.
+fn extend<T>(all: &mut Vec<T>, more: Vec<T>) -> Result<(), Problem> {
+    all.extend(more);
+    match all.len() {
+        ..=VALUES_MAX => Ok(()),
+        _ => Err(Problem::directive(format!(
+            "has more than {VALUES_MAX} values"
+        ))),
+    }
+}
+
 impl Value for Conditions {
     const SYNTAX: &'static str = "string …";
 
@@ -110,14 +121,7 @@ impl Value for Conditions {
 
     fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
         let more = Self::parse(args, scope)?;
-        let all = slot.get_or_insert_default();
-        all.0.extend(more.0);
-        match all.0.len() {
-            ..=VALUES_MAX => Ok(()),
-            _ => Err(Problem::directive(format!(
-                "has more than {VALUES_MAX} values"
-            ))),
-        }
+        extend(&mut slot.get_or_insert_default().0, more.0)
     }
 
     fn absent() -> Option<Self> {
@@ -181,14 +185,7 @@ impl Value for Validities {
 
     fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
         let more = Self::parse(args, scope)?;
-        let all = slot.get_or_insert_default();
-        all.0.extend(more.0);
-        match all.0.len() {
-            ..=VALUES_MAX => Ok(()),
-            _ => Err(Problem::directive(format!(
-                "has more than {VALUES_MAX} values"
-            ))),
-        }
+        extend(&mut slot.get_or_insert_default().0, more.0)
     }
 
     fn absent() -> Option<Self> {

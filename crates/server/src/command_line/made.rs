@@ -3,6 +3,7 @@
 //! Not here: what stands in it. Invariant: it is served in the foreground, in the one way that there is.
 #![expect(clippy::disallowed_methods, reason = "before anything is served")]
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,18 @@ use crate::process::start::{self, Instead, Options};
 
 /// Names that are tried for a temporary directory.
 const DIRECTORIES_TRIED_MAX: u32 = 1000;
+
+/// Reads the arguments, the word first; `Err`: they end the program, which has said why (or what `--help` says).
+pub fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
+    A::try_parse_from(args).map_err(|error| {
+        let _ = error.print();
+        if error.use_stderr() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    })
+}
 
 /// Serves until a signal ends it, with a directory of its own for what a configuration needs. `configuration` is given the path of
 /// the pid file.

@@ -43,15 +43,9 @@ struct Arguments {
 
 /// Does what the arguments (the word `proxy` first) say.
 pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
-    let arguments = match Arguments::try_parse_from(args) {
+    let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return match error.use_stderr() {
-                true => ExitCode::FAILURE,
-                false => ExitCode::SUCCESS,
-            };
-        }
+        Err(code) => return code,
     };
     let urls = match urls(&arguments.listen) {
         Ok(urls) => urls,

@@ -34,16 +34,9 @@ struct Arguments {
 
 /// Does what the arguments (the word `serve` first) say.
 pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
-    let arguments = match Arguments::try_parse_from(args) {
+    let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() {
-                ExitCode::FAILURE
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(code) => return code,
     };
     let directory = match std::fs::canonicalize(&arguments.directory) {
         Ok(directory) if directory.is_dir() => directory,

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Problem, Scope, Template, Value, Word};
+use config::{Problem, Scope, Template, Word};
 
 use crate::regex::Regex;
 use crate::request::Request;
 
 use super::directives::ProxyRewrites;
-use super::rewrites::{self, Lines};
+use super::rewrites::{self, Rewriting, invalid};
 
 /// Attributes of a cookie that are looked at; a line with more is passed on as it is.
 const ATTRIBUTES_MAX: usize = 256;
@@ -28,38 +28,20 @@ enum Cookie {
     Regex(Arc<Regex>),
 }
 
-/// All `proxy_cookie_flags` lines of a level.
-#[derive(Debug, Clone)]
-pub struct AllFlags(pub Lines<CookieFlags>);
-
-impl Value for AllFlags {
+impl Rewriting for CookieFlags {
     const SYNTAX: &'static str = "off | cookie [flag …]";
 
-    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let mut slot = None;
-        Self::set(&mut slot, args, scope)?;
-        Ok(slot.unwrap_or(Self(Lines::Off)))
-    }
-
-    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
-        let line = match args {
-            [word] if *word == "off" => None,
-            [word] => {
-                let sentence = format!("invalid parameter \"{}\"", word.display());
-                return Err(Problem::new(sentence).at(0));
-            }
-            [cookie, flags @ ..] => Some(CookieFlags::read(cookie, flags, scope)?),
-            [] => return Err(Problem::argument_count("proxy_cookie_flags")),
-        };
-        let mut lines = slot.take().map(|known| known.0);
-        Lines::add(&mut lines, line)?;
-        *slot = lines.map(Self);
-        Ok(())
+    fn read(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match args {
+            [word] => Err(invalid(word)),
+            [cookie, flags @ ..] => Self::of(cookie, flags, scope),
+            [] => Err(Problem::argument_count("proxy_cookie_flags")),
+        }
     }
 }
 
 impl CookieFlags {
-    fn read(cookie: &Word, flags: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+    fn of(cookie: &Word, flags: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let name = match cookie.bytes().strip_prefix(b"~") {
             Some(pattern) => Cookie::Regex(rewrites::regex(pattern, cookie, true, scope)?),
             None => Cookie::Name(Template::of_word(cookie, scope)?),
@@ -148,7 +130,7 @@ pub fn rewrite(request: &Request, settings: &ProxyRewrites, line: &Bytes) -> Opt
         is_changed |= move_attribute(request, settings, attribute);
     }
     if let Some(flags) = &settings.proxy_cookie_flags {
-        is_changed |= set_flags(request, flags.0.rules(), &mut attributes);
+        is_changed |= set_flags(request, flags.rules(), &mut attributes);
     }
     is_changed.then(|| write(&attributes))
 }
@@ -184,10 +166,10 @@ fn move_attribute(request: &Request, settings: &ProxyRewrites, attribute: &mut A
     };
     let moved = if attribute.name.eq_ignore_ascii_case(b"domain") {
         let rules = settings.proxy_cookie_domain.as_ref();
-        rules.and_then(|rules| rewrites::cookie_domain(request, rules.0.rules(), value))
+        rules.and_then(|rules| rewrites::cookie_domain(request, rules.rules(), value))
     } else if attribute.name.eq_ignore_ascii_case(b"path") {
         let rules = settings.proxy_cookie_path.as_ref();
-        rules.and_then(|rules| rewrites::cookie_path(request, rules.0.rules(), value))
+        rules.and_then(|rules| rewrites::cookie_path(request, rules.rules(), value))
     } else {
         None
     };

@@ -13,9 +13,9 @@ use crate::connection::directives::SizeTemplate;
 use crate::upstream::next::NextUpstream;
 
 use super::bind::Bind;
-use super::cookies::AllFlags;
+use super::cookies::CookieFlags;
 use super::pass::Pass;
-use super::rewrites::{CookieDomains, CookiePaths, Redirects};
+use super::rewrites::{CookieDomain, CookiePath, Lines, Redirect};
 
 /// `proxy_http_version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,14 +170,14 @@ directives! {
     pub struct ProxyRewrites in Location {
         /// Changes `Location` and `Refresh` of answers: a text that they begin with, or what a regular expression (`~`, caseless
         /// `~*`) matches. `default` (unless `proxy_pass` has variables) changes the URL of `proxy_pass` to the location.
-        proxy_redirect: Option<Redirects> = none, [HTTP | SERVER | LOCATION] 1..=2;
+        proxy_redirect: Option<Lines<Redirect>> = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Changes `domain` of cookies.
-        proxy_cookie_domain: Option<CookieDomains> = none, [HTTP | SERVER | LOCATION] 1..=2;
+        proxy_cookie_domain: Option<Lines<CookieDomain>> = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Changes `path` of cookies.
-        proxy_cookie_path: Option<CookiePaths> = none, [HTTP | SERVER | LOCATION] 1..=2;
+        proxy_cookie_path: Option<Lines<CookiePath>> = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Adds flags to cookies or takes them away: `secure`, `httponly`, `samesite=strict`, `samesite=lax`, `samesite=none`; with
         /// `no` before the name it is taken away.
-        proxy_cookie_flags: Option<AllFlags> = none, [HTTP | SERVER | LOCATION] 1..=4;
+        proxy_cookie_flags: Option<Lines<CookieFlags>> = none, [HTTP | SERVER | LOCATION] 1..=4;
     }
 }
 

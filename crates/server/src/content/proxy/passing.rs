@@ -189,7 +189,7 @@ fn redirects(
         ),
     }
     };
-    lines.0.rules().iter().map(rule).collect()
+    lines.rules().iter().map(rule).collect()
 }
 
 fn hidden(settings: &ProxyAnswers) -> Names {

@@ -44,13 +44,37 @@ impl<T> Lines<T> {
             Self::Rules(rules) => rules,
         }
     }
+}
 
-    /// Takes in a line: `off` stands alone.
-    pub(super) fn add(slot: &mut Option<Self>, rule: Option<T>) -> Result<(), Problem> {
-        match (&mut *slot, rule) {
-            (None, None) => *slot = Some(Self::Off),
-            (None, Some(rule)) => *slot = Some(Self::Rules(vec![rule])),
-            (Some(Self::Rules(rules)), Some(rule)) if rules.len() < RULES_MAX => rules.push(rule),
+/// What a line says that is not `off`.
+pub trait Rewriting: Clone {
+    /// As [`Value::SYNTAX`].
+    const SYNTAX: &'static str;
+
+    /// Reads the arguments of one line.
+    ///
+    /// # Errors
+    /// What is wrong, in nginx's words.
+    fn read(args: &[Word], scope: &mut Scope) -> Result<Self, Problem>;
+}
+
+impl<T: Rewriting> Value for Lines<T> {
+    const SYNTAX: &'static str = T::SYNTAX;
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        Ok(match args {
+            [word] if *word == "off" => Self::Off,
+            _ => Self::Rules(vec![T::read(args, scope)?]),
+        })
+    }
+
+    /// `off` stands alone.
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        match (&mut *slot, Self::parse(args, scope)?) {
+            (None, line) => *slot = Some(line),
+            (Some(Self::Rules(rules)), Self::Rules(line)) if rules.len() < RULES_MAX => {
+                rules.extend(line);
+            }
             _ => return Err(Problem::duplicate()),
         }
         Ok(())
@@ -66,86 +90,49 @@ pub enum Redirect {
     Rule(Rule),
 }
 
-/// All `proxy_redirect` lines of a level.
-#[derive(Debug, Clone)]
-pub struct Redirects(pub Lines<Redirect>);
-
-impl Value for Redirects {
+impl Rewriting for Redirect {
     const SYNTAX: &'static str = "default | off | redirect replacement";
 
-    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let mut slot = None;
-        Self::set(&mut slot, args, scope)?;
-        Ok(slot.unwrap_or(Self(Lines::Off)))
-    }
-
-    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
-        let line = match args {
-            [word] if *word == "off" => None,
-            [word] if *word == "default" => Some(Redirect::Default),
-            [word] => return Err(invalid(word)),
-            _ => Some(Redirect::Rule(Rule::of_text(args, scope)?)),
-        };
-        let mut lines = slot.take().map(|known| known.0);
-        Lines::add(&mut lines, line)?;
-        *slot = lines.map(Self);
-        Ok(())
+    fn read(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match args {
+            [word] if *word == "default" => Ok(Self::Default),
+            [word] => Err(invalid(word)),
+            _ => Rule::of_text(args, scope).map(Self::Rule),
+        }
     }
 }
 
-/// All `proxy_cookie_domain` lines of a level.
+/// A `proxy_cookie_domain` line.
 #[derive(Debug, Clone)]
-pub struct CookieDomains(pub Lines<Rule>);
+pub struct CookieDomain(Rule);
 
-impl Value for CookieDomains {
+impl Rewriting for CookieDomain {
     const SYNTAX: &'static str = "off | domain replacement";
 
-    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let mut slot = None;
-        Self::set(&mut slot, args, scope)?;
-        Ok(slot.unwrap_or(Self(Lines::Off)))
-    }
-
-    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
-        let line = match args {
-            [word] if *word == "off" => None,
-            [word] => return Err(invalid(word)),
-            _ => Some(Rule::of_domain(args, scope)?),
-        };
-        let mut lines = slot.take().map(|known| known.0);
-        Lines::add(&mut lines, line)?;
-        *slot = lines.map(Self);
-        Ok(())
+    fn read(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match args {
+            [word] => Err(invalid(word)),
+            _ => Rule::of_domain(args, scope).map(Self),
+        }
     }
 }
 
-/// All `proxy_cookie_path` lines of a level.
+/// A `proxy_cookie_path` line.
 #[derive(Debug, Clone)]
-pub struct CookiePaths(pub Lines<Rule>);
+pub struct CookiePath(Rule);
 
-impl Value for CookiePaths {
+impl Rewriting for CookiePath {
     const SYNTAX: &'static str = "off | path replacement";
 
-    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let mut slot = None;
-        Self::set(&mut slot, args, scope)?;
-        Ok(slot.unwrap_or(Self(Lines::Off)))
-    }
-
-    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
-        let line = match args {
-            [word] if *word == "off" => None,
-            [word] => return Err(invalid(word)),
-            _ => Some(Rule::of_text(args, scope)?),
-        };
-        let mut lines = slot.take().map(|known| known.0);
-        Lines::add(&mut lines, line)?;
-        *slot = lines.map(Self);
-        Ok(())
+    fn read(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match args {
+            [word] => Err(invalid(word)),
+            _ => Rule::of_text(args, scope).map(Self),
+        }
     }
 }
 
-fn invalid(word: &Word) -> Problem {
+pub(super) fn invalid(word: &Word) -> Problem {
     Problem::new(format!("invalid parameter \"{}\"", word.display())).at(0)
 }
 
@@ -267,13 +254,19 @@ pub fn refresh(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes
 }
 
 /// The value of a cookie's `Path` under ours.
-pub(super) fn cookie_path(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
-    location(request, rules, value)
+pub(super) fn cookie_path(request: &Request, rules: &[CookiePath], value: &Bytes) -> Option<Bytes> {
+    rules
+        .iter()
+        .find_map(|CookiePath(rule)| rule.apply(request, value, 0))
 }
 
 /// The value of a cookie's `Domain` under ours.
-pub(super) fn cookie_domain(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
+pub(super) fn cookie_domain(
+    request: &Request,
+    rules: &[CookieDomain],
+    value: &Bytes,
+) -> Option<Bytes> {
     rules
         .iter()
-        .find_map(|rule| rule.apply_to_domain(request, value))
+        .find_map(|CookieDomain(rule)| rule.apply_to_domain(request, value))
 }
