@@ -94,7 +94,14 @@ impl Bench {
         let expected = body.len() as u64;
         let lines = lines.into_iter();
         let mut writing = store
-            .begin(&self.local, &description, lines, expected, now)
+            .begin(
+                &self.local,
+                &description,
+                lines,
+                expected,
+                now,
+                store.moment(),
+            )
             .await?;
         writing.push(&self.local, body).await?;
         writing.finish(&self.local).await

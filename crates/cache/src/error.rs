@@ -41,6 +41,9 @@ pub enum Error {
     /// What was being stored is not to be: too much was purged since it was asked for.
     #[error("not stored: purges were made while it was fetched")]
     Purged,
+    /// What was being stored is not to be: what is stored was asked for later.
+    #[error("not stored: a newer answer is")]
+    Superseded,
     /// Somebody else owns the cache directory (its lock is taken).
     #[error("the cache directory is in use by another process")]
     InUse,

@@ -7,7 +7,7 @@
 
 mod bench;
 
-use bench::{Bench, NOW, block_on, lifetime};
+use bench::{Bench, block_on, lifetime};
 use cache::store::Hit;
 use cache::{Error, Key};
 use message::HeaderId;
@@ -84,9 +84,10 @@ async fn renew(bench: &Bench, key: u64, times: u64) -> Result<(), Error> {
     ];
     let lines = kept.chain(new);
     let (local, access) = (&bench.local, bench.access());
+    let moment = bench.store.moment();
     let renewed = bench
         .store
-        .rewrite(local, &access, &hit, lifetime(times), lines, NOW);
+        .rewrite(local, &access, &hit, lifetime(times), lines, moment);
     renewed.await.map(|_| ())
 }
 

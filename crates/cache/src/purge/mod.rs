@@ -66,12 +66,13 @@ pub(crate) struct Purges {
     pending: VecDeque<Numbered>,
 }
 
-/// When something was asked for at the origin: what is purged from then on is purged for it too. While it lives, later rules stay.
-/// Goes from loop to loop.
+/// When something was asked for at the origin: what is purged from then on is purged for it too, and what was asked for later is
+/// newer. While it lives, later rules stay. Goes from loop to loop.
 #[derive(Clone, Debug)]
 pub struct Moment {
     number: u32,
     era: Arc<AtomicBool>,
+    tag: u32,
 }
 
 /// The rules of one store.
@@ -232,6 +233,11 @@ impl Moment {
         self.number
     }
 
+    /// What is stored of the answer has this tag.
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
+    }
+
     /// Have too many purges been made since, so that what was asked for then is not to be stored?
     pub(crate) fn is_void(&self) -> bool {
         self.era.load(Ordering::Acquire)
@@ -285,13 +291,14 @@ impl Rules {
         Some(known.number)
     }
 
-    /// Now.
-    pub fn moment(&self) -> Moment {
+    /// Now, for an entry with this tag.
+    pub fn moment(&self, tag: u32) -> Moment {
         let state = self.state.read();
         let era = state.eras.back().expect("the last era is never taken");
         Moment {
             number: era.number,
             era: era.is_void.clone(),
+            tag,
         }
     }
 

@@ -104,7 +104,7 @@ fn rules_are_bounded_and_the_same_one_is_kept_once() {
 fn rules_stay_for_what_was_asked_for_before_them() {
     let rules = Rules::new(Purges::default());
     let _ = rules.add(&tag("a"));
-    let moment = rules.moment();
+    let moment = rules.moment(0);
     let _ = rules.add(&tag("b"));
     let (end, settled) = rules.settled().unwrap();
     assert_eq!((end, settled.len()), (moment.number(), 1));
@@ -112,11 +112,11 @@ fn rules_stay_for_what_was_asked_for_before_them() {
     assert_eq!(rules.settled(), None);
     drop(moment);
     assert_eq!(rules.settled().unwrap().1.len(), 1);
-    let slow = rules.moment();
+    let slow = rules.moment(0);
     for number in 0..=RULES_MANY {
         rules.add(&Rule::Tag(number.to_string().into())).unwrap();
     }
-    let late = rules.moment();
+    let late = rules.moment(0);
     assert!(!slow.is_void());
     assert_eq!(rules.settled().unwrap().1.len(), RULES_MANY + 2);
     assert!(slow.is_void() && !late.is_void());

@@ -15,6 +15,7 @@ mod sweep;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
+mod turns;
 mod verify;
 mod walk;
 mod writing;
@@ -37,6 +38,7 @@ use message::date::Seconds;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use turns::Turns;
 
 /// Permissions of entries and of directories.
 const FILE_MODE: u32 = 0o600;
@@ -95,6 +97,7 @@ struct Inner {
     index: Index,
     space: Space,
     journal: Journal,
+    /// Tags of one process count up, in the order in which origins are asked.
     next_tag: AtomicU32,
     /// `inactive`, in seconds; a reload may change it.
     inactive: AtomicI64,
@@ -107,6 +110,7 @@ struct Inner {
     /// Blocks of files of others: room that is not ours.
     foreign_blocks: Mutex<Option<Reservation>>,
     lost: Mutex<Vec<Lost>>,
+    turns: Turns,
     rules: Rules,
     /// The sweep's way through the index, for purges.
     pass: Mutex<Option<purge::Pass>>,
@@ -161,6 +165,7 @@ impl Store {
             journal_blocks: Mutex::default(),
             foreign_blocks: Mutex::default(),
             lost: Mutex::default(),
+            turns: Turns::default(),
             rules: Rules::new(recovered.purges.clone()),
             pass: Mutex::default(),
             stored: AtomicU64::new(0),
@@ -194,11 +199,12 @@ impl Store {
         &self.0.settings
     }
 
-    /// Now: to be taken before the origin is asked, and given to [`Writing::asked_at`], so that what is purged while the answer
-    /// is on its way is purged for it too.
+    /// Now: to be taken before the origin is asked, and given to [`Store::begin`], so that what is purged while the answer is on its
+    /// way is purged for it too, and that it does not replace what was asked for later.
     #[must_use]
     pub fn moment(&self) -> Moment {
-        self.0.rules.moment()
+        let tag = self.0.next_tag.fetch_add(1, Relaxed);
+        self.0.rules.moment(tag)
     }
 
     /// Sets other limits, as a reload may: `max_size` and `min_free` in bytes, `inactive` in seconds. Sweeps make them hold.
@@ -261,10 +267,6 @@ impl Store {
         let settings = &self.0.settings;
         let place = temp_name(&key.path(settings.levels), tag);
         [&settings.directory[..], b"/", place.as_bytes()].concat()
-    }
-
-    fn tag(&self) -> u32 {
-        self.0.next_tag.fetch_add(1, Relaxed)
     }
 
     /// Counts the blocks of what the journal knew.

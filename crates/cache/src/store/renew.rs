@@ -7,9 +7,8 @@ use crate::freshness::Line;
 use crate::index::{Known, Place};
 use crate::journal::Record;
 use crate::lifetime::Lifetime;
-use crate::purge::Marks;
+use crate::purge::{Marks, Moment};
 use disk::{Access, Errno, Local, Step};
-use message::date::Seconds;
 
 impl Store {
     /// An entry was found unchanged, header lines and all: the index says so at once and the journal soon; the file stays as it is.
@@ -37,10 +36,10 @@ impl Store {
     /// An entry was found unchanged but for its header lines ([`crate::freshness::updated_fields`]). Where they have room, they are
     /// written over the old ones in one job; else the entry is written anew, each block checked on the way, and takes the old one's
     /// place. Whoever reads the old one goes on doing so: its body is the same, and lies at the same place. One that somebody else
-    /// renewed or replaced meanwhile is left as it is.
+    /// renewed or replaced meanwhile is left as it is. `moment` is when the origin was asked.
     ///
     /// # Errors
-    /// As [`Store::begin`] and [`Store::verify`]; the old entry stays, unless it is damaged.
+    /// As [`Store::begin`], [`super::Writing::finish`] and [`Store::verify`]; the old entry stays, unless it is damaged.
     pub async fn rewrite<'a>(
         &self,
         local: &Local,
@@ -48,18 +47,19 @@ impl Store {
         hit: &Hit,
         lifetime: Lifetime,
         fields: impl Iterator<Item = Line<'a>>,
-        now: Seconds,
+        moment: Moment,
     ) -> Result<Known, Error> {
         let newer = self.0.index.peek(&hit.known.key);
         if let Some(newer) = newer.filter(|newer| newer.place.file != hit.known.place.file) {
             return Ok(newer);
         }
         let fields: Vec<_> = fields.collect();
-        match self.patch(local, hit, lifetime, &fields).await {
+        match self.patch(local, hit, lifetime, &fields, &moment).await {
             Ok(Some(known)) => Ok(known),
             Ok(None) => {
                 let fields = fields.into_iter();
-                self.copy(local, access, hit, lifetime, fields, now).await
+                self.copy(local, access, hit, lifetime, fields, moment)
+                    .await
             }
             Err(error) => Err(error),
         }
@@ -72,9 +72,10 @@ impl Store {
         hit: &Hit,
         lifetime: Lifetime,
         fields: &[Line<'_>],
+        moment: &Moment,
     ) -> Result<Option<Known>, Error> {
         let (entry, old) = (&hit.entry, hit.known.place.file);
-        let tag = self.tag();
+        let tag = moment.tag();
         let patch = entry.patch(tag, lifetime, fields.iter().copied())?;
         let Some((now, then)) = patch else {
             return Ok(None);
@@ -118,7 +119,7 @@ impl Store {
         hit: &Hit,
         lifetime: Lifetime,
         fields: impl Iterator<Item = Line<'a>>,
-        now: Seconds,
+        moment: Moment,
     ) -> Result<Known, Error> {
         let entry = &hit.entry;
         let head = entry.head();
@@ -135,7 +136,7 @@ impl Store {
         };
         let body_len = entry.body_len();
         let mut writing = self
-            .begin(local, &description, fields, body_len, now)
+            .begin(local, &description, fields, body_len, lifetime.date, moment)
             .await?;
         writing.clean_of(hit.known.clean_of);
         let mut checks = Checks::of(hit);

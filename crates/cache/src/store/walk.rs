@@ -20,6 +20,8 @@ pub const NAMES_OF_STEP: usize = 100;
 const TEMP_AGE: Seconds = 60;
 /// Bytes of a file that are read for its head at first.
 const HEAD_BYTES: usize = 4096;
+/// The tag of what cannot be used: nothing is older or newer than that.
+const NO_TAG: u32 = 0;
 /// Digits of the number in the name of nginx's temp files (`KEY.0000000001`).
 const NGINX_TEMP_DIGITS: usize = 10;
 
@@ -253,7 +255,7 @@ impl Walk {
         Known {
             state: State::Stored,
             place: Place {
-                file: self.store.tag(),
+                file: NO_TAG,
                 offset: 0,
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
             },

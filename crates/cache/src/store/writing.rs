@@ -42,8 +42,8 @@ pub struct Writing {
 }
 
 impl Store {
-    /// Begins an entry: its tag is chosen here ([`Description::tag`] is overwritten). Nothing is written yet, but room is reserved
-    /// for `expected` bytes of body (what `Content-Length` says, or 0), for which others may have to go.
+    /// Begins an entry of what was asked for at `moment`, whose tag it gets ([`Description::tag`] is overwritten). Nothing is written
+    /// yet, but room is reserved for `expected` bytes of body (what `Content-Length` says, or 0), for which others may have to go.
     ///
     /// # Errors
     /// [`Error::Fault`]: it cannot be written down. [`Error::NoRoom`], [`Error::Disk`].
@@ -54,8 +54,9 @@ impl Store {
         fields: impl Iterator<Item = Line<'a>>,
         expected: u64,
         now: Seconds,
+        moment: Moment,
     ) -> Result<Writing, Error> {
-        let tag = self.tag();
+        let tag = moment.tag();
         let description = Description {
             tag,
             ..*description
@@ -79,7 +80,6 @@ impl Store {
             0 => Varies::default(),
             _ => Varies::of(names, &description.variant),
         };
-        let moment = self.moment();
         let was = self.0.index.peek(&description.key);
         let known = Known {
             state: State::Stored,
@@ -179,12 +179,6 @@ impl Writing {
     #[must_use]
     pub fn key(&self) -> Key {
         self.known.key
-    }
-
-    /// When the origin was asked ([`Store::moment`]); without this, when the entry was begun.
-    pub fn asked_at(&mut self, moment: Moment) {
-        self.known.clean_of = moment.number();
-        self.moment = moment;
     }
 
     /// The entry that it is made of was clean of purges up to this one.
@@ -287,30 +281,30 @@ impl Writing {
         }
     }
 
+    /// As [`Writing::publish`]; what is not stored is abandoned.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn finish(mut self, local: &Local) -> Result<Known, Error> {
+        let published = self.publish(local).await;
+        if published.is_err() {
+            // What failed is told, not that its remains cannot be deleted either.
+            let _ = self.abandon(local).await;
+        }
+        published
+    }
+
     /// The body is whole: the entry gets its name, and the index knows it. What is given back is what the index knows.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Purged`]: it is not stored, and the temp file is gone.
-    pub async fn finish(mut self, local: &Local) -> Result<Known, Error> {
-        match self.publish(local).await {
-            Ok(known) => {
-                self.store.0.stored.fetch_add(1, Relaxed);
-                Ok(known)
-            }
-            Err(error) => {
-                // What failed is told, not that its remains cannot be deleted either.
-                let _ = self.abandon(local).await;
-                Err(error)
-            }
-        }
-    }
-
-    async fn publish(&mut self, local: &Local) -> Result<Known, Error> {
+    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Purged`], [`Error::Superseded`]: it is not stored, and to be abandoned.
+    pub async fn publish(&mut self, local: &Local) -> Result<Known, Error> {
         if self.moment.is_void() {
             return Err(Error::Purged);
         }
-        self.has_temp = true;
         let store = self.store.clone();
+        let turn = store.turn(self.known.key, self.known.place.file).await?;
+        self.has_temp = true;
         let finished = self.writer.clone().finish();
         if self.output.is_none() && self.victims.is_empty() {
             self.victims = store.make_way(&mut self.reservation, finished.entry_len);
@@ -351,7 +345,8 @@ impl Writing {
         self.has_temp = false;
         store.0.journal.ended(known.key, known.place.file);
         let displaced = store.0.index.put(&known);
-        drop(put);
+        drop((put, turn));
+        store.0.stored.fetch_add(1, Relaxed);
         // The entry is stored; that another one's file stays is counted, and no failure of this one.
         let _ = store.settle(local, displaced).await;
         // A sweep that begins from now on finds it in the index; one that had begun could not wait for it.

@@ -118,7 +118,14 @@ impl Bench {
         let lines = lines.iter().copied();
         let mut writing = self
             .store
-            .begin(&self.local, &description, lines, expected, NOW)
+            .begin(
+                &self.local,
+                &description,
+                lines,
+                expected,
+                NOW,
+                self.store.moment(),
+            )
             .await?;
         for at in (0..body.len()).step_by(50_000) {
             let piece = body.slice(at..body.len().min(at + 50_000));

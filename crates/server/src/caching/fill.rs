@@ -380,7 +380,7 @@ impl Filling {
             now,
         };
         if let Verdict::Store(Storable { lifetime, .. }) = freshness::judge(&answer, self.rules()) {
-            let done = self.update(&hit, lifetime, updated, now).await;
+            let done = self.update(&hit, lifetime, updated).await;
             self.tell_if(done.err(), "an entry cannot be renewed");
         }
         filler.end_without(Ending::Renewed);
@@ -392,7 +392,6 @@ impl Filling {
         hit: &Hit,
         lifetime: Lifetime,
         updated: Vec<Line<'_>>,
-        now: Seconds,
     ) -> Result<(), cache::Error> {
         let (store, local) = (self.store(), &self.loop_.disk);
         // At once, so that nobody asks again while the lines are written.
@@ -407,7 +406,7 @@ impl Filling {
         };
         let fields = updated.into_iter();
         store
-            .rewrite(local, &access, hit, lifetime, fields, now)
+            .rewrite(local, &access, hit, lifetime, fields, self.moment.clone())
             .await
             .map(drop)
     }

@@ -85,21 +85,19 @@ pub async fn run(saving: Box<Saving>) {
         Ok(writing) => writing,
         Err(error) => return saving.tell(&error),
     };
-    let outcome = saving.write(&mut writing).await;
-    let fill = saving.saver.fill().clone();
+    let outcome = match saving.write(&mut writing).await {
+        Ok(End::Whole) => writing.publish(&saving.local).await.map(Some),
+        Ok(End::GivenUp) => Ok(None),
+        Err(error) => Err(error),
+    };
     match outcome {
-        Ok(End::Whole) => {
-            if let Err(error) = writing.finish(&saving.local).await {
-                saving.tell(&error);
-            }
-            // Only now: the index knows it.
-            drop(saving.saver);
-            return;
-        }
-        Ok(End::GivenUp) => saving.cache.tally.pass(),
+        // Only now the saver leaves: the index knows it.
+        Ok(Some(_)) => return,
+        Ok(None) => saving.cache.tally.pass(),
         Err(error) => saving.tell(&error),
     }
     let Saving { local, saver, .. } = *saving;
+    let fill = saver.fill().clone();
     drop(saver);
     wait_for_readers(&fill).await;
     // What is left of it goes with a sweep.
@@ -134,10 +132,16 @@ impl Saving {
         let now = self.lifetime.date;
         let begun = self
             .store
-            .begin(&self.local, &description, fields, self.expected, now)
+            .begin(
+                &self.local,
+                &description,
+                fields,
+                self.expected,
+                now,
+                self.moment.clone(),
+            )
             .await;
-        let mut writing = begun?;
-        writing.asked_at(self.moment.clone());
+        let writing = begun?;
         self.saver.fill().set_place(writing.saved());
         Ok(writing)
     }
@@ -155,7 +159,7 @@ impl Saving {
     }
 
     fn tell(&self, error: &Error) {
-        if !matches!(error, Error::Purged) {
+        if !matches!(error, Error::Purged | Error::Superseded) {
             let directory = &self.cache.zone.directory;
             self.cache
                 .troubles

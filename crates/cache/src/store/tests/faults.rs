@@ -127,7 +127,7 @@ fn a_fill_that_was_cut_short_leaves_nothing_after_the_next_start() {
         let begin = async || {
             let lines = std::iter::empty();
             let mut writing = store
-                .begin(&bench.local, &description, lines, 0, NOW)
+                .begin(&bench.local, &description, lines, 0, NOW, store.moment())
                 .await
                 .unwrap();
             writing

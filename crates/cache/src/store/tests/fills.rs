@@ -55,7 +55,7 @@ async fn begin(bench: &Bench, store: &Store) -> Writing {
     let description = plain(Key::of(b"k"));
     let lines = std::iter::empty();
     store
-        .begin(&bench.local, &description, lines, 0, NOW)
+        .begin(&bench.local, &description, lines, 0, NOW, store.moment())
         .await
         .unwrap()
 }

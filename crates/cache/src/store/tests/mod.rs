@@ -3,6 +3,7 @@
 mod faults;
 mod fills;
 mod purges;
+mod turns;
 
 use super::*;
 use crate::entry::Description;
@@ -132,7 +133,14 @@ impl Bench {
         };
         let lines: [Line<'_>; 1] = [(b"X-Key", key.as_bytes(), HeaderId::Other)];
         let mut writing = store
-            .begin(&self.local, &description, lines.into_iter(), 0, NOW)
+            .begin(
+                &self.local,
+                &description,
+                lines.into_iter(),
+                0,
+                NOW,
+                store.moment(),
+            )
             .await?;
         for piece in body.chunks(100_000) {
             if let Err(error) = writing
@@ -371,7 +379,14 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
         let lines: [Line<'_>; 1] = [(b"X-New", b"1", HeaderId::Other)];
         let fields = lines.into_iter();
         let rewritten = store
-            .rewrite(&bench.local, &access, &hit, lifetime, fields, NOW)
+            .rewrite(
+                &bench.local,
+                &access,
+                &hit,
+                lifetime,
+                fields,
+                store.moment(),
+            )
             .await;
         assert_ne!(rewritten.unwrap().place.file, hit.known.place.file);
         assert_eq!(
@@ -419,7 +434,7 @@ fn header_lines_that_have_room_are_written_where_they_lie() {
                     &hit,
                     lifetime,
                     lines.into_iter(),
-                    NOW,
+                    store.moment(),
                 )
             };
             rewrite().await.unwrap();

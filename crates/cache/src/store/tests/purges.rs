@@ -22,9 +22,8 @@ impl Bench {
         let lines: [Line<'_>; 1] = [(b"Cache-Tag", tags.as_bytes(), HeaderId::Other)];
         let lines = lines.into_iter();
         let mut writing = store
-            .begin(&self.local, &description, lines, 0, NOW)
+            .begin(&self.local, &description, lines, 0, NOW, moment)
             .await?;
-        writing.asked_at(moment);
         writing
             .push(&self.local, Bytes::copy_from_slice(key.as_bytes()))
             .await?;
