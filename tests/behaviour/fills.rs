@@ -48,3 +48,24 @@ fn an_older_answer_that_comes_later_replaces_no_newer_one() {
     }
     assert_eq!(origin.received().len(), 2);
 }
+
+#[test]
+fn a_failure_is_noted_only_where_nothing_is_stored() {
+    let origin = Origin::start(|request| match request.header("X-Fail") {
+        Some(_) => Answer::Close(Vec::new()),
+        None => Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "stored"),
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_valid 502 1m; proxy_cache_bypass $arg_bypass; proxy_cache_key $uri; }",
+    );
+    assert_eq!(server.get_with("/noted", "X-Fail: 1\r\n").status, 502);
+    assert_eq!(server.get("/noted").status, 502);
+    server.get("/stored");
+    hit(&server, "/stored");
+    assert_eq!(
+        server.get_with("/stored?bypass=1", "X-Fail: 1\r\n").status,
+        502
+    );
+    assert_eq!(server.get("/stored").text(), "stored");
+}

@@ -27,7 +27,7 @@ pub use walk::Walk;
 pub use writing::{WRITE_BYTES, Writing};
 
 use crate::error::Error;
-use crate::index::{Cursor, Index, Known, State};
+use crate::index::{Cursor, Displaced, Index, Known, State};
 use crate::journal::{Journal, Recovered, temp_name};
 use crate::key::{Key, Levels, PATH_BYTES_MAX};
 use crate::purge::{Moment, Rules};
@@ -214,11 +214,29 @@ impl Store {
     }
 
     /// Takes note of a key that has no file: one that was asked for ([`State::Seen`]), or whose origin failed ([`State::Failed`]).
+    /// One that has, since another request got an answer, keeps it.
     ///
     /// # Errors
     /// [`Error::Disk`]: the file of another one, which gave way, could not be deleted.
     pub async fn note(&self, local: &Local, known: &Known) -> Result<(), Error> {
-        self.settle(local, self.0.index.put(known)).await
+        let is_stored = |known: &Known| known.state == State::Stored;
+        if self
+            .0
+            .index
+            .peek(&known.key)
+            .is_some_and(|known| is_stored(&known))
+        {
+            return Ok(());
+        }
+        let Displaced { replaced, evicted } = self.0.index.put(known);
+        // Its own file too, if that came just now: nobody overwrites it.
+        let gone: Vec<_> = replaced
+            .into_iter()
+            .chain(evicted)
+            .filter(is_stored)
+            .collect();
+        self.0.evicted.fetch_add(gone.len() as u64, Relaxed);
+        self.delete(local, gone).await
     }
 
     /// May there be entries that the index does not know?
