@@ -10,7 +10,7 @@ pub fn server(origin: &Origin, locations: &str) -> Server {
     Server::start(&http(origin, locations))
 }
 
-fn http(origin: &Origin, locations: &str) -> String {
+pub fn http(origin: &Origin, locations: &str) -> String {
     let locations = locations.replace(
         "%PASS%",
         &format!("proxy_pass http://{}; proxy_cache c", origin.address()),

@@ -1,8 +1,10 @@
 //! What is stored of what the origin answers, where much comes at once or the disk is behind.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use crate::cache::{cache, hit, server};
-use blackbox::{Answer, Origin, PATIENCE, is_nginx};
+use crate::cache::{cache, hit, http, server};
+use blackbox::{Answer, Origin, PATIENCE, Server, Site, is_nginx};
+use nix::sys::signal::Signal::SIGUSR1;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -68,4 +70,58 @@ fn a_failure_is_noted_only_where_nothing_is_stored() {
         502
     );
     assert_eq!(server.get("/stored").text(), "stored");
+}
+
+/// More than a fill keeps in memory.
+const LARGE: usize = 3 << 20;
+
+/// A server whose pools stand still while this file exists; its cache is open and knows what is there.
+fn held(origin: &Origin, locations: &str) -> (Server, PathBuf) {
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let hold = site.path("hold");
+    let server = Server::start_on(site, "", &http(origin, locations));
+    server.wait_for(": 0 entries known", "its cache is open");
+    (server, hold)
+}
+
+/// Lets the pools stand still. (The next look at the file is some milliseconds away.)
+fn hold_pools(hold: &PathBuf) {
+    std::fs::write(hold, "").expect("a site's directory can be written to");
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+#[test]
+fn what_the_disk_does_not_take_is_passed_on_and_said_once() {
+    if is_nginx() {
+        return;
+    }
+    let origin = Origin::start(|request| {
+        let headers = "Cache-Control: max-age=60\r\n";
+        if request.target() == "/broken" {
+            let head = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 9\r\n\r\n");
+            return Answer::Close(head.into_bytes());
+        }
+        Answer::with("200 OK", headers, vec![b'x'; LARGE])
+    });
+    let (server, hold) = held(&origin, "location / { %PASS%; }");
+    hold_pools(&hold);
+    for path in ["/a", "/b"] {
+        let reply = server.get(path);
+        assert_eq!((cache(&reply), reply.body.len()), ("MISS", LARGE));
+    }
+    let line = "an answer is passed on and not stored: the disk is slower than the origin";
+    server.wait_for(line, "the reason");
+    std::fs::remove_file(hold).unwrap();
+    // That is the origin's fault, and nothing that could have been stored.
+    server.raw("GET /broken HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    server.signal(SIGUSR1);
+    server.wait_for(" 2 passed on unstored,", "the count");
+    let log = server.error_log();
+    let lines: Vec<_> = log.lines().filter(|said| said.contains(line)).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(
+        lines[0].contains("[warn]") && lines[0].contains("/cache\": "),
+        "{log}"
+    );
+    hit(&server, "/a");
 }

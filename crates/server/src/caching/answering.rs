@@ -198,7 +198,7 @@ async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
         }
         Ok(Found::Failed(_)) => miss(request, inquiry, Missed::default()).await,
         Err(error) => {
-            inquiry.tell("it cannot be looked into", &error);
+            inquiry.cache.tell("it cannot be looked into", &error);
             Step::Pass
         }
     }
@@ -244,7 +244,9 @@ fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
 /// Nothing is there.
 async fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> Step {
     if let Some(fault) = &missed.damage {
-        inquiry.tell("an entry was dropped", &fault.clone().into());
+        inquiry
+            .cache
+            .tell("an entry was dropped", &fault.clone().into());
     }
     note::of(request).status = Some(Status::Miss);
     if inquiry.rules.refuses_miss(&inquiry.wishes) {
@@ -275,7 +277,7 @@ async fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
     }
     let seen = Known::seen(inquiry.main, inquiry.now);
     if let Err(error) = inquiry.store.note(local(request), &seen).await {
-        inquiry.tell("a request cannot be counted", &error);
+        inquiry.cache.tell("a request cannot be counted", &error);
     }
     true
 }

@@ -219,7 +219,7 @@ impl Filling {
             Some(storable) => self.share(filler, answer, storable).await,
             None => {
                 filler.set_head(answer.head, Sharing::Private);
-                pump(&self.loop_, filler, answer.flow).await;
+                pump(&self.loop_, &self.cache, filler, answer.flow).await;
             }
         }
     }
@@ -328,7 +328,7 @@ impl Filling {
         let saver = match self.wait_for_turn().await {
             true => filler.saver(),
             false => {
-                self.cache.tally.pass();
+                self.cache.shed("too much waits to be written already");
                 None
             }
         };
@@ -360,7 +360,7 @@ impl Filling {
                 Box::pin(saving::run(saving)).await;
             }
         };
-        tokio::join!(pump(&self.loop_, filler, answer.flow), save);
+        tokio::join!(pump(&self.loop_, &self.cache, filler, answer.flow), save);
     }
 
     /// The origin says that what is stored has not changed.
@@ -425,9 +425,7 @@ impl Filling {
 
     fn tell_if(&self, error: Option<cache::Error>, what: &str) {
         if let Some(error) = error {
-            self.cache
-                .troubles
-                .tell(&self.cache.zone.directory, what, &error);
+            self.cache.tell(what, &error);
         }
     }
 }
@@ -444,7 +442,7 @@ pub fn lines(head: &ResponseHead) -> impl Iterator<Item = Line<'_>> + Clone {
 }
 
 /// Hands on what the origin sends.
-async fn pump(loop_: &Loop, filler: Filler, mut flow: Box<Flow>) {
+async fn pump(loop_: &Loop, cache: &Cache, filler: Filler, mut flow: Box<Flow>) {
     let mut patience = DISK_PATIENCE;
     while let Some(piece) = flow.piece().await {
         // One that breaks off has said so in the log.
@@ -459,6 +457,7 @@ async fn pump(loop_: &Loop, filler: Filler, mut flow: Box<Flow>) {
                         patience = patience.saturating_sub(DISK_LOOK);
                         if patience.is_zero() {
                             filler.stop_saving();
+                            cache.shed("the disk is slower than the origin");
                         }
                     }
                     continue;

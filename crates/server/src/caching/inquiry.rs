@@ -86,12 +86,6 @@ impl<'a> Inquiry<'a> {
             .find(local, access, &self.key_text, lines(request), self.now)
             .await
     }
-
-    /// Says once a minute that something did not work.
-    pub fn tell(&self, what: &str, error: &cache::Error) {
-        let directory = &self.cache.zone.directory;
-        self.cache.troubles.tell(directory, what, error);
-    }
 }
 
 /// The pool's side of reading for this request.

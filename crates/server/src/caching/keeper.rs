@@ -176,9 +176,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
                     directory.escape_ascii()
                 ),
             ),
-            Err(error) => cache
-                .troubles
-                .tell(&directory, "it cannot be opened", &error),
+            Err(error) => cache.tell("it cannot be opened", &error),
         }
         has_told = true;
         drop(cache);
@@ -214,9 +212,7 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
             Ok(false) if begun.elapsed() < pace.threshold => continue,
             Ok(false) => {}
             Err(error) => {
-                cache
-                    .troubles
-                    .tell(&cache.zone.directory, "it cannot be walked", &error);
+                cache.tell("it cannot be walked", &error);
                 sleep(RETRY).await;
             }
         }
@@ -245,8 +241,7 @@ async fn sweep(local: &Local, kept: &Weak<Cache>, store: &Store) -> Option<Durat
         Ok(true) => Some(pace.sleep),
         Ok(false) => Some(SWEEP_EVERY),
         Err(error) => {
-            let directory = &cache.zone.directory;
-            cache.troubles.tell(directory, "it cannot be swept", &error);
+            cache.tell("it cannot be swept", &error);
             Some(SWEEP_EVERY)
         }
     }

@@ -54,7 +54,7 @@ pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
         Ok(true) => Outcome::Answer(Box::new(Response::new(204))),
         Ok(false) => Outcome::Failed(Failure::new(404)),
         Err(error) => {
-            inquiry.tell("it cannot be purged", &error);
+            inquiry.cache.tell("it cannot be purged", &error);
             let is_for_later = matches!(error, Error::TooManyPurges(_));
             let status = if is_for_later { 503 } else { 500 };
             Outcome::Failed(Failure::new(status))
@@ -89,9 +89,6 @@ pub async fn invalidate(request: &mut Request, status: u16) {
     let done = store.purge(local(request), &key).await;
     cache.fills.forget(&key);
     if let Err(error) = done {
-        let directory = &cache.zone.directory;
-        cache
-            .troubles
-            .tell(directory, "it cannot be purged", &error);
+        cache.tell("it cannot be purged", &error);
     }
 }

@@ -17,6 +17,7 @@ use super::keeper::Keeper;
 use super::tally::Tally;
 use super::troubles::Troubles;
 use super::zone::Zone;
+use crate::log::Level;
 use crate::settings::Settings;
 
 /// So long after its opening began requests wait for a cache; then they pass it by until it is open.
@@ -32,7 +33,7 @@ pub struct Cache {
     /// What became of requests.
     pub tally: Tally,
     /// What the disk did wrong.
-    pub troubles: Troubles,
+    troubles: Troubles,
     store: OnceLock<Store>,
     is_open: Notify,
     is_taken: AtomicBool,
@@ -51,6 +52,25 @@ impl Cache {
             is_taken: AtomicBool::new(false),
             since: Instant::now(),
         }
+    }
+
+    /// Counts what its disk did wrong, and says so once a minute. `what` is what did not work.
+    pub fn tell(&self, what: &str, error: &cache::Error) {
+        self.troubles.tell(&self.zone.directory, what, error);
+    }
+
+    /// Counts an answer that is passed on and not stored since the disk cannot take it, and says so once a minute.
+    pub fn shed(&self, why: &str) {
+        self.tally.pass();
+        let what = "an answer is passed on and not stored";
+        self.troubles
+            .say(Level::Warn, &self.zone.directory, what, why);
+    }
+
+    /// How often its disk did something wrong, since the start.
+    #[must_use]
+    pub fn troubles(&self) -> u64 {
+        self.troubles.count()
     }
 
     /// Its store, if it is open.

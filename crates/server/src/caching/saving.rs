@@ -86,14 +86,14 @@ pub async fn run(saving: Box<Saving>) {
         Err(error) => return saving.tell(&error),
     };
     let outcome = match saving.write(&mut writing).await {
-        Ok(End::Whole) => writing.publish(&saving.local).await.map(Some),
-        Ok(End::GivenUp) => Ok(None),
-        Err(error) => Err(error),
+        Ok(End::Whole) => writing.publish(&saving.local).await.map(|_| End::Whole),
+        other => other,
     };
     match outcome {
         // Only now the saver leaves: the index knows it.
-        Ok(Some(_)) => return,
-        Ok(None) => saving.cache.tally.pass(),
+        Ok(End::Whole) => return,
+        // Who gave it up has said so.
+        Ok(End::GivenUp) => {}
         Err(error) => saving.tell(&error),
     }
     let Saving { local, saver, .. } = *saving;
@@ -160,10 +160,7 @@ impl Saving {
 
     fn tell(&self, error: &Error) {
         if !matches!(error, Error::Purged | Error::Superseded) {
-            let directory = &self.cache.zone.directory;
-            self.cache
-                .troubles
-                .tell(directory, "an answer is not stored", error);
+            self.cache.tell("an answer is not stored", error);
         }
     }
 }

@@ -116,7 +116,7 @@ async fn checked(
     match done {
         Ok(()) => Ok(body_of(hit)),
         Err(error) => {
-            inquiry.tell("an entry cannot be used", &error);
+            inquiry.cache.tell("an entry cannot be used", &error);
             Err(Unusable)
         }
     }

@@ -1,5 +1,6 @@
 //! Trouble with a cache's disk: one log line a minute, however much there is.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use crate::clock::Moment;
@@ -23,6 +24,11 @@ impl Troubles {
     /// Counts one, and says so unless something was said within the last minute. `what` is what did not work.
     pub fn tell(&self, directory: &[u8], what: &str, error: &cache::Error) {
         self.all.fetch_add(1, Relaxed);
+        self.say(level(error), directory, what, error);
+    }
+
+    /// Says something that is counted elsewhere, unless something was said within the last minute.
+    pub fn say(&self, level: Level, directory: &[u8], what: &str, why: impl Display) {
         let now = Moment::now().second();
         let told = self.told.load(Relaxed);
         let is_due = told == 0 || now >= told + PAUSE;
@@ -42,8 +48,8 @@ impl Troubles {
             _ => format!(", and {untold} more since the last line"),
         };
         error_log(
-            level(error),
-            format_args!("cache \"{directory}\": {what}: {error}{more}"),
+            level,
+            format_args!("cache \"{directory}\": {what}: {why}{more}"),
         );
     }
 

@@ -114,7 +114,7 @@ impl Source<Rc<OpenFile>> for Checked {
         if let Err(error) = done {
             let cache = &checker.cache;
             let what = "an entry is cut off where it cannot be used";
-            cache.troubles.tell(&cache.zone.directory, what, &error);
+            cache.tell(what, &error);
             self.end = self.at;
             return Poll::Ready(Some(Err(BodyError::Logged)));
         }

@@ -66,7 +66,7 @@ fn tell_cache(cache: &Cache) {
             counters.evicted,
             counters.damaged,
             cache.fills.len(),
-            cache.troubles.count(),
+            cache.troubles(),
         ),
     );
 }
