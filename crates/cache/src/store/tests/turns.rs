@@ -67,13 +67,16 @@ fn answers_that_come_at_once_are_stored_in_the_order_of_their_questions() {
             .map(|answer| answer.finish(&bench.local));
         let mut next = || answers.next().unwrap();
         let (mut zeroth, mut first) = (Box::pin(next()), Box::pin(next()));
-        let (second, third, fourth) = (pin!(next()), pin!(next()), pin!(next()));
-        let mut third = third;
+        let second = pin!(next());
+        let (mut third, mut fourth) = (Box::pin(next()), Box::pin(next()));
+        let hold = bench.pool.hold();
         begin(first.as_mut()).await;
         begin(third.as_mut()).await;
         // Newer ones wait already.
         assert!(matches!(second.await, Err(Error::Superseded)));
         assert!(matches!(zeroth.as_mut().await, Err(Error::Superseded)));
+        begin(fourth.as_mut()).await;
+        drop(hold);
         let (first, third, fourth) = tokio::join!(first, third, fourth);
         assert!(first.is_ok() && fourth.is_ok(), "{first:?} {fourth:?}");
         assert!(matches!(third, Err(Error::Superseded)), "{third:?}");
@@ -87,10 +90,12 @@ fn one_that_leaves_keeps_nobody_from_being_stored() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
+        let hold = bench.pool.hold();
         let mut running = Box::pin(bench.put(&store, "k", b"first"));
         begin(running.as_mut()).await;
         let mut waiting = Box::pin(bench.put(&store, "k", b"second"));
         begin(waiting.as_mut()).await;
+        drop(hold);
         // It is told that it is its turn, and has gone before it hears it.
         running.await.unwrap();
         drop(waiting);
