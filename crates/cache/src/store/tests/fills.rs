@@ -113,3 +113,33 @@ async fn push_all(filler: &Filler) -> Vec<u8> {
     }
     body
 }
+
+#[test]
+fn a_small_answer_is_one_job_and_its_directories_are_made_in_it() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let jobs = || bench.local.counts()[disk::Operation::Other as usize].offloaded;
+        let put = async |body: &[u8]| {
+            let before = jobs();
+            bench.put(&store, "k", body).await.unwrap();
+            assert_eq!(bench.body(&store, "k").await.unwrap().unwrap(), body);
+            jobs() - before
+        };
+        let used = store.space().used();
+        assert_eq!(put(b"first").await, 1);
+        assert_eq!(
+            store.space().used(),
+            used + 2 + 1,
+            "two directories, one entry"
+        );
+        assert_eq!(put(b"second").await, 1);
+        assert_eq!(store.space().used(), used + 2 + 1);
+        // Somebody deletes them: it is tried, they are made, it is tried again.
+        let file = bench.entry_file(&store, "k");
+        let directory = file.parent().unwrap().parent().unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
+        assert_eq!(put(b"third").await, 3);
+        assert_eq!(store.space().used(), used + 2 + 1);
+    });
+}
