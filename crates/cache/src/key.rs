@@ -63,7 +63,7 @@ impl Key {
     pub fn path(&self, levels: Levels) -> String {
         let mut path = Vec::with_capacity(PATH_BYTES_MAX);
         self.push_path(levels, &mut path);
-        path.into_iter().map(char::from).collect()
+        String::from_utf8(path).expect("it is digits and slashes")
     }
 
     /// The same, behind what `path` has already.

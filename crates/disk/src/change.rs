@@ -24,27 +24,8 @@ pub const STEPS_MAX: usize = 64;
 pub enum Step {
     /// Makes a directory, with these permissions; one that is there is fine.
     Directory(Box<[u8]>, u32),
-    /// Makes a file, which must not exist, with these contents.
-    Make {
-        /// Its path.
-        path: Box<[u8]>,
-        /// Permissions.
-        mode: u32,
-        /// The whole of it.
-        contents: Vec<Bytes>,
-    },
-    /// The same, out of another file, which is gone then: cheaper than to delete the one and to make the other. (Who has it open
-    /// keeps it.)
-    Recycle {
-        /// The other file; one that is not there is fine.
-        from: Box<[u8]>,
-        /// As of [`Step::Make`].
-        path: Box<[u8]>,
-        /// Permissions, where it has to be made after all.
-        mode: u32,
-        /// The whole of it.
-        contents: Vec<Bytes>,
-    },
+    /// Makes a file with these contents.
+    Place(Place),
     /// Writes behind what was written before.
     Append(Output, Vec<Bytes>),
     /// Writes over the beginning of a file that begins with certain bytes; of one that does not, nothing is changed, and the step
@@ -65,6 +46,24 @@ pub enum Step {
     Rename(Box<[u8]>, Box<[u8]>),
     /// Removes a file; one that is not there is fine.
     Unlink(Box<[u8]>),
+}
+
+/// A file that is made as a whole. If that fails, what there is of it is deleted.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its path.
+    pub path: Box<[u8]>,
+    /// Where it is made if its name is taken, or watched, to be renamed over it when it is whole: in the same directory.
+    pub beside: Box<[u8]>,
+    /// May somebody look at the name before the file is whole?
+    pub is_watched: bool,
+    /// A file that it is made of, and that is gone then: cheaper than to delete the one and to make the other. One that is not there
+    /// is fine. (Who has it open keeps it.)
+    pub from: Option<Box<[u8]>>,
+    /// Permissions, where it has to be made.
+    pub mode: u32,
+    /// The whole of it.
+    pub contents: Vec<Bytes>,
 }
 
 /// A file's lock (flock(2)): nobody else has it until this is dropped or the process ends.
@@ -171,20 +170,7 @@ fn take(step: &Step) -> Result<(), Error> {
     let path = |path| OsStr::from_bytes(path);
     match step {
         Step::Directory(directory, mode) => make_directory(directory, *mode),
-        Step::Make {
-            path,
-            mode,
-            contents,
-        } => {
-            let fd = create(path, Create::New, *mode)?;
-            write_all(&fd, contents)
-        }
-        Step::Recycle {
-            from,
-            path,
-            mode,
-            contents,
-        } => write_all(&recycle(from, path, *mode)?, contents),
+        Step::Place(file) => place(file),
         Step::Append(output, parts) => write_all(output.fd(), parts),
         Step::Patch { path, now, then } => patch(path, now, then),
         Step::Overwrite(output, offset, bytes) => overwrite(output.fd(), *offset, bytes),
@@ -198,6 +184,33 @@ fn take(step: &Step) -> Result<(), Error> {
             Err(errno) => Err(Error::system("unlink()", errno)),
         },
     }
+}
+
+/// Renaming costs a file system half as much as making, so it is done only where there is a reason.
+fn place(file: &Place) -> Result<(), Error> {
+    if !file.is_watched {
+        match make(file, &file.path) {
+            Err(error) if error.errno() == Some(Errno::EXIST) => {}
+            done => return done,
+        }
+    }
+    make(file, &file.beside)?;
+    let (from, to) = (
+        OsStr::from_bytes(&file.beside),
+        OsStr::from_bytes(&file.path),
+    );
+    rustix::fs::rename(from, to).map_err(|errno| Error::system("rename()", errno))
+}
+
+fn make(file: &Place, path: &[u8]) -> Result<(), Error> {
+    let fd = match &file.from {
+        Some(from) => recycle(from, path, file.mode)?,
+        None => create(path, Create::New, file.mode)?,
+    };
+    write_all(&fd, &file.contents).inspect_err(|_| {
+        // What failed is told, not that its remains cannot be deleted either.
+        let _ = rustix::fs::unlink(OsStr::from_bytes(path));
+    })
 }
 
 /// While it is open here, nobody recycles it.
@@ -242,6 +255,44 @@ mod tests {
         dir.path().join(name).as_os_str().as_bytes().into()
     }
 
+    fn whole(path: &[u8], beside: &[u8], from: Option<&[u8]>) -> Place {
+        Place {
+            path: path.into(),
+            beside: beside.into(),
+            is_watched: false,
+            from: from.map(Into::into),
+            mode: 0o600,
+            contents: vec![Bytes::from_static(b"he"), Bytes::from_static(b"llo")],
+        }
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_another_when_it_is_whole() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (file, beside, old) = (path(&dir, "file"), path(&dir, "beside"), path(&dir, "old"));
+        let read = || std::fs::read(dir.path().join("file")).unwrap();
+        let ino = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().ino();
+        let names = || std::fs::read_dir(dir.path()).unwrap().count();
+        place(&whole(&file, &beside, None)).unwrap();
+        assert_eq!((&read()[..], names()), (&b"hello"[..], 1));
+        for is_watched in [false, true] {
+            let mut again = whole(&file, &beside, None);
+            (again.is_watched, again.contents) = (is_watched, vec![Bytes::from_static(b"again")]);
+            place(&again).unwrap();
+            assert_eq!((&read()[..], names()), (&b"again"[..], 1));
+        }
+        // Out of another one, under a name that is taken and under one that is not.
+        for _ in 0..2 {
+            std::fs::write(dir.path().join("old"), b"something longer").unwrap();
+            let inode = ino("old");
+            place(&whole(&file, &beside, Some(&old))).unwrap();
+            assert_eq!((&read()[..], names()), (&b"hello"[..], 1));
+            assert_eq!(ino("file"), inode);
+            std::fs::remove_file(dir.path().join("file")).unwrap();
+        }
+    }
+
     #[test]
     fn steps_are_taken_in_order_until_one_fails() {
         block_on(async {
@@ -249,11 +300,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (log, temp, file) = (path(&dir, "log"), path(&dir, "temp"), path(&dir, "file"));
             let output = local.create(&log, Create::New, 0o600, &pool).await.unwrap();
-            let make = || Step::Make {
-                path: temp.clone(),
-                mode: 0o600,
-                contents: vec![Bytes::from_static(b"he"), Bytes::from_static(b"llo")],
-            };
+            let make = || Step::Place(whole(&temp, &file, None));
             let steps = vec![
                 make(),
                 Step::Append(output.clone(), vec![Bytes::from_static(b"ab")]),

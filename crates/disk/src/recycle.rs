@@ -6,19 +6,24 @@
 
 use crate::error::Error;
 use crate::write::{Create, create};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Opens `path`, which must not exist, as an empty file made out of `from`; where that cannot be, `from` is deleted and `path` made
-/// anew. **Waits.**
+/// Opens `path` as an empty file made out of `from`; where that cannot be, `from` is deleted and `path` made anew. If there is one
+/// already, nothing is done, and it fails with EEXIST. **Waits.**
 pub(crate) fn recycle(from: &[u8], path: &[u8], mode: u32) -> Result<OwnedFd, Error> {
     let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(path));
-    if rustix::fs::rename(old, new).is_err() {
+    match rustix::fs::renameat_with(CWD, old, CWD, new, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Err(Error::system("rename()", Errno::EXIST)),
         // It is not there, or cannot go: the new file is made all the same.
-        let _ = rustix::fs::unlink(old);
-        return create(path, Create::New, mode);
+        Err(_) => {
+            let _ = rustix::fs::unlink(old);
+            return create(path, Create::New, mode);
+        }
     }
     if empty(path).is_ok()
         && let Ok(fd) = open(path)

@@ -534,10 +534,16 @@ async fn read(
     Ok(is_whole)
 }
 
-/// The name of the temp file of a fill, which begins as the entry's own: `PATH.TAG`.
-#[must_use]
-pub fn temp_name(path: &str, tag: u32) -> String {
-    format!("{path}.{tag:08x}")
+/// Bytes that [`push_temp`] adds.
+pub const TEMP_BYTES: usize = 9;
+
+/// Makes an entry's path that of the temp file of a fill, which begins as it does: `PATH.TAG`.
+pub fn push_temp(path: &mut Vec<u8>, tag: u32) {
+    path.push(b'.');
+    for shift in (0..u32::BITS).step_by(4).rev() {
+        let digit = (tag >> shift & 15) as usize;
+        path.push(b"0123456789abcdef"[digit]);
+    }
 }
 
 /// Which fill a temp file belongs to, by its name without directories; None for other files.

@@ -26,13 +26,14 @@ pub use verify::Checks;
 pub use walk::Walk;
 pub use writing::{WRITE_BYTES, Writing};
 
-use crate::error::Error;
+use crate::entry::Entry;
+use crate::error::{Error, Fault};
 use crate::index::{Cursor, Displaced, Index, Known, State};
-use crate::journal::{Journal, Recovered, temp_name};
+use crate::journal::{Journal, Recovered, TEMP_BYTES, push_temp};
 use crate::key::{Key, Levels, PATH_BYTES_MAX};
 use crate::purge::{Moment, Rules};
 use crate::space::{Limits, Reservation, Space};
-use disk::{Local, Pool, Step};
+use disk::{Local, Pool, READ_MAX, Step};
 use hashbrown::HashSet;
 use message::date::Seconds;
 use parking_lot::Mutex;
@@ -272,7 +273,7 @@ impl Store {
         let Settings {
             directory, levels, ..
         } = &self.0.settings;
-        let mut path = Vec::with_capacity(directory.len() + 1 + PATH_BYTES_MAX);
+        let mut path = Vec::with_capacity(directory.len() + 1 + PATH_BYTES_MAX + TEMP_BYTES);
         path.extend_from_slice(directory);
         path.push(b'/');
         key.push_path(*levels, &mut path);
@@ -282,9 +283,9 @@ impl Store {
     /// The path of a fill's temp file: beside the entry's place.
     #[must_use]
     pub fn temp_path(&self, key: &Key, tag: u32) -> Vec<u8> {
-        let settings = &self.0.settings;
-        let place = temp_name(&key.path(settings.levels), tag);
-        [&settings.directory[..], b"/", place.as_bytes()].concat()
+        let mut path = self.path(key);
+        push_temp(&mut path, tag);
+        path
     }
 
     /// Counts the blocks of what the journal knew.
@@ -362,8 +363,17 @@ impl Store {
             .collect()
     }
 
+    /// Does the index know an entry with a file under this key?
+    fn has(&self, key: &Key) -> bool {
+        let known = self.0.index.peek(key);
+        known.is_some_and(|known| known.state == State::Stored)
+    }
+
     /// Deletes what a killed process left, and what the index had no room for.
     async fn delete_leftovers(&self, local: &Local, recovered: &Recovered) -> Result<(), Error> {
+        for (key, tag) in &recovered.unfinished {
+            self.delete_cut(local, key, *tag).await?;
+        }
         for part in recovered.unfinished.chunks(DELETE_MAX) {
             self.delete_temps(local, part).await?;
         }
@@ -373,6 +383,26 @@ impl Store {
             self.0.space.charge(u64::from(known.place.blocks));
         }
         self.delete(local, recovered.evicted.clone()).await
+    }
+
+    /// Deletes an entry whose writer was killed before it was whole. (Whoever looks forgets one of which there is nothing.)
+    async fn delete_cut(&self, local: &Local, key: &Key, tag: u32) -> Result<(), Error> {
+        let pool = &self.0.settings.pool;
+        let is_known = |known: Known| known.state == State::Stored && known.place.file == tag;
+        if !self.0.index.peek(key).is_some_and(is_known) {
+            return Ok(());
+        }
+        let Ok((head, meta)) = local.read_front(&self.path(key), READ_MAX, pool).await else {
+            return Ok(());
+        };
+        let is_cut = match Entry::decode(&head, meta.len) {
+            Ok(entry) => entry.key() != *key,
+            Err(Fault::Needs(more)) => more as u64 > meta.len,
+            Err(_) => true,
+        };
+        let cut = is_cut.then(|| self.0.index.remove_entry(key, tag));
+        let cut = cut.flatten().into_iter().collect();
+        self.delete(local, cut).await
     }
 
     /// Deletes temp files, at most [`DELETE_MAX`].

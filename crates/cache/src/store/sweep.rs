@@ -148,7 +148,6 @@ impl Store {
 
     /// Is the file in its place still that of an entry that is out of the index? (Else a newer one has overwritten it.)
     pub(super) fn is_its_own(&self, known: &Known) -> bool {
-        let newer = self.0.index.peek(&known.key);
-        !newer.is_some_and(|newer| newer.state == State::Stored)
+        !self.has(&known.key)
     }
 }

@@ -1,16 +1,17 @@
-//! Writing an entry: a temp file beside its place, renamed when it is whole.
+//! Writing an entry: a large one into a temp file beside its place, renamed when it is whole; a small one at once, under its name
+//! if nobody can look at it yet.
 
 use super::{FILE_MODE, Lost, Store};
 use crate::entry::{Description, Finished, Writer};
 use crate::error::Error;
 use crate::freshness::Line;
-use crate::index::{Displaced, Known, Place, State, Varies};
+use crate::index::{self, Displaced, Known, State, Varies};
 use crate::journal::Record;
 use crate::key::Key;
 use crate::purge::{Marks, Moment};
 use crate::space::{NoRoom, Reservation};
 use bytes::Bytes;
-use disk::{Create, Errno, Local, Output, Step};
+use disk::{Create, Errno, Local, Output, Place, Step};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -85,7 +86,7 @@ impl Store {
             state: State::Stored,
             status: description.status,
             lifetime: description.lifetime,
-            place: Place {
+            place: index::Place {
                 file: tag,
                 offset: 0,
                 blocks: 0,
@@ -317,9 +318,8 @@ impl Writing {
         let entry_len = finished.entry_len;
         let (known, vary) = (self.known, self.vary.clone());
         let put = store.0.journal.ticket(&[Record::Put { known, vary }]);
-        let rename = Step::Rename(self.temp_path().into(), store.path(&known.key).into());
         let is_small = self.output.is_none();
-        let mut steps = self.last_steps(finished, put.step(), rename);
+        let mut steps = self.last_steps(finished, put.step());
         let done = if is_small {
             // In the same job.
             let directories = store.unknown_directories(&known.key);
@@ -357,40 +357,37 @@ impl Writing {
         Ok(known)
     }
 
-    /// What makes the temp file whole and gives it its name.
-    fn last_steps(&mut self, finished: Finished, put: Step, rename: Step) -> Vec<Step> {
+    /// What makes the file whole, and known by its name.
+    fn last_steps(&mut self, finished: Finished, put: Step) -> Vec<Step> {
+        let (store, key) = (&self.store, &self.known.key);
+        let (path, beside) = (store.path(key).into(), self.temp_path().into());
         let mut rest = std::mem::take(&mut self.waiting);
         if let Some(output) = self.output.clone() {
             rest.push(finished.table);
             let over = Step::Overwrite(output.clone(), 0, finished.prologue);
+            let rename = Step::Rename(beside, path);
             return vec![Step::Append(output, rest), over, put, rename];
         }
         let head = self.front.slice(finished.prologue.len()..);
         let mut contents = vec![finished.prologue, head];
         contents.append(&mut rest);
         contents.push(finished.table);
-        let (store, path) = (&self.store, self.temp_path().into());
         let mut files = self
             .victims
             .iter()
             .filter(|known| store.is_its_own(known))
             .map(|known| store.path(&known.key).into());
-        let make = match files.next() {
-            Some(from) => Step::Recycle {
-                from,
-                path,
-                mode: FILE_MODE,
-                contents,
-            },
-            None => Step::Make {
-                path,
-                mode: FILE_MODE,
-                contents,
-            },
+        let file = Place {
+            path,
+            beside,
+            is_watched: store.is_cold() || store.has(key),
+            from: files.next(),
+            mode: FILE_MODE,
+            contents,
         };
         // What goes goes before anything is written, so that the directory is never too full.
         let mut steps: Vec<Step> = files.map(Step::Unlink).collect();
-        steps.extend([put, make, rename]);
+        steps.extend([put, Step::Place(file)]);
         steps
     }
 

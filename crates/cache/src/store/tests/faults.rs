@@ -161,6 +161,31 @@ fn a_fill_that_was_cut_short_leaves_nothing_after_the_next_start() {
 }
 
 #[test]
+fn a_small_entry_that_was_cut_short_is_gone_at_the_next_start() {
+    const WHOLE: u64 = 9_000;
+    block_on(async {
+        for len in [0, 10, 130, 4_096, WHOLE, u64::MAX] {
+            let bench = Bench::new();
+            let store = bench.walked().await;
+            bench.put(&store, "before", b"x").await.unwrap();
+            bench.put(&store, "k", &[7; WHOLE as usize]).await.unwrap();
+            let path = bench.entry_file(&store, "k");
+            drop(store);
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            let whole = file.metadata().unwrap().len();
+            file.set_len(len.min(whole)).unwrap();
+            let (store, recovered) = bench.open().await;
+            assert!(recovered.is_complete && recovered.unfinished.len() == 1);
+            assert_eq!(path.exists(), len > whole, "{len} bytes");
+            assert_eq!(store.index().len(), 1 + usize::from(path.exists()));
+            assert!(bench.body(&store, "before").await.is_some());
+            assert_eq!(bench.body(&store, "k").await.is_some(), path.exists());
+            assert_eq!(store.counters().damaged, 0);
+        }
+    });
+}
+
+#[test]
 fn a_disk_that_fails_is_no_doubt_about_the_rest() {
     block_on(async {
         let bench = Bench::new();
