@@ -125,3 +125,33 @@ fn what_the_disk_does_not_take_is_passed_on_and_said_once() {
     );
     hit(&server, "/a");
 }
+
+#[test]
+fn a_fill_waits_a_little_for_what_came_before_and_is_then_answered_all_the_same() {
+    if is_nginx() {
+        return;
+    }
+    const PIECE: usize = 256 << 10;
+    let origin = Origin::start(|_| {
+        Answer::with("200 OK", "Cache-Control: max-age=60\r\n", vec![b'x'; PIECE])
+    });
+    let (server, hold) = held(&origin, "location / { %PASS%; }");
+    hold_pools(&hold);
+    let mut slowest = Duration::ZERO;
+    // 128 MiB may wait to be written, and one answer more.
+    for number in 0..515 {
+        let begun = Instant::now();
+        let reply = server.get(&format!("/{number}"));
+        assert_eq!((cache(&reply), reply.body.len()), ("MISS", PIECE));
+        slowest = slowest.max(begun.elapsed());
+    }
+    assert!(slowest >= Duration::from_millis(250), "nobody waited");
+    let line = "an answer is passed on and not stored: too much waits to be written already";
+    server.wait_for(line, "the reason");
+    std::fs::remove_file(hold).expect("it was made");
+    server.signal(SIGUSR1);
+    server.wait_for(" 2 passed on unstored,", "the count");
+    hit(&server, "/0");
+    hit(&server, "/512");
+    assert_eq!(cache(&server.get("/513")), "MISS");
+}

@@ -183,9 +183,11 @@ fn start(
     storing: Storing,
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
 ) {
+    let loop_ = &request.client.loop_;
     let task = Box::new(Task {
         order,
         filler,
+        seat: loop_.take_seat(u32::MAX),
         hints,
         cache: Arc::clone(inquiry.cache),
         key_text: inquiry.key_text.clone(),
@@ -197,10 +199,9 @@ fn start(
         storing,
         moment: inquiry.store.moment(),
     });
-    // The loop does not end before.
-    let seat = request.client.loop_.take_seat(u32::MAX);
+    let errand = loop_.begin_errand();
     drop(spawn(Kind::Fill, async move {
-        let _seat = seat;
+        let _errand = errand;
         fill::run(task).await;
     }));
 }

@@ -29,7 +29,7 @@ use crate::content::proxy::Passing;
 use crate::content::proxy::exchange::{Answer as Answered, Asking, NoAnswer, Step};
 use crate::content::proxy::flow::Flow;
 use crate::content::proxy::order::Order;
-use crate::loops::Loop;
+use crate::loops::{Loop, Seat};
 use crate::settings::Location;
 use crate::upstream::next::Failure;
 
@@ -96,6 +96,8 @@ pub struct Task {
     pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
     /// Since when purges cover the answer.
     pub moment: PurgeMoment,
+    /// Its place among the loop's connections, until all has come.
+    pub seat: Option<Seat>,
 }
 
 /// What is left of it when the origin has answered.
@@ -111,6 +113,7 @@ struct Filling {
     stale: Option<Hit>,
     is_conditional: bool,
     moment: PurgeMoment,
+    seat: Option<Seat>,
     asked: Seconds,
 }
 
@@ -130,6 +133,7 @@ pub async fn run(task: Box<Task>) {
         stale: task.stale,
         is_conditional: task.is_conditional,
         moment: task.moment,
+        seat: task.seat,
         asked: Moment::now().second(),
     });
     match ask(task.order, task.hints).await {
@@ -360,7 +364,15 @@ impl Filling {
                 Box::pin(saving::run(saving)).await;
             }
         };
-        tokio::join!(pump(&self.loop_, &self.cache, filler, answer.flow), save);
+        let Self {
+            loop_, cache, seat, ..
+        } = *self;
+        let come = async {
+            pump(&loop_, &cache, filler, answer.flow).await;
+            // Who only waits for the disk keeps nobody out.
+            drop(seat);
+        };
+        tokio::join!(come, save);
     }
 
     /// The origin says that what is stored has not changed.

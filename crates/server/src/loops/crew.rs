@@ -348,7 +348,7 @@ async fn obey(loop_: Rc<Loop>, mut orders: UnboundedReceiver<Order>) {
         };
         follow(&loop_, &mut watches, order);
     }
-    while loop_.berth.connections() > 0 {
+    while loop_.is_busy() {
         let next = tokio::time::timeout(LEAVING_TICK, orders.recv());
         if let Ok(Some(order)) = next.await {
             follow(&loop_, &mut watches, order);

@@ -178,6 +178,8 @@ pub struct Loop {
     pub shelf: Shelf,
     generation: RefCell<Rc<Generation>>,
     stage: Cell<Stage>,
+    /// See [`Errand`].
+    errands: Cell<u32>,
     /// The second in which it was last said that idle connections are closed to make place.
     reuse_told: Cell<Option<u64>>,
     berth: Arc<Berth>,
@@ -224,6 +226,7 @@ impl Loop {
             shelf: Shelf::default(),
             generation: Rc::new(generation).into(),
             stage: Stage::Serving.into(),
+            errands: Cell::new(0),
             reuse_told: Cell::new(None),
             berth,
             berths: RefCell::new(Vec::new().into()),
@@ -296,6 +299,18 @@ impl Loop {
         Some(Seat(Arc::clone(&self.berth)))
     }
 
+    /// Something that this loop is to finish before it ends.
+    #[must_use]
+    pub fn begin_errand(self: &Rc<Self>) -> Errand {
+        self.errands.set(self.errands.get() + 1);
+        Errand(Rc::clone(self))
+    }
+
+    /// Is there something that is to be finished before it ends?
+    fn is_busy(&self) -> bool {
+        self.connections() > 0 || self.errands.get() > 0
+    }
+
     /// Starts serving a connection that this loop is to keep; it is counted already.
     fn admit(self: &Rc<Self>, accepted: Accepted) {
         let seat = Seat(Arc::clone(&self.berth));
@@ -314,5 +329,15 @@ pub struct Seat(Arc<Berth>);
 impl Drop for Seat {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a loop finishes before it ends, and is no connection: whatever it waits for, it takes nobody's place.
+#[derive(Debug)]
+pub struct Errand(Rc<Loop>);
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        self.0.errands.set(self.0.errands.get() - 1);
     }
 }
