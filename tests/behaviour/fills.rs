@@ -155,3 +155,41 @@ fn a_fill_waits_a_little_for_what_came_before_and_is_then_answered_all_the_same(
     hit(&server, "/512");
     assert_eq!(cache(&server.get("/513")), "MISS");
 }
+
+#[test]
+fn while_the_disk_is_behind_only_one_of_several_is_written() {
+    if is_nginx() {
+        return;
+    }
+    static MAY_END: AtomicBool = AtomicBool::new(false);
+    let origin = Origin::start(|request| {
+        let headers = "Cache-Control: max-age=60\r\n";
+        if request.target() == "/large" {
+            return Answer::with("200 OK", headers, vec![b'x'; LARGE]);
+        }
+        wait_for(&MAY_END);
+        Answer::with("200 OK", headers, "x")
+    });
+    let (server, hold) = held(&origin, "location / { %PASS%; }");
+    hold_pools(&hold);
+    assert_eq!(server.get("/large").body.len(), LARGE);
+    let begun = Instant::now();
+    std::fs::remove_file(hold).expect("it was made");
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| server.get("/small")))
+            .collect();
+        origin.wait(5);
+        MAY_END.store(true, SeqCst);
+        for reply in asked {
+            assert_eq!(cache(&reply.join().expect("it is answered")), "MISS");
+        }
+    });
+    hit(&server, "/small");
+    if begun.elapsed() > Duration::from_secs(4) {
+        // For five seconds it counts as behind: on a machine as slow as that, nothing can be told.
+        return;
+    }
+    server.signal(SIGUSR1);
+    server.wait_for(" 4 passed on unstored,", "the large one, and three");
+}

@@ -159,6 +159,12 @@ impl Filler {
         &self.fill
     }
 
+    /// Does only its owner know of it?
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.fill.0.registry.strong_count() == 0
+    }
+
     /// The follower whose request it is: it gets private answers too. None after [`FOLLOWERS_MAX`].
     #[must_use]
     pub fn owner(&self) -> Option<Follower> {

@@ -314,6 +314,14 @@ impl Filling {
         !self.is_behind(1)
     }
 
+    /// Is there room at the disk for this answer? One of several that were asked for at once (`proxy_cache_lock off`) is not worth it
+    /// where they get in each other's way.
+    async fn has_turn(&self, filler: &Filler) -> bool {
+        let now = wire::clock::monotonic_ms();
+        let is_wanted = !filler.is_alone() || self.cache.tally.is_disk_trusted(now);
+        is_wanted && self.wait_for_turn().await
+    }
+
     /// Lets everybody follow the answer, and writes it down.
     async fn share(self: Box<Self>, filler: Filler, answer: Answered, storable: Storable) {
         let own = (!storable.vary.is_empty()).then(|| {
@@ -329,7 +337,7 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
-        let saver = match self.wait_for_turn().await {
+        let saver = match self.has_turn(&filler).await {
             true => filler.saver(),
             false => {
                 self.cache.shed("too much waits to be written already");
@@ -470,6 +478,7 @@ async fn pump(loop_: &Loop, cache: &Cache, filler: Filler, mut flow: Box<Flow>) 
                         if patience.is_zero() {
                             filler.stop_saving();
                             cache.shed("the disk is slower than the origin");
+                            cache.tally.distrust_disk(wire::clock::monotonic_ms());
                         }
                     }
                     continue;
