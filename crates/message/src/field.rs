@@ -165,19 +165,59 @@ const fn slot_of(name: &[u8]) -> usize {
     (name.len() * 127 + first * 38 + middle * 96 + last * 21) % SLOTS
 }
 
+/// Bytes of the longest name.
+const LONGEST: usize = 24;
+
+/// A name of at most `LONGEST` bytes, eight at a time, zeroes behind it.
+type Words = [u64; LONGEST / 8];
+
+/// Every name, and which bits of it are the same in either case: in what is no letter all count.
+static WORDS: [(Words, Words); NAMES.len()] = {
+    let mut words = [([0; LONGEST / 8], [!0; LONGEST / 8]); NAMES.len()];
+    let mut index = 0;
+    while index < NAMES.len() {
+        let name = NAMES[index].as_bytes();
+        assert!(name.len() <= LONGEST);
+        let mut at = 0;
+        while at < name.len() {
+            let shift = 8 * (at % 8);
+            words[index].0[at / 8] |= (name[at] as u64) << shift;
+            if name[at].is_ascii_alphabetic() {
+                words[index].1[at / 8] &= !(0x20 << shift);
+            }
+            at += 1;
+        }
+        index += 1;
+    }
+    words
+};
+
+fn words_of(name: &[u8]) -> Words {
+    let mut bytes = [0; LONGEST];
+    bytes[..name.len()].copy_from_slice(name);
+    let mut words = [0; LONGEST / 8];
+    for (word, eight) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*eight);
+    }
+    words
+}
+
 impl HeaderId {
     /// The id of a name, whatever its case.
     pub fn find(name: &[u8]) -> HeaderId {
-        if name.is_empty() {
+        if name.is_empty() || name.len() > LONGEST {
             return HeaderId::Other;
         }
+        let words = words_of(name);
         let mut slot = slot_of(name);
         loop {
             let index = TABLE[slot] as usize;
             if index == 0 {
                 return HeaderId::Other;
             }
-            if NAMES[index].as_bytes().eq_ignore_ascii_case(name) {
+            let (known, counts) = &WORDS[index];
+            let differs = |at: usize| (words[at] ^ known[at]) & counts[at];
+            if NAMES[index].len() == name.len() && differs(0) | differs(1) | differs(2) == 0 {
                 return IDS[index];
             }
             slot = (slot + 1) % SLOTS;
@@ -214,6 +254,9 @@ mod tests {
             "hostt",
             "x-forwarded-fo",
             "accept-charset",
+            "proxy-authorization-of-the-other",
+            "Content\rLength",
+            "Age\0",
             "\u{e9}",
         ] {
             assert_eq!(HeaderId::find(other.as_bytes()), HeaderId::Other);
