@@ -26,14 +26,9 @@ const BUFFERS_MAX: usize = 16;
 /// What stands around a piece of a chunked body takes less than this.
 const CHUNK_HEAD_TYPICAL: usize = 24;
 
-/// A connection to an upstream that nobody uses now.
-pub struct UpstreamConnection {
-    stream: Stream,
-    owner: Rc<Loop>,
-    timer: Timer,
-    opened_ms: u64,
-    requests: u64,
-}
+/// A connection to an upstream that nobody uses now. It holds the place for an exchange, which so is made once for all requests
+/// that go through the connection.
+pub struct UpstreamConnection(Box<Exchange>);
 
 /// Why an exchange cannot go on, in nginx's words.
 #[derive(Debug, thiserror::Error)]
@@ -73,9 +68,13 @@ pub enum AnswerHead {
     Final(Box<ResponseHead>),
 }
 
-/// A request and its answer.
+/// A request and its answer, and the connection that they go through.
 pub struct Exchange {
-    connection: UpstreamConnection,
+    stream: Stream,
+    owner: Rc<Loop>,
+    timer: Timer,
+    opened_ms: u64,
+    requests: u64,
     body: BodyWriter,
     is_body_queued: bool,
     /// To be sent before the queue: the head.
@@ -101,13 +100,24 @@ impl UpstreamConnection {
         timer: Timer,
         opened_ms: u64,
     ) -> UpstreamConnection {
-        UpstreamConnection {
+        UpstreamConnection(Box::new(Exchange {
             stream,
             owner: owner.clone(),
             timer,
             opened_ms,
             requests: 0,
-        }
+            body: BodyWriter::new(Framing::None),
+            is_body_queued: true,
+            first: Bytes::new(),
+            queue: VecDeque::new(),
+            reader: AnswerReader::new(Asked::Plain, 0),
+            unread: Vec::new(),
+            fault: None,
+            is_closed: false,
+            is_waiting: false,
+            sent: 0,
+            received: 0,
+        }))
     }
 
     /// Begins a request: `head` was written by [`crate::http1::request::head`] and announced `framing`; the answer's head has
@@ -118,43 +128,38 @@ impl UpstreamConnection {
         framing: Framing,
         asked: Asked,
         head_bytes_max: usize,
-    ) -> Exchange {
-        self.requests += 1;
-        Exchange {
-            connection: self,
-            body: BodyWriter::new(framing),
-            is_body_queued: matches!(framing, Framing::None | Framing::Length(0)),
-            first: head,
-            queue: VecDeque::new(),
-            reader: AnswerReader::new(asked, head_bytes_max),
-            unread: Vec::new(),
-            fault: None,
-            is_closed: false,
-            is_waiting: false,
-            sent: 0,
-            received: 0,
-        }
+    ) -> Box<Exchange> {
+        let exchange = &mut *self.0;
+        exchange.requests += 1;
+        exchange.body = BodyWriter::new(framing);
+        exchange.is_body_queued = matches!(framing, Framing::None | Framing::Length(0));
+        exchange.first = head;
+        exchange.reader = AnswerReader::new(asked, head_bytes_max);
+        exchange.fault = None;
+        exchange.is_waiting = false;
+        (exchange.sent, exchange.received) = (0, 0);
+        self.0
     }
 
     /// Is it as it was left: open, with nothing come that nobody asked for? Costs a call only if the loop's last events say
     /// that something came.
     pub fn is_intact(&self) -> bool {
-        !self.stream.may_be_readable() || is_would_block(self.stream.try_peek(&mut [0]))
+        self.0.is_silent()
     }
 
     /// Requests that went through it.
     pub fn requests(&self) -> u64 {
-        self.requests
+        self.0.requests
     }
 
     /// When it was opened, on the clock of [`crate::clock::monotonic_ms`].
     pub fn opened_ms(&self) -> u64 {
-        self.opened_ms
+        self.0.opened_ms
     }
 
     /// The socket.
     pub fn stream(&self) -> &Stream {
-        &self.stream
+        &self.0.stream
     }
 }
 
@@ -207,12 +212,12 @@ impl Exchange {
             if self.has_answer() {
                 return Ok(Flushed::AnswerCame);
             }
-            let stream = &self.connection.stream;
+            let stream = &self.stream;
             let either = poll_fn(|cx| match stream.poll_writable(cx) {
                 Poll::Ready(outcome) => Poll::Ready(outcome),
                 Poll::Pending => stream.poll_readable(cx),
             });
-            let outcome = self.connection.timer.guard(timeout, either).await;
+            let outcome = self.timer.guard(timeout, either).await;
             outcome
                 .map_err(|_| ExchangeError::Timeout)?
                 .map_err(ExchangeError::Send)?;
@@ -221,7 +226,7 @@ impl Exchange {
 
     /// Waits until the server says something, or closes, though the request's body has not been sent. Nothing is sent meanwhile.
     pub async fn answer_begins(&self) {
-        let stream = &self.connection.stream;
+        let stream = &self.stream;
         while self.unread.is_empty() {
             let ready = poll_fn(|cx| stream.poll_readable(cx)).await;
             if ready.is_err() || !is_would_block(stream.try_peek(&mut [0])) {
@@ -280,9 +285,9 @@ impl Exchange {
 
     /// Reads once and looks for a head right where it was read; what is behind it is kept.
     fn read_head_once(&mut self) -> io::Result<Result<Option<AnswerHead>, AnswerFault>> {
-        let owner = Rc::clone(&self.connection.owner);
+        let owner = Rc::clone(&self.owner);
         let mut scratch = owner.scratch.borrow_mut();
-        let count = self.connection.stream.try_read(&mut scratch)?;
+        let count = self.stream.try_read(&mut scratch)?;
         self.received += count as u64;
         self.is_closed |= count == 0;
         let came = &scratch[..count];
@@ -352,16 +357,23 @@ impl Exchange {
 
     /// The answer is read. Gives the connection back if another request may go through it: the request was sent and the
     /// answer read completely, and nothing else came.
-    pub fn finish(self) -> Option<UpstreamConnection> {
+    pub fn finish(mut self: Box<Self>) -> Option<UpstreamConnection> {
         let is_sent = self.is_sent();
         let is_reusable = self.reader.is_reusable(self.unread.len());
         let is_clean = is_sent && is_reusable && !self.is_closed;
-        (is_clean && self.connection.is_intact()).then_some(self.connection)
+        if !is_clean || !self.is_silent() {
+            return None;
+        }
+        // An idle connection holds no buffer.
+        self.first = Bytes::new();
+        self.queue = VecDeque::new();
+        self.unread = Vec::new();
+        Some(UpstreamConnection(self))
     }
 
     /// Behind a 101: the socket, and what came behind the head.
     pub fn into_tunnel(self) -> (Stream, Vec<u8>) {
-        (self.connection.stream, self.unread)
+        (self.stream, self.unread)
     }
 
     /// Has the request been given to the kernel completely?
@@ -393,7 +405,7 @@ impl Exchange {
     fn write_queue(&mut self) -> io::Result<()> {
         while !self.is_all_written() {
             let outcome = if self.queue.is_empty() {
-                self.connection.stream.try_write(&self.first)
+                self.stream.try_write(&self.first)
             } else {
                 let mut slices = [IoSlice::new(&[]); BUFFERS_MAX];
                 let count = BUFFERS_MAX.min(self.queue.len() + 1);
@@ -401,7 +413,7 @@ impl Exchange {
                 for (slice, bytes) in slices.iter_mut().zip(all) {
                     *slice = IoSlice::new(bytes);
                 }
-                self.connection.stream.try_write_vectored(&slices[..count])
+                self.stream.try_write_vectored(&slices[..count])
             };
             match outcome {
                 Ok(count) => self.written(count),
@@ -439,7 +451,12 @@ impl Exchange {
 
     /// Has something come, or has the server closed? Asks the kernel only if the loop's last events say so.
     fn has_answer(&self) -> bool {
-        !self.unread.is_empty() || !self.connection.is_intact()
+        !self.unread.is_empty() || !self.is_silent()
+    }
+
+    /// Is the socket open, with nothing in it that was not read?
+    fn is_silent(&self) -> bool {
+        !self.stream.may_be_readable() || is_would_block(self.stream.try_peek(&mut [0]))
     }
 
     /// Waits for bytes, and sends what is queued meanwhile.
@@ -464,14 +481,14 @@ impl Exchange {
             match read(self) {
                 Ok(found) => {
                     if std::mem::take(&mut self.is_waiting) {
-                        self.connection.timer.disarm();
+                        self.timer.disarm();
                     }
                     return Poll::Ready(Ok(found));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(ExchangeError::Receive(error))),
             }
-            let stream = &self.connection.stream;
+            let stream = &self.stream;
             let mut either = stream.poll_readable(cx);
             if either.is_pending() && !self.is_all_written() {
                 either = stream.poll_writable(cx);
@@ -481,16 +498,16 @@ impl Exchange {
                 continue;
             }
             if !std::mem::replace(&mut self.is_waiting, true) {
-                self.connection.timer.arm(timeout);
+                self.timer.arm(timeout);
             }
-            ready!(self.connection.timer.poll_expired(cx));
+            ready!(self.timer.poll_expired(cx));
             return Poll::Ready(Err(ExchangeError::Timeout));
         }
     }
 
     fn read_once(&mut self) -> io::Result<()> {
-        let mut scratch = self.connection.owner.scratch.borrow_mut();
-        let count = self.connection.stream.try_read(&mut scratch)?;
+        let mut scratch = self.owner.scratch.borrow_mut();
+        let count = self.stream.try_read(&mut scratch)?;
         self.received += count as u64;
         self.is_closed |= count == 0;
         self.unread.extend_from_slice(&scratch[..count]);

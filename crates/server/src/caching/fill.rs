@@ -26,8 +26,7 @@ use super::registry::Cache;
 use super::saving::{self, Saving};
 use crate::clock::Moment;
 use crate::content::proxy::Passing;
-use crate::content::proxy::exchange::{Answer as Answered, Asking, NoAnswer, Step};
-use crate::content::proxy::flow::Flow;
+use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
 use crate::content::proxy::order::Order;
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
@@ -223,7 +222,7 @@ impl Filling {
             Some(storable) => self.share(filler, answer, storable).await,
             None => {
                 filler.set_head(answer.head, Sharing::Private);
-                pump(&self.loop_, &self.cache, filler, answer.flow).await;
+                pump(&self.loop_, &self.cache, filler, answer.body).await;
             }
         }
     }
@@ -376,7 +375,7 @@ impl Filling {
             loop_, cache, seat, ..
         } = *self;
         let come = async {
-            pump(&loop_, &cache, filler, answer.flow).await;
+            pump(&loop_, &cache, filler, answer.body).await;
             // Who only waits for the disk keeps nobody out.
             drop(seat);
         };
@@ -462,9 +461,9 @@ pub fn lines(head: &ResponseHead) -> impl Iterator<Item = Line<'_>> + Clone {
 }
 
 /// Hands on what the origin sends.
-async fn pump(loop_: &Loop, cache: &Cache, filler: Filler, mut flow: Box<Flow>) {
+async fn pump(loop_: &Loop, cache: &Cache, filler: Filler, mut body: Coming) {
     let mut patience = DISK_PATIENCE;
-    while let Some(piece) = flow.piece().await {
+    while let Some(piece) = body.piece().await {
         // One that breaks off has said so in the log.
         let Ok(piece) = piece else { return };
         let mut push = pin!(filler.push(piece));

@@ -7,19 +7,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use message::ResponseHead;
+use bytes::Bytes;
+use message::{BodyError, ResponseFraming, ResponseHead};
 use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use wire::http1::answer::AnswerFault;
 
-use crate::listen::Address;
 use crate::log::Level;
 use crate::request_body::{PieceError, Pieces};
 use crate::upstream::kept::Wanted;
-use crate::upstream::next::{Failure, NextRules, Progress};
+use crate::upstream::next::{self, Failure, NextRules};
 use crate::upstream::{Choice, Now, Outcome, Peer, Times, reach};
 
-use super::flow::{Beginning, Flow};
+use super::flow::{self, Beginning, Flow, Progress};
 use super::order::Order;
 
 /// What holds as long as nobody has answered.
@@ -32,8 +32,27 @@ const READING_HEAD: &str = "reading response header from upstream";
 pub struct Answer {
     /// The head.
     pub head: Box<ResponseHead>,
-    /// The body, on its way.
-    pub flow: Box<Flow>,
+    /// The body.
+    pub body: Coming,
+}
+
+/// The body of an answer.
+pub enum Coming {
+    /// All of it came with the head: the connection is kept or closed already.
+    Whole(Bytes),
+    /// It is on its way.
+    Flow(Box<Flow>),
+}
+
+impl Coming {
+    /// The next piece; `None` at the end.
+    pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
+        match self {
+            Coming::Whole(bytes) if bytes.is_empty() => None,
+            Coming::Whole(bytes) => Some(Ok(std::mem::take(bytes))),
+            Coming::Flow(flow) => flow.piece().await,
+        }
+    }
 }
 
 /// No server answered.
@@ -58,7 +77,8 @@ struct Try {
     order: Rc<Order>,
     /// The peer's name.
     name: Arc<str>,
-    address: Address,
+    /// What its connection is, or is to be like.
+    like: Wanted,
     begun_ms: u64,
     is_kept: bool,
     is_sent: bool,
@@ -177,7 +197,7 @@ impl Asking {
             on: settings.proxy_next_upstream,
             timeout_ms: settings.proxy_next_upstream_timeout.0,
         };
-        let progress = Progress {
+        let progress = next::Progress {
             method: self.order.method,
             is_sent: one.is_sent,
             is_unbuffered: !self.order.body.is_replayable(),
@@ -219,7 +239,7 @@ impl Asking {
 
     /// The peer stays taken until the answer's end.
     fn answer(&mut self, mut one: Try, head: Box<ResponseHead>) -> Option<Answer> {
-        let exchange = one.exchange.take()?;
+        let mut exchange = one.exchange.take()?;
         let header_ms = one.elapsed_ms();
         let mut choice = self.choice.take().expect(NOT_OVER);
         choice.note_header(header_ms, Now::read());
@@ -227,20 +247,32 @@ impl Asking {
             noted.status = head.status;
             noted.header_ms = Some(header_ms);
         });
-        let flow = Flow::new(Beginning {
-            like: one.wanted(),
-            order: one.order,
-            name: one.name,
-            exchange,
-            choice,
+        let progress = Progress {
             begun_ms: one.begun_ms,
             header_ms,
             head_bytes: head.bytes.len() as u64,
+        };
+        let begun = match is_whole_wanted(&one.order, &head) {
+            true => exchange.ready_piece(),
+            false => Bytes::new(),
+        };
+        if exchange.is_ended() {
+            flow::settle(&one.order, &exchange, &mut choice, &progress);
+            flow::keep(&one.order, exchange, one.like);
+            let body = Coming::Whole(begun);
+            return Some(Answer { head, body });
+        }
+        let flow = Flow::new(Beginning {
+            order: one.order,
+            exchange,
+            begun,
+            choice,
+            like: one.like,
+            name: one.name,
+            progress,
         });
-        Some(Answer {
-            head,
-            flow: Box::new(flow),
-        })
+        let body = Coming::Flow(Box::new(flow));
+        Some(Answer { head, body })
     }
 
     fn give_back(&mut self, one: &Try, failure: Failure) {
@@ -261,6 +293,18 @@ impl Asking {
             self.order.about.log(Level::Warn, what, action, &upstream);
         }
     }
+}
+
+/// Is what has come of a body looked at before it is asked for, since that may be all of it? Not where its rate is limited, nor
+/// behind a 101.
+fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
+    let rate = &order
+        .about
+        .location()
+        .settings
+        .proxy_answers
+        .proxy_limit_rate;
+    rate.is_none() && head.status >= 200 && matches!(head.framing, ResponseFraming::Length(_))
 }
 
 fn no_peer(order: &Order) -> NoAnswer {
@@ -291,7 +335,11 @@ impl Try {
         Try {
             order: Rc::clone(order),
             name: Arc::clone(&peer.name),
-            address: peer.address.clone(),
+            like: Wanted {
+                address: peer.address.clone(),
+                options: order.options,
+                location: order.about.location,
+            },
             begun_ms: wire::clock::monotonic_ms(),
             is_kept: false,
             is_sent: false,
@@ -322,7 +370,7 @@ impl Try {
         let settings = &order.about.location().settings;
         let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
         let exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
-        send_body(&order, self.exchange.insert(Box::new(exchange))).await
+        send_body(&order, self.exchange.insert(exchange)).await
     }
 
     /// Waits for a head.
@@ -343,7 +391,7 @@ impl Try {
     /// A connection that is kept.
     fn kept(&mut self) -> Option<wire::UpstreamConnection> {
         let shelf = &self.order.about.loop_().shelf;
-        let kept = shelf.take(&self.order.upstream, &self.wanted());
+        let kept = shelf.take(&self.order.upstream, &self.like);
         self.is_kept = kept.is_some();
         kept
     }
@@ -354,21 +402,13 @@ impl Try {
         let timeout = order.about.location().settings.proxy.proxy_connect_timeout;
         let pool = loop_.disk.disk().default_pool();
         reach::connect(
-            &self.address,
+            &self.like.address,
             &order.options,
             timeout.duration(),
             &pool,
             loop_,
         )
         .await
-    }
-
-    fn wanted(&self) -> Wanted {
-        Wanted {
-            address: self.address.clone(),
-            options: self.order.options,
-            location: self.order.about.location,
-        }
     }
 
     fn note(&self, write: impl FnOnce(&mut crate::upstream::tries::Try)) {

@@ -41,13 +41,22 @@ pub struct Beginning {
     pub order: Rc<Order>,
     /// The exchange, of which the head has come.
     pub exchange: Box<Exchange>,
+    /// What was taken of the body already.
+    pub begun: Bytes,
     /// The choice that holds the peer.
     pub choice: Choice,
     /// How the connection may be used again.
     pub like: Wanted,
     /// The peer's name.
     pub name: Arc<str>,
-    /// When the try began.
+    /// How far its try has come.
+    pub progress: Progress,
+}
+
+/// How far a try has come whose head is here.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// When it began.
     pub begun_ms: u64,
     /// How long its head took.
     pub header_ms: u64,
@@ -61,9 +70,7 @@ struct Trying {
     choice: Choice,
     like: Wanted,
     name: Arc<str>,
-    begun_ms: u64,
-    header_ms: u64,
-    head_bytes: u64,
+    progress: Progress,
 }
 
 /// How fast a body is given, and so read.
@@ -116,16 +123,14 @@ impl Flow {
         let mut flow = Flow {
             exchange: Some(from.exchange),
             trailers: Vec::new(),
-            begun: Bytes::new(),
+            begun: from.begun,
             limit: Limit::of(&from.order, from.order.limit_rate).map(Box::new),
             try_: Trying {
                 order: from.order,
                 choice: from.choice,
                 like: from.like,
                 name: from.name,
-                begun_ms: from.begun_ms,
-                header_ms: from.header_ms,
-                head_bytes: from.head_bytes,
+                progress: from.progress,
             },
         };
         flow.end_if_over();
@@ -183,31 +188,9 @@ impl Flow {
         std::future::poll_fn(|cx| self.poll_piece(cx)).await
     }
 
-    /// What has come already, and whether that was the end.
-    pub fn ready_piece(&mut self) -> (Bytes, bool) {
-        let Some(exchange) = &mut self.exchange else {
-            return (Bytes::new(), true);
-        };
-        let piece = exchange.ready_piece();
-        self.end_if_over();
-        (piece, self.exchange.is_none())
-    }
-
     /// Limits how fast the body is given, in bytes a second; 0: not at all.
     pub fn limit(&mut self, per_second: u64) {
         self.limit = Limit::of(&self.try_.order, per_second).map(Box::new);
-    }
-
-    /// Is it limited?
-    #[must_use]
-    pub fn is_limited(&self) -> bool {
-        self.limit.is_some()
-    }
-
-    /// Gives a piece back that was taken too early; it comes first then.
-    pub fn put_back(&mut self, piece: Bytes) {
-        debug_assert!(self.begun.is_empty(), "one piece is taken at a time");
-        self.begun = piece;
     }
 
     /// Behind a 101: the socket, and what came behind the head.
@@ -219,7 +202,7 @@ impl Flow {
 
     /// Bytes that went through the tunnel, to the server and from it.
     pub fn count_tunnel(&self, sent: u64, received: u64) {
-        let response_ms = Now::read().ms.saturating_sub(self.try_.begun_ms);
+        let response_ms = Now::read().ms.saturating_sub(self.try_.progress.begun_ms);
         if let Some(one) = self.try_.order.record.tries.borrow_mut().last() {
             one.response_ms = Some(response_ms);
             one.bytes_sent += sent;
@@ -268,11 +251,7 @@ impl Flow {
         if !self.trailers.is_empty() {
             *order.record.trailers.borrow_mut() = self.trailers.clone();
         }
-        if let Some(connection) = exchange.finish() {
-            let loop_ = order.about.loop_();
-            let like = self.try_.like.clone();
-            loop_.shelf.put(&order.upstream, connection, like, loop_);
-        }
+        keep(order, exchange, self.try_.like.clone());
     }
 
     fn break_off(&mut self, error: &ExchangeError) {
@@ -287,22 +266,34 @@ impl Flow {
 }
 
 impl Trying {
-    /// Records the try and gives the peer back: it has answered, whatever became of the body.
     fn settle(&mut self, exchange: &Exchange) {
-        let now = Now::read();
-        let response_ms = now.ms.saturating_sub(self.begun_ms);
-        if let Some(one) = self.order.record.tries.borrow_mut().last() {
-            one.response_ms = Some(response_ms);
-            one.bytes_sent = exchange.sent();
-            one.bytes_received = exchange.received();
-            one.response_length = exchange.received().saturating_sub(self.head_bytes);
-        }
-        let times = Times {
-            header_ms: Some(self.header_ms),
-            response_ms,
-        };
-        self.choice.give_back(Outcome::Answered, times, now);
-        self.order.record.end();
+        settle(&self.order, exchange, &mut self.choice, &self.progress);
+    }
+}
+
+/// Records a try that has ended and gives its peer back: it has answered, whatever became of the body.
+pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress: &Progress) {
+    let now = Now::read();
+    let response_ms = now.ms.saturating_sub(progress.begun_ms);
+    if let Some(one) = order.record.tries.borrow_mut().last() {
+        one.response_ms = Some(response_ms);
+        one.bytes_sent = exchange.sent();
+        one.bytes_received = exchange.received();
+        one.response_length = exchange.received().saturating_sub(progress.head_bytes);
+    }
+    let times = Times {
+        header_ms: Some(progress.header_ms),
+        response_ms,
+    };
+    choice.give_back(Outcome::Answered, times, now);
+    order.record.end();
+}
+
+/// Keeps the connection of an answer that was read for the next request, or closes it.
+pub fn keep(order: &Order, exchange: Box<Exchange>, like: Wanted) {
+    if let Some(connection) = exchange.finish() {
+        let loop_ = order.about.loop_();
+        loop_.shelf.put(&order.upstream, connection, like, loop_);
     }
 }
 

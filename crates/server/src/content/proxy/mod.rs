@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use message::{Body, Framing, ResponseFraming, ResponseHead};
+use message::{Body, Framing, ResponseHead};
 
 use crate::Failure;
 use crate::caching;
@@ -43,7 +43,7 @@ pub use passing::Passing;
 
 use answer::Origin;
 use directives::HttpVersion;
-use exchange::{Answer, Asking, Step};
+use exchange::{Answer, Asking, Coming, Step};
 use order::{Destination, Order, Variation};
 use pass::{Host, Url};
 use passing::Target;
@@ -70,9 +70,15 @@ async fn pass_on(request: &mut Request) -> Outcome {
             if request.location().settings.caching.is_on() {
                 Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
             }
-            let Answer { head, mut flow } = answer;
-            let head = limit(request, head, &mut flow);
-            let body = body(request, &head, flow);
+            let Answer { mut head, body } = answer;
+            let body = match body {
+                Coming::Whole(whole) if whole.is_empty() => Body::Empty,
+                Coming::Whole(whole) => Body::bytes(whole),
+                Coming::Flow(mut flow) => {
+                    head = limit(request, head, &mut flow);
+                    flowing(request, &head, flow)
+                }
+            };
             answer::shape(request, head, body, Origin::Server)
         }
         Err(outcome) => outcome,
@@ -154,11 +160,11 @@ fn limit(
     head.expect("it was put there")
 }
 
-/// What stands behind an answer's head.
-fn body(
+/// What stands behind an answer's head, on its way.
+fn flowing(
     request: &mut Request,
     head: &ResponseHead,
-    mut flow: Box<flow::Flow>,
+    flow: Box<flow::Flow>,
 ) -> Body<std::rc::Rc<disk::OpenFile>> {
     if flow.is_over() {
         return Body::Empty;
@@ -166,14 +172,6 @@ fn body(
     if head.status == SWITCHING {
         request.tunnel = Tunnel::of(*flow).map(Box::new);
         return Body::Tunnel;
-    }
-    if matches!(head.framing, ResponseFraming::Length(_)) && !flow.is_limited() {
-        // What is here as a whole goes with its head.
-        match flow.ready_piece() {
-            (whole, true) => return Body::bytes(whole),
-            (begun, false) if !begun.is_empty() => flow.put_back(begun),
-            _ => {}
-        }
     }
     Body::Stream(flow)
 }
