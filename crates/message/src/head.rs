@@ -198,13 +198,16 @@ impl RequestHead {
 
     /// The value of the first line of a well-known name.
     pub fn get(&self, id: HeaderId) -> Option<&[u8]> {
+        self.place(id).map(|value| self.text(value))
+    }
+
+    /// Where the value of the first line of a well-known name lies.
+    pub fn place(&self, id: HeaderId) -> Option<Span> {
         if self.known & id.bit() == 0 {
             return None;
         }
-        self.fields
-            .iter()
-            .find(|field| field.id == id)
-            .map(|field| self.text(field.value))
+        let mut fields = self.fields.iter();
+        fields.find(|field| field.id == id).map(|field| field.value)
     }
 
     /// The values of every line of a well-known name.

@@ -93,7 +93,7 @@ pub struct Request {
     /// The URI is the client's own still: it may be passed on as it came.
     pub is_target_raw: bool,
     /// What is known of the servers that it was passed on to.
-    pub passed: Option<Box<Passed>>,
+    pub passed: Option<Passed>,
     /// What is known of its cache.
     pub cached: Option<Note>,
     /// What an answer left that sent the request elsewhere (`X-Accel-Redirect`).

@@ -281,7 +281,7 @@ async fn answer_question(
     let Ok(Question { head, may_store }) = question.await else {
         return;
     };
-    let passed = request.passed.get_or_insert_with(Box::<Passed>::default);
+    let passed = request.passed.get_or_insert_with(Passed::default);
     passed.head = Some(head);
     let _ = may_store.send(!inquiry.caching.proxy_no_cache.hold(request));
 }

@@ -2,7 +2,7 @@
 //! `response` and `answer` as a client.
 
 pub mod answer;
-mod block;
+pub mod block;
 pub mod body;
 pub mod line;
 pub mod read;

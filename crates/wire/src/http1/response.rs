@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
 
+use super::block::copied;
 use super::line::{self, Fault};
 use super::read::{contains_word, parse_length};
 
@@ -66,7 +67,7 @@ impl ResponseParser {
             .unwrap_or_else(|| Box::new(ResponseHead::new(Bytes::new())));
         match self.lines(bytes, &mut head) {
             Ok(true) => {
-                head.bytes = Bytes::copy_from_slice(&bytes[..self.at]);
+                head.bytes = copied(&bytes[..self.at]);
                 ParsedResponse::Complete(head, self.at)
             }
             Ok(false) => {

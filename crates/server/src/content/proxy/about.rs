@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use message::HeaderId;
+use message::{HeaderId, Span};
 
 use crate::connection::Client;
 use crate::log::{ErrorContext, Level};
@@ -23,9 +23,11 @@ pub struct About {
     /// The location that passes it on.
     pub location: LocationId,
     server: ServerId,
-    line: Bytes,
-    host: Option<Bytes>,
-    referrer: Option<Bytes>,
+    /// The request's head, and where in it stands what logs say.
+    head: Bytes,
+    line: Span,
+    host: Option<Span>,
+    referrer: Option<Span>,
 }
 
 impl About {
@@ -33,15 +35,15 @@ impl About {
     #[must_use]
     pub fn new(request: &Request) -> About {
         let head = &request.head;
-        let part = |text: &[u8]| head.bytes.slice_ref(text);
         About {
             client: Rc::clone(&request.client),
             generation: Rc::clone(&request.generation),
             location: request.location,
             server: request.server,
-            line: part(head.line()),
-            host: head.get(HeaderId::Host).map(part),
-            referrer: head.get(HeaderId::Referer).map(part),
+            head: head.bytes.clone(),
+            line: head.line,
+            host: head.place(HeaderId::Host),
+            referrer: head.place(HeaderId::Referer),
         }
     }
 
@@ -65,14 +67,15 @@ impl About {
         }
         let mut address = Vec::new();
         self.client.append_remote_addr(&mut address);
+        let part = |span: Span| span.of(&self.head);
         let context = ErrorContext {
             action: Some(action.as_bytes()),
             client: Some(&address),
             server: Some(&self.generation.settings.server(self.server).name),
-            request: Some(&self.line),
+            request: Some(part(self.line)),
             upstream: Some(upstream),
-            host: self.host.as_deref(),
-            referrer: self.referrer.as_deref(),
+            host: self.host.map(part),
+            referrer: self.referrer.map(part),
             ..ErrorContext::default()
         };
         let feed = &self.loop_().feed;
@@ -85,6 +88,7 @@ impl About {
 
 impl std::fmt::Debug for About {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.line.escape_ascii().to_string())
+        let line = self.line.of(&self.head);
+        f.write_str(&line.escape_ascii().to_string())
     }
 }

@@ -52,7 +52,7 @@ pub fn shape(
     let Some(passing) = request.location().passing.clone() else {
         return Outcome::Failed(Failure::new(500));
     };
-    let passed = request.passed.get_or_insert_with(Box::<Passed>::default);
+    let passed = request.passed.get_or_insert_with(Passed::default);
     let record = Rc::clone(&passed.record);
     passed.head = Some(head);
     let bond = record.bond.take();

@@ -12,6 +12,7 @@ use message::escape::Escape;
 use message::{Framing, HeaderId, Hops, Method};
 use wire::connect::Options;
 use wire::http1::answer::Asked;
+use wire::http1::block;
 use wire::http1::request::{self, Outgoing};
 
 use crate::Failure;
@@ -25,9 +26,6 @@ use super::about::About;
 use super::directives::HttpVersion;
 use super::passing::Passing;
 use super::record::{Bond, Passed, Record};
-
-/// Bytes reserved for a head; longer ones grow the buffer.
-const HEAD_TYPICAL: usize = 512;
 
 /// A request as it goes to a server.
 #[derive(Debug)]
@@ -94,7 +92,7 @@ impl Order {
         variation: &Variation,
         body: RequestBody,
     ) -> Result<Rc<Order>, Failure> {
-        let passed = request.passed.as_deref();
+        let passed = request.passed.as_ref();
         let record = passed.map_or_else(Rc::default, |passed| Rc::clone(&passed.record));
         let writing = Writing {
             request,
@@ -103,8 +101,7 @@ impl Order {
             variation,
             framing: body.framing(),
         };
-        let mut head = Vec::with_capacity(HEAD_TYPICAL);
-        let (uri, method_len) = writing.write(&mut head)?;
+        let (head, (uri, method_len)) = block::written(|out| writing.write(out))?;
         let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
         let settings = &request.location().settings.proxy;
         let rate = &request.location().settings.proxy_answers.proxy_limit_rate;
@@ -115,7 +112,7 @@ impl Order {
             asker: asker(request, &to.upstream, session.as_ref()),
             session,
             upstream: Arc::clone(&to.upstream),
-            head: head.into(),
+            head,
             uri,
             framing: body.framing(),
             asked: match (is_head, asks_upgrade) {
@@ -142,12 +139,12 @@ impl Order {
     /// Its session is bound to this peer, for now.
     pub fn bind(&self, peer: &Peer) {
         let Some(session) = &self.session else { return };
-        *self.record.bond.borrow_mut() = Some(Bond {
+        *self.record.bond.borrow_mut() = Some(Box::new(Bond {
             upstream: Arc::clone(&self.upstream),
             session: session.clone(),
             sid: Bytes::copy_from_slice(&peer.sid),
             is_over: false,
-        });
+        }));
     }
 
     /// The URI as it is sent.
@@ -234,7 +231,7 @@ impl Writing<'_> {
     /// `Host`: none only where the configuration takes it away and HTTP/1.0 is spoken.
     fn host(&self, is_http10: bool) -> Option<Bytes> {
         let usual = || {
-            let passed = self.request.passed.as_deref();
+            let passed = self.request.passed.as_ref();
             passed.map_or_else(Bytes::new, |passed| passed.host.clone())
         };
         let host = match &self.passing.host {
@@ -314,7 +311,7 @@ fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
 
 /// The request at hand was not passed on before, or was: what follows stands behind a colon then.
 pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
-    let passed = request.passed.get_or_insert_with(Box::<Passed>::default);
+    let passed = request.passed.get_or_insert_with(Passed::default);
     passed.record.tries.borrow_mut().redirect();
     passed.head = None;
     passed.host = host;

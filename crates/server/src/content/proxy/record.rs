@@ -35,9 +35,9 @@ pub struct Record {
     /// Behind the last answer (`$upstream_trailer_…`).
     pub trailers: RefCell<Vec<Header>>,
     /// The server that was asked last, where sessions stay at one.
-    pub bond: RefCell<Option<Bond>>,
+    pub bond: RefCell<Option<Box<Bond>>>,
     /// What is to be remembered of a session when the answer has ended.
-    pub lesson: RefCell<Option<Lesson>>,
+    pub lesson: RefCell<Option<Box<Lesson>>>,
 }
 
 /// A session and the server that it is bound to now (`sticky`).
@@ -79,7 +79,7 @@ impl Bond {
         };
         match sticky.lesson(request, &self.session, &self.sid) {
             Some(lesson) if lesson.is_early() || self.is_over => lesson.learn(),
-            lesson => *record.lesson.borrow_mut() = lesson,
+            lesson => *record.lesson.borrow_mut() = lesson.map(Box::new),
         }
     }
 }
