@@ -101,7 +101,7 @@ async fn to(address: SocketAddr, owner: &Rc<Loop>) -> UpstreamConnection {
         .unwrap()
 }
 
-fn begin(connection: UpstreamConnection, method: &str, framing: Framing, asked: Asked) -> Exchange {
+fn begin(connection: UpstreamConnection, method: &str, framing: Framing, asked: Asked) -> Box<Exchange> {
     let mut head = Vec::new();
     let outgoing = Outgoing {
         method: method.as_bytes(),
@@ -113,7 +113,7 @@ fn begin(connection: UpstreamConnection, method: &str, framing: Framing, asked: 
     connection.begin(head.into(), framing, asked, HEAD_MAX)
 }
 
-fn get(connection: UpstreamConnection) -> Exchange {
+fn get(connection: UpstreamConnection) -> Box<Exchange> {
     begin(connection, "GET", Framing::None, Asked::Plain)
 }
 
