@@ -101,7 +101,12 @@ async fn to(address: SocketAddr, owner: &Rc<Loop>) -> UpstreamConnection {
         .unwrap()
 }
 
-fn begin(connection: UpstreamConnection, method: &str, framing: Framing, asked: Asked) -> Box<Exchange> {
+fn begin(
+    connection: UpstreamConnection,
+    method: &str,
+    framing: Framing,
+    asked: Asked,
+) -> Box<Exchange> {
     let mut head = Vec::new();
     let outgoing = Outgoing {
         method: method.as_bytes(),
