@@ -386,6 +386,34 @@ fn a_client_that_leaves_takes_the_request_along() {
 }
 
 #[test]
+fn a_client_that_leaves_in_the_middle_of_an_answer_is_noticed() {
+    let (left, has_left) = std::sync::mpsc::channel();
+    let left = std::sync::Mutex::new(left);
+    let origin = Origin::start(move |_| {
+        let left = left.lock().unwrap().clone();
+        Answer::Talk(Box::new(move |mut stream| {
+            let begun = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nbegun";
+            let _ = std::io::Write::write_all(&mut stream, begun);
+            let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+            let _ = left.send(());
+        }))
+    });
+    let server = server(
+        &origin,
+        "location / { proxy_buffering off; proxy_pass http://%ORIGIN%; }",
+    );
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    while !client.read(1).ends_with(b"b") {}
+    drop(client);
+    has_left
+        .recv_timeout(blackbox::PATIENCE)
+        .expect("nothing else would tell the server behind for a minute");
+    let log = server.access_log(1);
+    assert!(log.contains("\" 200 "), "{log}");
+}
+
+#[test]
 fn wrong_targets_are_refused_at_the_start() {
     for (line, sentence) in [
         ("proxy_pass ftp://a;", "invalid URL prefix"),

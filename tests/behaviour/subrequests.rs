@@ -248,3 +248,57 @@ fn mirrors_get_the_whole_request_and_hold_nobody_up() {
     assert_eq!(targets, [plain, plain, copy, copy]);
     server.forget_log();
 }
+
+#[test]
+fn a_client_that_leaves_takes_its_subrequest_along_unless_that_is_ignored() {
+    let (left, has_left) = std::sync::mpsc::channel();
+    let left = std::sync::Mutex::new(left);
+    let (release, is_released) = std::sync::mpsc::channel::<()>();
+    let is_released = std::sync::Mutex::new(Some(is_released));
+    let origin = Origin::start(move |request| {
+        if request.target() == "/stubborn" {
+            let is_released = is_released.lock().unwrap().take().unwrap();
+            return Answer::Talk(Box::new(move |mut stream| {
+                let _ = is_released.recv_timeout(PATIENCE);
+                let _ = std::io::Write::write_all(
+                    &mut stream,
+                    b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
+                );
+            }));
+        }
+        let left = left.lock().unwrap().clone();
+        Answer::Talk(Box::new(move |mut stream| {
+            let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+            let _ = left.send(());
+        }))
+    });
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; access_log logs/access.log;
+             location / {{ auth_request /ask; try_files /none =410; }}
+             location /stays/ {{ auth_request /stubborn; try_files /none =410; }}
+             location = /ask {{ internal; proxy_pass http://{0}; }}
+             location = /stubborn {{ internal; proxy_ignore_client_abort on; proxy_pass http://{0}; }} }}",
+        origin.address()
+    ));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    origin.wait(1);
+    drop(client);
+    has_left.recv_timeout(PATIENCE).expect("the server behind is left too");
+    let log = server.access_log(1);
+    assert!(log.contains("\" 499 0 "), "{log}");
+
+    let mut client = server.connect();
+    client.send("GET /stays/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    origin.wait(2);
+    drop(client);
+    // By now another request has come and gone, so the loop has seen the end of the other's connection.
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    origin.wait(3);
+    drop(client);
+    assert!(server.access_log(2).ends_with(" 499 0 \"-\" \"-\"\n"));
+    release.send(()).unwrap();
+    let log = server.access_log(3);
+    assert!(log.lines().last().unwrap().contains("\" 410 "), "{log}");
+}

@@ -26,7 +26,7 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
         .map_err(|error| format!("not measured: {}: {error}", needs.display()))?;
     let needs = serde_json::from_slice(&needs)
         .map_err(|error| format!("not measured: needs.json: {error}"))?;
-    let in_scope = scope::files(&needs)?;
+    let in_scope = scope::files(project, &needs)?;
     if flag(&mut arguments, "--list") {
         println!("{}", in_scope.join("\n"));
         return Ok(());

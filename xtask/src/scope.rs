@@ -1,89 +1,47 @@
 //! Which files of nginx's suite count: those whose configuration uses only what is built. Grows with the program.
+//!
+//! What is built is read from the manual's page of compatibility, which the directive tables write.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
 
-/// Directives that the program obeys, apart from those in the suite's own boilerplate (`pid`, `listen`, `*_temp_path` …).
-const BUILT: &[&str] = &[
-    "absolute_redirect",
-    "access_log",
-    "add_header",
-    "add_trailer",
-    "aio",
-    "alias",
-    "allow",
-    "autoindex",
-    "autoindex_exact_size",
-    "autoindex_format",
-    "autoindex_localtime",
-    "chunked_transfer_encoding",
-    "client_body_timeout",
-    "client_header_buffer_size",
-    "client_header_timeout",
-    "client_max_body_size",
-    "connection_pool_size",
-    "default_type",
-    "deny",
-    "directio",
-    "disable_symlinks",
-    "error_page",
-    "etag",
-    "expires",
-    "gzip_static",
-    "if_modified_since",
-    "ignore_invalid_headers",
-    "include",
-    "index",
-    "internal",
-    "keepalive_disable",
-    "keepalive_requests",
-    "keepalive_time",
-    "keepalive_timeout",
-    "large_client_header_buffers",
-    "limit_rate",
-    "limit_rate_after",
-    "lingering_close",
-    "lingering_time",
-    "lingering_timeout",
-    "log_format",
-    "log_not_found",
-    "map",
-    "map_hash_bucket_size",
-    "map_hash_max_size",
-    "max_headers",
-    "max_ranges",
-    "merge_slashes",
-    "open_file_cache",
-    "open_file_cache_errors",
-    "open_file_cache_min_uses",
-    "open_file_cache_valid",
-    "open_log_file_cache",
-    "output_buffers",
-    "port_in_redirect",
-    "postpone_output",
-    "read_ahead",
-    "recursive_error_pages",
-    "reset_timedout_connection",
-    "return",
-    "root",
-    "send_timeout",
-    "sendfile",
-    "sendfile_max_chunk",
-    "server_name_in_redirect",
-    "server_names_hash_bucket_size",
-    "server_names_hash_max_size",
-    "server_tokens",
-    "split_clients",
-    "tcp_nodelay",
-    "tcp_nopush",
-    "thread_pool",
-    "try_files",
-    "types",
-    "underscores_in_headers",
-    "worker_processes",
+const PAGE: &str = "docs/reference/compatibility.md";
+/// The page's headings under which directives stand that a configuration may use.
+const HEADINGS: [&str; 3] = [
+    "Built",
+    "Accepted without effect",
+    "Accepted and ignored, with one warning",
 ];
 
-/// The T1 files of `needs.json` that use nothing but [`BUILT`], in order of name.
-pub fn files(needs: &Value) -> Result<Vec<String>, String> {
+/// The T1 files of `needs.json` that use nothing but what is built, in order of name.
+pub fn files(project: &Path, needs: &Value) -> Result<Vec<String>, String> {
+    let page = project.join(PAGE);
+    let page = std::fs::read_to_string(&page)
+        .map_err(|error| format!("not measured: {}: {error}", page.display()))?;
+    chosen(&usable(&page)?, needs)
+}
+
+/// The directives that the page says are built, or accepted.
+fn usable(page: &str) -> Result<BTreeSet<&str>, String> {
+    let mut names = BTreeSet::new();
+    for heading in HEADINGS {
+        let start = format!("## {heading}\n");
+        let (_, section) = page
+            .split_once(&start)
+            .ok_or_else(|| format!("not measured: {PAGE} has no \"{heading}\""))?;
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let is_table = section.contains("\n|");
+        for line in section.lines().filter(|line| line.contains('`')) {
+            // Of a row, the first word is the directive; the others are of its description.
+            let words = line.split('`').skip(1).step_by(2);
+            names.extend(words.take(if is_table { 1 } else { usize::MAX }));
+        }
+    }
+    Ok(names)
+}
+
+fn chosen(usable: &BTreeSet<&str>, needs: &Value) -> Result<Vec<String>, String> {
     let files = needs.as_object().ok_or("needs.json is not an object")?;
     let inside = |file: &&String| {
         let file = &files[file.as_str()];
@@ -91,7 +49,7 @@ pub fn files(needs: &Value) -> Result<Vec<String>, String> {
         file["tier"] == "T1"
             && directives
                 .filter_map(Value::as_str)
-                .all(|name| BUILT.contains(&name))
+                .all(|name| usable.contains(name))
     };
     Ok(files.keys().filter(inside).cloned().collect())
 }
@@ -100,18 +58,29 @@ pub fn files(needs: &Value) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
+    const PAGE: &str = "# C\n\n## Built\n\n`index`, `root`\n\n## Accepted without effect\n\n| directive | why |\n|---|---|\n\
+        | `use` | `epoll` always. |\n\n## Accepted and ignored, with one warning\n\n| directive | why |\n|---|---|\n\
+        | `a_size` | no. |\n\n## Refused for good\n\n| directive | why |\n|---|---|\n| `perl` | no. |\n";
+
     #[test]
     fn a_file_counts_when_all_its_directives_are_built() {
         let needs = serde_json::json!({
-            "a.t": {"tier": "T1", "directives": ["root", "index"]},
+            "a.t": {"tier": "T1", "directives": ["root", "index", "use", "a_size"]},
             "b.t": {"tier": "T1", "directives": ["root", "proxy_pass"]},
             "c.t": {"tier": "T2", "directives": ["root"]},
+            "d.t": {"tier": "T1", "directives": ["perl"]},
+            "e.t": {"tier": "T1", "directives": ["epoll"]},
         });
-        assert_eq!(files(&needs).unwrap(), ["a.t"]);
+        assert_eq!(chosen(&usable(PAGE).unwrap(), &needs).unwrap(), ["a.t"]);
     }
 
     #[test]
-    fn the_names_are_sorted_and_unique() {
-        assert!(BUILT.is_sorted_by(|a, b| a < b));
+    fn the_page_that_stands_there_is_understood() {
+        let page = include_str!("../../docs/reference/compatibility.md");
+        let usable = usable(page).unwrap();
+        for name in ["root", "proxy_cache", "use", "connection_pool_size"] {
+            assert!(usable.contains(name), "{name}");
+        }
+        assert!(!usable.contains("perl"));
     }
 }

@@ -4,7 +4,7 @@
 //! its head and it is logged only where `log_subrequest` says so. Not here: who asks for one (`auth_request`, `mirror`, `slice`).
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -91,6 +91,25 @@ pub fn ask_for_head(request: Box<Request>) -> Pin<Box<dyn Future<Output = Box<Re
         log(&request).await;
         request
     })
+}
+
+/// As [`ask_for_head`], for a sub-request that its parent waits for: what passes it on to another server gives up when the client
+/// leaves, unless its location says otherwise (`proxy_ignore_client_abort`).
+pub async fn ask_for_head_below(parent: &Request, request: Box<Request>) -> Box<Request> {
+    let leave = request.wire.leave();
+    let mut asked = ask_for_head(request);
+    let mut left = pin!(parent.wire.peer_closed());
+    let first = poll_fn(|cx| match asked.as_mut().poll(cx) {
+        Poll::Ready(request) => Poll::Ready(Some(request)),
+        Poll::Pending => left.as_mut().poll(cx).map(|()| None),
+    });
+    if let Some(request) = first.await {
+        return request;
+    }
+    if let Some(leave) = leave {
+        leave.tell();
+    }
+    asked.await
 }
 
 /// Takes what has come of a body that nobody wants: mostly all of it, so that the connection that it came over can be used again.

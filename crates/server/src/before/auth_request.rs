@@ -7,7 +7,7 @@ use message::Header;
 use crate::Failure;
 use crate::log::Level;
 use crate::request::Request;
-use crate::request_body::RequestBody;
+use crate::request_body::{CLIENT_CLOSED, RequestBody};
 use crate::subrequest;
 use crate::variables;
 
@@ -76,7 +76,7 @@ pub async fn judge(request: &mut Request) -> Verdict {
     let Ok(child) = made else {
         return Verdict::Refused(Failure::new(500));
     };
-    let answered = subrequest::ask_for_head(child).await;
+    let answered = subrequest::ask_for_head_below(request, child).await;
     for assignment in settings.auth_request_set.iter() {
         let value = answered.evaluate(&assignment.value);
         request.assign(assignment.variable, value);
@@ -94,6 +94,8 @@ fn verdict(request: &Request, answered: &Request) -> Verdict {
             failure.headers = challenges(answered);
             Verdict::Refused(failure)
         }
+        // The client has left.
+        CLIENT_CLOSED => Verdict::Refused(Failure::new(status)),
         _ => {
             request.log(Level::Error, &|out| {
                 out.extend_from_slice(

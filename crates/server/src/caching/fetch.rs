@@ -459,7 +459,11 @@ async fn followed(
     note.status = Some(Status::Hit);
     let age = about.lifetime.map(|lifetime| lifetime.age(inquiry.now));
     note.age = age;
-    let outcome = answer(request, inquiry, follower, head, Origin::Fill).await;
+    let origin = match follower.fill().is_whole() {
+        true => Origin::Cache,
+        false => Origin::Fill,
+    };
+    let outcome = answer(request, inquiry, follower, head, origin).await;
     Fetched::Answer(match age {
         Some(age) => with_age(outcome, age),
         None => outcome,

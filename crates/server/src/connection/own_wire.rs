@@ -1,42 +1,89 @@
 //! The connection that a request came on, and that no sub-request has.
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::task::Poll;
 
 /// A client's connection in the hands of its request. It is used as the connection itself; a sub-request must not touch it, and
 /// asks [`OwnWire::get`] where it cannot know.
-pub struct OwnWire(Option<wire::Connection>);
+pub struct OwnWire(Kind);
+
+enum Kind {
+    Own(wire::Connection),
+    None(Leave),
+}
+
+/// What a sub-request and those below it are told of the client: whether it has left.
+#[derive(Debug, Clone, Default)]
+pub struct Leave(Rc<Cell<bool>>);
+
+impl Leave {
+    /// The client has left. Nobody is woken: who says so has the sub-request polled then.
+    pub fn tell(&self) {
+        self.0.set(true);
+    }
+}
 
 impl OwnWire {
-    /// That of a sub-request: nothing is read from a client for it, and nothing is sent to one.
+    /// That of a sub-request of this one's request: nothing is read from a client for it, and nothing is sent to one.
     #[must_use]
-    pub const fn none() -> Self {
-        Self(None)
+    pub fn none_below(&self) -> Self {
+        Self(Kind::None(match &self.0 {
+            Kind::Own(_) => Leave::default(),
+            Kind::None(leave) => leave.clone(),
+        }))
+    }
+
+    /// How a sub-request learns that the client has left.
+    #[must_use]
+    pub fn leave(&self) -> Option<Leave> {
+        match &self.0 {
+            Kind::Own(_) => None,
+            Kind::None(leave) => Some(leave.clone()),
+        }
     }
 
     /// The connection, where there is one.
     #[must_use]
     pub fn get(&self) -> Option<&wire::Connection> {
-        self.0.as_ref()
+        match &self.0 {
+            Kind::Own(wire) => Some(wire),
+            Kind::None(_) => None,
+        }
     }
 
     /// Gives the connection away.
     #[must_use]
     pub fn into_inner(self) -> Option<wire::Connection> {
-        self.0
+        match self.0 {
+            Kind::Own(wire) => Some(wire),
+            Kind::None(_) => None,
+        }
     }
 
-    /// Waits until the client has closed its side. For a sub-request nobody does.
+    /// Waits until the client has closed its side; for a sub-request, until it is told so.
     pub async fn peer_closed(&self) {
         match &self.0 {
-            Some(wire) => wire.stream.peer_closed().await,
-            None => std::future::pending().await,
+            Kind::Own(wire) => wire.stream.peer_closed().await,
+            Kind::None(leave) => {
+                poll_fn(|_| match leave.0.get() {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                })
+                .await;
+            }
         }
     }
 }
 
+/// Why a sub-request has no use for its connection.
+const NOT_OF_A_SUBREQUEST: &str = "sub-requests neither read from a client nor send to one";
+
 impl From<wire::Connection> for OwnWire {
     fn from(wire: wire::Connection) -> Self {
-        Self(Some(wire))
+        Self(Kind::Own(wire))
     }
 }
 
@@ -44,16 +91,16 @@ impl Deref for OwnWire {
     type Target = wire::Connection;
 
     fn deref(&self) -> &wire::Connection {
-        self.0
-            .as_ref()
-            .expect("sub-requests neither read from a client nor send to one")
+        self.get().expect(NOT_OF_A_SUBREQUEST)
     }
 }
 
 impl DerefMut for OwnWire {
     fn deref_mut(&mut self) -> &mut wire::Connection {
-        self.0
-            .as_mut()
-            .expect("sub-requests neither read from a client nor send to one")
+        let own = match &mut self.0 {
+            Kind::Own(wire) => Some(wire),
+            Kind::None(_) => None,
+        };
+        own.expect(NOT_OF_A_SUBREQUEST)
     }
 }

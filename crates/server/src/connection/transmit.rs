@@ -3,7 +3,9 @@
 //! Not here: how bytes are serialised (`wire`), where a file's pages are (`disk`). Invariant: what is counted in
 //! [`Sent`](crate::request::Sent) was taken by the socket.
 
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use crate::after::headers;
 use crate::content::proxy::tunnel;
 use crate::log::Level;
 use crate::request::Request;
+use crate::request_body;
 use crate::{Response, redirects};
 
 use super::directives::SizeTemplate;
@@ -33,6 +36,8 @@ pub(super) enum Stop {
     Client(wire::Error),
     Disk(disk::Error),
     Body(BodyError),
+    /// The client closed while somebody else was waited for.
+    Left,
 }
 
 impl From<wire::Error> for Stop {
@@ -293,7 +298,7 @@ async fn send_stream(
     stream: &mut Body<Rc<OpenFile>>,
     framing: Framing,
 ) -> Result<(), Stop> {
-    let first = std::future::poll_fn(|cx| {
+    let first = poll_fn(|cx| {
         Poll::Ready(match stream.poll_next(cx) {
             Poll::Ready(chunk) => Some(chunk),
             Poll::Pending => None,
@@ -302,7 +307,7 @@ async fn send_stream(
     let mut next = match first.await {
         Some(Some(Ok(Chunk::Bytes(bytes)))) if framing.rate.per_second == 0 => {
             send_piece(request, framing, &bytes, true).await?;
-            stream.next().await
+            next_piece(request, stream).await?
         }
         Some(chunk) => {
             send_head(request, framing, &[]).await?;
@@ -310,7 +315,7 @@ async fn send_stream(
         }
         None => {
             send_head(request, framing, &[]).await?;
-            stream.next().await
+            next_piece(request, stream).await?
         }
     };
     while let Some(chunk) = next {
@@ -320,9 +325,27 @@ async fn send_stream(
             }
             chunk => Box::pin(send_chunk(request, chunk, framing)).await?,
         }
-        next = stream.next().await;
+        next = next_piece(request, stream).await?;
     }
     Ok(())
+}
+
+/// The next piece of a body. What another server says for this client alone is given up when the client leaves.
+async fn next_piece(
+    request: &Request,
+    stream: &mut Body<Rc<OpenFile>>,
+) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
+    let settings = &request.location().settings.proxy;
+    let ends_with_client = request.passed.is_some()
+        && request.cached.is_none()
+        && !settings.proxy_ignore_client_abort;
+    let mut left = pin!(request.wire.peer_closed());
+    poll_fn(|cx| match stream.poll_next(cx) {
+        Poll::Ready(next) => Poll::Ready(Ok(next)),
+        Poll::Pending if ends_with_client => left.as_mut().poll(cx).map(|()| Err(Stop::Left)),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 /// Sends the head, and a body in memory behind it with the same call.
@@ -529,6 +552,7 @@ fn stopped(request: &mut Request, stop: Stop) -> After {
             }
             out.push(b'"');
         }),
+        Stop::Left => request_body::log_left(request),
         Stop::Body(BodyError::Logged) => {}
         Stop::Body(error) => request.log(Level::Error, &|out| {
             out.extend_from_slice(error.to_string().as_bytes())

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use bytes::Bytes;
 use message::Method;
 
-use crate::connection::OwnWire;
 use crate::loops::timing;
 use crate::request_body::{Arriving, RequestBody};
 
@@ -25,7 +24,7 @@ impl Request {
     /// A sub-request (see [`crate::subrequest`]).
     pub(crate) fn child(&self, uri: Bytes, args: Bytes, body: RequestBody) -> Box<Self> {
         let mut child = Self::begin(
-            OwnWire::none(),
+            self.wire.none_below(),
             Rc::clone(&self.client),
             Rc::clone(&self.generation),
             self.head.clone(),

@@ -28,8 +28,8 @@ use passing::Pipe;
 pub use pieces::{PieceError, Pieces};
 pub use storing::Stored;
 
-/// What the log says of a client that left before its answer.
-const CLIENT_CLOSED: u16 = 499;
+/// The status of a client that left before its answer.
+pub const CLIENT_CLOSED: u16 = 499;
 
 /// A request's body for those who want it. Cheap to clone; stays on its loop.
 #[derive(Clone, Debug)]
@@ -244,12 +244,17 @@ async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
         std::future::pending::<()>().await;
     }
     request.wire.peer_closed().await;
+    log_left(request);
+    Outcome::Failed(Failure::new(CLIENT_CLOSED))
+}
+
+/// Says that a client has left that another server was asked for.
+pub fn log_left(request: &Request) {
     request.log(Level::Info, &|out| {
         out.extend_from_slice(
             b"epoll_wait() reported that client prematurely closed connection, so upstream connection is closed too",
         );
     });
-    Outcome::Failed(Failure::new(CLIENT_CLOSED))
 }
 
 /// Before the first byte is read: the limit of the location, and the client's leave to send.
