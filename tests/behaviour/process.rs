@@ -118,6 +118,26 @@ fn usr1_opens_logs_again() {
 }
 
 #[test]
+fn pools_that_two_configurations_do_not_name_are_gone() {
+    let text = |pool: &str| {
+        format!(
+            "daemon off; pid nginx.pid; error_log logs/error.log notice; thread_pool {pool} threads=2; events {{ }}
+             http {{ server {{ listen 127.0.0.1:%PORT%; return 200 {pool}; }} }}"
+        )
+    };
+    let server = Server::try_start(&text("one")).unwrap();
+    for pool in ["two", "three"] {
+        server.reload_file(&text(pool));
+        while server.get("/").text() != pool {}
+    }
+    server.signal(Signal::SIGUSR1);
+    server.wait_for("thread pool \"default\": ", "the figures");
+    let log = server.error_log();
+    let has = |pool: &str| log.contains(&format!("thread pool \"{pool}\": "));
+    assert_eq!([has("one"), has("two"), has("three")], [false, true, true]);
+}
+
+#[test]
 fn an_address_in_use_is_an_error() {
     let server = Server::start(ONE);
     let second = Site::new();
@@ -145,4 +165,20 @@ fn version_names_the_behaviour_that_is_followed() {
             && said.contains("configure arguments:"),
         "{said}"
     );
+}
+
+#[test]
+fn quit_leaves_connections_the_time_that_they_were_promised() {
+    let mut server = Server::start(
+        "keepalive_min_timeout 10s; server { listen 127.0.0.1:%PORT%; location / { return 200 x; } }",
+    );
+    let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut kept = server.connect();
+    assert_eq!(kept.send(ask).reply().header("connection"), Some("keep-alive"));
+    server.signal(Signal::SIGQUIT);
+    server.wait_for("gracefully shutting down", "the signal has come");
+    // Still there, and then over: nobody else would keep the worker.
+    assert_eq!(kept.send(ask).reply().header("connection"), Some("close"));
+    assert!(kept.is_closed());
+    assert!(server.quit().success());
 }

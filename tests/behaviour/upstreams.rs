@@ -307,6 +307,47 @@ fn a_session_stays_at_its_server() {
 }
 
 #[test]
+fn whatever_answers_has_the_cookie_of_the_server_that_was_asked() {
+    let origin = Origin::start(|request| match request.target() {
+        "/none" => Answer::with("404 Not Found", "", ""),
+        "/elsewhere" => Answer::with("200 OK", "X-Accel-Redirect: /page\r\n", ""),
+        _ => Answer::ok("live"),
+    });
+    let server = Server::start(&format!(
+        "upstream dead {{ server 127.0.0.1:%PORT1% max_fails=0; sticky cookie dead; }}
+         upstream live {{ server {}; sticky cookie live; }}
+         server {{ listen 127.0.0.1:%PORT%; error_page 404 /page;
+             location / {{ proxy_pass http://live; }}
+             location /none {{ proxy_intercept_errors on; proxy_pass http://live; }}
+             location = /page {{ return 200 page; }}
+             location /dead/ {{ proxy_pass http://dead; }}
+             location /dead/page {{ error_page 502 /page; proxy_pass http://dead; }}
+             location /dead/other {{ error_page 502 = @live; proxy_pass http://dead; }}
+             location @live {{ proxy_pass http://live; }} }}",
+        origin.address()
+    ));
+    for (path, status, body, cookies) in [
+        ("/", 200, "live", &["live="][..]),
+        ("/none", 404, "page", &["live="]),
+        ("/elsewhere", 200, "page", &["live="]),
+        ("/dead/", 502, "", &["dead="]),
+        ("/dead/page", 502, "page", &["dead="]),
+        // A browser keeps the last one of a name.
+        ("/dead/other", 200, "live", &["dead=", "live="]),
+    ] {
+        let reply = server.get(path);
+        assert_eq!(reply.status, status, "{path}");
+        assert!(body.is_empty() || reply.text() == body, "{path}");
+        let set = reply.all("set-cookie");
+        assert_eq!(set.len(), cookies.len(), "{path}: {set:?}");
+        for (set, name) in set.iter().zip(cookies) {
+            assert!(set.starts_with(name), "{path}: {set}");
+        }
+    }
+    server.forget_log();
+}
+
+#[test]
 fn sessions_are_learned_from_answers() {
     let origin = |name: &'static str| {
         Origin::start(move |request| match request.target() {

@@ -159,6 +159,14 @@ impl Disk {
         pool
     }
 
+    /// Forgets the pools for which `keep` says no. Who has one goes on with it; its threads end with its last user.
+    pub fn keep_pools(&self, keep: impl Fn(&str) -> bool) {
+        let mut pools = self.pools.lock();
+        let forgotten: Vec<Pool> = pools.extract_if(.., |pool| !keep(pool.name())).collect();
+        drop(pools);
+        drop(forgotten);
+    }
+
     /// The pool of this name, if it is defined.
     #[must_use]
     pub fn pool(&self, name: &[u8]) -> Option<Pool> {

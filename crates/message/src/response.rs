@@ -50,6 +50,11 @@ impl Headers {
         self.0.push(Header::new(name, value));
     }
 
+    /// Puts lines before all others.
+    pub fn prepend(&mut self, lines: Vec<Header>) {
+        self.0.splice(0..0, lines);
+    }
+
     /// The value of the first line of that name.
     pub fn get(&self, name: &[u8]) -> Option<&Bytes> {
         self.0

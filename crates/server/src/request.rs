@@ -347,8 +347,11 @@ impl Request {
     }
 
     /// Keeps the lines of a failure for the page that is shown in its place.
-    pub fn keep_lines(&mut self, failure: Failure) {
+    pub fn keep_lines(&mut self, mut failure: Failure) {
         if failure.location.is_some() || !failure.headers.is_empty() {
+            if let Some(before) = self.covered.take() {
+                failure.headers.splice(0..0, before.headers);
+            }
             self.covered = Some(Box::new(failure));
         }
     }
@@ -366,9 +369,8 @@ impl Request {
             return;
         };
         response.location = response.location.take().or(covered.location);
-        for header in covered.headers {
-            response.headers.push(header.name, header.value);
-        }
+        // What the answer says itself comes last: of two cookies of a name, browsers keep that one.
+        response.headers.prepend(covered.headers);
     }
 
     /// Writes a line to the error logs of the location.

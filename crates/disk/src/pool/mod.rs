@@ -189,7 +189,8 @@ impl Pool {
             .push(lane, Arc::new(Job::detached(lane, work)))
     }
 
-    /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused.
+    /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused, and done
+    /// before reads where the writes' lane is full.
     pub fn release<T: Send + 'static>(&self, value: T) {
         self.shared().release(value);
     }
@@ -283,10 +284,11 @@ impl Shared {
     }
 
     pub(crate) fn release<T: Send + 'static>(self: &Arc<Self>, value: T) {
-        let pushed = self
-            .queue
-            .push_always(Arc::new(Job::detached(Lane::Write, move || drop(value))));
-        self.start_if_needed(&pushed);
+        let job = Arc::new(Job::detached(Lane::Write, move || drop(value)));
+        // Where it is given back, all else has failed: then it goes here, and the caller waits for it.
+        if let Ok(pushed) = self.queue.push_always(job) {
+            self.start_if_needed(&pushed);
+        }
     }
 
     /// Threads are started one by one: the first by the first job, each further one by a worker that finds work left

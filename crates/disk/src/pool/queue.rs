@@ -21,6 +21,10 @@ pub enum Lane {
 /// While reads wait, one job in this many is a write nevertheless, so that a busy disk's writes come to an end.
 const WRITE_TURN: u32 = 8;
 
+/// Jobs that wait in the lane of writes beyond its bound, since they must not be refused: as many as a process can have
+/// descriptors (fs.nr_open), which is what they close.
+const BEYOND_MAX: usize = 1 << 20;
+
 /// How much a queue takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -90,10 +94,14 @@ impl<J> Queue<J> {
         Ok(self.accept(state, lane, job))
     }
 
-    /// Accepts a job that must not be refused (a close): it waits with the writes, whatever their number.
-    pub fn push_always(&self, job: J) -> Pushed {
+    /// Accepts a job that must not be refused (a close): it waits with the writes, also where their lane is full. Gives it back
+    /// when [`BEYOND_MAX`] of these wait.
+    pub fn push_always(&self, job: J) -> Result<Pushed, J> {
         let state = self.state.lock();
-        self.accept(state, Lane::Write, job)
+        if state.writes.len() >= state.bounds.max_queue.saturating_add(BEYOND_MAX) {
+            return Err(job);
+        }
+        Ok(self.accept(state, Lane::Write, job))
     }
 
     fn accept(&self, mut state: MutexGuard<'_, State<J>>, lane: Lane, job: J) -> Pushed {
@@ -224,8 +232,10 @@ impl<J> State<J> {
             return None;
         }
         self.turn = (self.turn + 1) % WRITE_TURN;
-        let write = self.can_write()
-            && (self.reads.is_empty() || (self.turn == 0 && self.bounds.threads > 1));
+        // Only what cannot be refused comes beyond the bound. It comes first then, or it would grow as long as there are reads.
+        let is_beyond = self.writes.len() > self.bounds.max_queue;
+        let is_turn = self.turn == 0 && self.bounds.threads > 1;
+        let write = self.can_write() && (self.reads.is_empty() || is_turn || is_beyond);
         let lane = if write { Lane::Write } else { Lane::Read };
         let job = self.lane(lane).pop_front()?;
         self.running += 1;

@@ -123,6 +123,30 @@ fn with_one_thread_reads_go_first() {
     assert_eq!(order, [['r'; 20], ['w'; 20]].concat());
 }
 
+#[test]
+fn what_goes_beyond_the_bound_of_writes_goes_before_reads() {
+    struct Say(mpsc::Sender<char>);
+    impl Drop for Say {
+        fn drop(&mut self) {
+            let _ = self.0.send('w');
+        }
+    }
+    let pool = Pool::new("beyond", 1, 2);
+    let (send, order) = mpsc::channel();
+    let hold = pool.hold();
+    for _ in 0..2 {
+        let read = send.clone();
+        pool.spawn(Lane::Read, move || read.send('r').unwrap())
+            .unwrap();
+    }
+    for _ in 0..5 {
+        pool.release(Say(send.clone()));
+    }
+    drop((hold, send));
+    let order: String = order.iter().collect();
+    assert_eq!(order, "wwwrrww");
+}
+
 /// Says, when dropped, whether that happened on a thread of a pool.
 struct Tell(mpsc::Sender<bool>);
 

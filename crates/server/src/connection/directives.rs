@@ -65,6 +65,9 @@ directives! {
         /// Sets how long a connection is kept for the next request; `0` closes it after the first. The second argument is
         /// told to the client in `Keep-Alive: timeout=`.
         keepalive_timeout: KeepaliveTimeout = "75s", [HTTP | SERVER | LOCATION] 1..=2;
+        /// Sets how long an idle connection is not closed to make room for others, nor when the worker is to leave. It counts as a
+        /// part of `keepalive_timeout`.
+        keepalive_min_timeout: Msec = "0", [HTTP | SERVER | LOCATION] 1;
         /// Limits the requests of one connection.
         keepalive_requests: Number = "1000", [HTTP | SERVER | LOCATION] 1;
         /// Limits the age of a connection; then it ends after the request at hand.

@@ -49,11 +49,20 @@ impl After {
     }
 }
 
+/// How long a connection is kept for the next request.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// At most.
+    pub timeout: Duration,
+    /// So long even where its place is wanted (`keepalive_min_timeout`).
+    pub at_least: Duration,
+}
+
 /// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
 pub async fn finish(
     mut request: Box<Request>,
     mut after: After,
-) -> Option<(wire::Connection, Duration)> {
+) -> Option<(wire::Connection, Keep)> {
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
     }
@@ -68,9 +77,10 @@ pub async fn finish(
         settings.closing.lingering_timeout.duration(),
     );
     let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
+    let at_least = settings.keepalive.keepalive_min_timeout.duration();
     let wire = request.wire.into_inner()?;
     match after {
-        After::Keep => return Some((wire, timeout)),
+        After::Keep => return Some((wire, Keep { timeout, at_least })),
         After::Close {
             is_timeout: true, ..
         } if settings.closing.reset_timedout_connection => {

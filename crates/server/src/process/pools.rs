@@ -9,6 +9,8 @@ use disk::pool::{DEFAULT_MAX_QUEUE, DEFAULT_THREADS, THREADS_MAX};
 
 use super::directives::Processes;
 
+/// The pool of those that name none.
+const DEFAULT: &str = "default";
 /// Threads of the pool `default` at most, when nobody declares it.
 const DEFAULT_THREADS_MAX: usize = 512;
 /// Pools that one configuration may declare; `default` has a place of its own.
@@ -30,7 +32,7 @@ impl Value for ThreadPool {
 
     fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
         let name = args[0].display().into_owned();
-        let mut threads = if name == "default" {
+        let mut threads = if name == DEFAULT {
             Some(DEFAULT_THREADS)
         } else {
             None
@@ -94,6 +96,22 @@ impl Declared {
     }
 }
 
+/// The pools that are kept from one reload to the next.
+#[derive(Debug, Default)]
+pub struct Kept(Vec<String>);
+
+impl Kept {
+    /// A configuration serves from now on. Pools that neither it nor the one before has are forgotten: requests that came before
+    /// the reload may still ask for those of that one.
+    pub fn accept(&mut self, processes: &Processes, disk: &Disk) {
+        let names = processes.thread_pool.iter().map(|pool| pool.name.clone());
+        let names: Vec<String> = names.collect();
+        let is_kept = |name: &String| names.contains(name) || self.0.contains(name);
+        disk.keep_pools(|name| name == DEFAULT || is_kept(&name.to_owned()));
+        self.0 = names;
+    }
+}
+
 /// The pools of a configuration. One that is not declared has nginx's 32 threads per process, here per
 /// loop, but not more than `DEFAULT_THREADS_MAX`.
 pub fn define_pools(processes: &Processes, disk: &Disk) {
@@ -103,10 +121,10 @@ pub fn define_pools(processes: &Processes, disk: &Disk) {
     if !processes
         .thread_pool
         .iter()
-        .any(|pool| pool.name == "default")
+        .any(|pool| pool.name == DEFAULT)
     {
         let threads = processes.worker_processes.count() * DEFAULT_THREADS;
         let threads = threads.min(DEFAULT_THREADS_MAX);
-        drop(disk.define_pool("default", threads, DEFAULT_MAX_QUEUE));
+        drop(disk.define_pool(DEFAULT, threads, DEFAULT_MAX_QUEUE));
     }
 }

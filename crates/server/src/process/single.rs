@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::master::{Candidate, Master};
 use super::pid::PidFile;
-use super::pools::define_pools;
+use super::pools::{self, define_pools};
 use super::report::{Level, error_log};
 use super::signals::note;
 use super::{privileges, worker};
@@ -45,12 +45,11 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
         Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     worker::log_panics();
     let disk = Disk::new(Disk::prepare());
-    let processes = &master.current.loaded.main.processes;
-    define_pools(processes, &disk);
     let shared = Shared { logs, disk };
     let mut crew = Crew::new(master.options.serve, shared.clone());
     let caches = Registry::new(Arc::clone(&shared.disk));
-    apply(&mut crew, &caches, master, &master.current, &shared.logs)?;
+    apply(&mut crew, &caches, master, &master.current, &shared)?;
+    let processes = &master.current.loaded.main.processes;
     let path = processes.pid.resolve(&master.options.origin.prefix);
     let file = PidFile::write(&path).map_err(|error| {
         let text = crate::listen::bind::errno(&error);
@@ -63,6 +62,8 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
 
 fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) -> ExitCode {
     let Shared { logs, disk } = shared;
+    let mut pools = pools::Kept::default();
+    pools.accept(&master.current.loaded.main.processes, disk);
     loop {
         let _ = poll(&mut [PollFd::new(&master.signals, PollFlags::IN)], None);
         while let Some(received) = master.signals.take() {
@@ -79,8 +80,8 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) 
                 }
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
-                    reload(&mut crew, caches, &mut master, logs);
-                    define_pools(&master.current.loaded.main.processes, disk);
+                    reload(&mut crew, caches, &mut master, shared);
+                    pools.accept(&master.current.loaded.main.processes, disk);
                 }
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");
@@ -100,8 +101,9 @@ fn apply(
     caches: &Registry,
     master: &Master,
     candidate: &Candidate,
-    logs: &Logs,
+    shared: &Shared,
 ) -> Result<(), String> {
+    let Shared { logs, disk } = shared;
     let bundle = candidate.bundle(&master.options);
     let _held = super::logs::make_known(&bundle, &candidate.logs.0, logs);
     super::logs::use_thread(&candidate.logs.0, logs);
@@ -109,16 +111,17 @@ fn apply(
         .loaded
         .equip(logs)
         .map_err(|error| error.to_string())?;
+    define_pools(&candidate.loaded.main.processes, disk);
     caches.equip(&candidate.loaded.settings)?;
     crew.apply(&worker::plan(&bundle, &candidate.loaded))
         .map_err(|error| error.to_string())
 }
 
-fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, logs: &Logs) {
+fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shared) {
     error_log(Level::Notice, format_args!("reconfiguring"));
     let outcome = master
         .prepare()
-        .and_then(|next| apply(crew, caches, master, &next, logs).map(|()| next));
+        .and_then(|next| apply(crew, caches, master, &next, shared).map(|()| next));
     match outcome {
         Ok(next) => {
             next.sockets.remove_files_of_others(&master.current.sockets);

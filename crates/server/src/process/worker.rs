@@ -23,7 +23,7 @@ use super::bundle::Bundle;
 use super::frame::{Channel, Writer};
 use super::load::{self, Loaded};
 use super::logs::Wanted;
-use super::pools::define_pools;
+use super::pools::{self, define_pools};
 use super::privileges;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
@@ -104,6 +104,7 @@ fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
         built,
         bell,
         shutdown_timeout: None,
+        pools: pools::Kept::default(),
         has_rights: true,
         is_daemon: false,
     };
@@ -133,6 +134,7 @@ struct Worker {
     /// Rung when something was built.
     bell: Arc<OwnedFd>,
     shutdown_timeout: Option<Duration>,
+    pools: pools::Kept,
     /// Whether root's rights (if there were any) are still there.
     has_rights: bool,
     is_daemon: bool,
@@ -296,6 +298,9 @@ impl Worker {
             crew.apply(&plan).map_err(|error| error.to_string())?;
             let timeout = loaded.main.processes.worker_shutdown_timeout;
             self.shutdown_timeout = timeout.map(config::Msec::duration);
+            if let Some(disk) = &self.disk {
+                self.pools.accept(&loaded.main.processes, disk);
+            }
             Ok(())
         });
         let mut body = Writer::default();

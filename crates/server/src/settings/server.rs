@@ -63,6 +63,27 @@ impl Value for Names {
     }
 }
 
+/// nginx's `connection_pool_size`, as long as nobody sets it: no header buffer may be smaller.
+const HEADER_BUFFER_MIN: u64 = 512;
+
+/// `large_client_header_buffers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderBuffers(Bufs);
+
+impl Value for HeaderBuffers {
+    const SYNTAX: &'static str = Bufs::SYNTAX;
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let buffers = Bufs::parse(args, scope)?;
+        if buffers.size < HEADER_BUFFER_MIN {
+            let sentence = "the \"large_client_header_buffers\" size must be equal to or greater than \"connection_pool_size\"";
+            let hint = format!("that is {HEADER_BUFFER_MIN} bytes here, whatever is configured");
+            return Err(Problem::new(sentence).hint_that(&hint).at(1));
+        }
+        Ok(Self(buffers))
+    }
+}
+
 /// The machine's name, lower-cased.
 #[must_use]
 pub fn hostname() -> Bytes {
@@ -138,7 +159,7 @@ directives! {
         client_header_buffer_size: Size = "1k", [HTTP | SERVER] 1;
         /// Sets number and size of the buffers for larger heads. A request line longer than one is refused with 414, a
         /// header line with 400.
-        large_client_header_buffers: Bufs = "4 8k", [HTTP | SERVER] 2;
+        large_client_header_buffers: HeaderBuffers = "4 8k", [HTTP | SERVER] 2;
         /// Drops header lines with invalid names.
         ignore_invalid_headers: Flag = "on", [HTTP | SERVER] FLAG;
         /// Lets names of header lines hold underscores.
@@ -157,8 +178,8 @@ impl ServerSettings {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         Limits {
             client_header_buffer_size: self.client_header_buffer_size.bytes(),
-            large_buffers: size(self.large_client_header_buffers.count),
-            large_buffer_size: size(self.large_client_header_buffers.size),
+            large_buffers: size(self.large_client_header_buffers.0.count),
+            large_buffer_size: size(self.large_client_header_buffers.0.size),
             max_headers: size(self.max_headers.0),
             ignore_invalid_headers: self.ignore_invalid_headers,
             underscores_in_headers: self.underscores_in_headers,

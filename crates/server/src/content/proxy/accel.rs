@@ -64,7 +64,9 @@ pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
 }
 
 /// Sends the request there.
-pub fn follow(request: &mut Request, elsewhere: Elsewhere) -> Outcome {
+pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<Bytes>) -> Outcome {
+    let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
+    elsewhere.kept.lines.splice(0..0, cookie);
     request.kept = Some(Box::new(elsewhere.kept));
     let Some(target) = elsewhere.target else {
         return Outcome::Failed(Failure::new(404));
@@ -101,12 +103,10 @@ pub fn give(kept: Kept, response: &mut Response, is_passed_on: bool) {
     if !kept.content_type.is_empty() && !is_passed_on && response.status < 300 {
         response.content_type = kept.content_type;
     }
-    for line in kept.lines {
-        // What the answer at hand says of it counts.
-        if response.headers.get(&line.name).is_none() || line.is(b"Set-Cookie") {
-            response.headers.push(line.name, line.value);
-        }
-    }
+    let mut lines = kept.lines;
+    // What the answer at hand says of it counts.
+    lines.retain(|line| line.is(b"Set-Cookie") || response.headers.get(&line.name).is_none());
+    response.headers.prepend(lines);
 }
 
 /// `X-Accel-Limit-Rate` and `X-Accel-Charset`.

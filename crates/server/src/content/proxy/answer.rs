@@ -69,11 +69,13 @@ pub fn shape(
     else {
         return Outcome::Failed(Failure::new(500));
     };
-    if let Some(failure) = intercepted(asked, head) {
+    if let Some(mut failure) = intercepted(asked, head) {
+        let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
+        failure.headers.splice(0..0, cookie);
         return Outcome::Failed(failure);
     }
     if let Some(elsewhere) = accel::elsewhere(asked, head) {
-        return accel::follow(request, elsewhere);
+        return accel::follow(request, elsewhere, cookie);
     }
     let mut response = copy(asked, &passing, head, body, origin, cookie);
     accel::obey(asked, head, &mut response);

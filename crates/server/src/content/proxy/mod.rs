@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use message::{Body, Framing, ResponseHead};
+use message::{Body, Framing, Header, ResponseHead};
 
 use crate::Failure;
 use crate::caching;
@@ -56,12 +56,27 @@ const SWITCHING: u16 = 101;
 ///
 /// Each in a box of its own: what asks others is large, and an answer from a file has no use for it, nor one for the other.
 pub async fn make(request: &mut Request) -> Outcome {
-    if request.location().settings.caching.is_on()
-        && let Some(outcome) = Box::pin(caching::answering::make(request)).await
+    let outcome = match request.location().settings.caching.is_on() {
+        true => Box::pin(caching::answering::make(request)).await,
+        false => None,
+    };
+    let outcome = match outcome {
+        Some(outcome) => outcome,
+        None => Box::pin(pass_on(request)).await,
+    };
+    bound(request, outcome)
+}
+
+/// A failure has the cookie of the server that was asked last, too (`sticky`).
+fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
+    if let Outcome::Failed(failure) = &mut outcome
+        && let Some(passed) = &request.passed
+        && let Some(bond) = passed.record.bond.take()
+        && let Some(cookie) = bond.cookie(request)
     {
-        return outcome;
+        failure.headers.push(Header::new("Set-Cookie", cookie));
     }
-    Box::pin(pass_on(request)).await
+    outcome
 }
 
 async fn pass_on(request: &mut Request) -> Outcome {
