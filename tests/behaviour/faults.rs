@@ -116,3 +116,23 @@ fn a_full_pool_is_503_with_retry_after_and_the_waiting_request_is_answered_later
         "{answers:?}"
     );
 }
+
+#[test]
+fn descriptors_that_run_out_are_taken_from_what_idles() {
+    let server = Server::start_with(
+        "worker_processes 1; worker_rlimit_nofile 64;",
+        "server { listen 127.0.0.1:%PORT%; }",
+    );
+    let mut kept = Vec::new();
+    for number in 0..100 {
+        let name = format!("f{number}");
+        server.file(&name, vec![b'x'; 70_000]);
+        let mut connection = server.connect();
+        connection.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let reply = connection.reply();
+        assert_eq!((reply.status, reply.body.len()), (200, 70_000), "{name}");
+        kept.push(connection);
+    }
+    server.wait_for("accept4() failed (24: Too many open files)", "nothing else was tried here");
+    server.forget_log();
+}

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -95,6 +96,8 @@ pub struct Disk {
     /// KiB of buffers for windows that were evicted before a slow socket took them.
     pub(crate) buffers: Semaphore,
     pools: Mutex<Vec<Pool>>,
+    /// How often descriptors have run out.
+    scarcity: AtomicU32,
 }
 
 /// What the kernel (or a seccomp filter) lets this process do.
@@ -136,6 +139,7 @@ impl Disk {
             windows: Windows::new(faults_around),
             buffers: Semaphore::new(BUFFERS_KIB),
             pools: Mutex::new(Vec::new()),
+            scarcity: AtomicU32::new(0),
         });
         disk.follow_mounts();
         disk
@@ -189,6 +193,15 @@ impl Disk {
         known.unwrap_or_else(|| {
             self.define_pool("default", pool::DEFAULT_THREADS, pool::DEFAULT_MAX_QUEUE)
         })
+    }
+
+    pub(crate) fn scarcity(&self) -> u32 {
+        self.scarcity.load(Relaxed)
+    }
+
+    /// Descriptors ran out: the loops are to learn of it.
+    pub(crate) fn tell_scarcity(&self) -> u32 {
+        self.scarcity.fetch_add(1, Relaxed) + 1
     }
 
     /// Learns how the file system behaves that holds an absolute path (a root, a cache directory): what the log says at

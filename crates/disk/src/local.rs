@@ -26,6 +26,8 @@ pub(crate) struct Inner {
     events_at: Cell<u64>,
     /// The table of mounts as last seen.
     mounts: Cell<u64>,
+    /// How often descriptors had run out when this loop last gave some back.
+    pub scarcity: Cell<u32>,
 }
 
 /// How often a loop lets go of what it kept and nobody asks for.
@@ -51,6 +53,7 @@ impl Local {
             guards: RefCell::new(Guards::new(files_max / 2)),
             events_at: Cell::new(0),
             mounts: Cell::new(disk.mounts.generation()),
+            scarcity: Cell::new(disk.scarcity()),
         });
         tokio::task::spawn_local(sweep_now_and_then(Rc::downgrade(&inner)));
         Local(inner)
@@ -66,6 +69,28 @@ impl Local {
     #[must_use]
     pub fn counts(&self) -> [Count; OPERATIONS.len()] {
         self.0.counters.get()
+    }
+
+    /// Descriptors ran out: closes half of the files kept, and has the other loops do so when they open their next one. False:
+    /// there is nothing to close.
+    pub fn give_descriptors(&self) -> bool {
+        self.0.scarcity.set(self.0.disk.tell_scarcity());
+        self.halve()
+    }
+
+    fn halve(&self) -> bool {
+        let mut files = self.0.files.borrow_mut();
+        let kept = files.len();
+        files.shrink(kept / 2);
+        kept > 0
+    }
+
+    /// Another loop said that descriptors had run out.
+    pub(crate) fn heed_scarcity(&self) {
+        let now = self.0.disk.scarcity();
+        if self.0.scarcity.replace(now) != now {
+            self.halve();
+        }
     }
 }
 

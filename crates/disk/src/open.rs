@@ -142,23 +142,9 @@ impl Local {
     }
 
     async fn open_in_pool(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
-        let open = || {
-            self.find(
-                path,
-                Purpose::Read,
-                access,
-                Operation::Open,
-                std::convert::identity,
-            )
-        };
-        let found = match open().await {
-            Err(error)
-                if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE)) && self.shrink() =>
-            {
-                open().await?
-            }
-            result => result?,
-        };
+        let whole = std::convert::identity;
+        let found = self.find(path, Purpose::Read, access, Operation::Open, whole);
+        let found = found.await?;
         self.guard_detour(path, found.mount.as_deref(), access);
         Ok(self.keep(path, found, access))
     }
@@ -230,6 +216,7 @@ impl Local {
     /// Puts what was opened into the loop's table of open files, where that is exact; what is there already gets its
     /// guard.
     fn keep(&self, path: &[u8], found: Found, access: &Access<'_>) -> Rc<OpenFile> {
+        self.heed_scarcity();
         let inline = found
             .mount
             .as_ref()
@@ -246,14 +233,6 @@ impl Local {
             }
             Kept::New(file) => file,
         }
-    }
-
-    /// Descriptors ran out: closes half of those kept. False if there is nothing to close.
-    fn shrink(&self) -> bool {
-        let mut files = self.0.files.borrow_mut();
-        let kept = files.len();
-        files.shrink(kept / 2);
-        kept > 0
     }
 
     /// A path that leads through a symlink to another mount, or through an absolute one (Linux up to 6.18 at least), cannot
@@ -319,8 +298,28 @@ impl Local {
         }
     }
 
-    /// Opens in the pool and gives back what `take` takes of it there.
+    /// Opens in the pool and gives back what `take` takes of it there. Where descriptors have run out, some are given back first.
     pub(crate) async fn find<T: Send + 'static>(
+        &self,
+        path: &[u8],
+        purpose: Purpose,
+        access: &Access<'_>,
+        operation: Operation,
+        take: fn(Found) -> T,
+    ) -> Result<T, Error> {
+        let ask = || self.find_once(path, purpose, access, operation, take);
+        match ask().await {
+            Err(error)
+                if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE))
+                    && self.give_descriptors() =>
+            {
+                ask().await
+            }
+            result => result,
+        }
+    }
+
+    async fn find_once<T: Send + 'static>(
         &self,
         path: &[u8],
         purpose: Purpose,
@@ -383,9 +382,17 @@ fn open_cached(
                 ..*options
             },
         ),
-        // EAGAIN: not in memory. EXDEV: another mount, which the pool learns. The others: no such call, or not for us.
+        // EAGAIN: not in memory. EXDEV: another mount, which the pool learns. EMFILE: the long way gives descriptors back. The
+        // others: no such call, or not for us.
         Err(
-            Errno::AGAIN | Errno::XDEV | Errno::INTR | Errno::NOSYS | Errno::INVAL | Errno::PERM,
+            Errno::AGAIN
+            | Errno::XDEV
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::INTR
+            | Errno::NOSYS
+            | Errno::INVAL
+            | Errno::PERM,
         ) => Err(WouldBlock),
         Err(Errno::LOOP) if matches!(options.symlinks, Symlinks::RefuseOthers { .. }) => {
             Err(WouldBlock)

@@ -29,6 +29,8 @@ use crate::process::report::{Level, error_log};
 const BATCH_MAX: usize = 64;
 /// Pause when descriptors have run out: nginx's `accept_mutex_delay`.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Pause when some were given back: who was told to close needs a turn.
+const TURN: Duration = Duration::from_millis(1);
 /// Idle connections told to close at once when places run out, as nginx does it.
 const REUSED_AT_ONCE_MAX: usize = 32;
 
@@ -61,10 +63,20 @@ pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task:
             match take_batch(&loop_, &source) {
                 Batch::Full => tokio::task::yield_now().await,
                 Batch::Empty => ready.clear_ready(),
+                Batch::NoDescriptors if give_descriptors(&loop_) => tokio::time::sleep(TURN).await,
                 Batch::NoDescriptors => tokio::time::sleep(PAUSE).await,
             }
         }
     }))
+}
+
+/// Closes what is open without need; `false`: nothing is.
+fn give_descriptors(loop_: &Loop) -> bool {
+    let has_files = loop_.disk.give_descriptors();
+    let has_kept = !loop_.shelf.is_empty();
+    loop_.shelf.clear();
+    let told = loop_.idle.close_oldest(REUSED_AT_ONCE_MAX);
+    has_files || has_kept || told > 0
 }
 
 /// Takes everything that waits, before the socket is closed for good.
