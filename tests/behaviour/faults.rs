@@ -133,6 +133,9 @@ fn descriptors_that_run_out_are_taken_from_what_idles() {
         assert_eq!((reply.status, reply.body.len()), (200, 70_000), "{name}");
         kept.push(connection);
     }
-    server.wait_for("accept4() failed (24: Too many open files)", "nothing else was tried here");
+    server.wait_for(
+        "accept4() failed (24: Too many open files)",
+        "nothing else was tried here",
+    );
     server.forget_log();
 }

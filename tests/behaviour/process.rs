@@ -174,7 +174,10 @@ fn quit_leaves_connections_the_time_that_they_were_promised() {
     );
     let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut kept = server.connect();
-    assert_eq!(kept.send(ask).reply().header("connection"), Some("keep-alive"));
+    assert_eq!(
+        kept.send(ask).reply().header("connection"),
+        Some("keep-alive")
+    );
     server.signal(Signal::SIGQUIT);
     server.wait_for("gracefully shutting down", "the signal has come");
     // Still there, and then over: nobody else would keep the worker.

@@ -284,7 +284,9 @@ fn a_client_that_leaves_takes_its_subrequest_along_unless_that_is_ignored() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     origin.wait(1);
     drop(client);
-    has_left.recv_timeout(PATIENCE).expect("the server behind is left too");
+    has_left
+        .recv_timeout(PATIENCE)
+        .expect("the server behind is left too");
     let log = server.access_log(1);
     assert!(log.contains("\" 499 0 "), "{log}");
 

@@ -27,8 +27,8 @@ use crate::respond::{self, Start};
 use crate::route::{NamedServer, ServerId};
 
 pub use client::Client;
-use finish::{After, Keep};
 pub use finish::invite;
+use finish::{After, Keep};
 pub use own_wire::OwnWire;
 pub use transmit::TOGETHER_MAX;
 

@@ -336,9 +336,8 @@ async fn next_piece(
     stream: &mut Body<Rc<OpenFile>>,
 ) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
     let settings = &request.location().settings.proxy;
-    let ends_with_client = request.passed.is_some()
-        && request.cached.is_none()
-        && !settings.proxy_ignore_client_abort;
+    let ends_with_client =
+        request.passed.is_some() && request.cached.is_none() && !settings.proxy_ignore_client_abort;
     let mut left = pin!(request.wire.peer_closed());
     poll_fn(|cx| match stream.poll_next(cx) {
         Poll::Ready(next) => Poll::Ready(Ok(next)),
