@@ -14,6 +14,10 @@ pub(crate) const PATH_BYTES_MAX: usize = 2 * KEY_BYTES + 3 * LEVELS_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub [u8; KEY_BYTES]);
 
+/// A directory below a cache directory: the digits that its entries' keys end with, behind a one that says how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Directory(u32);
+
 /// The subdirectories below a cache directory: how many digits of a key name each, from the key's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
@@ -78,6 +82,18 @@ impl Key {
         }
         path.extend_from_slice(&name);
     }
+
+    /// The directories that its entry lies in, the outermost first, each with how much of [`Key::path`] is its own.
+    pub(crate) fn directories(&self, levels: Levels) -> impl Iterator<Item = (Directory, usize)> {
+        let [.., a, b, c] = self.0;
+        let (last, mut digits) = (u32::from_be_bytes([0, a, b, c]), 0);
+        let levels = levels.digits.into_iter().filter(|more| *more > 0);
+        levels.enumerate().map(move |(slashes, more)| {
+            digits += u32::from(more);
+            let one = 1 << (4 * digits);
+            (Directory(one | last & (one - 1)), digits as usize + slashes)
+        })
+    }
 }
 
 impl Levels {
@@ -127,6 +143,22 @@ mod tests {
         assert_eq!(path("1:2"), "2/f7/900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(path("2:2:2"), "72/7f/e1/900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(key.path(Levels::default()), key.name());
+    }
+
+    #[test]
+    fn directories_are_told_apart() {
+        let key = Key::of(b"abc");
+        let of = |levels: &str| key.directories(Levels::parse(levels).unwrap());
+        let numbers = |levels| {
+            of(levels)
+                .map(|(directory, _)| directory.0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(numbers("1:2"), [0x12, 0x1f72]);
+        assert_eq!(numbers("2:2:2"), [0x172, 0x1_7f72, 0x1e1_7f72]);
+        let path = key.path(Levels::parse("1:2").unwrap());
+        let paths = of("1:2").map(|(_, end)| &path[..end]);
+        assert_eq!(paths.collect::<Vec<_>>(), ["2", "2/f7"]);
     }
 
     #[test]

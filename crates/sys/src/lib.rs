@@ -13,6 +13,7 @@
 mod descriptor;
 mod lease;
 mod mapping;
+mod memory;
 mod page_cache;
 pub mod process;
 mod tcp;
@@ -20,5 +21,6 @@ mod tcp;
 pub use descriptor::{adopt_descriptor, inherited_descriptor};
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
+pub use memory::lasting;
 pub use page_cache::{CacheStat, all_present, blocks_read, cachestat, pread_into, pread_nowait};
 pub use tcp::{TcpInfo, tcp_info};

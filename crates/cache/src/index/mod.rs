@@ -6,6 +6,7 @@
 //! Not here: files, and the room on the disk (`space`). Whoever is given an evicted key deletes its file. Invariant: a key is known
 //! once; the sum of keys is at most [`Index::keys_max`].
 
+mod pieces;
 mod shard;
 mod slot;
 #[cfg(test)]

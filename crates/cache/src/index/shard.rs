@@ -1,17 +1,19 @@
-//! A part of the index behind one lock: a hash table of numbers, the slots that they name, and the order of their last use.
+//! A part of the index behind one lock: the slots, the buckets by which a key is found, and the order of their last use.
+//!
+//! The buckets are as many as the slots ask for: with each piece some more (linear hashing), each of which takes its share from one
+//! other. So nothing is ever done for all keys at once, however many there are.
 
+use super::pieces::{BUCKETS, Pieces, SLOTS};
 use super::slot::{Known, NONE, Slot};
 use crate::key::Key;
-use hashbrown::HashTable;
-
-/// Slots are allocated in pieces, so that growing copies nothing and leaves nothing unused.
-const PIECE: usize = 32;
+use hashbrown::DefaultHashBuilder;
+use std::hash::BuildHasher;
 
 #[derive(Debug)]
 pub struct Shard {
-    table: HashTable<u32>,
-    #[expect(clippy::vec_box, reason = "growing is not to copy the slots")]
-    pieces: Vec<Box<[Slot; PIECE]>>,
+    pieces: Pieces,
+    /// Nobody outside knows which keys meet in a bucket.
+    hasher: DefaultHashBuilder,
     free: u32,
     /// The ends of the list in the order of use.
     newest: u32,
@@ -21,8 +23,8 @@ pub struct Shard {
 impl Default for Shard {
     fn default() -> Self {
         Self {
-            table: HashTable::new(),
-            pieces: Vec::new(),
+            pieces: Pieces::default(),
+            hasher: DefaultHashBuilder::default(),
             free: NONE,
             newest: NONE,
             oldest: NONE,
@@ -30,39 +32,92 @@ impl Default for Shard {
     }
 }
 
-fn slot_of(pieces: &[Box<[Slot; PIECE]>], number: u32) -> &Slot {
-    &pieces[number as usize / PIECE][number as usize % PIECE]
-}
-
-/// MD5 is as good as any hash of it.
-fn hash(key: &Key) -> u64 {
-    let [_, _, _, _, _, _, _, _, rest @ ..] = key.0;
-    u64::from_le_bytes(rest)
+/// The bucket of a hash, of so many: by as many bits as name them all, by one less where that one is not there yet.
+fn bucket_of(hash: u64, buckets: usize) -> usize {
+    let mask = buckets.next_power_of_two() - 1;
+    let bucket = hash as usize & mask;
+    if bucket < buckets {
+        bucket
+    } else {
+        bucket & (mask >> 1)
+    }
 }
 
 impl Shard {
     /// Slots that there are, free ones included.
     pub fn slots(&self) -> usize {
-        self.pieces.len() * PIECE
+        self.pieces.slots()
     }
 
     /// Bytes that it holds on to.
     pub fn memory(&self) -> usize {
-        let pieces = self.pieces.capacity() * size_of::<Box<[Slot; PIECE]>>();
-        self.table.allocation_size() + pieces + self.slots() * size_of::<Slot>()
+        self.pieces.memory()
     }
 
     fn slot(&self, number: u32) -> &Slot {
-        slot_of(&self.pieces, number)
+        self.pieces.slot(number)
     }
 
     fn slot_mut(&mut self, number: u32) -> &mut Slot {
-        &mut self.pieces[number as usize / PIECE][number as usize % PIECE]
+        self.pieces.slot_mut(number)
+    }
+
+    /// The bucket of a key, of so many.
+    fn bucket(&self, key: &Key, buckets: usize) -> usize {
+        bucket_of(self.hasher.hash_one(u128::from_le_bytes(key.0)), buckets)
     }
 
     fn find(&self, key: &Key) -> Option<u32> {
-        let is_it = |number: &u32| self.slot(*number).key() == *key;
-        self.table.find(hash(key), is_it).copied()
+        let buckets = self.pieces.buckets();
+        if buckets == 0 {
+            return None;
+        }
+        let mut number = self.pieces.bucket(self.bucket(key, buckets));
+        while number != NONE {
+            let slot = self.slot(number);
+            if slot.key() == *key {
+                return Some(number);
+            }
+            number = slot.next;
+        }
+        None
+    }
+
+    /// Puts a slot into the bucket of its key, of so many.
+    fn enter(&mut self, number: u32, buckets: usize) {
+        let bucket = self.bucket(&self.slot(number).key(), buckets);
+        let next = std::mem::replace(self.pieces.bucket_mut(bucket), number);
+        self.slot_mut(number).next = next;
+    }
+
+    /// Takes a slot out of the bucket of its key.
+    fn leave(&mut self, number: u32) {
+        let bucket = self.bucket(&self.slot(number).key(), self.pieces.buckets());
+        let next = self.slot(number).next;
+        let mut before = self.pieces.bucket(bucket);
+        if before == number {
+            *self.pieces.bucket_mut(bucket) = next;
+            return;
+        }
+        while before != NONE {
+            let slot = self.slot_mut(before);
+            if slot.next == number {
+                slot.next = next;
+                return;
+            }
+            before = slot.next;
+        }
+    }
+
+    /// One bucket more than so many: it takes what is its own from the one that had it.
+    fn split(&mut self, buckets: usize) {
+        let from = bucket_of(buckets as u64, buckets);
+        let mut number = std::mem::replace(self.pieces.bucket_mut(from), NONE);
+        while number != NONE {
+            let next = self.slot(number).next;
+            self.enter(number, buckets + 1);
+            number = next;
+        }
     }
 
     pub fn get(&self, key: &Key) -> Option<&Slot> {
@@ -97,17 +152,14 @@ impl Shard {
         }
         let number = self.take_free();
         self.slot_mut(number).pack(known);
-        let pieces = &self.pieces;
-        let hasher = |number: &u32| hash(&slot_of(pieces, *number).key());
-        self.table.insert_unique(hash(&known.key), number, hasher);
+        self.enter(number, self.pieces.buckets());
         self.link_in_order(number);
         None
     }
 
     pub fn remove(&mut self, key: &Key) -> Option<Known> {
-        let is_it = |number: &u32| slot_of(&self.pieces, *number).key() == *key;
-        let found = self.table.find_entry(hash(key), is_it).ok()?;
-        let (number, _) = found.remove();
+        let number = self.find(key)?;
+        self.leave(number);
         self.unlink(number);
         let known = self.slot(number).unpack();
         let free = self.free;
@@ -122,17 +174,16 @@ impl Shard {
         (self.oldest != NONE).then(|| self.slot(self.oldest))
     }
 
-    /// What lies in a slot; None if it is free or there is none.
+    /// What lies in a slot; None if it is free.
     pub fn at(&self, number: usize) -> Option<Known> {
-        let slot = self.pieces.get(number / PIECE)?.get(number % PIECE)?;
-        // A free slot's key (zeros) is in no table, unless somebody really has it.
-        let is_used = self.find(&slot.key()) == Some(number as u32);
-        is_used.then(|| slot.unpack())
+        let slot = self.slot(number as u32);
+        (!slot.is_free()).then(|| slot.unpack())
     }
 
     /// Puts all slots in the order of their last use.
     pub fn sort(&mut self) {
-        let mut numbers: Vec<u32> = self.table.iter().copied().collect();
+        let slots = 0..self.slots() as u32;
+        let mut numbers: Vec<u32> = slots.filter(|slot| !self.slot(*slot).is_free()).collect();
         numbers.sort_unstable_by_key(|number| self.slot(*number).used);
         (self.newest, self.oldest) = (NONE, NONE);
         numbers
@@ -142,16 +193,22 @@ impl Shard {
 
     fn take_free(&mut self) -> u32 {
         if self.free == NONE {
-            let first = self.slots() as u32;
-            self.pieces.push(Box::new([Slot::FREE; PIECE]));
-            for number in (first..first + PIECE as u32).rev() {
-                self.slot_mut(number).newer = self.free;
-                self.free = number;
-            }
+            self.grow();
         }
         let number = self.free;
         self.free = self.slot(number).newer;
         number
+    }
+
+    fn grow(&mut self) {
+        let (slots, buckets) = (self.slots() as u32, self.pieces.buckets());
+        self.pieces.grow();
+        for number in (slots..slots + SLOTS as u32).rev() {
+            self.slot_mut(number).newer = self.free;
+            self.free = number;
+        }
+        // The first bucket has nobody to take from.
+        (buckets.max(1)..buckets + BUCKETS).for_each(|number| self.split(number));
     }
 
     fn link_newest(&mut self, number: u32) {

@@ -101,7 +101,7 @@ impl Known {
 /// No slot.
 pub const NONE: u32 = u32::MAX;
 
-/// A [`Known`] in 84 bytes, links included.
+/// A [`Known`] in 88 bytes, links included.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     key: [u8; 16],
@@ -120,16 +120,19 @@ pub struct Slot {
     pub newer: u32,
     /// The slot used last before it.
     pub older: u32,
+    /// The next slot of its bucket.
+    pub next: u32,
     vary: u16,
     uses: u16,
     status: u16,
     state: State,
-    /// Bits 0 and 1: [`Reuse`]; bit 2: verified.
+    /// Bits 0 and 1: [`Reuse`]; bit 2: verified; bit 3: not free.
     flags: u8,
 }
 
 const REUSE: u8 = 3;
 const VERIFIED: u8 = 4;
+const TAKEN: u8 = 8;
 
 impl Slot {
     pub const FREE: Self = Self {
@@ -150,6 +153,7 @@ impl Slot {
         marks: [0; 2],
         newer: NONE,
         older: NONE,
+        next: NONE,
         vary: 0,
         uses: 0,
         status: 0,
@@ -159,6 +163,10 @@ impl Slot {
 
     pub fn key(&self) -> Key {
         Key(self.key)
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.flags & TAKEN == 0
     }
 
     pub fn is_stored(&self) -> bool {
@@ -219,11 +227,12 @@ impl Slot {
             marks: [known.marks.0 as u32, (known.marks.0 >> 32) as u32],
             newer: self.newer,
             older: self.older,
+            next: self.next,
             vary: known.varies.names,
             uses: known.uses,
             status: known.status,
             state: known.state,
-            flags: lifetime.reuse as u8 | verified,
+            flags: lifetime.reuse as u8 | verified | TAKEN,
         };
     }
 }

@@ -1,4 +1,6 @@
 //! What a journal's files say, put into an index: everything that is whole, whatever happened to the rest.
+//!
+//! Never more than [`HELD_BYTES_MAX`] of a log is in memory, however long it is.
 
 use super::frame::Frame;
 use super::record::Record;
@@ -7,6 +9,7 @@ use crate::index::{Index, Known, State, VARY_UNKNOWN};
 use crate::key::Key;
 use crate::purge::Purges;
 use hashbrown::HashSet;
+use std::collections::BTreeMap;
 
 /// What was found at start.
 #[derive(Debug, Default)]
@@ -30,8 +33,11 @@ pub struct Recovered {
     pub(crate) purges: Purges,
 }
 
-/// Frames of a log that are kept until they are sorted, at most; a log is compacted long before.
-pub const FRAMES_MAX: usize = 16 << 20;
+/// Bytes of a log's frames that are held until they are in order. Jobs that run at once write their frames in any order; this is as
+/// much as some ten thousand jobs write.
+pub const HELD_BYTES_MAX: usize = 4 << 20;
+/// What a frame takes in memory beside its records, about.
+const HELD_FRAME_BYTES: usize = 128;
 
 /// Collects what the files say.
 #[derive(Debug)]
@@ -45,7 +51,13 @@ pub struct Replay<'a> {
     /// Logs that others say they came after, with their lengths.
     before: Vec<(u64, u64)>,
     entries_seen: u64,
-    logs: Vec<Frame>,
+    /// Frames of logs that others may have to go before, by their numbers.
+    held: BTreeMap<u64, Frame>,
+    held_bytes: usize,
+    /// The next frame's number, once the first one is known.
+    next: Option<u64>,
+    /// Logs that said that they began.
+    opened: usize,
     begun: HashSet<([u8; 16], u32)>,
 }
 
@@ -59,7 +71,10 @@ impl<'a> Replay<'a> {
             boot: [0; 16],
             before: Vec::new(),
             entries_seen: 0,
-            logs: Vec::new(),
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            next: None,
+            opened: 0,
             begun: HashSet::new(),
         }
     }
@@ -83,12 +98,51 @@ impl<'a> Replay<'a> {
         self.begun.clear();
     }
 
-    /// A frame of a log.
+    /// A frame of a log. Loops append as their jobs end: the numbers are the order.
     pub fn log(&mut self, frame: Frame) {
-        if self.logs.len() < FRAMES_MAX {
-            self.logs.push(frame);
-        } else {
+        if self.next.is_some_and(|next| frame.number < next) {
+            // Too late: what came after it has been played. A walk puts right what that spoils.
             self.found.is_damaged = true;
+            return self.play(&frame);
+        }
+        let is_first = self.next.is_none()
+            && matches!(frame.records().next(), Some(Some(Record::Opened { .. })));
+        self.next = self.next.or(is_first.then_some(frame.number));
+        self.held_bytes += HELD_FRAME_BYTES + frame.records.len();
+        // A job that was taken again wrote its frame again.
+        if let Some(twice) = self.held.insert(frame.number, frame) {
+            self.held_bytes -= HELD_FRAME_BYTES + twice.records.len();
+        }
+        while self.held_bytes > HELD_BYTES_MAX || self.is_next_here() {
+            self.play_first();
+        }
+    }
+
+    fn is_next_here(&self) -> bool {
+        let first = self.held.first_key_value();
+        first.is_some_and(|(number, _)| Some(*number) == self.next)
+    }
+
+    /// Plays the first of those that are held. False: there is none.
+    fn play_first(&mut self) -> bool {
+        let Some((number, frame)) = self.held.pop_first() else {
+            return false;
+        };
+        self.held_bytes -= HELD_FRAME_BYTES + frame.records.len();
+        self.next = number.checked_add(1);
+        self.play(&frame);
+        true
+    }
+
+    fn play(&mut self, frame: &Frame) {
+        for record in frame.records() {
+            match record {
+                Some(record) => {
+                    self.opened += usize::from(matches!(record, Record::Opened { .. }));
+                    self.apply(record);
+                }
+                None => self.found.is_damaged = true,
+            }
         }
     }
 
@@ -96,7 +150,7 @@ impl<'a> Replay<'a> {
         self.found.is_damaged = true;
     }
 
-    /// Plays the logs, and says what came out; beside it, the number for the next frame. `needed` is the log that belongs to the
+    /// Plays what is left of the logs, and says what came out; beside it, the number for the next frame. `needed` is the log that belongs to the
     /// snapshot, or the very first one where there is none; `logs` are those whose frames were given, with their lengths; `boot` is
     /// this start of the kernel.
     ///
@@ -109,25 +163,11 @@ impl<'a> Replay<'a> {
         starts_with_snapshot: bool,
         boot: [u8; 16],
     ) -> (Recovered, u64) {
-        // Loops append as their jobs end: the numbers are the order.
-        let mut frames = std::mem::take(&mut self.logs);
-        frames.sort_by_key(|frame| frame.number);
-        // A job that was taken again wrote its frame again.
-        frames.dedup_by_key(|frame| frame.number);
-        let mut opened = 0;
-        for record in frames.iter().flat_map(Frame::records) {
-            match record {
-                Some(record) => {
-                    opened += usize::from(matches!(record, Record::Opened { .. }));
-                    self.apply(record);
-                }
-                None => self.found.is_damaged = true,
-            }
-        }
+        while self.play_first() {}
         let is_there = |log: &(u64, u64)| log.0 < needed || log.1 == 0 || logs.contains(log);
         let are_all = self.before.iter().all(is_there)
             && logs.first().is_some_and(|first| first.0 == needed)
-            && opened == logs.len()
+            && self.opened == logs.len()
             && self.has_snapshot == starts_with_snapshot;
         self.index.sort();
         let (index, mut found) = (self.index, self.found);
@@ -139,8 +179,7 @@ impl<'a> Replay<'a> {
             .retain(|known| index.peek(&known.key).is_none());
         let begun = self.begun.into_iter();
         found.unfinished = begun.map(|(key, tag)| (Key(key), tag)).collect();
-        let next = frames.last().map_or(1, |frame| frame.number + 1);
-        (found, next)
+        (found, self.next.unwrap_or(1))
     }
 
     fn apply(&mut self, record: Record) {
@@ -192,5 +231,74 @@ impl<'a> Replay<'a> {
             Record::Complete { .. } => {}
             Record::Closed => self.found.is_clean = true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{Batch, FRAME_HEADER_BYTES};
+    use super::*;
+
+    fn frame(number: u64, record: &Record) -> Frame {
+        let mut batch = Batch::default();
+        batch.push(record);
+        let records = batch.frame(number).slice(FRAME_HEADER_BYTES..);
+        Frame { number, records }
+    }
+
+    fn opened(number: u64) -> Frame {
+        let record = Record::Opened {
+            generation: 1,
+            boot: [1; 16],
+            is_known: true,
+            foreign: 0,
+            before: (0, 0),
+        };
+        frame(number, &record)
+    }
+
+    fn named(number: u64, is_put: bool) -> Frame {
+        let (key, tag) = (Key::of(b"it"), 0);
+        let known = Known {
+            state: State::Stored,
+            ..Known::seen(key, 1)
+        };
+        let vary = Default::default();
+        let put = Record::Put { known, vary };
+        frame(
+            number,
+            &if is_put {
+                put
+            } else {
+                Record::Remove { key, tag }
+            },
+        )
+    }
+
+    fn finish(replay: Replay<'_>) -> (Recovered, u64) {
+        replay.finish(1, &[(1, 100)], false, [1; 16])
+    }
+
+    #[test]
+    fn frames_are_played_in_the_order_of_their_numbers() {
+        let index = Index::new(100);
+        let mut replay = Replay::new(&index);
+        for frame in [named(8, false), named(7, true), opened(5), named(10, true)] {
+            replay.log(frame);
+        }
+        let (found, next) = finish(replay);
+        assert_eq!((index.len(), found.is_complete, next), (1, true, 11));
+    }
+
+    #[test]
+    fn one_that_comes_much_too_late_makes_a_walk() {
+        let index = Index::new(100);
+        let mut replay = Replay::new(&index);
+        replay.log(opened(1));
+        let enough = HELD_BYTES_MAX / HELD_FRAME_BYTES;
+        (3..3 + enough as u64).for_each(|number| replay.log(named(number, true)));
+        replay.log(named(2, false));
+        let (found, _) = finish(replay);
+        assert!(found.is_damaged && !found.is_complete);
     }
 }

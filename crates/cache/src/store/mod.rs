@@ -30,7 +30,7 @@ use crate::entry::Entry;
 use crate::error::{Error, Fault};
 use crate::index::{Cursor, Displaced, Index, Known, State};
 use crate::journal::{Journal, Recovered, TEMP_BYTES, push_temp};
-use crate::key::{Key, Levels, PATH_BYTES_MAX};
+use crate::key::{Directory, Key, Levels, PATH_BYTES_MAX};
 use crate::purge::{Moment, Rules};
 use crate::space::{Limits, Reservation, Space};
 use disk::{Local, Pool, READ_MAX, Step};
@@ -105,7 +105,7 @@ struct Inner {
     /// Are there entries that the index may not know?
     is_cold: AtomicBool,
     /// Directories that hold a block each.
-    directories: Mutex<HashSet<String>>,
+    directories: Mutex<HashSet<Directory>>,
     /// Blocks that the journal was last counted with.
     journal_blocks: Mutex<Option<Reservation>>,
     /// Blocks of files of others: room that is not ours.
@@ -307,11 +307,9 @@ impl Store {
 
     /// Counts the directories of a key, each once.
     fn count_directories(&self, key: &Key) {
-        let place = key.path(self.0.settings.levels);
         let mut directories = self.0.directories.lock();
-        for (at, _) in place.match_indices('/') {
-            if directories.len() < DIRECTORIES_MAX && !directories.contains(&place[..at]) {
-                directories.insert(place[..at].to_owned());
+        for (directory, _) in key.directories(self.0.settings.levels) {
+            if directories.len() < DIRECTORIES_MAX && directories.insert(directory) {
                 self.0.space.charge(1);
             }
         }
@@ -349,17 +347,16 @@ impl Store {
     /// What makes those directories of a key of which nobody knows that they are there.
     fn unknown_directories(&self, key: &Key) -> Vec<Step> {
         let known = self.0.directories.lock();
-        self.directories(key, |place| !known.contains(place))
+        self.directories(key, |directory| !known.contains(directory))
     }
 
-    fn directories(&self, key: &Key, is_wanted: impl Fn(&str) -> bool) -> Vec<Step> {
+    fn directories(&self, key: &Key, is_wanted: impl Fn(&Directory) -> bool) -> Vec<Step> {
         let settings = &self.0.settings;
         let place = key.path(settings.levels);
-        let places = place.match_indices('/').map(|(at, _)| &place[..at]);
-        let path = |place: &str| [&settings.directory[..], b"/", place.as_bytes()].concat();
-        places
-            .filter(|place| is_wanted(place))
-            .map(|place| Step::Directory(path(place).into(), DIRECTORY_MODE))
+        let path = |end| [&settings.directory[..], b"/", &place.as_bytes()[..end]].concat();
+        key.directories(settings.levels)
+            .filter(|(directory, _)| is_wanted(directory))
+            .map(|(_, end)| Step::Directory(path(end).into(), DIRECTORY_MODE))
             .collect()
     }
 

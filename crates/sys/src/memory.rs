@@ -1,0 +1,33 @@
+//! Memory for what a process keeps for as long as it runs.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// Room for so many values, for good: a mapping of its own, beside whatever an allocator does with the memory of what comes and goes.
+/// A page of it is in memory from the first time it is written to.
+///
+/// # Errors
+/// Those of mmap(2): ENOMEM.
+pub fn lasting<T>(count: usize) -> io::Result<&'static mut [MaybeUninit<T>]> {
+    const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") }
+    let bytes = size_of::<T>().checked_mul(count).filter(|bytes| *bytes > 0);
+    let bytes = bytes.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
+    let address = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as many bytes as that were mapped, aligned to a page, for nobody else, and are never unmapped; no value is claimed to
+    // lie there.
+    Ok(unsafe { std::slice::from_raw_parts_mut(address.cast(), count) })
+}
