@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Steps that one change has at most.
+/// Steps that one change has at most: a pool's thread is busy with it for as long as they take.
 pub const STEPS_MAX: usize = 64;
 
 /// One step of [`Local::change`].
@@ -95,12 +95,10 @@ impl Local {
     /// Takes all steps, one after the other, in one job.
     ///
     /// # Errors
-    /// Of the first step that failed: [`Error::System`] with its call; the ones before it are done. [`Error::Overflow`]: nothing is.
-    ///
-    /// # Panics
-    /// More than [`STEPS_MAX`] steps, with debug assertions.
+    /// Of the first step that failed: [`Error::System`] with its call; the ones before it are done. [`Error::Overflow`],
+    /// [`Error::TooManySteps`]: nothing is.
     pub async fn change(&self, steps: Vec<Step>, pool: &Pool) -> Result<(), Error> {
-        debug_assert!(steps.len() <= STEPS_MAX);
+        within_bound(&steps)?;
         let work = move || steps.iter().try_for_each(take);
         self.write_job(pool, work).await
     }
@@ -109,15 +107,14 @@ impl Local {
     ///
     /// # Errors
     /// As [`Local::change`]; no steps come back from a queue that is full.
-    ///
-    /// # Panics
-    /// More than [`STEPS_MAX`] steps, with debug assertions.
     pub async fn try_change(
         &self,
         steps: Vec<Step>,
         pool: &Pool,
     ) -> Result<(), (Error, Vec<Step>)> {
-        debug_assert!(steps.len() <= STEPS_MAX);
+        if let Err(error) = within_bound(&steps) {
+            return Err((error, steps));
+        }
         let work = move || match steps.iter().try_for_each(take) {
             Ok(()) => Ok(Ok(())),
             Err(error) => Ok(Err((error, steps))),
@@ -162,6 +159,13 @@ impl Local {
             })
         };
         self.write_job(pool, work).await
+    }
+}
+
+fn within_bound(steps: &[Step]) -> Result<(), Error> {
+    match steps.len() > STEPS_MAX {
+        true => Err(Error::TooManySteps),
+        false => Ok(()),
     }
 }
 
@@ -323,6 +327,12 @@ mod tests {
                 "rename() failed (2: No such file or directory)"
             );
             assert!(dir.path().join("file").exists());
+            let many = vec![Step::Unlink(file.clone()); STEPS_MAX + 1];
+            let error = local.change(many.clone(), &pool).await.unwrap_err();
+            assert_eq!(error.to_string(), "more than 64 steps");
+            let (_, back) = local.try_change(many, &pool).await.unwrap_err();
+            assert_eq!(back.len(), STEPS_MAX + 1);
+            assert!(dir.path().join("file").exists(), "none is taken");
         });
     }
 

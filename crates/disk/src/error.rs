@@ -1,5 +1,6 @@
 //! What can go wrong in this crate.
 
+use crate::change::STEPS_MAX;
 use crate::pool::Overflow;
 use std::io;
 
@@ -34,6 +35,9 @@ pub enum Error {
     /// A directory has more entries than [`crate::READDIR_MAX`].
     #[error("directory has more than {0} entries")]
     TooManyEntries(usize),
+    /// A change is to have more than [`crate::STEPS_MAX`] steps; none was taken.
+    #[error("more than {STEPS_MAX} steps")]
+    TooManySteps,
 }
 
 impl Error {

@@ -48,6 +48,7 @@ pub const LOGS_MAX: usize = 8;
 pub const TICKET_RECORDS_MAX: usize = 16;
 /// Entries that are deleted for a log that has no room on its file system.
 const FREED_MAX: usize = 16;
+const _: () = assert!(FREED_MAX <= disk::STEPS_MAX);
 /// Records of things that are through, which a ticket takes beside its own.
 const LATER_MAX: usize = 12;
 

@@ -29,11 +29,11 @@ pub use writing::{WRITE_BYTES, Writing};
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
 use crate::index::{Cursor, Displaced, Index, Known, State};
-use crate::journal::{Journal, Recovered, TEMP_BYTES, push_temp};
-use crate::key::{Directory, Key, Levels, PATH_BYTES_MAX};
+use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_temp};
+use crate::key::{Directory, Key, LEVELS_MAX, Levels, PATH_BYTES_MAX};
 use crate::purge::{Moment, Rules};
 use crate::space::{Limits, Reservation, Space};
-use disk::{Local, Pool, READ_MAX, Step};
+use disk::{Local, Pool, READ_MAX, STEPS_MAX, Step};
 use hashbrown::HashSet;
 use message::date::Seconds;
 use parking_lot::Mutex;
@@ -46,6 +46,9 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// Files that one job deletes.
 pub const DELETE_MAX: usize = 32;
+/// A small entry's directories, the files that go for it, its own steps (`writing`); or files that go, and what the journal says of them.
+const _: () = assert!(LEVELS_MAX + DELETE_MAX + 3 <= STEPS_MAX);
+const _: () = assert!(DELETE_MAX + DELETE_MAX.div_ceil(TICKET_RECORDS_MAX) <= STEPS_MAX);
 /// Bytes that the journal may grow by between two sweeps, or this share of `max_size` if that is less.
 const JOURNAL_AHEAD: u64 = 1 << 20;
 const JOURNAL_SHARE: u64 = 32;
