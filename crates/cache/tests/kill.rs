@@ -8,7 +8,7 @@
 mod bench;
 
 use bench::{Bench, block_on, lifetime};
-use cache::store::Hit;
+use cache::store::{Hit, Renewal};
 use cache::{Error, Key};
 use message::HeaderId;
 use std::cell::{Cell, RefCell};
@@ -82,12 +82,13 @@ async fn renew(bench: &Bench, key: u64, times: u64) -> Result<(), Error> {
         (&b"X-Renewed"[..], said.as_bytes(), HeaderId::Other),
         (&b"X-Filler"[..], &filler[..], HeaderId::Other),
     ];
-    let lines = kept.chain(new);
+    let renewal = Renewal {
+        lifetime: lifetime(times),
+        fields: kept.chain(new).collect(),
+        moment: bench.store.moment(),
+    };
     let (local, access) = (&bench.local, bench.access());
-    let moment = bench.store.moment();
-    let renewed = bench
-        .store
-        .rewrite(local, &access, &hit, lifetime(times), lines, moment);
+    let renewed = bench.store.rewrite(local, &access, &hit, renewal);
     renewed.await.map(|_| ())
 }
 

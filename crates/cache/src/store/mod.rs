@@ -21,6 +21,7 @@ mod walk;
 mod writing;
 
 pub use lookup::{Found, Hit, Missed};
+pub use renew::Renewal;
 pub use saved::Saved;
 pub use verify::Checks;
 pub use walk::Walk;

@@ -10,6 +10,17 @@ use crate::lifetime::Lifetime;
 use crate::purge::{Marks, Moment};
 use disk::{Access, Errno, Local, Step};
 
+/// What a 304 says of an entry.
+#[derive(Debug)]
+pub struct Renewal<'a> {
+    /// How long it may be used from now on.
+    pub lifetime: Lifetime,
+    /// Its header lines ([`crate::freshness::updated_fields`]).
+    pub fields: Vec<Line<'a>>,
+    /// When the origin was asked.
+    pub moment: Moment,
+}
+
 impl Store {
     /// An entry was found unchanged, header lines and all: the index says so at once and the journal soon; the file stays as it is.
     ///
@@ -33,35 +44,27 @@ impl Store {
         Ok(local.change(vec![ticket.step()], pool).await?)
     }
 
-    /// An entry was found unchanged but for its header lines ([`crate::freshness::updated_fields`]). Where they have room, they are
-    /// written over the old ones in one job; else the entry is written anew, each block checked on the way, and takes the old one's
-    /// place. Whoever reads the old one goes on doing so: its body is the same, and lies at the same place. One that somebody else
-    /// renewed or replaced meanwhile is left as it is. `moment` is when the origin was asked.
+    /// An entry was found unchanged but for its header lines. Where they have room, they are written over the old ones in one job;
+    /// else the entry is written anew, each block checked on the way, and takes the old one's place. Whoever reads the old one goes on
+    /// doing so: its body is the same, and lies at the same place. One that somebody else renewed or replaced meanwhile is left as it
+    /// is.
     ///
     /// # Errors
     /// As [`Store::begin`], [`super::Writing::finish`] and [`Store::verify`]; the old entry stays, unless it is damaged.
-    pub async fn rewrite<'a>(
+    pub async fn rewrite(
         &self,
         local: &Local,
         access: &Access<'_>,
         hit: &Hit,
-        lifetime: Lifetime,
-        fields: impl Iterator<Item = Line<'a>>,
-        moment: Moment,
+        renewal: Renewal<'_>,
     ) -> Result<Known, Error> {
         let newer = self.0.index.peek(&hit.known.key);
         if let Some(newer) = newer.filter(|newer| newer.place.file != hit.known.place.file) {
             return Ok(newer);
         }
-        let fields: Vec<_> = fields.collect();
-        match self.patch(local, hit, lifetime, &fields, &moment).await {
-            Ok(Some(known)) => Ok(known),
-            Ok(None) => {
-                let fields = fields.into_iter();
-                self.copy(local, access, hit, lifetime, fields, moment)
-                    .await
-            }
-            Err(error) => Err(error),
+        match self.patch(local, hit, &renewal).await? {
+            Some(known) => Ok(known),
+            None => self.copy(local, access, hit, renewal).await,
         }
     }
 
@@ -70,11 +73,14 @@ impl Store {
         &self,
         local: &Local,
         hit: &Hit,
-        lifetime: Lifetime,
-        fields: &[Line<'_>],
-        moment: &Moment,
+        renewal: &Renewal<'_>,
     ) -> Result<Option<Known>, Error> {
         let (entry, old) = (&hit.entry, hit.known.place.file);
+        let Renewal {
+            lifetime,
+            ref fields,
+            ref moment,
+        } = *renewal;
         let tag = moment.tag();
         let patch = entry.patch(tag, lifetime, fields.iter().copied())?;
         let Some((now, then)) = patch else {
@@ -112,15 +118,19 @@ impl Store {
         }
     }
 
-    async fn copy<'a>(
+    /// Writes the entry anew.
+    async fn copy(
         &self,
         local: &Local,
         access: &Access<'_>,
         hit: &Hit,
-        lifetime: Lifetime,
-        fields: impl Iterator<Item = Line<'a>>,
-        moment: Moment,
+        renewal: Renewal<'_>,
     ) -> Result<Known, Error> {
+        let Renewal {
+            lifetime,
+            fields,
+            moment,
+        } = renewal;
         let entry = &hit.entry;
         let head = entry.head();
         let description = Description {
@@ -134,7 +144,7 @@ impl Store {
             status_line: head.status_line.of(&head.bytes),
             lifetime,
         };
-        let body_len = entry.body_len();
+        let (body_len, fields) = (entry.body_len(), fields.into_iter());
         let mut writing = self
             .begin(local, &description, fields, body_len, lifetime.date, moment)
             .await?;

@@ -14,7 +14,7 @@ use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind};
 use super::inquiry::{Inquiry, access, is_asked, is_range_far, key_text, local};
 use super::serve::{Unusable, serve};
 use super::tally::Status;
-use super::{directives, guest, note, purging, ready};
+use super::{directives, guest, inquiry, note, purging, ready};
 use crate::Failure;
 use crate::log::Level;
 use crate::loops::Generation;
@@ -57,17 +57,17 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     let key_text = key_text(request);
     note::of(request).key = key_text.clone();
     let is_bypass = caching.proxy_cache_bypass.hold(request);
-    if !is_purge
-        && !is_bypass
-        && let Some(outcome) = ready::answer(request, location, cache, &key_text)
-    {
+    let rules = inquiry::rules(location);
+    // A request that may say what it wants is to be asked first.
+    let is_plain = !is_purge && !is_bypass && !rules.obeys_requests;
+    if is_plain && let Some(outcome) = ready::answer(request, rules, cache, &key_text) {
         return Some(outcome);
     }
     let Some(store) = cache.opened().await else {
-        if is_purge || is_bypass || !cache.is_taken() {
-            return None;
-        }
-        return guest::answer(request, location, cache, &key_text).await;
+        return match is_plain && cache.is_taken() {
+            true => guest::answer(request, rules, cache, &key_text).await,
+            false => None,
+        };
     };
     let inquiry = Inquiry::new(request, location, cache, store, key_text);
     if is_purge {

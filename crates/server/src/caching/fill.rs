@@ -14,7 +14,7 @@ use cache::fill::{About, Ending, Filler, Sharing};
 use cache::freshness::{self, Answer, Line, Rules, Storable, Verdict};
 use cache::index::{Known, State};
 use cache::purge::Moment as PurgeMoment;
-use cache::store::Hit;
+use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
 use message::date::Seconds;
 use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
@@ -423,11 +423,12 @@ impl Filling {
             noatime: true,
             ..disk::Access::new(&pool)
         };
-        let fields = updated.into_iter();
-        store
-            .rewrite(local, &access, hit, lifetime, fields, self.moment.clone())
-            .await
-            .map(drop)
+        let renewal = Renewal {
+            lifetime,
+            fields: updated,
+            moment: self.moment.clone(),
+        };
+        store.rewrite(local, &access, hit, renewal).await.map(drop)
     }
 
     /// Do they say what is stored already? `Date` is looked at only where clients see it: how old an answer is, the index knows.

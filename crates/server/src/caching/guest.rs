@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cache::freshness::Rules;
 use cache::{Entry, Key, variant};
 use disk::READ_MAX;
 use message::Body;
@@ -19,19 +20,14 @@ use crate::clock::Moment;
 use crate::content::proxy::answer::{self, Origin};
 use crate::request::Request;
 use crate::respond::Outcome;
-use crate::settings::Location;
 
-/// Answers with a small fresh entry; None: the request is to be passed on.
+/// Answers with a small fresh entry, where requests have no say in it; None: the request is to be passed on.
 pub async fn answer(
     request: &mut Request,
-    location: &Location,
+    rules: &Rules,
     cache: &Arc<Cache>,
     key_text: &Bytes,
 ) -> Option<Outcome> {
-    let rules = inquiry::rules(location);
-    if rules.obeys_requests {
-        return None;
-    }
     let (entry, whole) = find(request, cache, key_text).await?;
     let now = Moment::now().second();
     let lifetime = entry.lifetime();

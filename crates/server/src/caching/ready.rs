@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Entry;
+use cache::freshness::Rules;
 use cache::store::Hit;
 use disk::OpenFile;
 use hashbrown::DefaultHashBuilder;
 use message::{Body, HeaderId, ResponseHead};
 
-use super::inquiry;
 use super::registry::Cache;
 use super::tally::Status;
 use super::{note, serve};
@@ -25,7 +25,6 @@ use crate::clock::Moment;
 use crate::request::Request;
 use crate::respond::Outcome;
 use crate::route::LocationId;
-use crate::settings::Location;
 
 /// Answers that one loop has ready; a power of two.
 const PLACES: usize = 2048;
@@ -89,15 +88,14 @@ impl Ready {
     }
 }
 
-/// Answers a request whose answer is ready; None: it is not.
+/// Answers a request whose answer is ready, where requests have no say in it; None: it is not.
 pub fn answer(
     request: &mut Request,
-    location: &Location,
+    rules: &Rules,
     cache: &Arc<Cache>,
     key_text: &Bytes,
 ) -> Option<Outcome> {
-    let rules = inquiry::rules(location);
-    if rules.obeys_requests || cache.fills.has_whole() {
+    if cache.fills.has_whole() {
         return None;
     }
     let prepared = request.client.loop_.ready.get(request, key_text)?;

@@ -377,17 +377,12 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
         );
         let access = Access::new(&bench.pool);
         let lines: [Line<'_>; 1] = [(b"X-New", b"1", HeaderId::Other)];
-        let fields = lines.into_iter();
-        let rewritten = store
-            .rewrite(
-                &bench.local,
-                &access,
-                &hit,
-                lifetime,
-                fields,
-                store.moment(),
-            )
-            .await;
+        let renewal = Renewal {
+            lifetime,
+            fields: lines.into(),
+            moment: store.moment(),
+        };
+        let rewritten = store.rewrite(&bench.local, &access, &hit, renewal).await;
         assert_ne!(rewritten.unwrap().place.file, hit.known.place.file);
         assert_eq!(
             bench.read(&store, &hit).await.unwrap(),
@@ -427,16 +422,12 @@ fn header_lines_that_have_room_are_written_where_they_lie() {
                 expires: NOW + times,
                 ..Lifetime::default()
             };
-            let rewrite = || {
-                store.rewrite(
-                    &bench.local,
-                    &access,
-                    &hit,
-                    lifetime,
-                    lines.into_iter(),
-                    store.moment(),
-                )
+            let renewal = || Renewal {
+                lifetime,
+                fields: lines.into(),
+                moment: store.moment(),
             };
+            let rewrite = || store.rewrite(&bench.local, &access, &hit, renewal());
             rewrite().await.unwrap();
             let after = ino();
             // Somebody else comes with the same news.
