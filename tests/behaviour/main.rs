@@ -21,6 +21,7 @@ mod proxy;
 mod proxy_answers;
 mod purge;
 mod ranges;
+mod ready_files;
 mod request_body;
 mod request_line;
 mod slice;

@@ -80,21 +80,31 @@ impl Files {
     /// entry without a valid guard: open it anew, and [`Files::keep`] says that it is known.)
     pub fn look_up(&mut self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
         let slot = self.slot(path)?;
-        let entry = self.slots[slot as usize].as_mut()?;
+        if !self.is_current(slot, moment) {
+            return None;
+        }
+        Some(self.slots[slot as usize].as_ref()?.file.clone())
+    }
+
+    /// Is the file in this place still what its path names, and as it was? As [`Files::look_up`].
+    pub fn is_current(&mut self, slot: u32, moment: u64) -> bool {
+        let Some(entry) = self.slots[slot as usize].as_mut() else {
+            return false;
+        };
         (entry.used, entry.asked) = (true, true);
         if !entry.guard.as_ref().is_some_and(|guard| guard.is_valid()) {
             entry.guard = None;
-            return None;
+            return false;
         }
         if moment != 0 && entry.checked >= moment {
-            return Some(entry.file.clone());
+            return true;
         }
         if is_as_it_was(&entry.file) {
             entry.checked = moment;
-            return Some(entry.file.clone());
+            return true;
         }
         self.remove(slot);
-        None
+        false
     }
 
     /// Keeps what was just opened, if its time stamp will show its next change; gives back the file kept before if it is
@@ -135,7 +145,7 @@ impl Files {
         self.index.insert_unique(hash, slot, |slot| {
             slots[*slot as usize].as_ref().map_or(0, |entry| entry.hash)
         });
-        file.kept.set(true);
+        file.place.set(Some(slot));
         if let Some(body) = file.body() {
             self.keep_body(&file, &body);
         }
@@ -150,13 +160,13 @@ impl Files {
 
     /// Keeps a body with its file, if the file is kept and there is room.
     pub fn keep_body(&mut self, file: &OpenFile, body: &Bytes) {
-        if !file.kept.get() || file.counted.get() > 0 {
+        if file.place.get().is_none() || file.counted.get() > 0 {
             return;
         }
         if self.body_bytes + body.len() > BODY_BYTES_MAX {
             self.evict();
         }
-        let fits = self.body_bytes + body.len() <= BODY_BYTES_MAX && file.kept.get();
+        let fits = self.body_bytes + body.len() <= BODY_BYTES_MAX && file.place.get().is_some();
         let copy = fits.then(|| self.copies.keep(body)).flatten();
         let in_heap = fits && copy.is_none();
         file.set_body(in_heap.then(|| body.clone()));
@@ -213,7 +223,7 @@ impl Files {
             found.remove();
         }
         self.body_bytes -= entry.file.counted.take();
-        entry.file.kept.set(false);
+        entry.file.place.set(None);
         self.free.push(slot);
     }
 

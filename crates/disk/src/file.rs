@@ -154,8 +154,8 @@ pub struct OpenFile {
     pub(crate) random: Cell<bool>,
     /// Does cachestat(2) refuse to speak of it (EPERM)?
     pub(crate) no_cachestat: Cell<bool>,
-    /// Is it in the loop's table of open files?
-    pub(crate) kept: Cell<bool>,
+    /// Its place in the loop's table of open files, while it is there.
+    pub(crate) place: Cell<Option<u32>>,
     /// Bytes of its body that count as kept.
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
@@ -173,7 +173,7 @@ impl OpenFile {
             direct: found.direct,
             random: Cell::new(false),
             no_cachestat: Cell::new(false),
-            kept: Cell::new(false),
+            place: Cell::new(None),
             counted: Cell::new(0),
             body: RefCell::new(found.body),
             copy: OnceCell::new(),

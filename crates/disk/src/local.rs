@@ -1,7 +1,7 @@
 //! The disk layer of one loop: everything that needs no lock.
 
 use crate::cache::Files;
-use crate::count::{Count, Counters, OPERATIONS};
+use crate::count::{Count, Counters, OPERATIONS, Operation};
 use crate::disk::Disk;
 use crate::file::OpenFile;
 use crate::guards::Guards;
@@ -63,6 +63,21 @@ impl Local {
     #[must_use]
     pub fn disk(&self) -> &Arc<Disk> {
         &self.0.disk
+    }
+
+    /// Is an open file still what its path names, and as it was at `moment` ([`Access::moment`](crate::Access))? Says no of
+    /// what this loop does not keep: [`Local::open`] finds out.
+    #[must_use]
+    pub fn is_current(&self, file: &OpenFile, moment: u64) -> bool {
+        let Some(place) = file.place.get() else {
+            return false;
+        };
+        self.0.take_events(moment);
+        let is_current = self.0.files.borrow_mut().is_current(place, moment);
+        if is_current {
+            self.0.counters.cached(Operation::Open);
+        }
+        is_current
     }
 
     /// This loop's numbers, in the order of [`OPERATIONS`].

@@ -481,6 +481,12 @@ impl Request {
         }
     }
 
+    /// Did a regular expression with groups lead it here?
+    #[must_use]
+    pub fn has_captures(&self) -> bool {
+        self.captures.borrow().is_some()
+    }
+
     /// A remembered value: `None` when none was remembered, `Some(None)` when the variable is known to be unset.
     #[must_use]
     pub fn remembered(&self, variable: VariableIndex) -> Option<Option<Bytes>> {

@@ -3,6 +3,7 @@
 //! To add a step, add a line in `before/mod.rs`, `content/mod.rs` or `after/mod.rs`. Invariant: a failure becomes a
 //! response in one place only, [`error_page::cover`].
 
+use crate::content::ready_files;
 use crate::error_page::{self, Cover};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response, after, before, content};
@@ -41,7 +42,10 @@ pub enum Start {
 /// Answers a request; `None` closes the connection without a byte.
 pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response>> {
     let mut outcome = match start {
-        Start::Fresh => pass(request, Arrival::Fresh).await,
+        Start::Fresh => match ready_files::answer(request) {
+            Some(response) => Outcome::Answer(response),
+            None => pass(request, Arrival::Fresh).await,
+        },
         Start::Content => content::make(request).await,
         Start::Refused(status) => {
             request.keepalive = false;

@@ -21,6 +21,14 @@ pub const MIRRORS_MAX: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub struct Mirrors(Vec<Bytes>);
 
+impl Mirrors {
+    /// Is there one?
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
 impl Value for Mirrors {
     const SYNTAX: &'static str = "uri | off";
 
@@ -65,7 +73,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let location = generation.settings.location(request.location);
     let settings = &location.settings.mirroring;
-    if settings.mirror.0.is_empty() || request.is_subrequest() {
+    if !settings.mirror.is_any() || request.is_subrequest() {
         return None;
     }
     let body = match settings.mirror_request_body {

@@ -1,6 +1,6 @@
 //! The steps before the content: each may answer, refuse or redirect; else the next one runs.
 //!
-//! To add a step, add a line to [`run`]. The order is nginx's phases: server rewrite, find location, rewrite, access,
+//! To add a step, add a line to [`run`] and one to [`is_idle`]. The order is nginx's phases: server rewrite, find location, rewrite, access,
 //! precontent.
 
 pub mod access;
@@ -16,6 +16,7 @@ use crate::locate;
 use crate::path;
 use crate::request::{Arrival, Request};
 use crate::respond::Outcome;
+use crate::settings::Location;
 
 /// Runs the steps; `None` means that the content is to be made.
 pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
@@ -40,4 +41,16 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         return Some(early);
     }
     mirror::run(request).await
+}
+
+/// Has none of the steps anything to do at this location, for a request without a body?
+#[must_use]
+pub fn is_idle(location: &Location) -> bool {
+    let settings = &location.settings;
+    !location.is_internal
+        && settings.returning.return_.is_none()
+        && settings.access.rules.is_empty()
+        && !settings.auth_request.auth_request.is_some()
+        && settings.trying.try_files.is_none()
+        && !settings.mirroring.mirror.is_any()
 }

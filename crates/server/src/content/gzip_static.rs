@@ -31,6 +31,14 @@ directives! {
     }
 }
 
+impl GzipStatic {
+    /// Is a compressed file ever sent?
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.gzip_static != Use::Off
+    }
+}
+
 /// Answers with the compressed file, where there is one and the client takes it.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let when = request.location().settings.gzip_static.gzip_static;

@@ -9,6 +9,7 @@ pub mod gzip_static;
 pub mod index;
 pub mod module;
 pub mod proxy;
+pub mod ready_files;
 pub mod static_files;
 
 use crate::request::Request;

@@ -16,7 +16,7 @@ use crate::request::Request;
 use crate::respond::Outcome;
 use crate::{Failure, Response};
 
-use super::files;
+use super::{files, ready_files};
 
 directives! {
     /// Answering with files.
@@ -67,7 +67,10 @@ async fn answer(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Outc
         return Outcome::Failed(Failure::new(405));
     }
     match of_file(request, file, mapped).await {
-        Ok(response) => Outcome::Answer(response),
+        Ok(response) => {
+            ready_files::keep(request, file, &response);
+            Outcome::Answer(response)
+        }
         Err(failure) => Outcome::Failed(failure),
     }
 }

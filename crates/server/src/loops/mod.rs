@@ -30,6 +30,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use disk::{Disk, StaleFiles};
 
 use crate::caching::ready::Ready;
+use crate::content::ready_files::ReadyFiles;
 use crate::clock::Clock;
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
@@ -172,6 +173,8 @@ pub struct Loop {
     pub wire: Rc<wire::Loop>,
     /// Answers of caches that are ready to be sent.
     pub ready: Ready,
+    /// Answers with small files that are ready to be sent.
+    pub ready_files: ReadyFiles,
     /// Its way to the logs, and its clock.
     pub feed: Rc<Feed>,
     /// Its idle connections to upstreams.
@@ -222,6 +225,7 @@ impl Loop {
             disk: disk::Local::new(&shared.disk),
             wire: wire::Loop::new(),
             ready: Ready::default(),
+            ready_files: ReadyFiles::default(),
             feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
             shelf: Shelf::default(),
             generation: Rc::new(generation).into(),
