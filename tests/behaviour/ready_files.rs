@@ -39,6 +39,7 @@ impl<'a> Asker<'a> {
         for (name, text) in files {
             self.server.file(name, text);
         }
+        #[expect(clippy::disallowed_methods, reason = "a test")]
         std::thread::sleep(SETTLED);
         for _ in 0..WARM {
             for (name, text) in files {

@@ -3,7 +3,7 @@
 //! A request for it asks whether the file is as it was, and gets the same answer; all that the steps before the content and the
 //! way to the file would do for it is known. Not here: files that have to be opened or read ([`static_files`](super::static_files)).
 //! Invariants: an answer is kept only where no step, name or variable could make it another one for the next request for the same
-//! URI; a place holds one answer, so there are at most [`PLACES`].
+//! URI; a place holds one answer, so there are at most `PLACES`.
 
 use std::cell::RefCell;
 use std::hash::BuildHasher;
@@ -128,4 +128,3 @@ fn is_of_uri_alone(request: &Request) -> bool {
         && !location.settings.gzip_static.is_on()
         && request.generation.stale_files(request.location).is_none()
 }
-

@@ -30,8 +30,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use disk::{Disk, StaleFiles};
 
 use crate::caching::ready::Ready;
-use crate::content::ready_files::ReadyFiles;
 use crate::clock::Clock;
+use crate::content::ready_files::ReadyFiles;
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
 use crate::route::LocationId;
