@@ -103,28 +103,6 @@ impl Local {
         self.write_job(pool, work).await
     }
 
-    /// The same; where a step fails, all of them come back beside the error, to be tried again.
-    ///
-    /// # Errors
-    /// As [`Local::change`]; no steps come back from a queue that is full.
-    pub async fn try_change(
-        &self,
-        steps: Vec<Step>,
-        pool: &Pool,
-    ) -> Result<(), (Error, Vec<Step>)> {
-        if let Err(error) = within_bound(&steps) {
-            return Err((error, steps));
-        }
-        let work = move || match steps.iter().try_for_each(take) {
-            Ok(()) => Ok(Ok(())),
-            Err(error) => Ok(Err((error, steps))),
-        };
-        match self.write_job(pool, work).await {
-            Ok(done) => done,
-            Err(error) => Err((error, Vec::new())),
-        }
-    }
-
     /// Locks a file, made if it is not there. None: somebody else has it locked.
     ///
     /// # Errors
@@ -162,7 +140,7 @@ impl Local {
     }
 }
 
-fn within_bound(steps: &[Step]) -> Result<(), Error> {
+pub(crate) fn within_bound(steps: &[Step]) -> Result<(), Error> {
     match steps.len() > STEPS_MAX {
         true => Err(Error::TooManySteps),
         false => Ok(()),
@@ -170,7 +148,7 @@ fn within_bound(steps: &[Step]) -> Result<(), Error> {
 }
 
 /// **Waits.**
-fn take(step: &Step) -> Result<(), Error> {
+pub(crate) fn take(step: &Step) -> Result<(), Error> {
     let path = |path| OsStr::from_bytes(path);
     match step {
         Step::Directory(directory, mode) => make_directory(directory, *mode),
@@ -330,8 +308,9 @@ mod tests {
             let many = vec![Step::Unlink(file.clone()); STEPS_MAX + 1];
             let error = local.change(many.clone(), &pool).await.unwrap_err();
             assert_eq!(error.to_string(), "more than 64 steps");
-            let (_, back) = local.try_change(many, &pool).await.unwrap_err();
-            assert_eq!(back.len(), STEPS_MAX + 1);
+            let group = crate::Group::new(&pool);
+            let (done, back) = local.change_in(&group, output, Bytes::new(), many).await;
+            assert!(done.is_err() && back.len() == STEPS_MAX + 1);
             assert!(dir.path().join("file").exists(), "none is taken");
         });
     }

@@ -66,6 +66,11 @@ impl Output {
     pub(crate) fn fd(&self) -> &OwnedFd {
         self.file.fd()
     }
+
+    /// Is it the same one?
+    pub(crate) fn is(&self, other: &Output) -> bool {
+        Arc::ptr_eq(&self.file, &other.file)
+    }
 }
 
 impl Local {
@@ -196,8 +201,11 @@ const PARTS_MAX: usize = 64;
 /// Writes all of `parts`, in as few calls as there can be: each costs a file system more than its bytes.
 pub(crate) fn write_all(fd: &OwnedFd, parts: &[Bytes]) -> Result<(), Error> {
     for parts in parts.chunks(PARTS_MAX) {
-        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        let mut left = &mut slices[..];
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        let mut left = &mut slices[..parts.len()];
         // Empty ones are no reason for a call.
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {

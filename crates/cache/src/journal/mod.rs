@@ -136,6 +136,12 @@ impl Ticket {
     pub fn step(&self) -> Step {
         Step::Append(self.log.clone(), vec![self.frame.clone()])
     }
+
+    /// The same for one who does it with others: the log, and what is to be appended to it.
+    #[must_use]
+    pub fn record(&mut self) -> (Output, Bytes) {
+        (self.log.clone(), std::mem::take(&mut self.frame))
+    }
 }
 
 impl Drop for Ticket {

@@ -291,8 +291,8 @@ impl Store {
         self.settle(local, self.0.index.put(known)).await
     }
 
-    /// Forgets an entry whose file turned out not to be there (the process that wrote it was killed just before the rename).
-    fn forget(&self, known: &Known) {
+    /// Forgets an entry whose file turned out not to be there (the process that wrote it was killed just before that).
+    pub(super) fn forget(&self, known: &Known) {
         if let Some(known) = self.0.index.remove_entry(&known.key, known.place.file) {
             self.0.journal.gone(known.key, known.place.file);
             drop(super::blocks_of(&self.0.space, &known));

@@ -34,7 +34,7 @@ use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_te
 use crate::key::{Directory, Key, LEVELS_MAX, Levels, PATH_BYTES_MAX};
 use crate::purge::{Moment, Rules};
 use crate::space::{Limits, Reservation, Space};
-use disk::{Local, Pool, READ_MAX, STEPS_MAX, Step};
+use disk::{Errno, Group, Local, Pool, READ_MAX, STEPS_MAX, Step};
 use hashbrown::HashSet;
 use message::date::Seconds;
 use parking_lot::Mutex;
@@ -102,6 +102,8 @@ struct Inner {
     index: Index,
     space: Space,
     journal: Journal,
+    /// Fills that give small entries to the disk.
+    group: Group,
     /// Tags of one process count up, in the order in which origins are asked.
     next_tag: AtomicU32,
     /// `inactive`, in seconds; a reload may change it.
@@ -158,7 +160,9 @@ impl Store {
             Journal::open(local, directory, settings.levels, pool, &index).await?;
         // Tags of one start after the other are far apart.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
+        let group = Group::new(pool);
         let store = Self(Arc::new(Inner {
+            group,
             inactive: AtomicI64::new(settings.inactive),
             settings,
             index,
@@ -242,6 +246,12 @@ impl Store {
             .collect();
         self.0.evicted.fetch_add(gone.len() as u64, Relaxed);
         self.delete(local, gone).await
+    }
+
+    /// Writes that wait for the disk: where these are many, fills are better shed.
+    #[must_use]
+    pub fn writes_waiting(&self) -> usize {
+        self.0.settings.pool.writes_waiting() + self.0.group.waiting()
     }
 
     /// May there be entries that the index does not know?
@@ -386,15 +396,21 @@ impl Store {
         self.delete(local, recovered.evicted.clone()).await
     }
 
-    /// Deletes an entry whose writer was killed before it was whole. (Whoever looks forgets one of which there is nothing.)
+    /// Deletes an entry whose writer was killed before it was whole.
     async fn delete_cut(&self, local: &Local, key: &Key, tag: u32) -> Result<(), Error> {
         let pool = &self.0.settings.pool;
-        let is_known = |known: Known| known.state == State::Stored && known.place.file == tag;
-        if !self.0.index.peek(key).is_some_and(is_known) {
+        let is_it = |known: &Known| known.state == State::Stored && known.place.file == tag;
+        let Some(known) = self.0.index.peek(key).filter(is_it) else {
             return Ok(());
-        }
-        let Ok((head, meta)) = local.read_front(&self.path(key), READ_MAX, pool).await else {
-            return Ok(());
+        };
+        let (head, meta) = match local.read_front(&self.path(key), READ_MAX, pool).await {
+            Ok(front) => front,
+            Err(error) => {
+                if error.errno() == Some(Errno::NOENT) {
+                    self.forget(&known);
+                }
+                return Ok(());
+            }
         };
         let is_cut = match Entry::decode(&head, meta.len) {
             Ok(entry) => entry.key() != *key,

@@ -6,7 +6,7 @@ use crate::entry::{Description, Finished, Writer};
 use crate::error::Error;
 use crate::freshness::Line;
 use crate::index::{self, Displaced, Known, State, Varies};
-use crate::journal::Record;
+use crate::journal::{Record, Ticket};
 use crate::key::Key;
 use crate::purge::{Marks, Moment};
 use crate::space::{NoRoom, Reservation};
@@ -317,22 +317,14 @@ impl Writing {
         self.known.place.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         let entry_len = finished.entry_len;
         let (known, vary) = (self.known, self.vary.clone());
-        let put = store.0.journal.ticket(&[Record::Put { known, vary }]);
-        let is_small = self.output.is_none();
-        let mut steps = self.last_steps(finished, put.step());
-        let done = if is_small {
-            // In the same job.
-            let directories = store.unknown_directories(&known.key);
-            let is_new = !directories.is_empty();
-            steps.splice(..0, directories);
-            let done = store.change_in_place(local, &known.key, steps).await;
-            if is_new && done.is_ok() {
-                store.count_directories(&known.key);
+        let mut put = store.0.journal.ticket(&[Record::Put { known, vary }]);
+        let done = match self.output.clone() {
+            None => self.place(local, finished, &mut put).await,
+            Some(output) => {
+                let steps = self.last_steps(output, finished, put.step());
+                let done = local.change(steps, &store.0.settings.pool).await;
+                done.map_err(Error::from)
             }
-            done
-        } else {
-            let done = local.change(steps, &store.0.settings.pool).await;
-            done.map_err(Error::from)
         };
         // If the record was written, the next start finds that it did not come true when the key is asked for.
         done?;
@@ -357,20 +349,53 @@ impl Writing {
         Ok(known)
     }
 
-    /// What makes the file whole, and known by its name.
-    fn last_steps(&mut self, finished: Finished, put: Step) -> Vec<Step> {
-        let (store, key) = (&self.store, &self.known.key);
-        let (path, beside) = (store.path(key).into(), self.temp_path().into());
+    /// What makes the temp file whole, and gives it its name.
+    fn last_steps(&mut self, output: Output, finished: Finished, put: Step) -> Vec<Step> {
+        let (from, to) = (self.temp_path(), self.store.path(&self.known.key));
         let mut rest = std::mem::take(&mut self.waiting);
-        if let Some(output) = self.output.clone() {
-            rest.push(finished.table);
-            let over = Step::Overwrite(output.clone(), 0, finished.prologue);
-            let rename = Step::Rename(beside, path);
-            return vec![Step::Append(output, rest), over, put, rename];
+        rest.push(finished.table);
+        vec![
+            Step::Append(output.clone(), rest),
+            Step::Overwrite(output, 0, finished.prologue),
+            put,
+            Step::Rename(from.into(), to.into()),
+        ]
+    }
+
+    /// Makes a small entry at once, with what else goes to the disk now; the directory is made if it is not there.
+    async fn place(
+        &mut self,
+        local: &Local,
+        finished: Finished,
+        put: &mut Ticket,
+    ) -> Result<(), Error> {
+        let (store, key) = (self.store.clone(), self.known.key);
+        let mut steps = store.unknown_directories(&key);
+        let is_new = !steps.is_empty();
+        self.push_place(finished, &mut steps);
+        let (log, record) = put.record();
+        let (done, steps) = local.change_in(&store.0.group, log, record, steps).await;
+        match done {
+            // Somebody else deleted it.
+            Err(error) if error.errno() == Some(Errno::NOENT) => {
+                store.make_directories(local, &key).await?;
+                local.change(steps, &store.0.settings.pool).await?;
+            }
+            done => done?,
         }
+        if is_new {
+            store.count_directories(&key);
+        }
+        Ok(())
+    }
+
+    /// What makes the file. What goes goes before anything is written, so that the directory is never too full.
+    fn push_place(&mut self, finished: Finished, steps: &mut Vec<Step>) {
+        let (store, key) = (&self.store, &self.known.key);
+        let mut contents = Vec::with_capacity(self.waiting.len() + 3);
         let head = self.front.slice(finished.prologue.len()..);
-        let mut contents = vec![finished.prologue, head];
-        contents.append(&mut rest);
+        contents.extend([finished.prologue, head]);
+        contents.append(&mut self.waiting);
         contents.push(finished.table);
         let mut files = self
             .victims
@@ -378,17 +403,15 @@ impl Writing {
             .filter(|known| store.is_its_own(known))
             .map(|known| store.path(&known.key).into());
         let file = Place {
-            path,
-            beside,
+            path: store.path(key).into(),
+            beside: self.temp_path().into(),
             is_watched: store.is_cold() || store.has(key),
             from: files.next(),
             mode: FILE_MODE,
             contents,
         };
-        // What goes goes before anything is written, so that the directory is never too full.
-        let mut steps: Vec<Step> = files.map(Step::Unlink).collect();
-        steps.extend([put, Step::Place(file)]);
-        steps
+        steps.extend(files.map(Step::Unlink));
+        steps.push(Step::Place(file));
     }
 
     /// Gives up: the temp file is deleted and the room given back.
@@ -419,27 +442,6 @@ impl Drop for Writing {
                 room,
             };
             self.store.0.lost.lock().push(lost);
-        }
-    }
-}
-
-impl Store {
-    /// Takes steps that make a file in a key's directory, which is made if it is not there.
-    async fn change_in_place(
-        &self,
-        local: &Local,
-        key: &Key,
-        steps: Vec<Step>,
-    ) -> Result<(), Error> {
-        let pool = &self.0.settings.pool;
-        match local.try_change(steps, pool).await {
-            // Somebody else deleted it.
-            Err((error, steps)) if error.errno() == Some(Errno::NOENT) => {
-                self.make_directories(local, key).await?;
-                Ok(local.change(steps, pool).await?)
-            }
-            Err((error, _)) => Err(error.into()),
-            Ok(()) => Ok(()),
         }
     }
 }

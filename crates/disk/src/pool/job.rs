@@ -3,9 +3,9 @@
 //! The job owns all that it works on. Invariant: what it owns and what it returns is dropped on a thread of the pool,
 //! unless the waiting task takes the result; so the last `close` of a file never falls to a loop because a client left.
 
-use super::Shared;
 use super::mailbox::Mailbox;
 use super::queue::Lane;
+use super::{Pool, Shared};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -15,12 +15,12 @@ use std::thread;
 use std::time::Instant;
 
 /// What a worker sees of a job.
-pub(super) trait Run: Send + Sync {
+pub(crate) trait Run: Send + Sync {
     fn run(&self);
     fn queued(&self) -> Instant;
 }
 
-pub(super) struct Job<F, T> {
+pub(crate) struct Job<F, T> {
     state: Mutex<State<F, T>>,
     mailbox: Option<Arc<Mailbox>>,
     queued: Instant,
@@ -112,8 +112,16 @@ impl<F: FnOnce() -> T + Send, T: Send> Run for Job<F, T> {
 ///
 /// Dropping it abandons the job: a read that has not begun never will, anything else is finished in the pool.
 pub struct Pending<F: FnOnce() -> T + Send + 'static, T: Send + 'static> {
-    pub(super) job: Arc<Job<F, T>>,
-    pub(super) pool: Arc<Shared>,
+    job: Arc<Job<F, T>>,
+    pool: Arc<Shared>,
+}
+
+impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Pending<F, T> {
+    /// Waits for a job that some thread of the pool runs.
+    pub(crate) fn new(job: Arc<Job<F, T>>, pool: &Pool) -> Self {
+        let pool = pool.shared().clone();
+        Self { job, pool }
+    }
 }
 
 impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Future for Pending<F, T> {

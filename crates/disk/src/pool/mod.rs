@@ -21,7 +21,7 @@ pub(crate) use mailbox::{Mailbox, deliver};
 pub use queue::Lane;
 
 use histogram::{AtomicHistogram, Histogram};
-use job::{Job, Run};
+pub(crate) use job::{Job, Run};
 use queue::{Bounds, Pushed, Queue};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -159,10 +159,7 @@ impl Pool {
     {
         let job = Arc::new(Job::new(lane, work));
         self.shared().push(lane, job.clone())?;
-        Ok(Pending {
-            job,
-            pool: self.shared().clone(),
-        })
+        Ok(Pending::new(job, self))
     }
 
     /// Runs a job in the pool and waits for its result.

@@ -288,8 +288,7 @@ impl Filling {
     /// Are the writes that wait more than one in `part` of what may wait?
     fn is_behind(&self, part: u64) -> bool {
         self.cache.tally.unsaved() > UNSAVED_BYTES_MAX / part
-            || self.store().settings().pool.writes_waiting() as u64
-                > WRITES_WAITING_MAX as u64 / part
+            || self.store().writes_waiting() as u64 > WRITES_WAITING_MAX as u64 / part
     }
 
     /// Waits until what came before is written, where that is soon. False: the disk is so far behind that nothing more is to be given
