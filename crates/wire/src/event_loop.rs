@@ -8,6 +8,7 @@ use std::rc::Rc;
 use message::{Date, date};
 
 use crate::clock;
+use crate::lending::Lender;
 use crate::timers::Wheel;
 
 /// Bytes of the scratch buffer that all connections of a loop read into.
@@ -18,6 +19,7 @@ pub struct Loop {
     /// The loop's timeouts.
     pub wheel: Rc<Wheel>,
     pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) lender: Lender,
     pub(crate) out: RefCell<Vec<u8>>,
     date: RefCell<Date>,
 }
@@ -28,6 +30,7 @@ impl Loop {
         Rc::new(Loop {
             wheel: Wheel::new(),
             scratch: RefCell::new(vec![0; SCRATCH].into()),
+            lender: Lender::default(),
             out: RefCell::new(Vec::new()),
             date: RefCell::new(Date::new(clock::unix_seconds())),
         })

@@ -1,12 +1,13 @@
 //! One request to an upstream and its answer, over one connection, and what becomes of the connection.
 //!
 //! Not here: which server, what the request says, and what is done when it fails. Invariants: reads go into the loop's one
-//! scratch buffer; an answer that comes before the request was sent completely is seen at once; only a connection of which
+//! scratch buffer, which is given away with a large piece (`lending`); an answer that comes before the request was sent completely is seen at once; only a connection of which
 //! nothing is in doubt comes out of [`Exchange::finish`].
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::connect::numbered;
 use crate::event_loop::Loop;
 use crate::http1::answer::{AnswerFault, AnswerReader, Asked, Event};
 use crate::http1::request::{BodyWriter, RequestFault};
+use crate::lending::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
 
@@ -84,6 +86,8 @@ pub struct Exchange {
     reader: AnswerReader,
     /// Came, and not looked at or not understood yet.
     unread: Vec<u8>,
+    /// Came before `unread`: nothing but data and what is behind it, not looked at yet, in the buffer that it was read into.
+    lent: Bytes,
     /// Shows once the data before it has been given out.
     fault: Option<AnswerFault>,
     is_closed: bool,
@@ -112,6 +116,7 @@ impl UpstreamConnection {
             queue: VecDeque::new(),
             reader: AnswerReader::new(Asked::Plain, 0),
             unread: Vec::new(),
+            lent: Bytes::new(),
             fault: None,
             is_closed: false,
             is_waiting: false,
@@ -290,9 +295,8 @@ impl Exchange {
         let count = self.stream.try_read(&mut scratch)?;
         self.received += count as u64;
         self.is_closed |= count == 0;
-        let came = &scratch[..count];
         if !self.unread.is_empty() {
-            self.unread.extend_from_slice(came);
+            self.unread.extend_from_slice(&scratch[..count]);
             let unread = std::mem::take(&mut self.unread);
             let outcome = self.look(&unread);
             self.unread = unread;
@@ -301,10 +305,26 @@ impl Exchange {
                 found
             }));
         }
-        Ok(self.look(came).map(|(used, found)| {
-            self.unread.extend_from_slice(&came[used..]);
+        let outcome = self.look(&scratch[..count]);
+        Ok(outcome.map(|(used, found)| {
+            self.keep(&owner, &mut scratch, used..count);
             found
         }))
+    }
+
+    /// Keeps what was read and not looked at: a large piece of plain data in the buffer itself.
+    fn keep(&mut self, owner: &Loop, scratch: &mut Box<[u8]>, came: Range<usize>) {
+        if came.len() >= LENT_MIN && self.unread.is_empty() && self.reader.is_plain() {
+            debug_assert!(
+                self.lent.is_empty(),
+                "what came is given out before more is read"
+            );
+            if let Some(lent) = owner.lender.lend(scratch, came.clone()) {
+                self.lent = lent;
+                return;
+            }
+        }
+        self.unread.extend_from_slice(&scratch[came]);
     }
 
     /// The next piece of the body; `None` at its end. `timeout` as in [`Exchange::head`], after which it is asked.
@@ -359,7 +379,7 @@ impl Exchange {
     /// answer read completely, and nothing else came.
     pub fn finish(mut self: Box<Self>) -> Option<UpstreamConnection> {
         let is_sent = self.is_sent();
-        let is_reusable = self.reader.is_reusable(self.unread.len());
+        let is_reusable = self.reader.is_reusable(self.unread.len() + self.lent.len());
         let is_clean = is_sent && is_reusable && !self.is_closed;
         if !is_clean || !self.is_silent() {
             return None;
@@ -451,7 +471,7 @@ impl Exchange {
 
     /// Has something come, or has the server closed? Asks the kernel only if the loop's last events say so.
     fn has_answer(&self) -> bool {
-        !self.unread.is_empty() || !self.is_silent()
+        !self.unread.is_empty() || !self.lent.is_empty() || !self.is_silent()
     }
 
     /// Is the socket open, with nothing in it that was not read?
@@ -506,16 +526,24 @@ impl Exchange {
     }
 
     fn read_once(&mut self) -> io::Result<()> {
-        let mut scratch = self.owner.scratch.borrow_mut();
+        let owner = Rc::clone(&self.owner);
+        let mut scratch = owner.scratch.borrow_mut();
         let count = self.stream.try_read(&mut scratch)?;
         self.received += count as u64;
         self.is_closed |= count == 0;
-        self.unread.extend_from_slice(&scratch[..count]);
+        self.keep(&owner, &mut scratch, 0..count);
         Ok(())
     }
 
     /// All data of the body that came, in one piece.
     fn take_data(&mut self) -> Bytes {
+        let lent = std::mem::take(&mut self.lent);
+        if !lent.is_empty()
+            && let Ok((used, Event::Data(range))) = self.reader.advance(&lent)
+        {
+            self.unread.extend_from_slice(&lent[used..]); // what nobody asked for
+            return lent.slice(range);
+        }
         let mut data = Vec::new();
         let mut at = 0;
         while self.fault.is_none() && !self.reader.is_ended() && at < self.unread.len() {

@@ -9,6 +9,7 @@ pub mod connection;
 pub mod event_loop;
 pub mod exchange;
 pub mod http1;
+mod lending;
 pub mod rate;
 pub mod stream;
 pub mod timers;

@@ -142,6 +142,11 @@ impl AnswerReader {
         self.is_ended && !self.is_last && unused == 0
     }
 
+    /// Is all that comes now data, up to the end?
+    pub fn is_plain(&self) -> bool {
+        matches!(&self.place, Place::Body(decoder) if decoder.is_plain())
+    }
+
     /// The trailers, once the end has come.
     pub fn trailers(&self) -> Vec<Header> {
         match &self.place {

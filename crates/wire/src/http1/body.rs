@@ -130,6 +130,11 @@ impl Decoder {
         matches!(self.state, State::End | State::UntilClose)
     }
 
+    /// Is all that comes now data, with nothing that frames it?
+    pub fn is_plain(&self) -> bool {
+        matches!(self.state, State::Length(_) | State::UntilClose)
+    }
+
     /// Bytes of data so far.
     pub fn received(&self) -> u64 {
         self.received
