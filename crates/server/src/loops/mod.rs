@@ -4,6 +4,7 @@
 //! * [`spawn`]: the one way to start a task on it ([`timing`]).
 //! * [`accept`]: takes connections and spreads them over the loops.
 //! * [`idle`]: connections between two requests, which can be told to close.
+//! * [`turn`]: what one turn of a loop does first.
 //! * [`crew`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
 //!
 //! Not here: what a connection does ([`crate::connection`]) and who decides ([`crate::process`]).
@@ -15,6 +16,7 @@ pub mod idle;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+pub mod turn;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;

@@ -33,6 +33,7 @@ use crate::Failure;
 use crate::caching;
 use crate::listen::Address;
 use crate::log::Level;
+use crate::loops::turn;
 use crate::request::Request;
 use crate::request_body::{self, Leaving, RequestBody};
 use crate::respond::Outcome;
@@ -82,6 +83,7 @@ fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
 async fn pass_on(request: &mut Request) -> Outcome {
     match answered(request).await {
         Ok(answer) => {
+            turn::others_first().await;
             if request.location().settings.caching.is_on() {
                 Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
             }
