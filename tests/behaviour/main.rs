@@ -19,6 +19,7 @@ mod panics;
 mod process;
 mod proxy;
 mod proxy_answers;
+mod proxy_store;
 mod purge;
 mod ranges;
 mod ready_files;

@@ -60,12 +60,26 @@ pub struct Temporary {
 
 /// Removes a file when it is dropped. **Waits.**
 #[derive(Debug)]
-struct Doomed(Arc<[u8]>);
+struct Doomed {
+    path: Arc<[u8]>,
+    is_spared: bool,
+}
+
+impl Doomed {
+    fn new(path: &Arc<[u8]>) -> Doomed {
+        Doomed {
+            path: Arc::clone(path),
+            is_spared: false,
+        }
+    }
+}
 
 impl Drop for Doomed {
     fn drop(&mut self) {
-        // Somebody else may have taken it: it was to be gone.
-        let _ = rustix::fs::unlink(OsStr::from_bytes(&self.0));
+        if !self.is_spared {
+            // Somebody else may have taken it: it was to be gone.
+            let _ = rustix::fs::unlink(OsStr::from_bytes(&self.path));
+        }
     }
 }
 
@@ -78,6 +92,23 @@ impl Drop for Temporary {
 }
 
 impl Temporary {
+    /// A file that has its name as long as it is one.
+    pub(crate) fn removed(output: Output, path: Vec<u8>, pool: &Pool) -> Temporary {
+        let path: Arc<[u8]> = path.into();
+        Temporary {
+            output,
+            doomed: Some((Doomed::new(&path), pool.clone())),
+            path,
+        }
+    }
+
+    /// It has another name now, which stays.
+    pub(crate) fn spare(mut self) {
+        if let Some((mut doomed, _)) = self.doomed.take() {
+            doomed.is_spared = true;
+        }
+    }
+
     /// Its path; that which it had, where it has none any more.
     #[must_use]
     pub fn path(&self) -> &[u8] {
@@ -101,7 +132,7 @@ impl Local {
         let work = move || create(&place, fate, mode);
         let (fd, path) = self.write_job(pool, work).await?;
         let path: Arc<[u8]> = path.into();
-        let doomed = (fate == Fate::Removed).then(|| (Doomed(path.clone()), pool.clone()));
+        let doomed = (fate == Fate::Removed).then(|| (Doomed::new(&path), pool.clone()));
         Ok(Temporary {
             output: Output::new(fd, pool),
             path,
@@ -136,8 +167,7 @@ impl Local {
 /// **Waits.**
 fn create(place: &TemporaryPlace, fate: Fate, mode: u32) -> Result<(OwnedFd, Vec<u8>), Error> {
     for _ in 0..TRIES_MAX {
-        let number = LAST.fetch_add(1, Relaxed).wrapping_add(1);
-        let path = path_of(place, number);
+        let path = path_of(place, next_number());
         match open(place, &path, mode) {
             Ok(fd) => {
                 if fate == Fate::Nameless {
@@ -178,6 +208,11 @@ fn make_levels(place: &TemporaryPlace, path: &[u8]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The number in the next file's name.
+pub(crate) fn next_number() -> u32 {
+    LAST.fetch_add(1, Relaxed).wrapping_add(1)
 }
 
 /// `DIRECTORY/7/45/0123456457`: each level takes its digits from the end of the name.

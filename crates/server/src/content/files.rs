@@ -301,21 +301,20 @@ pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
 
 /// Writes `open() "PATH" failed (2: No such file or directory)`.
 pub fn log_error(request: &Request, level: Level, error: &disk::Error, path: &[u8]) {
-    request.log(level, &|out| match error {
+    request.log(level, &|out| out.extend_from_slice(&error_text(error, path)));
+}
+
+/// nginx's words for an error and its file.
+#[must_use]
+pub fn error_text(error: &disk::Error, path: &[u8]) -> Vec<u8> {
+    match error {
         disk::Error::System { call, errno } => {
-            out.extend_from_slice(format!("{call} \"").as_bytes());
-            out.extend_from_slice(path);
             let text = disk::errno_text(*errno);
-            out.extend_from_slice(
-                format!("\" failed ({}: {text})", errno.raw_os_error()).as_bytes(),
-            );
+            let end = format!("\" failed ({}: {text})", errno.raw_os_error());
+            [call.as_bytes(), b" \"", path, end.as_bytes()].concat()
         }
-        other => {
-            out.extend_from_slice(format!("{other}: \"").as_bytes());
-            out.extend_from_slice(path);
-            out.push(b'"');
-        }
-    });
+        other => [other.to_string().as_bytes(), b": \"", path, b"\""].concat(),
+    }
 }
 
 /// 503 when a pool's queue is full (nginx answers 500: see `docs/differences.md`).

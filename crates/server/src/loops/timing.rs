@@ -50,6 +50,8 @@ pub enum Kind {
     Upstream,
     /// Mirrors one request.
     Mirror,
+    /// Stores one answer as a file.
+    Store,
     /// Of a module built outside of this crate.
     Module(&'static str),
 }
@@ -59,9 +61,12 @@ impl Kind {
     fn is_vital(self) -> bool {
         match self {
             Self::Accept | Self::Control | Self::Timers | Self::Log => true,
-            Self::Connection | Self::Fill | Self::Upstream | Self::Mirror | Self::Module(_) => {
-                false
-            }
+            Self::Connection
+            | Self::Fill
+            | Self::Upstream
+            | Self::Mirror
+            | Self::Store
+            | Self::Module(_) => false,
         }
     }
 
@@ -75,6 +80,7 @@ impl Kind {
             Self::Control => "control",
             Self::Upstream => "upstream",
             Self::Mirror => "mirror",
+            Self::Store => "store",
             Self::Timers => "timers",
             Self::Log => "log",
             Self::Module(name) => name,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section};
 
 use crate::content::module::{self, Place};
-use crate::content::proxy::passing;
+use crate::content::proxy::{passing, store};
 use crate::path::Alias;
 use crate::regex::Regex;
 use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
@@ -65,6 +65,7 @@ impl<'a> Outer<'a> {
     #[must_use]
     pub fn enter(&self, mut raw: Raw, lines: Vec<&'a Directive>) -> Self {
         raw.root.anchor(&self.around.prefix);
+        store::settle(&mut raw);
         // Without modules the lines are those that are ignored, and nobody asks for them.
         let lines = if self.around.modules.is_empty() {
             Vec::new()

@@ -20,7 +20,7 @@ use crate::content::autoindex::Autoindex;
 use crate::content::files::Files;
 use crate::content::gzip_static::GzipStatic;
 use crate::content::index::Index;
-use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites};
+use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use crate::content::static_files::StaticFiles;
 use crate::error_page::ErrorPages;
 use crate::identity::Identity;
@@ -56,6 +56,8 @@ sections! {
         proxy: Proxy,
         /// [`ProxyAnswers`].
         proxy_answers: ProxyAnswers,
+        /// [`ProxyStore`].
+        proxy_store: ProxyStore,
         /// [`ProxyRewrites`].
         proxy_rewrites: ProxyRewrites,
         /// [`Hints`].

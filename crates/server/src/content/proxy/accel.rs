@@ -19,7 +19,9 @@ pub struct Kept {
     lines: Vec<Header>,
 }
 
-fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
+/// Has this line of an answer no effect?
+#[must_use]
+pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
     let ignored = request
         .location()
         .settings
@@ -34,6 +36,13 @@ pub struct Elsewhere {
     /// `None`: nowhere.
     target: Option<Target>,
     kept: Kept,
+}
+
+/// Is the content of an answer elsewhere?
+#[must_use]
+pub fn leads_elsewhere(request: &Request, head: &ResponseHead) -> bool {
+    head.get(HeaderId::XAccelRedirect).is_some()
+        && !ignores(request, IgnoreHeaders::X_ACCEL_REDIRECT)
 }
 
 /// `X-Accel-Redirect`: is the content elsewhere?

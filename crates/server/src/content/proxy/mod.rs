@@ -19,6 +19,7 @@ pub mod pass;
 pub mod passing;
 pub mod record;
 pub mod rewrites;
+pub mod store;
 pub mod tunnel;
 pub mod variables;
 
@@ -41,6 +42,7 @@ use crate::upstream::Upstream;
 
 pub use directives::{Hints, Proxy, ProxyAnswers, ProxyRewrites};
 pub use passing::Passing;
+pub use store::ProxyStore;
 
 use answer::Origin;
 use directives::HttpVersion;
@@ -87,7 +89,16 @@ async fn pass_on(request: &mut Request) -> Outcome {
             if request.location().settings.caching.is_on() {
                 Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
             }
-            let Answer { mut head, body } = answer;
+            let Answer { mut head, mut body } = answer;
+            if store::is_wanted(request, &head) {
+                if let Coming::Flow(flow) = &mut body {
+                    head = limit(request, head, flow);
+                }
+                match store::body(request, &head, body) {
+                    Ok(body) => return answer::shape(request, head, body, Origin::Server),
+                    Err(unstored) => body = unstored,
+                }
+            }
             let body = match body {
                 Coming::Whole(whole) if whole.is_empty() => Body::Empty,
                 Coming::Whole(whole) => Body::bytes(whole),
@@ -104,7 +115,8 @@ async fn pass_on(request: &mut Request) -> Outcome {
 
 async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     let order = order(request, &Variation::default()).await?;
-    let leaving = match request.location().settings.proxy.proxy_ignore_client_abort {
+    let ignores = request.location().settings.proxy.proxy_ignore_client_abort;
+    let leaving = match ignores || store::is_on(request) {
         true => Leaving::IsIgnored,
         false => Leaving::Ends,
     };

@@ -16,6 +16,7 @@ use super::directives::{ProxyAnswers, SetHeader};
 use super::names::Names;
 use super::pass::{Pass, Url};
 use super::rewrites::{Redirect, Rule};
+use super::store;
 
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;
@@ -98,6 +99,7 @@ pub fn build(
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
     check_buffers(&settings.proxy_answers)?;
+    store::check(settings)?;
     let Some(pass) = &settings.proxy.proxy_pass else {
         return Ok(None);
     };

@@ -1,0 +1,433 @@
+//! `proxy_store`: answers that came as a whole are kept as files, for a server of files.
+//!
+//! A task of its own carries the answer from its server to the file and to the client, and goes on when the client has left. Not
+//! here: a cache, which knows how old its entries are. Invariants: nothing but a whole body gets its name; a disk that fails or
+//! does not keep up costs the file, not the answer.
+
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use config::{Placed, Problem, Scope, Template, Value, Word, directives};
+use disk::{OpenFile, Placing, Pool, Temporary};
+use message::{Body, BodyError, Chunk, Header, HeaderId, ResponseFraming, ResponseHead, Source};
+use message::{Method, date};
+use tokio::sync::mpsc;
+
+use crate::content::files;
+use crate::log::Level;
+use crate::loops::{Kind, Seat, spawn};
+use crate::path;
+use crate::request::Request;
+use crate::settings::LocationSettings;
+use crate::settings::locations::Raw;
+
+use super::about::About;
+use super::directives::IgnoreHeaders;
+use super::exchange::Coming;
+use super::flow::Flow;
+use super::accel;
+
+/// How long an answer waits for the disk of its file.
+const PATIENCE: Duration = Duration::from_secs(1);
+const READING: &str = "reading upstream";
+
+/// `proxy_store`.
+#[derive(Debug, Clone)]
+pub enum StoreTo {
+    /// Nowhere.
+    Off,
+    /// Where a server of files would look for it.
+    Place,
+    /// This file.
+    File(Template),
+}
+
+impl Value for StoreTo {
+    const SYNTAX: &'static str = "on | off | string";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match &args[0].bytes()[..] {
+            b"off" => Ok(Self::Off),
+            b"on" => Ok(Self::Place),
+            b"" => Err(Problem::new("empty path").at(0)),
+            _ => Template::of_word(&args[0], scope)
+                .map(Self::File)
+                .map_err(|problem| problem.at(0)),
+        }
+    }
+}
+
+/// `proxy_store_access`: permissions of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreAccess(u32);
+
+impl StoreAccess {
+    /// Permissions of the directories: who may read may also enter.
+    const fn of_directories(self) -> u32 {
+        self.0 | (self.0 & 0o444) >> 2
+    }
+}
+
+impl Value for StoreAccess {
+    const SYNTAX: &'static str = "users:permissions …";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let (mut access, mut user) = (0, 0o600);
+        for (at, word) in args.iter().enumerate() {
+            let invalid = || Problem::new(format!("invalid value \"{}\"", word.display())).at(at);
+            let text = word.bytes();
+            let place = text.iter().position(|byte| *byte == b':');
+            let (who, what) = text.split_at(place.ok_or_else(invalid)?);
+            let right = match what {
+                b":rw" => 0o6,
+                b":r" => 0o4,
+                _ => return Err(invalid()),
+            };
+            access |= match who {
+                b"user" => {
+                    user = 0;
+                    right << 6
+                }
+                b"group" => right << 3,
+                b"all" => right,
+                _ => return Err(invalid()),
+            };
+        }
+        Ok(Self(access | user))
+    }
+}
+
+directives! {
+    /// Storing answers of other servers as files.
+    pub struct ProxyStore in Location {
+        /// Stores answers with status 200 as files: with `on` where `root` or `alias` puts the request's path, else under the name given,
+        /// which may have variables. A file has the time of the answer's `Last-Modified`. It is written beside its place, by the location's
+        /// pool, and put there when it is whole. Nothing is stored with `proxy_buffering off`, and of a cached location.
+        proxy_store: Placed<StoreTo> = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Sets the permissions of stored files: `user`, `group` or `all`, with `r` or `rw`. Directories that are made on the way can be
+        /// entered by those who may read.
+        proxy_store_access: StoreAccess = "user:rw", [HTTP | SERVER | LOCATION] 1..=3;
+    }
+}
+
+/// A level that says one of `proxy_store` and `proxy_cache` switches the other one of the level around off.
+pub fn settle(raw: &mut Raw) {
+    let (store, cache) = (&mut raw.proxy_store.proxy_store, &mut raw.caching.proxy_cache);
+    let stores = matches!(&store.value, Some(store) if !matches!(store.value, StoreTo::Off));
+    let caches = matches!(&cache.value, Some(cache) if cache.value.on().is_some());
+    match (stores, caches) {
+        (true, false) => {
+            cache.value = Some(Placed {
+                value: config::OrOff::Off,
+                place: None,
+            });
+        }
+        (false, true) => {
+            store.value = Some(Placed {
+                value: StoreTo::Off,
+                place: None,
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Refuses both at one level.
+///
+/// # Errors
+/// nginx's sentence.
+pub fn check(settings: &LocationSettings) -> Result<(), config::Error> {
+    let store = &settings.proxy_store.proxy_store;
+    match store.value {
+        StoreTo::Off => Ok(()),
+        _ if !settings.caching.is_on() => Ok(()),
+        _ => Err(store.error("\"proxy_store\" directive is incompatible with \"proxy_cache\"")),
+    }
+}
+
+/// May an answer to this request be stored? Then nobody watches whether its client leaves.
+#[must_use]
+pub fn is_on(request: &Request) -> bool {
+    let settings = &request.location().settings;
+    !matches!(settings.proxy_store.proxy_store.value, StoreTo::Off)
+}
+
+/// Is this one to be?
+#[must_use]
+pub fn is_wanted(request: &Request, head: &ResponseHead) -> bool {
+    is_on(request)
+        && head.status == 200
+        && !request.is_head()
+        && request.method != Method::Head
+        && !accel::leads_elsewhere(request, head)
+        && is_buffered(request, head)
+}
+
+fn is_buffered(request: &Request, head: &ResponseHead) -> bool {
+    let settings = &request.location().settings.proxy_answers;
+    match head.get(HeaderId::XAccelBuffering) {
+        Some(value) if !accel::ignores(request, IgnoreHeaders::X_ACCEL_BUFFERING) => {
+            if value.eq_ignore_ascii_case(b"yes") {
+                return true;
+            }
+            !value.eq_ignore_ascii_case(b"no") && settings.proxy_buffering
+        }
+        _ => settings.proxy_buffering,
+    }
+}
+
+/// Has the body stored, and gives it to the client.
+///
+/// # Errors
+/// It is not stored: there is no place for it, or too much else is under way.
+pub fn body(
+    request: &Request,
+    head: &ResponseHead,
+    body: Coming,
+) -> Result<Body<Rc<OpenFile>>, Coming> {
+    let Some(saving) = Saving::of(request, head) else {
+        return Err(body);
+    };
+    match body {
+        Coming::Whole(whole) => {
+            drop(spawn(Kind::Store, keep(whole.clone(), saving)));
+            Ok(match whole.is_empty() {
+                true => Body::Empty,
+                false => Body::bytes(whole),
+            })
+        }
+        Coming::Flow(flow) => {
+            let (pieces, coming) = mpsc::channel(1);
+            drop(spawn(Kind::Store, carry(flow, saving, pieces)));
+            Ok(Body::Stream(Box::new(Following {
+                coming,
+                trailers: Vec::new(),
+                is_over: false,
+            })))
+        }
+    }
+}
+
+async fn keep(whole: Bytes, mut saving: Saving) {
+    saving.write(whole).await;
+    saving.finish().await;
+}
+
+/// What a client is sent.
+enum Piece {
+    Bytes(Bytes),
+    /// That was all.
+    End(Vec<Header>),
+}
+
+/// Carries a body to its file, and to the client as long as he is there.
+async fn carry(mut flow: Box<Flow>, mut saving: Saving, pieces: mpsc::Sender<Piece>) {
+    let mut has_client = true;
+    while let Some(piece) = flow.piece().await {
+        // Why it broke off is in the log.
+        let Ok(bytes) = piece else { return };
+        if has_client {
+            has_client = pieces.send(Piece::Bytes(bytes.clone())).await.is_ok();
+        }
+        saving.write(bytes).await;
+        if !has_client && saving.is_given_up() {
+            return;
+        }
+    }
+    let _ = pieces.send(Piece::End(flow.trailers())).await; // nobody need be there
+    drop(pieces);
+    saving.finish().await;
+}
+
+/// A client's side of a body that is being stored.
+struct Following {
+    coming: mpsc::Receiver<Piece>,
+    trailers: Vec<Header>,
+    is_over: bool,
+}
+
+impl Source<Rc<OpenFile>> for Following {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.coming.poll_recv(cx)) {
+            Some(Piece::Bytes(bytes)) => Some(Ok(Chunk::Bytes(bytes))),
+            Some(Piece::End(trailers)) => {
+                self.trailers = trailers;
+                self.is_over = true;
+                None
+            }
+            None => Some(Err(BodyError::Logged)),
+        })
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        std::mem::take(&mut self.trailers)
+    }
+}
+
+/// A file that is being written.
+struct Saving {
+    about: About,
+    /// Who is asked, for the log.
+    upstream: Bytes,
+    path: Bytes,
+    mtime: Option<i64>,
+    /// The body's length, where the head says it.
+    length: Option<u64>,
+    written: u64,
+    stage: Stage,
+    pool: Pool,
+    /// It is one of `worker_connections`, also when its client has left.
+    _seat: Seat,
+}
+
+enum Stage {
+    /// Nothing has come.
+    Waiting,
+    Writing(Temporary),
+    GivenUp,
+}
+
+impl Saving {
+    fn of(request: &Request, head: &ResponseHead) -> Option<Saving> {
+        let path = place(request)?;
+        let pool = files::pool(request).ok()?.clone();
+        let loop_ = &request.client.loop_;
+        let seat = loop_.take_seat(request.generation.connections_max)?;
+        let tries = request.passed.as_ref().map(|passed| &passed.record.tries);
+        let address = tries.and_then(|tries| Some(Arc::clone(&tries.borrow_mut().last()?.address)));
+        Some(Saving {
+            about: About::new(request),
+            upstream: address.map_or_else(Bytes::new, |address| {
+                [b"http://", address.as_bytes()].concat().into()
+            }),
+            path,
+            mtime: head.get(HeaderId::LastModified).and_then(date::parse),
+            length: match head.framing {
+                ResponseFraming::Length(length) => Some(length),
+                ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
+            },
+            written: 0,
+            stage: Stage::Waiting,
+            pool,
+            _seat: seat,
+        })
+    }
+
+    fn is_given_up(&self) -> bool {
+        matches!(self.stage, Stage::GivenUp)
+    }
+
+    /// Writes a piece, unless the file was given up.
+    async fn write(&mut self, bytes: Bytes) {
+        self.begin().await;
+        let Stage::Writing(file) = &self.stage else {
+            return;
+        };
+        self.written += bytes.len() as u64;
+        if bytes.is_empty() {
+            return;
+        }
+        let disk = self.about.loop_().disk.clone();
+        let written = disk.append(&file.output, vec![bytes], &self.pool);
+        if self.in_time(written).await.is_none() {
+            self.stage = Stage::GivenUp;
+        }
+    }
+
+    async fn begin(&mut self) {
+        if !matches!(self.stage, Stage::Waiting) {
+            return;
+        }
+        let disk = self.about.loop_().disk.clone();
+        let mode = self.access().of_directories();
+        let begun = disk.begin_beside(&self.path, mode, &self.pool);
+        self.stage = match self.in_time(begun).await {
+            Some(file) => Stage::Writing(file),
+            None => Stage::GivenUp,
+        };
+    }
+
+    /// The body has ended: where it is whole, the file gets its place.
+    async fn finish(mut self) {
+        if self.length.is_some_and(|length| length != self.written) {
+            return;
+        }
+        self.begin().await;
+        let Stage::Writing(file) = std::mem::replace(&mut self.stage, Stage::GivenUp) else {
+            return;
+        };
+        let placing = Placing {
+            mode: self.access().0,
+            mtime: self.mtime,
+        };
+        let disk = self.about.loop_().disk.clone();
+        let put = disk.put_in_place(file, &self.path, placing, &self.pool);
+        if let Err(error) = put.await {
+            self.tell(&error);
+        }
+    }
+
+    fn access(&self) -> StoreAccess {
+        let settings = &self.about.location().settings;
+        settings.proxy_store.proxy_store_access
+    }
+
+    /// What a disk gives in time; what it does not is told.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, disk::Error>>) -> Option<T> {
+        let mut timer = self.about.loop_().wire.wheel.timer();
+        match timer.guard(PATIENCE, work).await {
+            Ok(Ok(done)) => Some(done),
+            Ok(Err(error)) => {
+                self.tell(&error);
+                None
+            }
+            Err(_) => {
+                self.log(&format!(
+                    "\"{}\" is not stored, since its disk does not keep up",
+                    self.path.escape_ascii()
+                ));
+                None
+            }
+        }
+    }
+
+    fn tell(&self, error: &disk::Error) {
+        self.log(&String::from_utf8_lossy(&files::error_text(error, &self.path)));
+    }
+
+    fn log(&self, text: &str) {
+        self.about.log(Level::Crit, text, READING, &self.upstream);
+    }
+}
+
+/// Where an answer to the request is stored; none: nowhere.
+fn place(request: &Request) -> Option<Bytes> {
+    let settings = &request.location().settings;
+    let path = match &settings.proxy_store.proxy_store.value {
+        StoreTo::Off => return None,
+        StoreTo::Place => {
+            let mut mapped = path::Mapped::default();
+            path::map(request, &mut mapped).ok()?;
+            Bytes::copy_from_slice(&mapped.path)
+        }
+        StoreTo::File(template) => request.evaluate(template),
+    };
+    if path.is_empty() || path.contains(&0) {
+        return None;
+    }
+    if path.starts_with(b"/") {
+        return Some(path);
+    }
+    let prefix = request.settings().prefix.as_os_str().as_bytes();
+    Some([prefix, &path].concat().into())
+}
