@@ -486,7 +486,8 @@ fn a_disk_that_fails_fails_nobody() {
     let server = server(&origin, "location / { %PASS%; }");
     server.get("/a");
     hit(&server, "/a");
-    std::fs::remove_dir_all(server.site().path("cache")).expect("it is ours");
+    // The server may just be making something in it.
+    while std::fs::remove_dir_all(server.site().path("cache")).is_err() {}
     for path in ["/b", "/c", "/d"] {
         assert_eq!(server.get(path).status, 200);
     }

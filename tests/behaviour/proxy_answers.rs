@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use blackbox::{Answer, Origin, Server};
+use blackbox::{Answer, Origin, Server, is_nginx};
 
 fn server(origin: &Origin, locations: &str) -> Server {
     let locations = locations.replace("%ORIGIN%", &origin.address());
@@ -300,4 +300,48 @@ fn unbuffered_bodies_pass_as_they_come() {
     assert_eq!(origin.last().header("transfer-encoding"), Some("chunked"));
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz");
     assert_eq!(client.reply().text(), "xyz");
+}
+
+#[test]
+fn a_worker_that_was_root_may_come_from_foreign_addresses() {
+    let origin = Origin::start(|_| {
+        Answer::Talk(Box::new(|mut stream| {
+            let peer = stream.peer_addr().unwrap().ip().to_string();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                peer.len()
+            );
+            let _ = std::io::Write::write_all(&mut stream, (head + &peer).as_bytes());
+        }))
+    });
+    let text = |parameter: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:%PORT%; location / {{ proxy_bind 127.0.0.2 {parameter}; proxy_pass http://{}; }} }}",
+            origin.address()
+        )
+    };
+    let is_root = nix::unistd::Uid::effective().is_root();
+    let server = Server::start(&text("transparent"));
+    let reply = server.get("/");
+    if is_root {
+        assert_eq!(reply.text(), "127.0.0.2");
+    } else {
+        assert_eq!(reply.status, 500);
+        server.wait_for(
+            "setsockopt(IP_TRANSPARENT) failed (1: Operation not permitted)",
+            "why",
+        );
+        server.forget_log();
+    }
+    if is_root && !is_nginx() {
+        let server = Server::start(&text(""));
+        assert_eq!(server.get("/").text(), "127.0.0.2");
+        server.reload_file(&format!(
+            "daemon off; pid nginx.pid; error_log logs/error.log info; events {{ }} http {{ {} }}",
+            server.site().fill(&text("transparent"))
+        ));
+        server.wait_for("needs a right that the worker gave up", "the refusal");
+        assert_eq!(server.get("/").text(), "127.0.0.2");
+        server.forget_log();
+    }
 }

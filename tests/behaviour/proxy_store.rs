@@ -36,7 +36,11 @@ fn a_whole_answer_becomes_a_file_with_its_time_and_permissions() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nwhat \r\n9\r\nis stored\r\n0\r\n\r\n",
         ),
         "/empty" => Answer::ok(""),
-        _ => Answer::with("200 OK", "Last-Modified: Mon, 28 Sep 1970 06:00:00 GMT\r\n", BODY),
+        _ => Answer::with(
+            "200 OK",
+            "Last-Modified: Mon, 28 Sep 1970 06:00:00 GMT\r\n",
+            BODY,
+        ),
     });
     let server = server(
         &origin,
@@ -130,4 +134,26 @@ fn a_file_that_cannot_be_made_costs_nothing_but_itself() {
     assert_eq!(server.get("/").text(), BODY);
     server.wait_for("/proc/none", "whose file it is");
     server.forget_log();
+}
+
+#[test]
+fn a_level_stores_or_caches() {
+    let text = |outer: &str, inner: &str| {
+        format!(
+            "daemon off; pid nginx.pid; events {{ }} http {{ proxy_cache_path %DIR%/cache keys_zone=z:1m; {outer}
+             server {{ listen 127.0.0.1:%PORT%; location / {{ {inner} proxy_pass http://127.0.0.1:1; }} }} }}"
+        )
+    };
+    let (store, cache) = ("proxy_store on;", "proxy_cache z;");
+    for (outer, inner) in [(store, cache), (cache, store), ("", store), (cache, "")] {
+        assert!(
+            Server::try_start(&text(outer, inner)).is_ok(),
+            "{outer} {inner}"
+        );
+    }
+    let Err(refused) = Server::try_start(&text("", "proxy_cache z; proxy_store on;")) else {
+        panic!("both are accepted");
+    };
+    let sentence = "\"proxy_store\" directive is incompatible with \"proxy_cache\"";
+    assert!(refused.stderr.contains(sentence), "{}", refused.stderr);
 }

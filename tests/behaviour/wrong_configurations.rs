@@ -148,6 +148,9 @@ const WHOLE: &str = r#"
     events {}\nhttp { access_log logs/a combined bogus=1; }\n => invalid parameter "bogus=1" => 2
     events {}\nhttp { access_log off; access_log logs/a combined; log_format combined 'a'; }\n => duplicate "log_format" name "combined" => 2
     events {}\nhttp { server { listen 127.0.0.1:%PORT%; large_client_header_buffers 4 100; } }\n => the "large_client_header_buffers" size must be equal to or greater than "connection_pool_size" => 2
+    events {}\nhttp { server { listen 127.0.0.1:%PORT%; proxy_store ""; } }\n => empty path => 2
+    events {}\nhttp { proxy_store_access user:x; }\n => invalid value "user:x" => 2
+    events {}\nhttp { proxy_store_access other:r; }\n => invalid value "other:r" => 2
     events {}\nhttp { access_log; }\n => invalid number of arguments in "access_log" directive => 2
     events {}\nhttp { log_format a escape=x '$uri'; access_log logs/q a; }\n => unknown log format escaping "x" => 2
     events {}\nhttp { map $uri { default 1; } }\n => invalid number of arguments in "map" directive => 2

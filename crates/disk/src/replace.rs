@@ -151,7 +151,10 @@ mod tests {
             for bytes in ["one", "two"] {
                 let file = begin().await.unwrap();
                 write(&file, bytes).await;
-                local.put_in_place(file, text, PLACING, &pool).await.unwrap();
+                local
+                    .put_in_place(file, text, PLACING, &pool)
+                    .await
+                    .unwrap();
                 assert_eq!(std::fs::read_to_string(&path).unwrap(), bytes);
             }
             let stat = std::fs::metadata(&path).unwrap();

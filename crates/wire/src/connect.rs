@@ -10,6 +10,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{IpBindAddressNoPort, IpTransparent};
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, UnixStream};
 
@@ -32,6 +34,8 @@ pub enum Destination<'a> {
 pub struct Options {
     /// The address to come from (`proxy_bind`); port 0: any.
     pub from: Option<SocketAddr>,
+    /// That address need not be this machine's (IP_TRANSPARENT, `proxy_bind … transparent`).
+    pub is_transparent: bool,
     /// SO_KEEPALIVE (`proxy_socket_keepalive`).
     pub probes: bool,
     /// Bytes of the kernel's receive buffer (`proxy_socket_rcvbuf`); 0: as it is.
@@ -54,6 +58,9 @@ pub enum ConnectError {
         /// The address.
         from: SocketAddr,
     },
+    /// Nobody may come from foreign addresses here: that needs CAP_NET_RAW or CAP_NET_ADMIN.
+    #[error("setsockopt(IP_TRANSPARENT) failed {}", numbered(.0))]
+    Transparent(io::Error),
     /// The server refused, or there is no way to it.
     #[error("connect() failed {}", numbered(.0))]
     Refused(io::Error),
@@ -104,13 +111,25 @@ async fn open(to: Destination<'_>, options: &Options) -> Result<Stream, ConnectE
         outcome.map_err(|error| ConnectError::Refused(error.into()))?;
     }
     if let Some(from) = options.from {
-        let outcome = socket.bind(from);
-        outcome.map_err(|error| ConnectError::Bind { error, from })?;
+        bind(&socket, from, options.is_transparent)?;
     }
     let stream = socket.connect(address).await;
     let stream = Stream::Tcp(stream.map_err(ConnectError::Refused)?);
     let _ = stream.set_nodelay(true); // a socket that is gone says so when it is used
     Ok(stream)
+}
+
+fn bind(socket: &TcpSocket, from: SocketAddr, is_transparent: bool) -> Result<(), ConnectError> {
+    if is_transparent {
+        let outcome = setsockopt(socket, IpTransparent, &true);
+        outcome.map_err(|error| ConnectError::Transparent(error.into()))?;
+    }
+    if from.port() == 0 {
+        // The port is chosen with the way to the server, not for all servers together. Where that cannot be had, it is as it was.
+        let _ = setsockopt(socket, IpBindAddressNoPort, &true);
+    }
+    let outcome = socket.bind(from);
+    outcome.map_err(|error| ConnectError::Bind { error, from })
 }
 
 /// `(111: Connection refused)`, as nginx writes what the kernel says.

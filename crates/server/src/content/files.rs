@@ -301,7 +301,9 @@ pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
 
 /// Writes `open() "PATH" failed (2: No such file or directory)`.
 pub fn log_error(request: &Request, level: Level, error: &disk::Error, path: &[u8]) {
-    request.log(level, &|out| out.extend_from_slice(&error_text(error, path)));
+    request.log(level, &|out| {
+        out.extend_from_slice(&error_text(error, path))
+    });
 }
 
 /// nginx's words for an error and its file.

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
 
 use super::directives;
 use super::load::Loaded;
@@ -81,11 +82,15 @@ impl Account {
         }))
     }
 
-    /// Gives up root's rights for this user's.
+    /// Gives up root's rights for this user's, all but the one to send from foreign addresses if that is kept.
     ///
     /// # Errors
     /// nginx's sentence: the call that failed. The process must not go on then.
-    pub fn become_it(&self) -> Result<(), String> {
+    pub fn become_it(&self, keeps_raw: bool) -> Result<(), String> {
+        if keeps_raw {
+            set_keep_capabilities(true)
+                .map_err(|error| format!("prctl(PR_SET_KEEPCAPS, 1) failed ({error})"))?;
+        }
         let gid = Gid::from_raw(self.gid);
         setgid(gid).map_err(|error| format!("setgid({}) failed ({})", self.gid, text_of(error)))?;
         let name = CString::new(self.name.as_str())
@@ -99,7 +104,16 @@ impl Account {
             )
         })?;
         setuid(Uid::from_raw(self.uid))
-            .map_err(|error| format!("setuid({}) failed ({})", self.uid, text_of(error)))
+            .map_err(|error| format!("setuid({}) failed ({})", self.uid, text_of(error)))?;
+        if keeps_raw {
+            let sets = CapabilitySets {
+                effective: CapabilitySet::NET_RAW,
+                permitted: CapabilitySet::NET_RAW,
+                inheritable: CapabilitySet::empty(),
+            };
+            set_capabilities(None, sets).map_err(|error| format!("capset() failed ({error})"))?;
+        }
+        Ok(())
     }
 }
 

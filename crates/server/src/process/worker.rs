@@ -30,6 +30,7 @@ use super::signals::{Signals, note};
 use crate::caching::Registry;
 use crate::connection::guard;
 use crate::content::module::Modules;
+use crate::content::proxy::bind::needs_right;
 use crate::log::Logs;
 use crate::loops::accept::Source;
 use crate::loops::crew::Plan;
@@ -106,6 +107,7 @@ fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
         shutdown_timeout: None,
         pools: pools::Kept::default(),
         has_rights: true,
+        lacks_raw: false,
         is_daemon: false,
     };
     worker.run(&results)
@@ -137,6 +139,8 @@ struct Worker {
     pools: pools::Kept,
     /// Whether root's rights (if there were any) are still there.
     has_rights: bool,
+    /// Was the right to send from foreign addresses given up?
+    lacks_raw: bool,
     is_daemon: bool,
 }
 
@@ -249,7 +253,8 @@ impl Worker {
     fn begin(&mut self, bundle: Bundle) -> Result<(), String> {
         self.is_daemon = bundle.is_daemon;
         if std::mem::take(&mut self.has_rights) {
-            let disk = prepare(&bundle, &self.logs, self.modules)?;
+            let (disk, keeps_raw) = prepare(&bundle, &self.logs, self.modules)?;
+            self.lacks_raw = bundle.account.is_some() && !keeps_raw;
             self.disk = Some(Arc::clone(&disk));
             self.caches = Some(Registry::new(Arc::clone(&disk)));
             let shared = Shared {
@@ -287,6 +292,9 @@ impl Worker {
     fn take_over(&mut self, built: Built) -> Result<(), String> {
         let Built { bundle, outcome } = built;
         let outcome = outcome.and_then(|loaded| {
+            if self.lacks_raw && needs_right(&loaded.tree.directives) {
+                return Err(RIGHT_IS_GONE.to_owned());
+            }
             if let Some(disk) = &self.disk {
                 define_pools(&loaded.main.processes, disk);
             }
@@ -355,8 +363,12 @@ impl Worker {
     }
 }
 
-/// What is done once, with root's rights, and giving them up.
-fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<Arc<Disk>, String> {
+/// A reload that comes with the first `proxy_bind … transparent`.
+const RIGHT_IS_GONE: &str = "\"proxy_bind\" with \"transparent\" needs a right that the worker gave up when it was started without such a line: \
+     stop the server and start it again";
+
+/// What is done once, with root's rights, and giving them up: says whether that to send from foreign addresses was kept.
+fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>, bool), String> {
     let origin = bundle.origin();
     let (tree, main) = load::main(&origin, &mut bundle.texts.clone(), modules)
         .map_err(|error| error.to_string())?;
@@ -366,8 +378,9 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<Arc<Disk>, 
     super::logs::use_thread(&wanted, logs);
     privileges::set_limits(&main);
     let prepared = Disk::prepare();
+    let keeps_raw = needs_right(&tree.directives);
     if let Some(account) = &bundle.account {
-        account.become_it()?;
+        account.become_it(keeps_raw)?;
     }
     privileges::set_dumpable();
     if let Some(directory) = &main.processes.working_directory {
@@ -375,7 +388,7 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<Arc<Disk>, 
     }
     let disk = Disk::new(prepared);
     super::hold::watch(&disk);
-    Ok(disk)
+    Ok((disk, keeps_raw))
 }
 
 /// Gives every place of the configuration its logs. May resolve names: on the helper thread.

@@ -103,7 +103,7 @@ impl Failure {
         match error {
             ConnectError::Timeout => Some(Failure::Timeout),
             ConnectError::Refused(_) => Some(Failure::Error),
-            ConnectError::Bind { .. } => None,
+            ConnectError::Bind { .. } | ConnectError::Transparent(_) => None,
         }
     }
 

@@ -2,14 +2,34 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use config::{Problem, Scope, Template, Value, Word};
+use config::{Directive, Problem, Scope, Template, Value, Word};
 
 use crate::log::Level;
 use crate::request::Request;
 
+/// The parameter for addresses that are not this machine's.
+const TRANSPARENT: &str = "transparent";
+
+/// Does a part of a configuration have a `proxy_bind` that needs the right to come from foreign addresses?
+#[must_use]
+pub fn needs_right(directives: &[Directive]) -> bool {
+    directives.iter().any(|line| {
+        let is_one = line.name == "proxy_bind" && line.args.len() == 2;
+        is_one && line.args[1] == *TRANSPARENT || needs_right(line.children())
+    })
+}
+
+/// Where connections come from.
+#[derive(Debug, Clone)]
+pub struct Bind {
+    from: From,
+    /// The address need not be this machine's.
+    pub is_transparent: bool,
+}
+
 /// The address, made for each request where it has variables.
 #[derive(Debug, Clone)]
-pub enum Bind {
+enum From {
     /// `off`.
     Off,
     /// The same for all.
@@ -22,23 +42,30 @@ impl Value for Bind {
     const SYNTAX: &'static str = "address [transparent] | off";
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        match args {
-            [word] if *word == "off" => return Ok(Self::Off),
-            [_, word] if *word == "transparent" => {
-                return Err(Problem::new("parameter \"transparent\" is not built yet").at(1));
+        let is_transparent = match args {
+            [word] if *word == "off" => {
+                return Ok(Self {
+                    from: From::Off,
+                    is_transparent: false,
+                });
             }
+            [_, word] if *word == TRANSPARENT => true,
             [_, word] => {
                 let sentence = format!("invalid parameter \"{}\"", word.display());
                 return Err(Problem::new(sentence).at(1));
             }
-            _ => {}
-        }
-        let template = Template::of_word(&args[0], scope).map_err(|problem| problem.at(0))?;
-        let Some(text) = template.literal() else {
-            return Ok(Self::Made(template));
+            _ => false,
         };
+        let template = Template::of_word(&args[0], scope).map_err(|problem| problem.at(0))?;
         let invalid = || Problem::new(format!("invalid address \"{}\"", args[0].display())).at(0);
-        parse(text).map(Self::Fixed).ok_or_else(invalid)
+        let from = match template.literal() {
+            None => From::Made(template),
+            Some(text) => parse(text).map(From::Fixed).ok_or_else(invalid)?,
+        };
+        Ok(Self {
+            from,
+            is_transparent,
+        })
     }
 }
 
@@ -46,10 +73,10 @@ impl Bind {
     /// The address for a request; `None`: any. What is no address is logged, and any will do, as in nginx.
     #[must_use]
     pub fn address(&self, request: &Request) -> Option<SocketAddr> {
-        let template = match self {
-            Self::Off => return None,
-            Self::Fixed(address) => return Some(*address),
-            Self::Made(template) => template,
+        let template = match &self.from {
+            From::Off => return None,
+            From::Fixed(address) => return Some(*address),
+            From::Made(template) => template,
         };
         let text = request.evaluate(template);
         if text.is_empty() {

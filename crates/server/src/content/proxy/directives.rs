@@ -120,7 +120,9 @@ directives! {
         proxy_read_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Goes on with a request whose client has closed the connection.
         proxy_ignore_client_abort: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// The local address that connections to servers come from; may have variables.
+        /// The local address that connections to servers come from; may have variables. With `transparent` it need not be this machine's
+        /// (`$remote_addr`), which the system's routes must be made for; a worker that is started by root keeps the right to that
+        /// (CAP_NET_RAW), and a reload that brings the first such line is refused.
         proxy_bind: Option<Bind> = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Asks the kernel to probe silent connections to servers (SO_KEEPALIVE).
         proxy_socket_keepalive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;

@@ -7,7 +7,7 @@
 pub mod about;
 pub mod accel;
 pub mod answer;
-mod bind;
+pub mod bind;
 pub mod cookies;
 pub mod directives;
 pub mod exchange;

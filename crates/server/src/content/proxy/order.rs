@@ -127,6 +127,10 @@ impl Order {
                     .proxy_bind
                     .as_ref()
                     .and_then(|bind| bind.address(request)),
+                is_transparent: settings
+                    .proxy_bind
+                    .as_ref()
+                    .is_some_and(|bind| bind.is_transparent),
                 probes: settings.proxy_socket_keepalive,
                 receive_bytes: buffer(settings.proxy_socket_rcvbuf),
                 send_bytes: buffer(settings.proxy_socket_sndbuf),

@@ -26,10 +26,10 @@ use crate::settings::LocationSettings;
 use crate::settings::locations::Raw;
 
 use super::about::About;
+use super::accel;
 use super::directives::IgnoreHeaders;
 use super::exchange::Coming;
 use super::flow::Flow;
-use super::accel;
 
 /// How long an answer waits for the disk of its file.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -116,7 +116,10 @@ directives! {
 
 /// A level that says one of `proxy_store` and `proxy_cache` switches the other one of the level around off.
 pub fn settle(raw: &mut Raw) {
-    let (store, cache) = (&mut raw.proxy_store.proxy_store, &mut raw.caching.proxy_cache);
+    let (store, cache) = (
+        &mut raw.proxy_store.proxy_store,
+        &mut raw.caching.proxy_cache,
+    );
     let stores = matches!(&store.value, Some(store) if !matches!(store.value, StoreTo::Off));
     let caches = matches!(&cache.value, Some(cache) if cache.value.on().is_some());
     match (stores, caches) {
@@ -402,7 +405,9 @@ impl Saving {
     }
 
     fn tell(&self, error: &disk::Error) {
-        self.log(&String::from_utf8_lossy(&files::error_text(error, &self.path)));
+        self.log(&String::from_utf8_lossy(&files::error_text(
+            error, &self.path,
+        )));
     }
 
     fn log(&self, text: &str) {
