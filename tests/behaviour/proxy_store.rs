@@ -25,7 +25,7 @@ fn server(origin: &Origin, locations: &str) -> Server {
     ));
     // Whoever the worker is.
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(server.site().path("html"), permissions).unwrap();
+    std::fs::set_permissions(server.site().path("html"), permissions).expect("it is ours");
     server
 }
 
