@@ -66,9 +66,16 @@ struct Unsaved(Arc<Cache>, u64);
 
 impl Unsaved {
     fn new(cache: &Arc<Cache>, expected: u64) -> Self {
-        let bytes = expected.min(WRITE_BYTES as u64);
-        cache.tally.begin_saving(bytes);
-        Self(Arc::clone(cache), bytes)
+        let mut unsaved = Self(Arc::clone(cache), 0);
+        unsaved.note(expected);
+        unsaved
+    }
+
+    /// So many bytes have come, or will.
+    fn note(&mut self, bytes: u64) {
+        let more = bytes.min(WRITE_BYTES as u64).saturating_sub(self.1);
+        self.0.tally.begin_saving(more);
+        self.1 += more;
     }
 }
 
@@ -80,12 +87,12 @@ impl Drop for Unsaved {
 
 /// Writes it.
 pub async fn run(saving: Box<Saving>) {
-    let _unsaved = Unsaved::new(&saving.cache, saving.expected);
+    let mut unsaved = Unsaved::new(&saving.cache, saving.expected);
     let mut writing = match saving.begin().await {
         Ok(writing) => writing,
         Err(error) => return saving.tell(&error),
     };
-    let outcome = match saving.write(&mut writing).await {
+    let outcome = match saving.write(&mut writing, &mut unsaved).await {
         Ok(End::Whole) => writing.publish(&saving.local).await.map(|_| End::Whole),
         other => other,
     };
@@ -146,10 +153,13 @@ impl Saving {
         Ok(writing)
     }
 
-    async fn write(&self, writing: &mut Writing) -> Result<End, Error> {
+    async fn write(&self, writing: &mut Writing, unsaved: &mut Unsaved) -> Result<End, Error> {
         loop {
             match self.saver.next().await {
-                Next::Bytes(bytes) => writing.push(&self.local, bytes).await?,
+                Next::Bytes(bytes) => {
+                    unsaved.note(writing.body_len() + bytes.len() as u64);
+                    writing.push(&self.local, bytes).await?;
+                }
                 Next::Flush => writing.flush(&self.local).await?,
                 Next::End => return Ok(End::Whole),
                 Next::Alone | Next::Broken | Next::Saved(_) => return Ok(End::GivenUp),
