@@ -215,3 +215,36 @@ fn while_the_disk_is_behind_only_one_of_several_is_written() {
     server.signal(SIGUSR1);
     server.wait_for(" 4 passed on unstored,", "the large one, and three");
 }
+
+#[test]
+fn who_revalidates_does_not_wait_for_the_disk() {
+    if is_nginx() {
+        return;
+    }
+    let origin = Origin::start(|request| {
+        let lines = "ETag: \"1\"\r\nCache-Control: max-age=1\r\n";
+        let is_new = request.target() == "/new" && request.header("If-None-Match").is_some();
+        let more = if is_new { "X-New: 1\r\n" } else { "" };
+        let status = match request.header("If-None-Match") {
+            Some(_) => "304 Not Modified",
+            None => "200 OK",
+        };
+        let body = if status.starts_with('2') { "x" } else { "" };
+        Answer::raw(format!(
+            "HTTP/1.1 {status}\r\nContent-Length: 1\r\n{lines}{more}\r\n{body}"
+        ))
+    });
+    let locations = "location / { %PASS%; proxy_cache_revalidate on; }";
+    let (server, hold) = held(&origin, locations);
+    for path in ["/same", "/new"] {
+        server.get(path);
+        hit(&server, path);
+    }
+    std::thread::sleep(Duration::from_millis(2100));
+    hold_pools(&hold);
+    for path in ["/same", "/new"] {
+        let reply = server.get(path);
+        assert_eq!((cache(&reply), reply.text().as_str()), ("REVALIDATED", "x"));
+    }
+    std::fs::remove_file(hold).expect("it was made");
+}

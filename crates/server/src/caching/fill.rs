@@ -381,11 +381,12 @@ impl Filling {
         tokio::join!(come, save);
     }
 
-    /// The origin says that what is stored has not changed.
-    async fn renew(self: Box<Self>, filler: Filler, head: &ResponseHead) {
+    /// The origin says that what is stored has not changed. Nobody waits for a disk that does not write that down.
+    async fn renew(mut self: Box<Self>, filler: Filler, head: &ResponseHead) {
         let Some(hit) = self.stale.clone() else {
             return filler.end_without(Ending::Refused(502));
         };
+        drop(self.seat.take());
         let now = Moment::now().second();
         let stored = hit.entry.head();
         let updated = freshness::updated_fields(lines(stored), lines(head));
@@ -397,26 +398,40 @@ impl Filling {
             asked: self.asked,
             now,
         };
-        if let Verdict::Store(Storable { lifetime, .. }) = freshness::judge(&answer, self.rules()) {
-            let done = self.update(&hit, lifetime, updated).await;
-            self.tell_if(done.err(), "an entry cannot be renewed");
-        }
+        let Verdict::Store(Storable { lifetime, .. }) = freshness::judge(&answer, self.rules())
+        else {
+            return filler.end_without(Ending::Renewed);
+        };
+        let (updated, patience) = match self.are_same(&updated, stored) {
+            true => (None, Duration::ZERO),
+            false => (Some(updated), DISK_PATIENCE),
+        };
+        let mut update = pin!(self.update(&hit, lifetime, updated));
+        let done = tokio::select! {
+            biased;
+            done = &mut update => Some(done),
+            () = self.loop_.wire.wheel.sleep(patience) => None,
+        };
         filler.end_without(Ending::Renewed);
+        let done = match done {
+            Some(done) => done,
+            None => update.await,
+        };
+        self.tell_if(done.err(), "an entry cannot be renewed");
     }
 
-    /// Writes down what a 304 says.
+    /// Takes note of what a 304 says (the index at once, so that nobody asks again meanwhile), and writes it down.
     async fn update(
         &self,
         hit: &Hit,
         lifetime: Lifetime,
-        updated: Vec<Line<'_>>,
+        updated: Option<Vec<Line<'_>>>,
     ) -> Result<(), cache::Error> {
         let (store, local) = (self.store(), &self.loop_.disk);
-        // At once, so that nobody asks again while the lines are written.
         store.renew(local, &hit.known, lifetime).await?;
-        if self.are_same(&updated, hit.entry.head()) {
+        let Some(fields) = updated else {
             return Ok(());
-        }
+        };
         let pool = store.settings().pool.clone();
         let access = disk::Access {
             noatime: true,
@@ -424,7 +439,7 @@ impl Filling {
         };
         let renewal = Renewal {
             lifetime,
-            fields: updated,
+            fields,
             moment: self.moment.clone(),
         };
         store.rewrite(local, &access, hit, renewal).await.map(drop)
