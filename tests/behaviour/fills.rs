@@ -248,3 +248,28 @@ fn who_revalidates_does_not_wait_for_the_disk() {
     }
     std::fs::remove_file(hold).expect("it was made");
 }
+
+#[test]
+fn who_is_only_counted_does_not_wait_for_the_disk() {
+    if is_nginx() {
+        return;
+    }
+    let origin = Origin::start(|_| Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "x"));
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let hold = site.path("hold");
+    let locations = "location / { %PASS%; } location /rare { %PASS%; proxy_cache_min_uses 2; }";
+    // Room for 128 keys.
+    let http = http(&origin, locations).replace("keys_zone=c:1m", "keys_zone=c:16k");
+    let server = Server::start_on(site, "", &http);
+    server.wait_for(": 0 entries known", "its cache is open");
+    for number in 0..128 {
+        server.get(&format!("/{number}"));
+        hit(&server, &format!("/{number}"));
+    }
+    hold_pools(&hold);
+    // Another key gives way, whose file cannot be deleted now.
+    assert_eq!(cache(&server.get("/rare")), "MISS");
+    std::fs::remove_file(hold).expect("it was made");
+    server.signal(SIGUSR1);
+    server.wait_for(" 1 evicted,", "the one that gave way");
+}

@@ -223,29 +223,32 @@ impl Store {
     }
 
     /// Takes note of a key that has no file: one that was asked for ([`State::Seen`]), or whose origin failed ([`State::Failed`]).
-    /// One that has, since another request got an answer, keeps it.
+    /// One that has, since another request got an answer, keeps it. Given back, where another key had to give way: what deletes its
+    /// file, for which nobody needs to wait.
     ///
     /// # Errors
-    /// [`Error::Disk`]: the file of another one, which gave way, could not be deleted.
-    pub async fn note(&self, local: &Local, known: &Known) -> Result<(), Error> {
+    /// Of what is given back: [`Error::Disk`]; a sweep tries again.
+    #[must_use = "a file is to be deleted"]
+    pub fn note(
+        &self,
+        local: &Local,
+        known: &Known,
+    ) -> Option<impl Future<Output = Result<(), Error>> + use<>> {
         let is_stored = |known: &Known| known.state == State::Stored;
-        if self
-            .0
-            .index
-            .peek(&known.key)
-            .is_some_and(|known| is_stored(&known))
-        {
-            return Ok(());
+        let present = self.0.index.peek(&known.key);
+        if present.is_some_and(|known| is_stored(&known)) {
+            return None;
         }
         let Displaced { replaced, evicted } = self.0.index.put(known);
         // Its own file too, if that came just now: nobody overwrites it.
-        let gone: Vec<_> = replaced
-            .into_iter()
-            .chain(evicted)
-            .filter(is_stored)
-            .collect();
+        let gone = replaced.into_iter().chain(evicted);
+        let gone: Vec<_> = gone.filter(is_stored).collect();
+        if gone.is_empty() {
+            return None;
+        }
         self.0.evicted.fetch_add(gone.len() as u64, Relaxed);
-        self.delete(local, gone).await
+        let (store, local) = (self.clone(), local.clone());
+        Some(async move { store.delete(&local, gone).await })
     }
 
     /// Writes that wait for the disk: where these are many, fills are better shed.

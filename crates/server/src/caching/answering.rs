@@ -11,7 +11,7 @@ use cache::store::{Found, Hit, Missed};
 
 use super::directives::{Caching, UseStale};
 use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind};
-use super::inquiry::{Inquiry, access, is_asked, is_range_far, key_text, local};
+use super::inquiry::{Inquiry, access, is_asked, is_range_far, key_text};
 use super::serve::{Unusable, serve};
 use super::tally::Status;
 use super::{directives, guest, inquiry, note, purging, ready};
@@ -191,12 +191,12 @@ async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
     };
     match found {
         Ok(Found::Hit(hit)) => judge(request, inquiry, hit),
-        Ok(Found::Miss(missed)) => miss(request, inquiry, missed).await,
+        Ok(Found::Miss(missed)) => miss(request, inquiry, missed),
         Ok(Found::Failed(known)) if inquiry.rules.is_fresh(&known.lifetime, inquiry.now) => {
             note::of(request).status = Some(Status::Hit);
             Step::Answer(Outcome::Failed(Failure::new(known.status)))
         }
-        Ok(Found::Failed(_)) => miss(request, inquiry, Missed::default()).await,
+        Ok(Found::Failed(_)) => miss(request, inquiry, Missed::default()),
         Err(error) => {
             inquiry.cache.tell("it cannot be looked into", &error);
             Step::Pass
@@ -242,7 +242,7 @@ fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
 }
 
 /// Nothing is there.
-async fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> Step {
+fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> Step {
     if let Some(fault) = &missed.damage {
         inquiry
             .cache
@@ -252,8 +252,7 @@ async fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> S
     if inquiry.rules.refuses_miss(&inquiry.wishes) {
         return Step::Answer(Outcome::Failed(Failure::new(504)));
     }
-    let is_scarce = is_scarce(request, inquiry).await;
-    if is_scarce || !may_store(request, inquiry) {
+    if is_scarce(request, inquiry) || !may_store(request, inquiry) {
         return Step::Pass;
     }
     Step::Ask(Want {
@@ -266,7 +265,7 @@ async fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> S
 }
 
 /// Has it not been asked for often enough (`proxy_cache_min_uses`)? Counts this request.
-async fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
+fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
     let min = inquiry.caching.proxy_cache_min_uses.0;
     if min <= 1 {
         return false;
@@ -276,9 +275,7 @@ async fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
         return u64::from(known.uses) < min;
     }
     let seen = Known::seen(inquiry.main, inquiry.now);
-    if let Err(error) = inquiry.store.note(local(request), &seen).await {
-        inquiry.cache.tell("a request cannot be counted", &error);
-    }
+    inquiry.cache.note(&request.client.loop_, &seen);
     true
 }
 

@@ -136,7 +136,7 @@ pub async fn run(task: Box<Task>) {
         asked: Moment::now().second(),
     });
     match ask(task.order, task.hints).await {
-        Err(none) => Box::pin(filling.fail(task.filler, none)).await,
+        Err(none) => filling.fail(task.filler, none),
         Ok(answer) => filling.take(task.filler, answer, task.storing).await,
     }
 }
@@ -186,7 +186,7 @@ impl Filling {
     }
 
     /// There is no answer. `proxy_cache_valid 502 …` keeps the origin from being asked again at once.
-    async fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
+    fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
         let valid = self.rules().valid(none.status);
         if let Some(seconds) = valid.filter(|_| self.stale.is_none()) {
             let now = Moment::now().second();
@@ -200,8 +200,7 @@ impl Filling {
                 },
                 ..Known::seen(self.looked_for.unwrap_or(self.main), now)
             };
-            let noted = self.store().note(&self.loop_.disk, &known).await;
-            self.tell_if(noted.err(), "a failure cannot be noted");
+            self.cache.note(&self.loop_, &known);
         }
         filler.end_without(ending(none));
     }
@@ -417,7 +416,9 @@ impl Filling {
             Some(done) => done,
             None => update.await,
         };
-        self.tell_if(done.err(), "an entry cannot be renewed");
+        if let Err(error) = done {
+            self.cache.tell("an entry cannot be renewed", &error);
+        }
     }
 
     /// Takes note of what a 304 says (the index at once, so that nobody asks again meanwhile), and writes it down.
@@ -455,12 +456,6 @@ impl Filling {
         updated.sort_unstable();
         stored.sort_unstable();
         updated == stored
-    }
-
-    fn tell_if(&self, error: Option<cache::Error>, what: &str) {
-        if let Some(error) = error {
-            self.cache.tell(what, &error);
-        }
     }
 }
 

@@ -3,10 +3,12 @@
 //! Not here: what is done to keep them in order (`keeper`). Invariant: a directory is owned once in a process; a cache lives as long as a
 //! configuration has it.
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use cache::index::Known;
 use cache::store::Settings as StoreSettings;
 use cache::{Fills, Store};
 use disk::Disk;
@@ -18,6 +20,7 @@ use super::tally::Tally;
 use super::troubles::Troubles;
 use super::zone::Zone;
 use crate::log::Level;
+use crate::loops::{Kind, Loop, spawn};
 use crate::settings::Settings;
 
 /// So long after its opening began requests wait for a cache; then they pass it by until it is open.
@@ -71,6 +74,21 @@ impl Cache {
     #[must_use]
     pub fn troubles(&self) -> u64 {
         self.troubles.count()
+    }
+
+    /// Takes note of a key that has no file ([`Store::note`]). Nobody waits for what that deletes.
+    pub fn note(self: &Arc<Self>, loop_: &Rc<Loop>, known: &Known) {
+        let deletion = self
+            .store()
+            .and_then(|store| store.note(&loop_.disk, known));
+        let Some(deletion) = deletion else { return };
+        let (cache, errand) = (Arc::clone(self), loop_.begin_errand());
+        drop(spawn(Kind::Fill, async move {
+            let _errand = errand;
+            if let Err(error) = deletion.await {
+                cache.tell("what gave way cannot be deleted", &error);
+            }
+        }));
     }
 
     /// Its store, if it is open.
