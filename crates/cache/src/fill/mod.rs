@@ -77,7 +77,8 @@ struct State {
     head: Option<Arc<ResponseHead>>,
     sharing: Sharing,
     progress: Progress,
-    pieces: VecDeque<Bytes>,
+    /// Each with the place in the body behind its last byte.
+    pieces: VecDeque<(u64, Bytes)>,
     cost: usize,
     /// The places in the body of the window's first byte, and of the one behind its last.
     start: u64,
@@ -215,7 +216,8 @@ impl Filler {
         let mut state = self.fill.0.state.lock();
         state.end += bytes.len() as u64;
         state.cost += bytes.len() + PIECE_COST;
-        state.pieces.push_back(bytes);
+        let end = state.end;
+        state.pieces.push_back((end, bytes));
         let wakers = state.wakers();
         drop(state);
         wake(wakers);
@@ -423,30 +425,23 @@ impl State {
         // The saver's own place is never behind what is saved.
         let free = slowest.max(self.saved);
         while !self.has_room(max, len) {
-            let Some(piece) = self.pieces.front() else {
+            let Some((end, piece)) = self.pieces.front() else {
                 break;
             };
-            let piece_len = piece.len();
-            if self.start + piece_len as u64 > free {
+            if *end > free {
                 break;
             }
+            self.start = *end;
+            self.cost -= piece.len() + PIECE_COST;
             self.pieces.pop_front();
-            self.start += piece_len as u64;
-            self.cost -= piece_len + PIECE_COST;
         }
     }
 
     /// The bytes from a place in the window on, up to the end of their piece.
     fn piece_at(&self, at: u64) -> Option<Bytes> {
-        let mut start = self.start;
-        for piece in &self.pieces {
-            let end = start + piece.len() as u64;
-            if at < end {
-                return Some(piece.slice((at - start) as usize..));
-            }
-            start = end;
-        }
-        None
+        let index = self.pieces.partition_point(|(end, _)| *end <= at);
+        let (end, piece) = self.pieces.get(index)?;
+        Some(piece.slice(piece.len() - (end - at) as usize..))
     }
 }
 
