@@ -273,3 +273,29 @@ fn who_is_only_counted_does_not_wait_for_the_disk() {
     server.signal(SIGUSR1);
     server.wait_for(" 1 evicted,", "the one that gave way");
 }
+
+#[test]
+fn what_is_stale_is_used_where_it_cannot_even_be_asked_for_anew() {
+    if is_nginx() {
+        // It asks for the port before it looks, also where what is stored is fresh.
+        return;
+    }
+    let origin = Origin::start(|_| Answer::with("200 OK", "Cache-Control: max-age=1\r\n", "old"));
+    let locations = "location / { proxy_cache c; proxy_pass http://127.0.0.1:$http_x_port; proxy_cache_key $uri; \
+         proxy_cache_use_stale updating; proxy_cache_background_update on; }";
+    let server = server(&origin, locations);
+    let port = format!("X-Port: {}\r\n", origin.port());
+    assert_eq!(server.get_with("/", &port).text(), "old");
+    let begun = Instant::now();
+    let last = loop {
+        let reply = server.get_with("/", "X-Port: none\r\n");
+        assert_eq!(reply.text(), "old", "{}", server.error_log());
+        if cache(&reply) != "HIT" {
+            break reply;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it does not get old");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(cache(&last), "STALE");
+    server.wait_for("invalid port", "why it was not fetched anew");
+}

@@ -109,7 +109,7 @@ fn now_ms() -> u64 {
 /// Fetches behind the client, who gets what is stored. False: somebody is at it already.
 ///
 /// # Errors
-/// What the request is answered with instead: it cannot be passed on.
+/// What the request is answered with instead: it is no request that could be passed on.
 pub async fn fetch_behind(
     request: &mut Request,
     inquiry: &Inquiry<'_>,
@@ -143,7 +143,11 @@ pub async fn fetch_behind(
         }
         Err(outcome) => {
             filler.end_without(Ending::Refused(500));
-            Err(outcome)
+            match outcome {
+                // A server that cannot be asked is no reason not to use what is there; the log says why.
+                Outcome::Failed(failure) if failure.status >= 500 => Ok(true),
+                outcome => Err(outcome),
+            }
         }
     }
 }
