@@ -98,6 +98,10 @@ struct State {
     foreign: u64,
     boot: [u8; 16],
     is_compacting: bool,
+    /// Was the current log begun for a snapshot that could not be written? Then the next one needs no other.
+    is_unsnapped: bool,
+    /// From so many bytes of logs on it is tried again, after a snapshot could not be written.
+    retry_from: u64,
 }
 
 /// Records on their way into the log: a [`Step`] for the job that makes them true. To be kept until the index says the same.
@@ -203,6 +207,8 @@ impl Journal {
                 foreign: recovered.foreign_blocks,
                 boot,
                 is_compacting: false,
+                is_unsnapped: false,
+                retry_from: 0,
             }),
             folder,
             pool: pool.clone(),
@@ -345,13 +351,14 @@ impl Journal {
         self.0.state.lock().begun.contains(&(key.0, tag))
     }
 
-    /// Is it time for [`Journal::compact`], with so many entries?
+    /// Is it time for [`Journal::compact`], with so many entries? (Not soon again after that failed.)
     #[must_use]
     pub fn is_long(&self, entries: usize) -> bool {
         let bytes = entries as u64 * LOG_BYTES_OF_ENTRY;
         let bytes = bytes.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
         let state = self.0.state.lock();
-        state.log_bytes > bytes || state.old.len() > LOGS_MAX
+        let is_long = state.log_bytes > bytes || state.old.len() > LOGS_MAX;
+        is_long && state.log_bytes >= state.retry_from
     }
 
     /// Bytes of all its files, for the account of the directory's room.

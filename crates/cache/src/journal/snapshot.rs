@@ -2,7 +2,7 @@
 
 use super::frame::{Batch, FileHeader};
 use super::record::Record;
-use super::{FILE_MODE, Journal, State, Ticket, begin_log, log_name};
+use super::{FILE_MODE, Journal, LOG_BYTES_MIN, State, Ticket, begin_log, log_name};
 use crate::error::Error;
 use crate::index::{Cursor, Index, Known, STEP_MAX, State as Kind, VARY_UNKNOWN};
 use crate::key::Key;
@@ -29,19 +29,28 @@ impl Journal {
         }
         // Also where the caller does not wait for the end.
         let _turn = Turn(self);
-        self.switch_and_write(local, index).await.map(|()| true)
+        let done = self.switch_and_write(local, index).await;
+        let mut state = self.0.state.lock();
+        state.retry_from = match done {
+            Ok(()) => 0,
+            Err(_) => state.log_bytes + LOG_BYTES_MIN,
+        };
+        done.map(|()| true)
     }
 
     async fn switch_and_write(&self, local: &Local, index: &Index) -> Result<(), Error> {
-        let (folder, pool) = (&self.0.folder, &self.0.pool);
-        let generation = self.0.state.lock().generation + 1;
-        let log = begin_log(local, folder, generation, pool).await?;
-        let (opened, writers) = self.switch(generation, log);
-        let steps = opened.iter().map(Ticket::step).collect();
-        local.change(steps, pool).await?;
-        drop(opened);
-        self.wait_for(&writers).await;
-        self.write_snapshot(local, index, generation).await?;
+        let pool = &self.0.pool;
+        let is_begun = self.0.state.lock().is_unsnapped;
+        if !is_begun {
+            self.begin_next_log(local).await?;
+        }
+        let generation = self.generation();
+        if let Err(error) = self.write_snapshot(local, index, generation).await {
+            let temp = Step::Unlink(self.temp(generation).into());
+            // What failed is told, not that its remains cannot be deleted either.
+            let _ = local.change(vec![temp], pool).await;
+            return Err(error);
+        }
         let old = self.take_old(generation);
         for names in old.chunks(STEPS_MAX) {
             let unlink = |name: &Vec<u8>| Step::Unlink(name.as_slice().into());
@@ -50,6 +59,24 @@ impl Journal {
                 .await?;
         }
         Ok(())
+    }
+
+    /// A snapshot that is taken from now on knows all that the logs before this one say.
+    async fn begin_next_log(&self, local: &Local) -> Result<(), Error> {
+        let (folder, pool) = (&self.0.folder, &self.0.pool);
+        let generation = self.generation() + 1;
+        let log = begin_log(local, folder, generation, pool).await?;
+        let (opened, writers) = self.switch(generation, log);
+        let steps = opened.iter().map(Ticket::step).collect();
+        local.change(steps, pool).await?;
+        drop(opened);
+        self.wait_for(&writers).await;
+        self.0.state.lock().is_unsnapped = true;
+        Ok(())
+    }
+
+    fn temp(&self, generation: u64) -> Vec<u8> {
+        [&self.0.folder, format!("temp.{generation}").as_bytes()].concat()
     }
 
     /// The files that this snapshot has made needless; the next one makes it needless too.
@@ -123,7 +150,7 @@ impl Journal {
     ) -> Result<(), Error> {
         let (folder, pool) = (&self.0.folder, &self.0.pool);
         // One that was left alone may be written to still.
-        let temp = [folder, format!("temp.{generation}").as_bytes()].concat();
+        let temp = self.temp(generation);
         let output = local
             .create(&temp, Create::Truncate, FILE_MODE, pool)
             .await?;
@@ -157,7 +184,8 @@ impl Journal {
             Step::Rename(temp.into(), name(folder, generation).into()),
         ];
         local.change(steps, pool).await?;
-        self.0.state.lock().snapshot_bytes = bytes;
+        let mut state = self.0.state.lock();
+        (state.snapshot_bytes, state.is_unsnapped) = (bytes, false);
         Ok(())
     }
 }

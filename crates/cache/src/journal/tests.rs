@@ -485,3 +485,40 @@ proptest! {
         prop_assert!(frame.records().count() <= 401);
     }
 }
+
+#[test]
+fn a_snapshot_that_cannot_be_written_leaves_nothing_and_is_not_tried_again_at_once() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        journal.walked(&local, 0).await.unwrap();
+        for number in 0..10 {
+            fill(&journal, &local, &index, number, 1).await;
+        }
+        let folder = dir.path().join(FOLDER);
+        let files = || std::fs::read_dir(&folder).unwrap().count();
+        let before = files();
+        // Where it is to have its name, there is a directory.
+        let in_the_way = folder.join(format!("snapshot.{}", journal.generation() + 1));
+        std::fs::create_dir(&in_the_way).unwrap();
+        for times in 0..20 {
+            let failed = journal.compact(&local, &index).await;
+            assert!(failed.is_err(), "{failed:?}");
+            assert_eq!(files(), before + 2, "a log, and what is in the way");
+            fill(&journal, &local, &index, 20 + times, 1).await;
+        }
+        // However little is allowed.
+        let many = vec![Vec::new(); LOGS_MAX + 1];
+        let old = std::mem::replace(&mut journal.0.state.lock().old, many);
+        assert!(!journal.is_long(index.len()), "it failed a moment ago");
+        journal.0.state.lock().old = old;
+        std::fs::remove_dir(&in_the_way).unwrap();
+        assert!(journal.compact(&local, &index).await.unwrap());
+        assert_eq!(files(), 3, "a snapshot, a log, the lock");
+        drop(journal);
+        let (_, recovered, after) = open(&local, dir.path(), &pool).await;
+        assert!(recovered.is_complete, "{recovered:?}");
+        assert_eq!(contents(&after), contents(&index));
+    });
+}
