@@ -199,6 +199,7 @@ fn start(
         looked_for: want.looked_for,
         head: (*request.head).clone(),
         stale: want.stale.clone(),
+        is_miss: want.status == Some(Status::Miss),
         is_conditional: conditional_on(inquiry, want).is_some(),
         storing,
         moment: inquiry.store.moment(),

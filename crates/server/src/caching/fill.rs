@@ -87,6 +87,8 @@ pub struct Task {
     pub head: RequestHead,
     /// What is stored already, and no longer fresh.
     pub stale: Option<Hit>,
+    /// Was it looked for, and nothing found?
+    pub is_miss: bool,
     /// Was the origin asked whether that has changed?
     pub is_conditional: bool,
     /// May the answer be stored?
@@ -110,6 +112,7 @@ struct Filling {
     looked_for: Option<Key>,
     head: RequestHead,
     stale: Option<Hit>,
+    is_miss: bool,
     is_conditional: bool,
     moment: PurgeMoment,
     seat: Option<Seat>,
@@ -130,6 +133,7 @@ pub async fn run(task: Box<Task>) {
         looked_for: task.looked_for,
         head: task.head,
         stale: task.stale,
+        is_miss: task.is_miss,
         is_conditional: task.is_conditional,
         moment: task.moment,
         seat: task.seat,
@@ -188,7 +192,7 @@ impl Filling {
     /// There is no answer. `proxy_cache_valid 502 …` keeps the origin from being asked again at once.
     fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
         let valid = self.rules().valid(none.status);
-        if let Some(seconds) = valid.filter(|_| self.stale.is_none()) {
+        if let Some(seconds) = valid.filter(|_| self.is_miss) {
             let now = Moment::now().second();
             let known = Known {
                 state: State::Failed,
