@@ -379,10 +379,7 @@ impl Request {
         if !logs.wants(level) {
             return;
         }
-        let mut address = Vec::new();
-        self.client.append_remote_addr(&mut address);
         let context = ErrorContext {
-            client: Some(&address),
             server: Some(&self.server().name),
             request: Some(self.head.line()),
             subrequest: self.parent.as_ref().map(|_| &self.uri[..]),
@@ -390,13 +387,7 @@ impl Request {
             referrer: self.head.get(HeaderId::Referer),
             ..ErrorContext::default()
         };
-        self.client
-            .loop_
-            .feed
-            .error(logs, level, Some(self.client.number), |out| {
-                text(out);
-                context.append(out);
-            });
+        self.client.tell(logs, level, context, text);
     }
 
     /// Counts what the socket took since it had taken `before` bytes; `head_bytes` of it are the head.

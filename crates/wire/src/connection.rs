@@ -426,6 +426,8 @@ impl Connection {
         timeout: Duration,
         mut keep: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
+        // A client that is never waited for lets others go first now and then.
+        tokio::task::coop::consume_budget().await;
         loop {
             match self.try_next_piece(decoder, &mut keep)? {
                 Progress::Data => return Ok(()),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::listen::Address;
-use crate::log::{ErrorContext, Level};
+use crate::log::{ErrorContext, ErrorLogs, Level};
 use crate::loops::{Generation, Listener, Loop, Place};
 
 /// What is known of a connection.
@@ -124,21 +124,41 @@ impl Client {
         if !logs.wants(level) {
             return;
         }
-        let (mut client, mut address) = (Vec::new(), Vec::new());
-        self.append_remote_addr(&mut client);
+        let mut address = Vec::new();
         self.append_server_addr(&mut address);
         if let Some(port) = self.server_port() {
             address.extend_from_slice(format!(":{port}").as_bytes());
         }
         let context = ErrorContext {
-            client: Some(&client),
             server: Some(&address),
             ..ErrorContext::default()
+        };
+        self.tell(logs, level, context, &|out| {
+            out.extend_from_slice(text.as_bytes());
+        });
+    }
+
+    /// Writes a line with the client's address in its context, if somebody wants it.
+    pub fn tell(
+        &self,
+        logs: &ErrorLogs,
+        level: Level,
+        context: ErrorContext<'_>,
+        text: &dyn Fn(&mut Vec<u8>),
+    ) {
+        if !logs.wants(level) {
+            return;
+        }
+        let mut address = Vec::new();
+        self.append_remote_addr(&mut address);
+        let context = ErrorContext {
+            client: Some(&address),
+            ..context
         };
         self.loop_
             .feed
             .error(logs, level, Some(self.number), |out| {
-                out.extend_from_slice(text.as_bytes());
+                text(out);
                 context.append(out);
             });
     }

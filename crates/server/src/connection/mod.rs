@@ -30,7 +30,7 @@ pub use client::Client;
 pub use finish::invite;
 use finish::{After, Keep};
 pub use own_wire::OwnWire;
-pub use transmit::TOGETHER_MAX;
+pub use transmit::{PIECES_PER_TURN, TOGETHER_MAX};
 
 /// What logs say of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;

@@ -19,6 +19,7 @@ use wire::rate::Rate;
 use crate::after::headers;
 use crate::content::proxy::tunnel;
 use crate::log::Level;
+use crate::loops::turn::others_first;
 use crate::request::Request;
 use crate::request_body;
 use crate::{Response, redirects};
@@ -30,6 +31,9 @@ use super::send_file::{allowed, send_copy, send_file, send_whole_file};
 
 /// Bytes of a file that are read into memory and sent with the head rather than with `sendfile`.
 pub const TOGETHER_MAX: u64 = 64 << 10;
+
+/// Pieces of a body that go out in a row, where neither its origin nor the client is ever waited for.
+pub const PIECES_PER_TURN: usize = 16;
 
 /// Why sending ended early; the connection is closed.
 pub(super) enum Stop {
@@ -318,7 +322,12 @@ async fn send_stream(
             next_piece(request, stream).await?
         }
     };
+    let mut pieces = 0;
     while let Some(chunk) = next {
+        pieces += 1;
+        if pieces % PIECES_PER_TURN == 0 {
+            others_first().await;
+        }
         match chunk.map_err(Stop::Body)? {
             Chunk::Bytes(bytes) if framing.rate.per_second == 0 => {
                 send_piece(request, framing, &bytes, false).await?;

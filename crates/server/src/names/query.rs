@@ -13,6 +13,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::message::{self, Answer, Data, Kind, MESSAGE_MAX};
@@ -26,6 +27,11 @@ const RESEND: Duration = Duration::from_secs(5);
 const ALIASES_MAX: usize = 50;
 /// Records that are used of one answer.
 const RECORDS_MAX: usize = 1024;
+/// Addresses of all servers of a service.
+const TARGETS_MAX: usize = 2 * RECORDS_MAX;
+/// Sockets that are open at a time, each for one question. Who finds none waits for one, as for his answer.
+const SOCKETS_MAX: usize = 1024;
+static SOCKETS: Semaphore = Semaphore::const_new(SOCKETS_MAX);
 
 /// Looks a name up and tells those who wait.
 pub async fn run(resolver: Arc<Resolver>, question: Question) {
@@ -100,6 +106,12 @@ impl LookUp<'_> {
             ..Found::default()
         };
         for server in servers {
+            if found.targets.len() >= TARGETS_MAX {
+                break;
+            }
+            if !self.resolver.is_awaited(self.question) {
+                return None;
+            }
             let question = Question::host(&server.name);
             // Boxed: a look-up within a look-up.
             let answer = Box::pin(self.resolver.find(question, RESEND * 2)).await;
@@ -117,6 +129,7 @@ impl LookUp<'_> {
                 Err(unresolved) => found.lost.push((server.name, unresolved)),
             }
         }
+        found.targets.truncate(TARGETS_MAX);
         if found.targets.is_empty() {
             let reasons = found.lost.iter().map(|(_, reason)| *reason);
             let first = reasons.clone().next().unwrap_or(Unresolved::NOT_FOUND);
@@ -193,6 +206,7 @@ impl LookUp<'_> {
 
 /// Asks one server for what is not answered yet.
 async fn converse(server: SocketAddr, name: &str, parts: &mut [Part]) -> io::Result<()> {
+    let _place = SOCKETS.acquire().await.map_err(io::Error::other)?;
     let from: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

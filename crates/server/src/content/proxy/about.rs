@@ -65,12 +65,9 @@ impl About {
         if !logs.wants(level) {
             return;
         }
-        let mut address = Vec::new();
-        self.client.append_remote_addr(&mut address);
         let part = |span: Span| span.of(&self.head);
         let context = ErrorContext {
             action: Some(action.as_bytes()),
-            client: Some(&address),
             server: Some(&self.generation.settings.server(self.server).name),
             request: Some(part(self.line)),
             upstream: Some(upstream),
@@ -78,10 +75,8 @@ impl About {
             referrer: self.referrer.map(part),
             ..ErrorContext::default()
         };
-        let feed = &self.loop_().feed;
-        feed.error(logs, level, Some(self.client.number), |out| {
+        self.client.tell(logs, level, context, &|out| {
             out.extend_from_slice(what.as_bytes());
-            context.append(out);
         });
     }
 }

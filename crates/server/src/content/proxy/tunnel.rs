@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use wire::{Stream, Timer};
 
+use crate::connection::PIECES_PER_TURN;
 use crate::log::Level;
 use crate::request::Request;
 
@@ -132,7 +133,7 @@ impl Direction {
         owner: &wire::Loop,
         cx: &mut Context<'_>,
     ) -> io::Result<()> {
-        loop {
+        for _ in 0..PIECES_PER_TURN {
             while !self.held.is_empty() {
                 match to.try_write(&self.held[self.gone..]) {
                     Ok(count) => self.sent_more(count),
@@ -165,6 +166,9 @@ impl Direction {
                 Err(error) => return Err(error),
             }
         }
+        // Others first, where neither side is ever waited for.
+        cx.waker().wake_by_ref();
+        Ok(())
     }
 
     fn sent_more(&mut self, count: usize) {
