@@ -46,6 +46,12 @@ pub enum Coming {
 }
 
 impl Coming {
+    /// Is all of it here, and not longer than this?
+    #[must_use]
+    pub fn is_whole_within(&self, len: usize) -> bool {
+        matches!(self, Coming::Whole(bytes) if bytes.len() <= len)
+    }
+
     /// The next piece; `None` at the end.
     pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
         match self {
