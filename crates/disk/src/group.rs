@@ -185,7 +185,7 @@ impl Group {
 fn write_notes(batch: &[Waiting]) {
     // Now and then a new log is begun between two of them.
     for part in batch.chunk_by(|one, next| one.note.log.is(&next.note.log)) {
-        let records: Vec<Bytes> = part.iter().map(|one| one.note.record.clone()).collect();
+        let records: Vec<&Bytes> = part.iter().map(|one| &one.note.record).collect();
         let is_written = write_all(part[0].note.log.fd(), &records).is_ok();
         part.iter()
             .for_each(|one| one.note.is_written.store(is_written, Relaxed));

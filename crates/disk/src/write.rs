@@ -199,11 +199,11 @@ pub(crate) fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Err
 const PARTS_MAX: usize = 64;
 
 /// Writes all of `parts`, in as few calls as there can be: each costs a file system more than its bytes.
-pub(crate) fn write_all(fd: &OwnedFd, parts: &[Bytes]) -> Result<(), Error> {
+pub(crate) fn write_all(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {
     for parts in parts.chunks(PARTS_MAX) {
         let mut slices = [IoSlice::new(&[]); PARTS_MAX];
         for (slice, part) in slices.iter_mut().zip(parts) {
-            *slice = IoSlice::new(part);
+            *slice = IoSlice::new(part.as_ref());
         }
         let mut left = &mut slices[..parts.len()];
         // Empty ones are no reason for a call.

@@ -69,6 +69,10 @@ impl Checksums {
 
     fn end_block(&mut self) {
         let block = std::mem::take(&mut self.block);
+        if self.table.is_empty() {
+            // Most bodies have one block.
+            self.table.reserve_exact(CHECKSUM_BYTES as usize);
+        }
         self.table
             .extend_from_slice(&block.finalize().to_le_bytes());
         self.filled = 0;

@@ -1,7 +1,7 @@
 //! The part of an entry between prologue and body: the key's text, Vary, the status line and the header lines.
 
 use super::Entry;
-use super::prologue::Prologue;
+use super::prologue::{PROLOGUE_BYTES, Prologue};
 use crate::codec::Reader;
 use crate::error::Fault;
 use bytes::Bytes;
@@ -18,14 +18,18 @@ pub const KEY_TEXT_MAX: usize = 64 << 10;
 pub const VARY_BYTES_MAX: usize = 1024;
 /// Bytes of a status line.
 const STATUS_LINE_MAX: usize = 1024;
+/// Most entries have no more before their body.
+const FRONT_TYPICAL: usize = 640;
 
+/// A head behind room for the prologue.
 pub fn encode<'a>(
     key_text: &[u8],
     vary: &[u8],
     status_line: &[u8],
     fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut out = Vec::with_capacity(512);
+    let mut out = Vec::with_capacity(FRONT_TYPICAL);
+    out.resize(PROLOGUE_BYTES, 0);
     put(&mut out, key_text, KEY_TEXT_MAX, "key")?;
     put(&mut out, vary, VARY_BYTES_MAX, "Vary")?;
     put_line(&mut out, status_line, STATUS_LINE_MAX, "status line")?;
@@ -39,7 +43,7 @@ pub fn encode<'a>(
         put_line(&mut out, name, HEAD_BYTES_MAX, "name of a header line")?;
         put_line(&mut out, value, HEAD_BYTES_MAX, "value of a header line")?;
     }
-    if out.len() > HEAD_BYTES_MAX / 2 {
+    if out.len() - PROLOGUE_BYTES > HEAD_BYTES_MAX / 2 {
         return Err(Fault::Unstorable("too long a head"));
     }
     Ok(out)

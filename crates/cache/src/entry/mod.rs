@@ -98,9 +98,9 @@ impl Entry {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
     ) -> Result<Option<(Bytes, Bytes)>, Fault> {
         let status_line = self.head.status_line.of(&self.head.bytes);
-        let head = head::encode(&self.key_text, &self.vary, status_line, fields)?;
+        let front = head::encode(&self.key_text, &self.vary, status_line, fields)?;
         let body_offset = self.prologue.body_offset as usize;
-        if PROLOGUE_BYTES + head.len() > body_offset || body_offset > PATCH_BYTES_MAX {
+        if front.len() > body_offset || body_offset > PATCH_BYTES_MAX {
             return Ok(None);
         }
         let now = Bytes::copy_from_slice(&self.prologue.encode());
@@ -109,7 +109,7 @@ impl Entry {
             lifetime,
             ..self.prologue
         };
-        Ok(Some((now, writer::front(prologue, head))))
+        Ok(Some((now, writer::front(prologue, front))))
     }
 
     /// What the entry is stored under.

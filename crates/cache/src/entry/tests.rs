@@ -47,8 +47,8 @@ fn lines<'a>(
 
 /// As a store writes it: the front, the body in pieces, the table, and the last prologue over the first.
 fn write(fields: &[(&str, &str)], vary: &[u8], body: &[u8], piece: usize) -> Vec<u8> {
-    let (mut writer, front) = Writer::new(&description(vary), lines(fields)).unwrap();
-    let mut file = front.to_vec();
+    let mut writer = Writer::new(&description(vary), lines(fields)).unwrap();
+    let mut file = writer.front().to_vec();
     for piece in body.chunks(piece.max(1)) {
         writer.body(piece).unwrap();
         file.extend_from_slice(piece);
@@ -56,7 +56,11 @@ fn write(fields: &[(&str, &str)], vary: &[u8], body: &[u8], piece: usize) -> Vec
     let expected = writer.entry_len(writer.body_len());
     let finished = writer.finish();
     file.extend_from_slice(&finished.table);
-    file[..PROLOGUE_BYTES].copy_from_slice(&finished.prologue);
+    assert_eq!(
+        file[PROLOGUE_BYTES..finished.front.len()],
+        finished.front[PROLOGUE_BYTES..]
+    );
+    file[..PROLOGUE_BYTES].copy_from_slice(&finished.front[..PROLOGUE_BYTES]);
     assert_eq!(file.len() as u64, finished.entry_len);
     assert_eq!(finished.entry_len, expected);
     file
@@ -101,8 +105,8 @@ fn the_head_is_read_from_as_many_bytes_as_it_has() {
 
 #[test]
 fn what_was_not_finished_is_incomplete() {
-    let (_, front) = Writer::new(&description(b""), lines(FIELDS)).unwrap();
-    assert_eq!(read(&front).unwrap_err(), Fault::Incomplete);
+    let writer = Writer::new(&description(b""), lines(FIELDS)).unwrap();
+    assert_eq!(read(&writer.front()).unwrap_err(), Fault::Incomplete);
 }
 
 #[test]
@@ -233,6 +237,7 @@ proptest! {
     }
 }
 
-fn front(prologue: Prologue, head: Vec<u8>) -> Bytes {
+fn front(prologue: Prologue, mut head: Vec<u8>) -> Bytes {
+    head.splice(..0, [0; PROLOGUE_BYTES]);
     super::writer::front(prologue, head)
 }

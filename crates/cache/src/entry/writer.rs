@@ -36,51 +36,51 @@ pub struct Description<'a> {
     pub lifetime: Lifetime,
 }
 
-/// An entry being written: what [`Writer::new`] gives first, then each piece of the body as it comes (told to [`Writer::body`]),
-/// then what [`Writer::finish`] gives.
+/// An entry being written: its front, then each piece of the body as it comes (told to [`Writer::body`]), then the table. Where the
+/// front is written before the body is whole, it is [`Writer::front`], and [`Finished::front`] is written over it at the end.
 #[derive(Clone, Debug)]
 pub struct Writer {
     prologue: Prologue,
+    /// Room for the prologue, and the head.
+    front: Vec<u8>,
     checksums: Checksums,
 }
 
-/// How an entry ends.
+/// The whole of an entry but its body.
 #[derive(Clone, Debug)]
 pub struct Finished {
+    /// To be written before the body, or over what lies there; what comes first is what changes.
+    pub front: Bytes,
     /// To be written behind the body.
     pub table: Bytes,
-    /// To be written over the first bytes, after the table, before the file gets its name.
-    pub prologue: Bytes,
     /// Bytes of the whole entry.
     pub entry_len: u64,
 }
 
 impl Writer {
-    /// Begins an entry with these header lines. Beside the writer come the first bytes of the file, up to the body; they say that
-    /// the entry is not complete.
+    /// Begins an entry with these header lines.
     ///
     /// # Errors
     /// [`Fault::Unstorable`].
     pub fn new<'a>(
         description: &Description<'_>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-    ) -> Result<(Self, Bytes), Fault> {
+    ) -> Result<Self, Fault> {
         let Description {
             key_text,
             vary,
             status_line,
             ..
         } = *description;
-        let head = head::encode(key_text, vary, status_line, fields)?;
+        let front = head::encode(key_text, vary, status_line, fields)?;
         // At most half of HEAD_BYTES_MAX, and the room.
-        let body_offset = (PROLOGUE_BYTES + head.len() + HEAD_ROOM).next_multiple_of(HEAD_ROOM);
-        let body_offset = body_offset as u32;
-        let mut prologue = Prologue {
+        let body_offset = (front.len() + HEAD_ROOM).next_multiple_of(HEAD_ROOM) as u32;
+        let prologue = Prologue {
             is_complete: false,
             block_shift: BLOCK_SHIFT,
             status: description.status,
             tag: description.tag,
-            head_len: head.len() as u32,
+            head_len: 0,
             body_offset,
             body_len: 0,
             head_crc: 0,
@@ -90,16 +90,17 @@ impl Writer {
             variant: description.variant,
             lifetime: description.lifetime,
         };
-        let front = front(prologue, head);
-        prologue.head_crc = crc32fast::hash(&front[PROLOGUE_BYTES..]);
-        let checksums = Checksums::new(BLOCK_SHIFT);
-        Ok((
-            Self {
-                prologue,
-                checksums,
-            },
+        Ok(Self {
+            prologue,
             front,
-        ))
+            checksums: Checksums::new(BLOCK_SHIFT),
+        })
+    }
+
+    /// The first bytes of the file, up to the body, for as long as that is not whole: they say that the entry is not complete.
+    #[must_use]
+    pub fn front(&self) -> Bytes {
+        front(self.prologue, self.front.clone())
     }
 
     /// Takes note of the next bytes of the body, which the caller writes.
@@ -132,9 +133,10 @@ impl Writer {
 
     /// Ends the entry; the body is whole.
     #[must_use]
-    pub fn finish(self) -> Finished {
-        let body_len = self.checksums.len();
-        let table = self.checksums.finish();
+    pub fn finish(&mut self) -> Finished {
+        let checksums = std::mem::replace(&mut self.checksums, Checksums::new(BLOCK_SHIFT));
+        let body_len = checksums.len();
+        let table = checksums.finish();
         let prologue = Prologue {
             is_complete: true,
             body_len,
@@ -143,19 +145,17 @@ impl Writer {
         };
         Finished {
             entry_len: u64::from(prologue.body_offset) + body_len + table.len() as u64,
-            prologue: Bytes::copy_from_slice(&prologue.encode()),
+            front: front(prologue, std::mem::take(&mut self.front)),
             table,
         }
     }
 }
 
-/// Prologue and head, filled up to where the body begins.
-pub fn front(mut prologue: Prologue, mut head: Vec<u8>) -> Bytes {
-    prologue.head_len = head.len() as u32;
-    head.resize(prologue.body_offset as usize - PROLOGUE_BYTES, 0);
-    prologue.head_crc = crc32fast::hash(&head);
-    let mut out = Vec::with_capacity(prologue.body_offset as usize);
-    out.extend_from_slice(&prologue.encode());
-    out.extend_from_slice(&head);
-    Bytes::from(out)
+/// Prologue and head (behind room for it), filled up to where the body begins.
+pub fn front(mut prologue: Prologue, mut front: Vec<u8>) -> Bytes {
+    prologue.head_len = (front.len() - PROLOGUE_BYTES) as u32;
+    front.resize(prologue.body_offset as usize, 0);
+    prologue.head_crc = crc32fast::hash(&front[PROLOGUE_BYTES..]);
+    front[..PROLOGUE_BYTES].copy_from_slice(&prologue.encode());
+    Bytes::from(front)
 }

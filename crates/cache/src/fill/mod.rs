@@ -23,6 +23,7 @@ use crate::store::Saved;
 use bytes::Bytes;
 use message::ResponseHead;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock, Weak};
@@ -32,6 +33,8 @@ use std::task::{Context, Poll, Waker};
 pub const WINDOW_BYTES: usize = 1 << 20;
 /// Followers of one fill; who comes later asks for himself.
 pub const FOLLOWERS_MAX: usize = 1 << 16;
+/// The one whose request it is, and the one who writes the file.
+const FOLLOWERS_TYPICAL: usize = 2;
 /// What a piece counts beside its bytes, so that many small ones are bounded too.
 const PIECE_COST: usize = 64;
 
@@ -88,8 +91,8 @@ struct State {
     is_saving: bool,
     /// Is it among those that [`Fills::has_whole`] counts?
     is_counted: bool,
-    places: Vec<Option<Place>>,
-    free: Vec<usize>,
+    places: SmallVec<[Option<Place>; FOLLOWERS_TYPICAL]>,
+    free: SmallVec<[usize; FOLLOWERS_TYPICAL]>,
     /// The origin's side, waiting for room or for followers to leave.
     filler: Option<Waker>,
 }
@@ -136,8 +139,8 @@ impl Filler {
             saved: 0,
             is_saving: false,
             is_counted: false,
-            places: Vec::new(),
-            free: Vec::new(),
+            places: SmallVec::new(),
+            free: SmallVec::new(),
             filler: None,
         };
         Self {
@@ -399,7 +402,7 @@ impl Fill {
 }
 
 impl State {
-    fn wakers(&mut self) -> Vec<Waker> {
+    fn wakers(&mut self) -> SmallVec<[Waker; FOLLOWERS_TYPICAL]> {
         let places = self.places.iter_mut().flatten();
         places.filter_map(|place| place.waker.take()).collect()
     }

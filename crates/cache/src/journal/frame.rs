@@ -52,9 +52,20 @@ impl FileHeader {
     }
 }
 
-/// Records put together for one frame.
-#[derive(Debug, Default)]
+/// Records put together for one frame, behind room for its header.
+#[derive(Debug)]
 pub struct Batch(Vec<u8>);
+
+/// Most frames are no longer: an entry that is stored, and others that have come to their end.
+const FRAME_TYPICAL: usize = 384;
+
+impl Default for Batch {
+    fn default() -> Self {
+        let mut bytes = Vec::with_capacity(FRAME_TYPICAL);
+        bytes.resize(FRAME_HEADER_BYTES, 0);
+        Self(bytes)
+    }
+}
 
 impl Batch {
     pub fn push(&mut self, record: &Record) {
@@ -62,25 +73,24 @@ impl Batch {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.len() == FRAME_HEADER_BYTES
     }
 
     /// Is there no room for another record of any size?
     pub fn is_full(&self) -> bool {
-        self.0.len() + RECORD_BYTES_MAX > FRAME_BYTES_MAX
+        self.0.len() - FRAME_HEADER_BYTES + RECORD_BYTES_MAX > FRAME_BYTES_MAX
     }
 
     /// The frame with this number.
-    pub fn frame(&self, number: u64) -> Bytes {
-        let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + self.0.len());
-        out.extend_from_slice(&FRAME_MAGIC);
-        out.extend_from_slice(&(self.0.len() as u32).to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(&crc32fast::hash(&self.0).to_le_bytes());
-        let crc = crc32fast::hash(&out);
-        out.extend_from_slice(&crc.to_le_bytes());
-        out.extend_from_slice(&self.0);
-        out.into()
+    pub fn frame(mut self, number: u64) -> Bytes {
+        let (header, records) = self.0.split_at_mut(FRAME_HEADER_BYTES);
+        let (checked, crc) = header.split_at_mut(FRAME_HEADER_BYTES - 4);
+        checked[..4].copy_from_slice(&FRAME_MAGIC);
+        checked[4..8].copy_from_slice(&(records.len() as u32).to_le_bytes());
+        checked[8..16].copy_from_slice(&number.to_le_bytes());
+        checked[16..].copy_from_slice(&crc32fast::hash(records).to_le_bytes());
+        crc.copy_from_slice(&crc32fast::hash(checked).to_le_bytes());
+        self.0.into()
     }
 }
 

@@ -241,10 +241,10 @@ impl Journal {
             batch.push(record);
             state.note(record);
         }
-        self.frame(&batch, &mut state)
+        self.frame(batch, &mut state)
     }
 
-    fn frame(&self, batch: &Batch, state: &mut State) -> Ticket {
+    fn frame(&self, batch: Batch, state: &mut State) -> Ticket {
         let number = state.number;
         let frame = batch.frame(number);
         state.number += 1;

@@ -127,7 +127,7 @@ impl Journal {
                 .take(1)
                 .for_each(|batch| batch.push(&record));
         }
-        let tickets = batches.iter().map(|batch| self.frame(batch, state));
+        let tickets = batches.into_iter().map(|batch| self.frame(batch, state));
         (tickets.collect(), writers)
     }
 
@@ -230,11 +230,10 @@ impl Writer {
 
     fn end_frame(&mut self) {
         if !self.batch.is_empty() {
-            let frame = self.batch.frame(self.number);
+            let frame = std::mem::take(&mut self.batch).frame(self.number);
             self.bytes += frame.len() as u64;
             self.frames.push(frame);
             self.number += 1;
-            self.batch = Batch::default();
         }
     }
 

@@ -26,11 +26,8 @@ fn entry(key_text: &str, lines: Lines<'_>) -> (Entry, Marks) {
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes(), HeaderId::Other))
     };
-    let (writer, front) = Writer::new(&description, lines()).unwrap();
-    let mut bytes = front.to_vec();
-    let prologue = writer.finish().prologue;
-    bytes[..prologue.len()].copy_from_slice(&prologue);
-    let entry = Entry::decode_whole(&bytes.into()).unwrap();
+    let whole = Writer::new(&description, lines()).unwrap().finish().front;
+    let entry = Entry::decode_whole(&whole).unwrap();
     let marks = Marks::of_key(main, key_text.as_bytes());
     let marks = lines().fold(marks, |marks, (name, value, _)| marks.and_line(name, value));
     (entry, marks)

@@ -2,7 +2,7 @@
 //! if nobody can look at it yet.
 
 use super::{FILE_MODE, Lost, Store};
-use crate::entry::{Description, Finished, Writer};
+use crate::entry::{Description, Finished, PROLOGUE_BYTES, Writer};
 use crate::error::Error;
 use crate::freshness::Line;
 use crate::index::{self, Displaced, Known, State, Varies};
@@ -34,8 +34,6 @@ pub struct Writing {
     victims: Vec<Known>,
     waiting: Vec<Bytes>,
     waiting_bytes: usize,
-    /// What the file begins with, until it is written.
-    front: Bytes,
     output: Option<Output>,
     /// May there be a temp file?
     has_temp: bool,
@@ -64,7 +62,7 @@ impl Store {
         };
         let mut marks = Marks::of_key(description.main, description.key_text);
         let fields = fields.inspect(|(name, value, _)| marks = marks.and_line(name, value));
-        let (writer, front) = Writer::new(&description, fields)?;
+        let writer = Writer::new(&description, fields)?;
         let bytes = writer.entry_len(expected);
         let mut reservation = self.0.space.reserve(0)?;
         let mut victims = Vec::new();
@@ -107,7 +105,6 @@ impl Store {
             victims,
             waiting: Vec::new(),
             waiting_bytes: 0,
-            front,
             output: None,
             has_temp: false,
             moment,
@@ -244,7 +241,7 @@ impl Writing {
             Some(output) => output,
             None => {
                 let output = self.create(local).await?;
-                self.waiting.insert(0, self.front.clone());
+                self.waiting.insert(0, self.writer.front());
                 self.output = Some(output.clone());
                 output
             }
@@ -306,7 +303,7 @@ impl Writing {
         let store = self.store.clone();
         let turn = store.turn(self.known.key, self.known.place.file).await?;
         self.has_temp = true;
-        let finished = self.writer.clone().finish();
+        let finished = self.writer.finish();
         if self.output.is_none() && self.victims.is_empty() {
             self.victims = store.make_way(&mut self.reservation, finished.entry_len);
         }
@@ -356,7 +353,7 @@ impl Writing {
         rest.push(finished.table);
         vec![
             Step::Append(output.clone(), rest),
-            Step::Overwrite(output, 0, finished.prologue),
+            Step::Overwrite(output, 0, finished.front.slice(..PROLOGUE_BYTES)),
             put,
             Step::Rename(from.into(), to.into()),
         ]
@@ -392,9 +389,8 @@ impl Writing {
     /// What makes the file. What goes goes before anything is written, so that the directory is never too full.
     fn push_place(&mut self, finished: Finished, steps: &mut Vec<Step>) {
         let (store, key) = (&self.store, &self.known.key);
-        let mut contents = Vec::with_capacity(self.waiting.len() + 3);
-        let head = self.front.slice(finished.prologue.len()..);
-        contents.extend([finished.prologue, head]);
+        let mut contents = Vec::with_capacity(self.waiting.len() + 2);
+        contents.push(finished.front);
         contents.append(&mut self.waiting);
         contents.push(finished.table);
         let mut files = self
