@@ -17,12 +17,13 @@ use message::ResponseHead;
 use tokio::sync::{mpsc, oneshot};
 
 use super::directives::UseStale;
-use super::fill::{self, Question, Storing, Task, WINDOW_BYTES};
+use super::fill::{self, Filling, Question, Storing, Task, WINDOW_BYTES};
 use super::inquiry::{Inquiry, access, asks_as_get, lines};
 use super::serve::{serve, with_age};
 use super::tally::Status;
 use super::{follow, note};
 use crate::Failure;
+use crate::clock::Moment;
 use crate::content::proxy;
 use crate::content::proxy::answer::{self, Origin};
 use crate::content::proxy::order::{Order, Variation};
@@ -188,11 +189,10 @@ fn start(
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
 ) {
     let loop_ = &request.client.loop_;
-    let task = Box::new(Task {
-        order,
-        filler,
-        seat: loop_.take_seat(u32::MAX),
-        hints,
+    let filling = Box::new(Filling {
+        loop_: Rc::clone(loop_),
+        generation: Rc::clone(&request.generation),
+        location: request.location,
         cache: Arc::clone(inquiry.cache),
         key_text: inquiry.key_text.clone(),
         main: inquiry.main,
@@ -201,9 +201,17 @@ fn start(
         stale: want.stale.clone(),
         is_miss: want.status == Some(Status::Miss),
         is_conditional: conditional_on(inquiry, want).is_some(),
-        storing,
         moment: inquiry.store.moment(),
+        seat: loop_.take_seat(u32::MAX),
+        asked: Moment::now().second(),
     });
+    let task = Task {
+        order,
+        filler,
+        storing,
+        hints,
+        filling,
+    };
     let errand = loop_.begin_errand();
     drop(spawn(Kind::Fill, async move {
         let _errand = errand;

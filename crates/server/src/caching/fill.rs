@@ -75,6 +75,22 @@ pub struct Task {
     pub order: Rc<Order>,
     /// Where the answer goes.
     pub filler: Filler,
+    /// May the answer be stored?
+    pub storing: Storing,
+    /// Where heads go that come before the answer's own (`early_hints`).
+    pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    /// The rest. In a box: it is handed on from step to step.
+    pub filling: Box<Filling>,
+}
+
+/// What is left of it when the origin has answered.
+pub struct Filling {
+    /// The loop.
+    pub loop_: Rc<Loop>,
+    /// The settings that it was begun with.
+    pub generation: Rc<crate::loops::Generation>,
+    /// The request's location.
+    pub location: crate::route::LocationId,
     /// The cache.
     pub cache: Arc<Cache>,
     /// What the key is made of.
@@ -91,54 +107,17 @@ pub struct Task {
     pub is_miss: bool,
     /// Was the origin asked whether that has changed?
     pub is_conditional: bool,
-    /// May the answer be stored?
-    pub storing: Storing,
-    /// Where heads go that come before the answer's own (`early_hints`).
-    pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
     /// Since when purges cover the answer.
     pub moment: PurgeMoment,
     /// Its place among the loop's connections, until all has come.
     pub seat: Option<Seat>,
-}
-
-/// What is left of it when the origin has answered.
-struct Filling {
-    cache: Arc<Cache>,
-    loop_: Rc<Loop>,
-    generation: Rc<crate::loops::Generation>,
-    location: crate::route::LocationId,
-    key_text: Bytes,
-    main: Key,
-    looked_for: Option<Key>,
-    head: RequestHead,
-    stale: Option<Hit>,
-    is_miss: bool,
-    is_conditional: bool,
-    moment: PurgeMoment,
-    seat: Option<Seat>,
-    asked: Seconds,
+    /// When the origin was asked.
+    pub asked: Seconds,
 }
 
 /// Runs a fill to its end.
-pub async fn run(task: Box<Task>) {
-    let about = &task.order.about;
-    // In a box: it is handed on from step to step.
-    let filling = Box::new(Filling {
-        cache: task.cache,
-        loop_: Rc::clone(about.loop_()),
-        generation: Rc::clone(&about.generation),
-        location: about.location,
-        key_text: task.key_text,
-        main: task.main,
-        looked_for: task.looked_for,
-        head: task.head,
-        stale: task.stale,
-        is_miss: task.is_miss,
-        is_conditional: task.is_conditional,
-        moment: task.moment,
-        seat: task.seat,
-        asked: Moment::now().second(),
-    });
+pub async fn run(task: Task) {
+    let filling = task.filling;
     match ask(task.order, task.hints).await {
         Err(none) => filling.fail(task.filler, none),
         Ok(answer) => filling.take(task.filler, answer, task.storing).await,
