@@ -5,7 +5,6 @@ import glob
 import os
 import resource
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -93,24 +92,11 @@ class Ats:
         time.sleep(10)
 
     def __exit__(self, *_):
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(server.PATIENCE)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        server.end(self.process, lambda: self.process.kill())
 
     def said(self):
         """What it printed."""
-        text = ""
-        for name in ("said", "log/diags.log", "log/error.log"):
-            try:
-                with open(os.path.join(self.dir, name), errors="replace") as f:
-                    text += f.read()[-3000:]
-            except OSError:
-                pass
-        return text
+        return server.tails(self.dir, ("said", "log/diags.log", "log/error.log"))
 
     @property
     def address(self):

@@ -78,6 +78,29 @@ def free_port():
     raise RuntimeError("no free port")
 
 
+def end(process, kill):
+    """Ends a process, if need be by `kill`."""
+    if process and process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            kill()
+            process.wait()
+
+
+def tails(directory, names, size=4000):
+    """The ends of files, as far as they are there."""
+    text = ""
+    for name in names:
+        try:
+            with open(os.path.join(directory, name), errors="replace") as f:
+                text += f.read()[-size:]
+        except OSError:
+            pass
+    return text
+
+
 class Server:
     """A running master with its workers. `http` is the content of the http block, `main` stands outside of it."""
 
@@ -141,24 +164,11 @@ class Server:
         time.sleep(0.2)
 
     def __exit__(self, *_):
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait()
+        end(self.process, lambda: os.killpg(self.process.pid, signal.SIGKILL))
 
     def said(self):
         """Standard error and the end of the error log."""
-        text = ""
-        for name in ("stderr", "logs/error.log"):
-            try:
-                with open(os.path.join(self.dir, name), errors="replace") as f:
-                    text += f.read()[-4000:]
-            except OSError:
-                pass
-        return text
+        return tails(self.dir, ("stderr", "logs/error.log"))
 
     @property
     def address(self):

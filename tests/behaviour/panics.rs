@@ -8,7 +8,7 @@ fn a_panic_ends_its_connection_only_and_names_the_client() {
     if is_nginx() {
         return;
     }
-    let site = Site::of(Path::new(env!("CARGO_BIN_EXE_panicking-module")));
+    let site = Site::of(Path::new(env!("CARGO_BIN_EXE_told-module")));
     let server = Server::start_on(
         site,
         "worker_processes 1;",
@@ -32,7 +32,7 @@ fn a_panic_ends_its_connection_only_and_names_the_client() {
     assert_eq!(told.len(), 2, "{log}");
     assert!(
         told[0].contains("[alert]")
-            && told[0].contains("tests/modules/panicking.rs:")
+            && told[0].contains("tests/modules/told.rs:")
             && told[0].contains("told to")
             && told[0].contains(", client: 127.0.0.1, server: 127.0.0.1:"),
         "{log}"

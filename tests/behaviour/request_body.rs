@@ -21,7 +21,7 @@ fn echoing_on(main: &str, settings: &str) -> Option<Server> {
     if is_nginx() {
         return None;
     }
-    let site = Site::of(Path::new(env!("CARGO_BIN_EXE_echoing-module")))
+    let site = Site::of(Path::new(env!("CARGO_BIN_EXE_told-module")))
         .with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
     let dir = site.path("bodies");
     std::fs::create_dir(&dir).expect("the site is ours");

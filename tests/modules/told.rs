@@ -1,31 +1,34 @@
-//! freewheel with a module that answers with the body that it was sent: for the tests of how bodies are read.
+//! freewheel with a module that does what it is told: answers with the body that it was sent, for the tests of how bodies are read, or
+//! panics, for those of what a fault in the code does to others.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use config::{Error, Scope, Section, Table, Template, directives};
 use message::Body;
-use server::content::module::{Handler, Making, Module, Place};
+use server::content::module::{Handler, Making, Module, Place, run_in_pool};
 use server::request_body::{self, Leaving, Pieces, RequestBody};
 use server::respond::Outcome;
 use server::{Request, Response};
 
 fn main() -> ExitCode {
-    server::main(&[&Echoing])
+    server::main(&[&Told])
 }
 
 directives! {
-    /// Echoing.
+    /// Doing what is told.
     struct Directives in Location {
         /// Answers with the body: `stored`, `twice` (read twice), `passing` (each piece behind a bar), `early` (the first piece).
         echo_body: Option<Template> = none, [LOCATION] 1, inherit never;
+        /// Panics where the value says: `loop`, or `pool`.
+        panic_in: Option<Template> = none, [LOCATION] 1, inherit never;
     }
 }
 
 #[derive(Debug)]
-struct Echoing;
+struct Told;
 
-impl Module for Echoing {
+impl Module for Told {
     fn tables(&self) -> Vec<&'static Table> {
         Directives::tables()
     }
@@ -36,9 +39,13 @@ impl Module for Echoing {
         scope: &mut Scope,
     ) -> Result<Option<Arc<dyn Handler>>, Error> {
         let settings: Directives = place.settings(scope)?;
-        Ok(settings
+        let echo = settings
             .echo_body
-            .map(|how| -> Arc<dyn Handler> { Arc::new(Echo(how)) }))
+            .map(|how| -> Arc<dyn Handler> { Arc::new(Echo(how)) });
+        let panic = settings
+            .panic_in
+            .map(|place| -> Arc<dyn Handler> { Arc::new(Panic(place)) });
+        Ok(echo.or(panic))
     }
 }
 
@@ -50,6 +57,24 @@ impl Handler for Echo {
         Box::pin(async move {
             let how = request.evaluate(&self.0);
             make(request, &how).await.unwrap_or_else(|outcome| outcome)
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Panic(Template);
+
+impl Handler for Panic {
+    fn make<'a>(&'a self, request: &'a mut Request) -> Making<'a> {
+        Box::pin(async move {
+            match &request.evaluate(&self.0)[..] {
+                b"loop" => panic!("told to"),
+                b"pool" => {
+                    let done = run_in_pool(request, b"default", || panic!("told to")).await;
+                    done.map_or_else(Outcome::Failed, |()| unreachable!("the job panics"))
+                }
+                _ => answer(b"calm".to_vec()),
+            }
         })
     }
 }
