@@ -28,7 +28,7 @@ use crate::content::proxy;
 use crate::content::proxy::answer::{self, Origin};
 use crate::content::proxy::order::{Order, Variation};
 use crate::content::proxy::record::Passed;
-use crate::loops::{Kind, spawn};
+use crate::loops::{Kind, spawn_begun};
 use crate::request::Request;
 use crate::respond::Outcome;
 
@@ -213,10 +213,10 @@ fn start(
         filling,
     };
     let errand = loop_.begin_errand();
-    drop(spawn(Kind::Fill, async move {
+    spawn_begun(Kind::Fill, async move {
         let _errand = errand;
         fill::run(task).await;
-    }));
+    });
 }
 
 /// Asks the origin, for this request and for those who follow.

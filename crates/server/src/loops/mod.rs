@@ -1,7 +1,7 @@
 //! The loops: threads that serve connections and never wait for anything but events.
 //!
 //! * [`Loop`]: what everything that runs on one loop can reach; it never leaves its thread.
-//! * [`spawn`]: the one way to start a task on it ([`timing`]).
+//! * [`spawn`] and [`spawn_begun`]: the one way to start a task on it ([`timing`]).
 //! * [`accept`]: takes connections and spreads them over the loops.
 //! * [`idle`]: connections between two requests, which can be told to close.
 //! * [`turn`]: what one turn of a loop does first.
@@ -41,7 +41,7 @@ use crate::settings::Settings;
 use crate::upstream::Shelf;
 pub use crew::Crew;
 pub use idle::{Idle, IdleList, Place};
-pub use timing::{Figures, Kind, spawn};
+pub use timing::{Figures, Kind, spawn, spawn_begun};
 
 /// Loops that `worker_processes` may ask for.
 pub const LOOPS_MAX: usize = 1024;
