@@ -61,6 +61,9 @@ pub struct Access<'a> {
     pub moment: u64,
     /// Open with O_NOATIME where the kernel permits it (own files, or CAP_FOWNER).
     pub noatime: bool,
+    /// Bytes at a file's end that nobody is sent (checksums, say). A small file's copy in memory lies so that what comes before them ends
+    /// with a page, and is as few pages as it can be.
+    pub unsent: usize,
 }
 
 impl<'a> Access<'a> {
@@ -80,6 +83,7 @@ impl<'a> Access<'a> {
             stale: None,
             moment: 0,
             noatime: false,
+            unsent: 0,
         }
     }
 }

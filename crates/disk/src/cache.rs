@@ -167,7 +167,9 @@ impl Files {
             self.evict();
         }
         let fits = self.body_bytes + body.len() <= BODY_BYTES_MAX && file.place.get().is_some();
-        let copy = fits.then(|| self.copies.keep(body)).flatten();
+        let copy = fits
+            .then(|| self.copies.keep(body, file.unsent.get()))
+            .flatten();
         let in_heap = fits && copy.is_none();
         file.set_body(in_heap.then(|| body.clone()));
         if let Some(copy) = copy {

@@ -9,6 +9,7 @@
 use crate::error::Error;
 use crate::read::read_fully;
 use bytes::Bytes;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
@@ -33,7 +34,8 @@ pub(crate) struct Copy {
     memory: Rc<OwnedFd>,
     /// Where they begin.
     start: u64,
-    len: u64,
+    /// Its pages.
+    room: Range<u64>,
 }
 
 impl Copies {
@@ -45,18 +47,25 @@ impl Copies {
         }
     }
 
-    /// Copies a body; None if it is too small for it, or there is no memory.
-    pub fn keep(&mut self, body: &[u8]) -> Option<Copy> {
+    /// Copies a body, whose last bytes (`unsent`) nobody is sent; None if it is too small for it, or there is no memory.
+    ///
+    /// What is sent ends with a page. A call takes sixteen pages from a file before it turns to the socket: 64 KiB that lie across
+    /// seventeen cost a third more (a second turn, and a packet of its own for the rest).
+    pub fn keep(&mut self, body: &[u8], unsent: usize) -> Option<Copy> {
         if body.len() < COPY_MIN {
             return None;
         }
         let memory = self.memory.clone()?;
+        let page = sys::page_size();
+        let sent = body.len().saturating_sub(unsent);
+        let behind = (body.len() - sent).next_multiple_of(page);
+        let turn = self.end + sent.next_multiple_of(page) as u64;
         let copy = Copy {
             memory,
-            start: self.end,
-            len: (body.len() as u64).next_multiple_of(sys::page_size() as u64),
+            start: turn - sent as u64,
+            room: self.end..turn + behind as u64,
         };
-        self.end += copy.len;
+        self.end = copy.room.end;
         let mut written = 0;
         while written < body.len() {
             match pwrite(&copy.memory, &body[written..], copy.start + written as u64) {
@@ -87,6 +96,30 @@ impl Drop for Copy {
     fn drop(&mut self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // What fails here keeps its pages until the loop ends.
-        let _ = fallocate(&self.memory, flags, self.start, self.len);
+        let len = self.room.end - self.room.start;
+        let _ = fallocate(&self.memory, flags, self.room.start, len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_ends_with_a_page() {
+        let page = sys::page_size() as u64;
+        let mut copies = Copies::new();
+        let mut kept = Vec::new();
+        for (len, unsent) in [(8_192, 0), (10_000, 4), (65_860, 4), (9_000, 9_000)] {
+            let body: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let copy = copies.keep(&body, unsent).unwrap();
+            assert_eq!((copy.start + (len - unsent) as u64) % page, 0);
+            kept.push((copy, body));
+        }
+        // Nobody's pages are another's.
+        kept.swap_remove(1);
+        for (copy, body) in &kept {
+            assert_eq!(copy.read(0, body.len()).unwrap(), body);
+        }
     }
 }

@@ -156,6 +156,8 @@ pub struct OpenFile {
     pub(crate) no_cachestat: Cell<bool>,
     /// Its place in the loop's table of open files, while it is there.
     pub(crate) place: Cell<Option<u32>>,
+    /// Bytes at its end that nobody is sent.
+    pub(crate) unsent: Cell<usize>,
     /// Bytes of its body that count as kept.
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
@@ -174,6 +176,7 @@ impl OpenFile {
             random: Cell::new(false),
             no_cachestat: Cell::new(false),
             place: Cell::new(None),
+            unsent: Cell::new(0),
             counted: Cell::new(0),
             body: RefCell::new(found.body),
             copy: OnceCell::new(),

@@ -222,6 +222,7 @@ impl Local {
             .as_ref()
             .is_some_and(|mount| mount.answers_inline());
         let file = Rc::new(OpenFile::new(found, access.pool));
+        file.unsent.set(access.unsent);
         if !inline || !keeps(access) || file.meta().kind != Kind::File {
             return file;
         }

@@ -18,7 +18,7 @@ mod prologue;
 mod tests;
 mod writer;
 
-pub use blocks::{Checksums, Table};
+pub use blocks::{CHECKSUM_BYTES, Checksums, Table};
 pub use head::{FIELDS_MAX, HEAD_BYTES_MAX, KEY_TEXT_MAX, VARY_BYTES_MAX};
 pub use prologue::PROLOGUE_BYTES;
 pub use writer::{Description, Finished, HEAD_ROOM, Writer};
@@ -177,7 +177,7 @@ impl Entry {
     #[must_use]
     pub fn table(&self) -> Range<u64> {
         let start = self.body().end;
-        start..start + u64::from(self.blocks()) * blocks::CHECKSUM_BYTES
+        start..start + u64::from(self.blocks()) * CHECKSUM_BYTES
     }
 
     /// Blocks of the body.
