@@ -26,7 +26,7 @@ const URI_MAX: usize = 512;
 /// The answers of one loop.
 #[derive(Default)]
 pub struct ReadyFiles {
-    places: RefCell<Vec<Option<Prepared>>>,
+    places: RefCell<Vec<Option<Box<Prepared>>>>,
     hasher: DefaultHashBuilder,
 }
 
@@ -102,14 +102,14 @@ pub fn keep(request: &Request, file: &Rc<OpenFile>, response: &Response) {
     if places.is_empty() {
         places.resize_with(PLACES, || None);
     }
-    places[place] = Some(Prepared {
+    places[place] = Some(Box::new(Prepared {
         uri: Box::from(&request.uri[..]),
         server: request.server,
         generation: request.generation.number,
         location: request.location,
         file: Rc::downgrade(file),
         head: response.with_body(Body::Empty),
-    });
+    }));
 }
 
 /// Did nothing but server and URI lead the request here?
