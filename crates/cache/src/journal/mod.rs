@@ -98,6 +98,8 @@ struct State {
     foreign: u64,
     boot: [u8; 16],
     is_compacting: bool,
+    /// Snapshots that were begun; each has a temp file of its own.
+    tries: u16,
     /// Was the current log begun for a snapshot that could not be written? Then the next one needs no other.
     is_unsnapped: bool,
     /// From so many bytes of logs on it is tried again, after a snapshot could not be written.
@@ -207,6 +209,7 @@ impl Journal {
                 foreign: recovered.foreign_blocks,
                 boot,
                 is_compacting: false,
+                tries: 0,
                 is_unsnapped: false,
                 retry_from: 0,
             }),

@@ -45,10 +45,13 @@ impl Journal {
             self.begin_next_log(local).await?;
         }
         let generation = self.generation();
-        if let Err(error) = self.write_snapshot(local, index, generation).await {
-            let temp = Step::Unlink(self.temp(generation).into());
+        let temp = self.new_temp(generation);
+        if let Err(error) = self.write_snapshot(local, index, generation, &temp).await {
+            let unlink = Step::Unlink(temp.as_slice().into());
             // What failed is told, not that its remains cannot be deleted either.
-            let _ = local.change(vec![temp], pool).await;
+            if local.change(vec![unlink], pool).await.is_ok() {
+                self.0.state.lock().old.retain(|name| *name != temp);
+            }
             return Err(error);
         }
         let old = self.take_old(generation);
@@ -75,8 +78,14 @@ impl Journal {
         Ok(())
     }
 
-    fn temp(&self, generation: u64) -> Vec<u8> {
-        [&self.0.folder, format!("temp.{generation}").as_bytes()].concat()
+    /// A name for a snapshot until it is whole. No other try has it: what was left alone may be written to still, and renamed.
+    fn new_temp(&self, generation: u64) -> Vec<u8> {
+        let state = &mut self.0.state.lock();
+        state.tries = state.tries.wrapping_add(1);
+        let number = generation << 16 | u64::from(state.tries);
+        let name = [&self.0.folder, format!("temp.{number}").as_bytes()].concat();
+        state.old.push(name.clone());
+        name
     }
 
     /// The files that this snapshot has made needless; the next one makes it needless too.
@@ -147,12 +156,11 @@ impl Journal {
         local: &Local,
         index: &Index,
         generation: u64,
+        temp: &[u8],
     ) -> Result<(), Error> {
         let (folder, pool) = (&self.0.folder, &self.0.pool);
-        // One that was left alone may be written to still.
-        let temp = self.temp(generation);
         let output = local
-            .create(&temp, Create::Truncate, FILE_MODE, pool)
+            .create(temp, Create::Truncate, FILE_MODE, pool)
             .await?;
         let header = FileHeader {
             generation,
