@@ -1,16 +1,24 @@
 """The load: wrk for plain closed loops of small answers, our own program (bench/src) for the rest. Pinned to its core."""
 
+import ctypes
 import json
 import os
 import re
 import resource
+import signal
 import subprocess
 
 NOFILE = min(100_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
+PR_SET_PDEATHSIG = 1    # prctl(2)
+_libc = ctypes.CDLL(None)
+
+
 def _before():
     resource.setrlimit(resource.RLIMIT_NOFILE, (NOFILE, NOFILE))
+    # A load that nobody waits for any more would go on.
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run(args, address, seconds, groups):
@@ -26,7 +34,12 @@ def start(args, address, seconds, groups):
 
 def finish(process):
     """The figures of a load that was started."""
-    out, _ = process.communicate()
+    try:
+        out, _ = process.communicate()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
     if process.returncode:
         raise RuntimeError("the load failed")
     return json.loads(out)

@@ -1,4 +1,4 @@
-//! What a group of clients saw: counts of answers and failures, and latencies.
+//! What a group of clients saw: counts of answers and failures, latencies, and what came when.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -6,6 +6,23 @@ use std::time::Duration;
 
 /// Latencies kept for percentiles; a longer run keeps its first ones and its maximum.
 const LATENCIES_MAX: usize = 20_000_000;
+/// What came when is told by slices of so much time.
+const SLICE: Duration = Duration::from_millis(500);
+/// Slices of one run, half a day; what comes later is counted, but in none of them.
+const SLICES_MAX: usize = 86_400;
+/// Shares of all answers at which the curves give the latency.
+const CURVE: [f64; 22] = [
+    0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999,
+    0.9995, 0.9998, 0.9999, 0.99995, 0.99999, 1.0,
+];
+
+/// What ended within one slice.
+#[derive(Clone, Copy, Default)]
+struct Slice {
+    requests: u64,
+    bytes: u64,
+    max: Duration,
+}
 
 /// Counted as it happens.
 #[derive(Default)]
@@ -18,11 +35,21 @@ pub struct Figures {
     bytes: u64,
     reopened: u64,
     left: u64,
+    slices: Vec<Slice>,
 }
 
 impl Figures {
     /// A complete answer. `first`: when its head was there; both count from the moment at which it should have been asked for.
-    pub fn answer(&mut self, status: u16, bytes: u64, first: Duration, latency: Duration) {
+    /// `at`: when it ended, from the start of the run.
+    pub fn answer(
+        &mut self,
+        status: u16,
+        bytes: u64,
+        first: Duration,
+        latency: Duration,
+        at: Duration,
+    ) {
+        self.note(bytes, latency, at);
         *self.statuses.entry(status).or_default() += 1;
         self.bytes += bytes;
         self.max = self.max.max(latency);
@@ -30,6 +57,20 @@ impl Figures {
             self.micros.push(micros(latency));
             self.firsts.push(micros(first));
         }
+    }
+
+    fn note(&mut self, bytes: u64, latency: Duration, at: Duration) {
+        let index = (at.as_nanos() / SLICE.as_nanos()).min(SLICES_MAX as u128) as usize;
+        if index == SLICES_MAX {
+            return;
+        }
+        if index >= self.slices.len() {
+            self.slices.resize(index + 1, Slice::default());
+        }
+        let slice = &mut self.slices[index];
+        slice.requests += 1;
+        slice.bytes += bytes;
+        slice.max = slice.max.max(latency);
     }
 
     /// A request without a complete answer.
@@ -74,6 +115,18 @@ impl Figures {
             "min_ms": at(0.0), "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "p999_ms": at(0.999),
             "max_ms": self.max.as_secs_f64() * 1000.0,
             "first_p50_ms": first(0.5), "first_p99_ms": first(0.99), "first_p999_ms": first(0.999), "first_max_ms": first(1.0),
+            "curve_ms": curve(&self.micros), "first_curve_ms": curve(&self.firsts), "over_time": self.over_time(),
+        })
+    }
+
+    /// Answers, bytes and the longest wait of each slice.
+    fn over_time(&self) -> Value {
+        let slices = &self.slices;
+        json!({
+            "slice_seconds": SLICE.as_secs_f64(),
+            "requests": slices.iter().map(|slice| slice.requests).collect::<Vec<_>>(),
+            "bytes": slices.iter().map(|slice| slice.bytes).collect::<Vec<_>>(),
+            "max_ms": slices.iter().map(|slice| f64::from(micros(slice.max)) / 1000.0).collect::<Vec<_>>(),
         })
     }
 }
@@ -89,6 +142,15 @@ fn percentile(sorted: &[u32], share: f64) -> Option<f64> {
     sorted.get(index).map(|micros| f64::from(*micros) / 1000.0)
 }
 
+/// Pairs of share and milliseconds, of sorted microseconds; shares that fewer answers than one stand for are left out.
+fn curve(sorted: &[u32]) -> Vec<(f64, f64)> {
+    CURVE
+        .iter()
+        .filter(|share| **share == 1.0 || (1.0 - **share) * sorted.len() as f64 >= 1.0)
+        .filter_map(|share| Some((*share, percentile(sorted, *share)?)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +164,7 @@ mod tests {
                 10,
                 Duration::from_millis(1),
                 Duration::from_millis(millis),
+                Duration::from_millis(millis * 10),
             );
         }
         figures.failure("cut");
@@ -110,6 +173,17 @@ mod tests {
         assert_eq!(
             (report["p50_ms"].as_f64(), report["p99_ms"].as_f64()),
             (Some(51.0), Some(99.0))
+        );
+        assert_eq!(
+            report["over_time"]["requests"],
+            json!([49, 50, 1]),
+            "10 ms apart from 10 ms on, half a second each"
+        );
+        assert_eq!(report["curve_ms"][9], json!([0.9, 90.0]));
+        assert_eq!(
+            report["curve_ms"].as_array().map(Vec::len),
+            Some(14),
+            "of a hundred answers none stands for 0.995"
         );
         assert_eq!(
             (

@@ -120,7 +120,10 @@ pub async fn once(
             let outcome = timeout_at(start + ONCE_MAX, answer).await;
             let mut figures = figures.borrow_mut();
             match outcome {
-                Ok(Ok(a)) => figures.answer(a.status, a.bytes, a.first - start, start.elapsed()),
+                Ok(Ok(a)) => {
+                    let took = start.elapsed();
+                    figures.answer(a.status, a.bytes, a.first - start, took, took);
+                }
                 Ok(Err(failure)) => figures.failure(failure.name()),
                 Err(_) => figures.left_open(start.elapsed()),
             }
@@ -162,6 +165,7 @@ async fn client(shared: Rc<Shared>, index: usize) {
                 answer.bytes,
                 answer.first.saturating_duration_since(intended),
                 intended.elapsed(),
+                shared.start.elapsed(),
             ),
             Err(failure) => {
                 shared.figures.borrow_mut().failure(failure.name());
