@@ -36,7 +36,14 @@ class Limits:
         self.groups = [os.path.join(BASE, kind, "freewheel-bench.%d" % os.getpid()) for kind in ("memory", "blkio")]
 
     def __enter__(self):
-        memory, blkio = self.groups
+        try:
+            self.make(*self.groups)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def make(self, memory, blkio):
         for group in self.groups:
             os.makedirs(group, exist_ok=True)
         _write(memory, "memory.limit_in_bytes", self.cache_bytes)
@@ -44,7 +51,6 @@ class Limits:
             _write(blkio, "blkio.throttle.read_iops_device", "%s %d" % (self.disk, self.iops))
         if self.bytes_per_second:
             _write(blkio, "blkio.throttle.read_bps_device", "%s %d" % (self.disk, self.bytes_per_second))
-        return self
 
     def join(self):
         """The calling process and its children from now on."""

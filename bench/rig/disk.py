@@ -10,6 +10,8 @@ import time
 from . import cgroup
 
 THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.%s_device"
+# The kernel's own (Linux 6.2, Documentation/ABI/testing/sysfs-class-bdi); max_bytes is told by the share of memory that it stands for.
+SETTINGS = {"strict_limit": "0", "max_ratio_fine": "1000000"}
 
 
 class Disk:
@@ -18,7 +20,8 @@ class Disk:
     def __init__(self, site, name, size, file=None, options="noatime"):
         self.path, self.size, self.options = os.path.join(site.path, name), size, options
         self.file = file or os.path.join(site.path, name + ".disk")
-        self.device, self.throttles = None, set()
+        self.device, self.throttles, self.settings = None, set(), {}
+        self.is_made = False
 
     def __enter__(self):
         os.makedirs(self.path)
@@ -28,6 +31,7 @@ class Disk:
                 f.truncate(self.size)
         try:
             self.device = _said("losetup", "--find", "--show", "--direct-io=on", self.file)
+            self.forget_settings()
             _said("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", self.device)
             self.mount()
         except BaseException:
@@ -64,21 +68,28 @@ class Disk:
 
     def little_dirty_memory(self, size):
         """At most so many bytes wait in memory to be written."""
-        base = "/sys/class/bdi/" + self.number
         for name, value in (("strict_limit", 1), ("max_bytes", size)):
-            with open(os.path.join(base, name), "w") as f:
-                f.write(str(value))
+            _set(self.number, name, value)
+
+    def forget_settings(self):
+        """A loop device keeps what it was told for the file that it had before."""
+        for name, value in SETTINGS.items():
+            if os.path.exists("/sys/class/bdi/%s/%s" % (self.number, name)):
+                self.settings[name] = _setting(self.number, name)
+                _set(self.number, name, value)
 
     def __exit__(self, *_):
         if self.device:
             self.throttle(**{name: 0 for name in self.throttles})
+            for name, value in self.settings.items():
+                _set(self.number, name, value)
             if os.path.ismount(self.path):
                 self.unmount(is_last=True)
             subprocess.run(["losetup", "-d", self.device], check=False)
             self.device = None
         if self.is_made:
             os.unlink(self.file)
-        if not os.path.ismount(self.path):
+        if os.path.isdir(self.path) and not os.path.ismount(self.path):
             os.rmdir(self.path)
 
 
@@ -92,6 +103,16 @@ def forget():
     os.sync()
     with open("/proc/sys/vm/drop_caches", "w") as f:
         f.write("3")
+
+
+def _setting(number, name):
+    with open("/sys/class/bdi/%s/%s" % (number, name)) as f:
+        return f.read().strip()
+
+
+def _set(number, name, value):
+    with open("/sys/class/bdi/%s/%s" % (number, name), "w") as f:
+        f.write(str(value))
 
 
 def _said(*command):

@@ -3,26 +3,56 @@
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PACKAGES = {"wrk": "wrk", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs"}
+PACKAGES = {"wrk": "wrk", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs",
+            "losetup": "mount", "mount": "mount", "umount": "mount", "findmnt": "util-linux", "git": "git"}
 
 
 def parser(description):
     """Options that every measurement has."""
     ap = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--freewheel", default=os.path.join(PROJECT, "target/release/freewheel"), help="the program (default: %(default)s)")
-    ap.add_argument("--nginx", default=shutil.which("nginx"), help="the peer, by path (default: the one in PATH)")
+    add_servers(ap)
     ap.add_argument("--only", choices=["freewheel", "nginx"], help="measure one of the two; ratios are then not given")
     ap.add_argument("--rounds", type=int, default=3, help="interleaved rounds; figures are medians (default: %(default)s)")
     ap.add_argument("--seconds", type=float, default=5, help="of one measurement (default: %(default)s)")
+    ap.add_argument("--json", help="write the figures here")
+    return ap
+
+
+def parse(ap, **quick):
+    """The options; `quick`: defaults of those that --quick makes smaller."""
+    end_in_order()
+    args = ap.parse_args()
+    if args.quick:
+        ap.set_defaults(**quick)
+        args = ap.parse_args()
+    return args
+
+
+def end_in_order():
+    """A measurement that is told to end takes away what it made; told twice, it goes on with that."""
+    def told(*_):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, told)
+
+
+def add_servers(ap):
+    """Options of `run`, too."""
+    ap.add_argument("--freewheel", default=os.path.join(PROJECT, "target/release/freewheel"), help="the program (default: %(default)s)")
+    ap.add_argument("--nginx", default=shutil.which("nginx"), help="the peer, by path (default: the one in PATH)")
     ap.add_argument("--server-core", type=int, default=0, help="core of the server (default: %(default)s)")
     ap.add_argument("--load-core", type=int, default=1, help="core of the load (default: %(default)s)")
     ap.add_argument("--dir", default="/var/tmp", help="where files are made: a directory on the file system to be measured (default: %(default)s)")
-    ap.add_argument("--json", help="write the figures here")
-    return ap
+    ap.add_argument("--quick", action="store_true", help="fewer rounds, less time, smaller sets: shows that it works, gives no figures to rely on")
+    ap.add_argument("--check", action="store_true", help="only say what is missing")
 
 
 def add_origin(ap):
@@ -39,7 +69,7 @@ def add_places(ap):
 def check(args, tools=(), root=False, freewheel_only=False):
     """Ends the program with a message when something needed is not there; builds the load."""
     missing = []
-    for tool in ("taskset", "cargo", *tools):
+    for tool in ("taskset", "cargo", *(("mount", "umount") if root else ()), *tools):
         if not shutil.which(tool):
             missing.append("%s is missing: install the package %s" % (tool, PACKAGES.get(tool, tool)))
     if root and os.geteuid() != 0:
@@ -52,6 +82,8 @@ def check(args, tools=(), root=False, freewheel_only=False):
         missing.append("one core only: server and load need one each")
     if missing:
         sys.exit("\n".join(missing))
+    if args.check:
+        sys.exit(0)
     args.load = build_load()
 
 

@@ -1,10 +1,10 @@
 """Tables, targets and the end of a measurement."""
 
 import json
-import platform
 import statistics
-import subprocess
 import sys
+
+from . import circumstances
 
 
 def median(values):
@@ -39,21 +39,15 @@ class Verdict:
         print("\n".join(self.lines) or "no target applies")
         if args.json:
             with open(args.json, "w") as f:
-                json.dump({"machine": machine(), "figures": figures, "verdict": self.lines}, f, indent=1)
+                json.dump({**circumstances.circumstances(args), "figures": figures, "verdict": self.lines}, f, indent=1)
                 f.write("\n")
         sys.exit(1 if self.missed else 0)
 
 
-def machine():
-    """One line about where this ran."""
-    model = ""
-    with open("/proc/cpuinfo") as f:
-        for line in f:
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    cores = subprocess.run(["nproc"], capture_output=True, text=True).stdout.strip()
-    return "%s, %s cores, Linux %s" % (model, cores, platform.release())
+def rounds(figures):
+    """For --json: rows of what was measured, of which server, the median of the first figure, its rounds, and the medians of the others."""
+    return [{"what": what, "server": name, "median": median([value[0] for value in values]), "rounds": [value[0] for value in values],
+             "others": [median(column) for column in list(zip(*values))[1:]]} for (what, name), values in figures.items()]
 
 
 def ratio(a, b):

@@ -15,8 +15,16 @@ class SlowDisk(disk.Disk):
     def __init__(self, args, site, name, size, core=None):
         super().__init__(site, name, size, file=os.path.join(site.path, name + ".file"))
         self.binary, self.core, self.process = os.path.join(os.path.dirname(args.load), "slowdisk"), core, None
+        self.backing = None
 
     def __enter__(self):
+        try:
+            return self.make()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def make(self):
         handle, self.backing = tempfile.mkstemp(prefix="freewheel-bench.", dir=MEMORY)
         os.ftruncate(handle, self.size)
         os.close(handle)
@@ -63,4 +71,6 @@ class SlowDisk(disk.Disk):
             if self.process:
                 self.process.stdin.close()
                 self.process.wait()
-            os.unlink(self.backing)
+            if self.backing:
+                os.unlink(self.backing)
+                self.backing = None

@@ -27,6 +27,7 @@ class SlowFs:
         self.names = {name.encode(): number for number, name in enumerate(files, 2)}
         self.contents = dict(enumerate(files.values(), 2))
         self.calls = 0
+        self.lock = threading.Lock()    # whoever answers late must not write to what has the number of the descriptor then
 
     def __enter__(self):
         os.makedirs(self.point, exist_ok=True)
@@ -48,19 +49,26 @@ class SlowFs:
             except OSError as e:
                 if e.errno in (errno.EINTR, errno.ENOENT):
                     continue
-                return os.close(self.fd)
+                return self.close()
             code = IN.unpack_from(message)[1]
             if code not in SILENT:
                 self.calls += code != INIT
                 threading.Timer(0 if code == INIT else self.delay, self.answer, (message,)).start()
 
+    def close(self):
+        with self.lock:
+            os.close(self.fd)
+            self.fd = None
+
     def answer(self, message):
         _, code, unique, node, *_ = IN.unpack_from(message)
         error, body = self.carry_out(code, node, message[IN.size:])
-        try:
-            os.write(self.fd, OUT.pack(OUT.size + len(body), -error, unique) + body)
-        except OSError:
-            pass    # interrupted, or unmounted
+        with self.lock:
+            try:
+                if self.fd is not None:
+                    os.write(self.fd, OUT.pack(OUT.size + len(body), -error, unique) + body)
+            except OSError:
+                pass    # interrupted, or unmounted
 
     def carry_out(self, code, node, arguments):
         """(error, body of the answer)"""

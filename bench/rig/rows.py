@@ -1,0 +1,124 @@
+"""What a report shows of each experiment's figures: rows of a thing, a server and its figure, with what it is compared with.
+
+Experiments without rows here show their targets alone."""
+
+import dataclasses
+import statistics
+
+MORE, LESS = "more", "less"     # which is better
+
+
+@dataclasses.dataclass
+class Row:
+    what: str
+    server: str
+    values: list            # of the rounds; None: no request was answered in one
+    unit: str
+    better: str
+    baseline: str = "nginx"
+
+    @property
+    def figure(self):
+        """None: nothing to measure."""
+        return None if None in self.values else statistics.median(self.values)
+
+
+def rows(name, figures):
+    made = ROWS.get(name, lambda _: [])(figures)
+    return [row for row in made if row.values]
+
+
+def hot(figures):
+    return [Row(one["what"] + (", access log on" if one["server"].endswith(" log") else ""), one["server"], one["rounds"], "requests/CPU s", MORE,
+                "nginx log" if one["server"].endswith(" log") else "nginx") for one in figures["per_cpu"]]
+
+
+def cached(figures):
+    return [Row(one["what"], one["server"], one["rounds"], "requests/CPU s", MORE) for one in figures["per_cpu"]]
+
+
+def memory(figures):
+    what = {"idle": "an idle connection", "slow": "a slow reader of 4 MiB"}
+    return [Row(what[one["what"]], one["server"], [one["others"][0] / 1024], "KiB", LESS) for one in figures["bytes_each"]]
+
+
+def mixed(figures):
+    made = []
+    for server, runs in figures["runs"]["mixed"].items():
+        def of(kind, key):
+            return [run[kind][key] for run in runs]
+        made += [Row("constant load", server, of("constant", "requests_per_second"), "requests/s", MORE),
+                 Row("constant load, p50", server, of("constant", "p50_ms"), "ms", LESS),
+                 Row("constant load, p99", server, of("constant", "p99_ms"), "ms", LESS),
+                 Row("random load", server, of("random", "megabytes_per_second"), "MB/s", MORE),
+                 Row("random load, p99", server, of("random", "p99_ms"), "ms", LESS),
+                 Row("both", server, [run["constant"]["megabytes_per_second"] + run["random"]["megabytes_per_second"] for run in runs], "MB/s", MORE)]
+    for server, runs in figures["runs"]["cold"].items():
+        made.append(Row("cold files alone, disk as it is", server, [run["random"]["megabytes_per_second"] for run in runs], "MB/s", MORE, "nginx aio 256"))
+    return made
+
+
+def spikes(figures):
+    made = []
+    for server, runs in figures["runs"].items():
+        made.append(Row("hot, p99 without the cold tail", server, [run["floor"]["hot"]["first_p99_ms"] for run in runs], "ms", LESS))
+        for what, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("longest", "max")):
+            made.append(Row("hot, %s" % what, server, [run["case"]["hot"]["first_%s_ms" % key] for run in runs], "ms", LESS))
+        made.append(Row("cold, p50", server, [run["case"]["cold"]["first_p50_ms"] for run in runs], "ms", LESS))
+        made.append(Row("diskless location, longest", server, [run["case"]["probe"]["first_max_ms"] for run in runs if "probe" in run["case"]], "ms", LESS))
+    return made
+
+
+def disks(figures):
+    return [Row("%s, p99%s" % (kind, ", one disk stalled" if part == "stall" else ""), server, [run[part][kind]["p99_ms"] for run in runs], "ms", LESS)
+            for server, runs in figures["runs"].items() for kind in sorted(runs[0]["alone"]) for part in ("alone", "stall")]
+
+
+def filling(figures):
+    made = []
+    for server, runs in figures["beside"].items():
+        for what, kind, key in (("hits beside fills, p50", "hits", "p50_ms"), ("hits beside fills, p99", "hits", "p99_ms"), ("fills, p50", "fills", "p50_ms")):
+            made.append(Row(what, server, [run[kind][key] for run in runs], "ms", LESS))
+        made.append(Row("fills", server, [run["fills"]["requests_per_second"] for run in runs], "requests/s", MORE))
+    for server, runs in figures["room"].items():
+        made.append(Row("the most below max_size=200m", server, [run["most"] / 2**20 for run in runs], "MiB", LESS))
+    return made
+
+
+def crowd(figures):
+    made = []
+    for what, server, m in figures["medians"]:
+        made += [Row(what + ", first byte, p50", server, [m["first_p50_ms"]], "ms", LESS), Row(what + ", p50", server, [m["p50_ms"]], "ms", LESS),
+                 Row(what + ", requests at the origin", server, [m["asked"]], "", LESS)]
+    return made
+
+
+def restart(figures):
+    made = []
+    for server, m in figures.items():
+        for what, start in m["starts"].items():
+            made += [Row(what + ", first hit", server, [start["first_s"]], "s", LESS), Row(what + ", asked again", server, [start["asked"]], "", LESS),
+                     Row(what + ", memory of an entry", server, [start["entry_bytes"]], "bytes", LESS)]
+    return made
+
+
+def lost(figures):
+    made = []
+    for both, runs in figures.items():
+        server, kind = both.split(", ")
+        wrong = [sum(f["failures"].values()) + sum(n for status, n in f["statuses"].items() if status != "200") for f in runs]
+        made += [Row(kind + ", requests lost", server, wrong, "", LESS), Row(kind + ", closed while idle", server, [f["reopened"] for f in runs], "", LESS),
+                 Row(kind + ", longest", server, [f["max_ms"] for f in runs], "ms", LESS)]
+    return made
+
+
+def spread(figures):
+    made = []
+    for both, one in figures.items():
+        server, kind = both.split(", ", 1)
+        made += [Row(kind + ", busiest loop against the mean", server, [one["busiest"]], "", LESS), Row(kind + ", sleeps per connection", server, [one["sleeps"]], "", LESS)]
+    return made
+
+
+ROWS = {"hot": hot, "cached": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd,
+        "restart": restart, "reload": lost, "article": lost, "spread": spread}
