@@ -10,7 +10,7 @@ ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "relo
        "cachecalls", "restart", "killed"]
 APART = ["balancing", "yardsticks"]
 # Options of `run` that only these have.
-TAKES = {"ats": ["spikes"], "also": [], "origin_core": ["cached", "spikes", "filling", "crowd", "disks", "cachecalls", "restart", "killed"]}
+TAKES = {"ats": ["spikes"], "also": ["hot", "cached"], "origin_core": ["cached", "spikes", "filling", "crowd", "disks", "cachecalls", "restart", "killed"]}
 
 
 def script(name):

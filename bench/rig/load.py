@@ -90,4 +90,11 @@ def wrk(args, url, connections, seconds):
     requests = int(re.search(r"(\d+) requests in", out).group(1))
     failures = sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", out))
     other = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
-    return {"requests": requests, "failures": failures + (int(other.group(1)) if other else 0)}
+    read = re.search(r"([0-9.]+)([KMGT]?)B read", out)
+    size = float(read.group(1)) * 1024 ** " KMGT".index(read.group(2) or " ")
+    return {"requests": requests, "failures": failures + (int(other.group(1)) if other else 0), "bytes": size}
+
+
+def short(figures, size):
+    """Whether answers without a failure were not those that were asked for: too few bytes for so many (wrk rounds what it read)."""
+    return figures["bytes"] < 0.98 * figures["requests"] * size

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 
+from . import peer
+
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PACKAGES = {"wrk": "wrk", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs",
             "losetup": "mount", "mount": "mount", "umount": "mount", "findmnt": "util-linux", "git": "git"}
@@ -58,6 +60,12 @@ def add_servers(ap):
 def add_origin(ap):
     """Options of what measures a proxy."""
     ap.add_argument("--origin-core", type=int, default=2 if (os.cpu_count() or 1) > 2 else 1, help="core of the origin (default: %(default)s)")
+
+
+def add_peers(ap):
+    """For what other servers can do, too."""
+    ap.add_argument("--also", type=peer.named, action="append", default=[], metavar="NAME=PATH",
+                    help="a further server, by the path of its program: %s" % ", ".join(sorted(peer.COMMANDS)))
 
 
 def add_places(ap):
