@@ -1,4 +1,4 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | cache-faults | installed`.
+//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | cache-faults | instructions | installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -10,6 +10,7 @@
 mod conformance;
 mod faults;
 mod installed;
+mod instructions;
 mod manual;
 mod scope;
 mod source;
@@ -29,6 +30,8 @@ usage: cargo xtask TASK
       nginx's public test suite: the files whose configuration needs nothing that is not built yet
   cache-faults
       the cache on disks that are full, read-only or fail, and `max_size` under a steady stream; root (mounts images), a minute
+  instructions [--binary BIN] [--record]
+      what a loop spends on one hot request, counted in single steps: a fault when it is 5 % more than is recorded
   installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]
       the program as installed: master as root, worker as nobody, files of root; until it is interrupted
 ";
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
         Some((task, rest)) if task == "cache-faults" && rest.is_empty() => faults::run(&project()),
+        Some((task, rest)) if task == "instructions" => instructions::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -1,0 +1,166 @@
+//! Instructions that a loop spends on one hot request, compared with what is recorded: `cargo xtask instructions`.
+//!
+//! They are counted one by one: the loop's thread of a running server goes in single steps (ptrace(2)), its system calls are the real ones. So
+//! that what the machine does besides does not matter (valgrind would have none of openat2). What the kernel does is not in it; nor is it
+//! time. Invariant: a request that was not answered as it should be is never counted.
+
+mod origin;
+mod server;
+mod steps;
+
+use crate::{flag, option};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is asked for.
+const CASES: &[(&str, &str)] = &[
+    ("return", "/here"),
+    ("file of 1 KiB", "/1k.bin"),
+    ("file of 16 KiB", "/16k.bin"),
+    ("cache hit of 1 KiB", "/cached/1024"),
+    ("proxying 1 KiB", "/proxied/1024"),
+];
+/// Of each case, before it is counted: so that what is learned is known.
+const WARM: usize = 200;
+/// Of each case; the lower quartile counts, so that a timer that ends meanwhile, or an answer that comes in two parts, does not.
+const COUNTED: usize = 12;
+/// More than what is recorded by so many percent is a fault.
+const PERCENT_MAX: u64 = 5;
+const RECORD: &str = "xtask/src/instructions/recorded.txt";
+const HEAD: &str = "\
+# Instructions of one hot request in a loop's thread, user space, release build, by `cargo xtask instructions --record` (x86-64; glibc
+# chooses its copies by the processor, so that another one may differ a little). Change a line only together with what changed it.
+";
+
+/// Counts, compares, and fails when a request became more expensive.
+pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
+    let mut arguments = arguments.to_vec();
+    let is_recorded = flag(&mut arguments, "--record");
+    let binary = match option(&mut arguments, "--binary")? {
+        Some(path) => PathBuf::from(path),
+        None => built(project)?,
+    };
+    if let Some(unknown) = arguments.first() {
+        return Err(format!("unknown argument {unknown}"));
+    }
+    let counts = count(&binary)?;
+    let path = project.join(RECORD);
+    if is_recorded {
+        let lines: String = counts
+            .iter()
+            .map(|(what, count)| format!("{what}: {count}\n"))
+            .collect();
+        return std::fs::write(&path, format!("{HEAD}{lines}")).map_err(|error| error.to_string());
+    }
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{RECORD}: {error}"))?;
+    compare(&recorded(&text)?, &counts)
+}
+
+fn built(project: &Path) -> Result<PathBuf, String> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--package", "server"])
+        .current_dir(project)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
+    if status.success() {
+        Ok(target.join("release/freewheel"))
+    } else {
+        Err("the server was not built".to_owned())
+    }
+}
+
+/// The count of each case.
+fn count(binary: &Path) -> Result<Vec<(&'static str, u64)>, String> {
+    let origin = origin::start()?;
+    let mut server = server::Server::start(binary, origin)?;
+    let mut found = Vec::new();
+    for (what, path) in CASES {
+        server.ask(path, WARM)?;
+        found.push((*what, path));
+    }
+    let steps = steps::Steps::of(server.pid(), server.loop_thread()?)?;
+    found
+        .into_iter()
+        .map(|(what, path)| {
+            let mut counts = Vec::with_capacity(COUNTED);
+            for _ in 0..COUNTED {
+                let before = steps.when_idle();
+                server.ask(path, 1)?;
+                counts.push(steps.when_idle() - before);
+            }
+            counts.sort_unstable();
+            Ok((what, counts[COUNTED / 4]))
+        })
+        .collect()
+}
+
+fn recorded(text: &str) -> Result<BTreeMap<&str, u64>, String> {
+    text.lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+        .map(|line| {
+            let (what, count) = line.rsplit_once(": ").ok_or(line)?;
+            Ok((what, count.trim().parse().map_err(|_| line)?))
+        })
+        .collect::<Result<_, &str>>()
+        .map_err(|line| format!("{RECORD}: {line:?} is not a case and its count"))
+}
+
+/// Prints all; an error names those that became more expensive, or that nothing is recorded of.
+fn compare(recorded: &BTreeMap<&str, u64>, counts: &[(&str, u64)]) -> Result<(), String> {
+    let mut faults = Vec::new();
+    for (what, count) in counts {
+        let Some(before) = recorded.get(what) else {
+            faults.push(format!(
+                "{what}: {count} instructions, nothing recorded: --record"
+            ));
+            continue;
+        };
+        let change = (*count as f64 / *before as f64 - 1.0) * 100.0;
+        println!("{what}: {count} instructions, recorded {before} ({change:+.1} %)");
+        if count * 100 > before * (100 + PERCENT_MAX) {
+            faults.push(format!("{what}: {count} instructions, {change:+.1} % of the {before} recorded; at most {PERCENT_MAX} % more"));
+        } else if count * (100 + PERCENT_MAX) < before * 100 {
+            println!("    less than is recorded: --record keeps it so");
+        }
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_five_percent_is_a_fault_and_less_is_not() {
+        let text = format!("{HEAD}return: 1000\nfile of 1 KiB: 2000\n");
+        let recorded = recorded(&text).unwrap();
+        assert!(compare(&recorded, &[("return", 1050), ("file of 1 KiB", 500)]).is_ok());
+        let fault = compare(&recorded, &[("return", 1051), ("file of 1 KiB", 2000)]).unwrap_err();
+        assert!(fault.starts_with("return: 1051 instructions, +5.1 %") && !fault.contains("1 KiB"));
+        assert!(
+            compare(&recorded, &[("new", 1)])
+                .unwrap_err()
+                .contains("nothing recorded")
+        );
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_a_fault() {
+        assert!(recorded("return 1000\n").is_err());
+        assert!(recorded("return: many\n").is_err());
+    }
+
+    #[test]
+    fn the_record_in_the_project_is_of_all_cases() {
+        let recorded = recorded(include_str!("recorded.txt")).unwrap();
+        assert!(CASES.iter().all(|(what, _)| recorded.contains_key(what)));
+        assert_eq!(recorded.len(), CASES.len());
+    }
+}
