@@ -52,7 +52,8 @@ config::directives! {
         worker_shutdown_timeout: Option<Msec> = none, [MAIN] 1;
         /// Sets the directory in which the worker process works (and leaves core files).
         working_directory: Option<PathText> = none, [MAIN] 1;
-        /// Keeps or sets a variable of the environment for the worker process, which else has only `TZ`.
+        /// Keeps or sets a variable of the environment for the worker process, which else has only `TZ`
+        /// and, if not set here, `GLIBC_TUNABLES` as suits it.
         env: List<Bytes> = none, [MAIN] 1, syntax "variable[=value]";
         /// Names a module of nginx. One that is built in here is accepted with a warning, any other is refused: modules of
         /// nginx are machine code for nginx.

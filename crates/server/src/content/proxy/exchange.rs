@@ -14,7 +14,6 @@ use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use wire::http1::answer::AnswerFault;
 
 use crate::log::Level;
-use crate::loops::turn;
 use crate::request_body::{PieceError, Pieces};
 use crate::upstream::kept::Wanted;
 use crate::upstream::next::{self, Failure, NextRules};
@@ -377,9 +376,7 @@ impl Try {
         let settings = &order.about.location().settings;
         let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
         let exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
-        let exchange = self.exchange.insert(exchange);
-        turn::others_first().await;
-        send_body(&order, exchange).await
+        send_body(&order, self.exchange.insert(exchange)).await
     }
 
     /// Waits for a head.

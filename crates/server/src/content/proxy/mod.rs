@@ -125,6 +125,7 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
         true => Leaving::IsIgnored,
         false => Leaving::Ends,
     };
+    turn::others_first().await;
     let mut asking = Asking::new(order);
     loop {
         // By reference: it is large, and lies here already.
