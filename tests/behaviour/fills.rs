@@ -301,3 +301,35 @@ fn what_is_stale_is_used_where_it_cannot_even_be_asked_for_anew() {
     assert_eq!(cache(&last), "STALE");
     server.wait_for("invalid port", "why it was not fetched anew");
 }
+
+#[test]
+fn without_a_lock_what_is_whole_is_used_though_an_older_fetch_still_runs() {
+    if is_nginx() {
+        return;
+    }
+    static MAY_COME: AtomicBool = AtomicBool::new(false);
+    let origin = Origin::start(|request| {
+        let headers = "Cache-Control: max-age=60\r\n";
+        if request.header("X-New").is_some() {
+            return Answer::with("200 OK", headers, "new");
+        }
+        wait_for(&MAY_COME);
+        Answer::with("200 OK", headers, "old")
+    });
+    let (server, hold) = held(&origin, "location / { %PASS%; }");
+    hold_pools(&hold);
+    std::thread::scope(|scope| {
+        let old = scope.spawn(|| server.get("/"));
+        origin.wait(1);
+        let new = server.get_with("/", "X-New: 1\r\n");
+        assert_eq!((cache(&new), new.text().as_str()), ("MISS", "new"));
+        let next = server.get("/");
+        assert_eq!((cache(&next), next.text().as_str()), ("HIT", "new"));
+        MAY_COME.store(true, SeqCst);
+        assert_eq!(old.join().expect("it is answered").text(), "old");
+    });
+    assert_eq!(server.get("/").text(), "new");
+    std::fs::remove_file(hold).expect("it was made");
+    assert_eq!(server.get("/").text(), "new");
+    assert_eq!(origin.received().len(), 2);
+}

@@ -16,6 +16,7 @@ mod tests;
 
 pub use about::{About, Ending};
 pub use follower::{Follower, Next};
+use registry::Number;
 pub use registry::{Fills, Role};
 
 use crate::key::Key;
@@ -61,6 +62,8 @@ struct Inner {
     key: Key,
     window_bytes: usize,
     registry: Weak<registry::Shared>,
+    number: Number,
+    is_alone: bool,
     begun: OnceLock<u64>,
     about: OnceLock<About>,
     ending: OnceLock<Ending>,
@@ -122,12 +125,18 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// A fill that only its owner knows of (`proxy_cache_lock off`, answers that are not cached), with a window of so many bytes.
+    /// A fill that only its owner knows of, with a window of so many bytes.
     pub fn alone(key: Key, window_bytes: usize) -> Self {
-        Self::new(key, window_bytes, Weak::new())
+        Self::new(key, window_bytes, Weak::new(), Number::default(), true)
     }
 
-    fn new(key: Key, window_bytes: usize, registry: Weak<registry::Shared>) -> Self {
+    fn new(
+        key: Key,
+        window_bytes: usize,
+        registry: Weak<registry::Shared>,
+        number: Number,
+        is_alone: bool,
+    ) -> Self {
         let state = State {
             head: None,
             sharing: Sharing::Shared,
@@ -148,6 +157,8 @@ impl Filler {
                 key,
                 window_bytes,
                 registry,
+                number,
+                is_alone,
                 begun: OnceLock::new(),
                 about: OnceLock::new(),
                 ending: OnceLock::new(),
@@ -163,10 +174,10 @@ impl Filler {
         &self.fill
     }
 
-    /// Does only its owner know of it?
+    /// Does only its owner know of it while it runs?
     #[must_use]
     pub fn is_alone(&self) -> bool {
-        self.fill.0.registry.strong_count() == 0
+        self.fill.0.is_alone
     }
 
     /// The follower whose request it is: it gets private answers too. None after [`FOLLOWERS_MAX`].
@@ -268,8 +279,8 @@ impl Filler {
         wake(wakers.into_iter().chain(filler));
     }
 
-    /// The body is whole. Where it is being saved, others may still join until the saver is dropped, which is to be when the index
-    /// knows the entry.
+    /// The body is whole. Where it is being saved, others may join (also one that was alone) until the saver is dropped, which is to
+    /// be when the index knows the entry.
     pub fn finish(self) {
         self.end(Progress::Whole);
     }
@@ -287,6 +298,9 @@ impl Filler {
         }
         let wakers = state.wakers();
         drop(state);
+        if stays && self.fill.0.is_alone {
+            self.fill.enter_registry();
+        }
         if !stays {
             self.fill.leave_registry();
         }
@@ -384,6 +398,18 @@ impl Fill {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.0.state.lock().progress == Progress::Whole
+    }
+
+    /// Lets others join though it was alone.
+    fn enter_registry(&self) {
+        let Some(registry) = self.0.registry.upgrade() else {
+            return;
+        };
+        registry.list(self);
+        // The saver may have left since.
+        if !self.0.state.lock().is_saving {
+            self.leave_registry();
+        }
     }
 
     fn leave_registry(&self) {

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
 
 /// The fills of a cache, shared by all loops. Looked at on misses only.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,17 @@ pub(super) struct Shared {
     running: Mutex<HashMap<[u8; 16], Fill>>,
     /// Fills whose body is whole, and whose entry nobody finds yet.
     whole: AtomicIsize,
+    begun: AtomicU64,
+    forgotten: AtomicU64,
+}
+
+/// When a fill began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Number {
+    /// So many had begun before.
+    begun: u64,
+    /// So often some had been forgotten.
+    forgotten: u64,
 }
 
 /// What a miss has to do.
@@ -35,7 +46,7 @@ impl Fills {
         match self.0.running.lock().entry(key.0) {
             Entry::Occupied(running) => Role::Follow(running.get().clone()),
             Entry::Vacant(place) => {
-                let filler = self.filler(key, window_bytes);
+                let filler = self.filler(key, window_bytes, false);
                 place.insert(filler.fill.clone());
                 Role::Fill(filler)
             }
@@ -44,9 +55,14 @@ impl Fills {
 
     /// Begins a fill though there is one (`proxy_cache_lock_age`): who comes from now on follows the new one.
     pub fn take_over(&self, key: Key, window_bytes: usize) -> Filler {
-        let filler = self.filler(key, window_bytes);
+        let filler = self.filler(key, window_bytes, false);
         self.0.running.lock().insert(key.0, filler.fill.clone());
         filler
+    }
+
+    /// Begins a fill that nobody joins before its body is whole (`proxy_cache_lock off`).
+    pub fn alone(&self, key: Key, window_bytes: usize) -> Filler {
+        self.filler(key, window_bytes, true)
     }
 
     /// Is a key being filled?
@@ -58,11 +74,13 @@ impl Fills {
     /// From now on, nobody joins the fill of this key; who follows it goes on. For a purge: what was asked for before it is not
     /// for those who come after.
     pub fn forget(&self, key: &Key) {
+        self.0.forgotten.fetch_add(1, Relaxed);
         self.0.running.lock().remove(&key.0);
     }
 
     /// From now on, nobody joins any fill that runs now. For a purge of which it is not known which keys it covers.
     pub fn forget_all(&self) {
+        self.0.forgotten.fetch_add(1, Relaxed);
         self.0.running.lock().clear();
     }
 
@@ -85,8 +103,13 @@ impl Fills {
         self.len() == 0
     }
 
-    fn filler(&self, key: Key, window_bytes: usize) -> Filler {
-        Filler::new(key, window_bytes, Arc::downgrade(&self.0))
+    fn filler(&self, key: Key, window_bytes: usize, is_alone: bool) -> Filler {
+        let number = Number {
+            begun: self.0.begun.fetch_add(1, Relaxed),
+            forgotten: self.0.forgotten.load(Relaxed),
+        };
+        let registry = Arc::downgrade(&self.0);
+        Filler::new(key, window_bytes, registry, number, is_alone)
     }
 }
 
@@ -94,6 +117,20 @@ impl Shared {
     pub fn count_whole(&self, more: isize) {
         if more != 0 {
             self.whole.fetch_add(more, Relaxed);
+        }
+    }
+
+    /// Lets others join a fill that was alone, unless they have a newer one that is whole. (Where any was forgotten since it began, it
+    /// might have been this one.)
+    pub fn list(&self, fill: &Fill) {
+        let mut running = self.running.lock();
+        if fill.0.number.forgotten != self.forgotten.load(Relaxed) {
+            return;
+        }
+        let is_newer =
+            |other: &Fill| other.is_whole() && other.0.number.begun > fill.0.number.begun;
+        if !running.get(&fill.key().0).is_some_and(is_newer) {
+            running.insert(fill.key().0, fill.clone());
         }
     }
 

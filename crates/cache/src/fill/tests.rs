@@ -278,3 +278,35 @@ async fn read(follower: Follower, body: Bytes, delay: usize) -> Bytes {
         }
     }
 }
+
+#[test]
+fn one_that_was_alone_is_joined_once_it_is_whole_unless_a_newer_one_is() {
+    let fills = Fills::default();
+    let Role::Fill(first) = fills.join(key(), 1000) else {
+        panic!("nobody fills");
+    };
+    let alone = || {
+        let filler = fills.alone(key(), 1000);
+        let (fill, saver) = (filler.fill().clone(), filler.saver().unwrap());
+        (filler, fill, saver)
+    };
+    let is_joined = |fill: &Fill| fills.running(&key()).is_some_and(|other| other.is(fill));
+    let (second, _, second_saver) = alone();
+    let (third, third_fill, third_saver) = alone();
+    assert!(third.is_alone() && is_joined(first.fill()));
+    third.finish();
+    assert!(is_joined(&third_fill) && fills.has_whole());
+    second.finish();
+    first.finish();
+    assert!(is_joined(&third_fill), "it is the newest");
+    drop((second_saver, third_saver));
+    assert!(fills.is_empty() && !fills.has_whole());
+    let (fourth, _, _saver) = alone();
+    fills.forget(&key());
+    fourth.finish();
+    assert!(fills.is_empty(), "it was purged");
+    let (fifth, _, saver) = alone();
+    drop(saver);
+    fifth.finish();
+    assert!(fills.is_empty(), "nobody will find it");
+}

@@ -9,6 +9,7 @@ use super::Store;
 use crate::error::Error;
 use crate::index::State;
 use crate::key::Key;
+use crate::purge::Moment;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
@@ -50,12 +51,22 @@ impl Store {
             Ok(turn) => turn,
             Err(waits) => waits.await.map_err(|_| Error::Superseded)?,
         };
-        let stored = self.0.index.peek(&key);
-        let stored = stored.filter(|known| known.state == State::Stored);
-        match stored.is_some_and(|known| self.is_newer(known.place.file, tag)) {
+        match self.is_superseded(&key, tag) {
             true => Err(Error::Superseded),
             false => Ok(turn),
         }
+    }
+
+    /// Is something stored under this key that was asked for later?
+    #[must_use]
+    pub fn has_newer(&self, key: &Key, moment: &Moment) -> bool {
+        self.is_superseded(key, moment.tag())
+    }
+
+    fn is_superseded(&self, key: &Key, tag: u32) -> bool {
+        let stored = self.0.index.peek(key);
+        let stored = stored.filter(|known| known.state == State::Stored);
+        stored.is_some_and(|known| self.is_newer(known.place.file, tag))
     }
 
     /// The turn, or what says when it comes.

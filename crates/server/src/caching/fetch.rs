@@ -84,7 +84,15 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
         Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_whole() => {
             follow(request, inquiry, want, fill).await
         }
-        Role::Follow(_) => lead(request, inquiry, want, Filler::alone(key, WINDOW_BYTES)).await,
+        Role::Follow(_) => {
+            lead(
+                request,
+                inquiry,
+                want,
+                inquiry.cache.fills.alone(key, WINDOW_BYTES),
+            )
+            .await
+        }
     }
 }
 
@@ -421,7 +429,15 @@ async fn follow(
                 return match fill.ending() {
                     Some(ending) => ended(request, inquiry, want, ending).await,
                     // It is for the other one alone.
-                    None => lead(request, inquiry, want, Filler::alone(key, WINDOW_BYTES)).await,
+                    None => {
+                        lead(
+                            request,
+                            inquiry,
+                            want,
+                            inquiry.cache.fills.alone(key, WINDOW_BYTES),
+                        )
+                        .await
+                    }
                 };
             }
         }

@@ -204,7 +204,9 @@ impl Filling {
             Some(storable) => self.share(filler, answer, storable).await,
             None => {
                 filler.set_head(answer.head, Sharing::Private);
-                pump(&self.loop_, &self.cache, filler, answer.body).await;
+                if pump(&self.loop_, &self.cache, &filler, answer.body).await {
+                    filler.finish();
+                }
             }
         }
     }
@@ -353,10 +355,22 @@ impl Filling {
             }
         };
         let Self {
-            loop_, cache, seat, ..
+            loop_,
+            cache,
+            seat,
+            moment,
+            ..
         } = *self;
         let come = async {
-            pump(&loop_, &cache, filler, answer.body).await;
+            let is_whole = pump(&loop_, &cache, &filler, answer.body).await;
+            // Of several that were asked for at once, nobody is to follow one that is older than what is stored.
+            let has_newer = |store: &Store| filler.is_alone() && store.has_newer(&key, &moment);
+            if cache.store().is_some_and(has_newer) {
+                filler.stop_saving();
+            }
+            if is_whole {
+                filler.finish();
+            }
             // Who only waits for the disk keeps nobody out.
             drop(seat);
         };
@@ -453,12 +467,12 @@ pub fn lines(head: &ResponseHead) -> impl Iterator<Item = Line<'_>> + Clone {
     })
 }
 
-/// Hands on what the origin sends.
-async fn pump(loop_: &Loop, cache: &Cache, filler: Filler, mut body: Coming) {
+/// Hands on what the origin sends. True: all of it.
+async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming) -> bool {
     let mut patience = DISK_PATIENCE;
     while let Some(piece) = body.piece().await {
         // One that breaks off has said so in the log.
-        let Ok(piece) = piece else { return };
+        let Ok(piece) = piece else { return false };
         let mut push = pin!(filler.push(piece));
         loop {
             let outcome = tokio::select! {
@@ -477,10 +491,10 @@ async fn pump(loop_: &Loop, cache: &Cache, filler: Filler, mut body: Coming) {
                 }
             };
             if outcome.is_err() {
-                return;
+                return false;
             }
             break;
         }
     }
-    filler.finish();
+    true
 }
