@@ -22,11 +22,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::directives::UseStale;
 use super::inquiry;
+use super::pace::{self, DISK_PATIENCE};
 use super::registry::Cache;
 use super::saving::{self, Saving};
 use crate::clock::Moment;
 use crate::content::proxy::Passing;
-use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
+use crate::content::proxy::exchange::{Answer as Answered, Asking, NoAnswer, Step};
 use crate::content::proxy::order::Order;
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
@@ -34,21 +35,6 @@ use crate::upstream::next::Failure;
 
 /// Bytes of an answer that are in memory for those who follow it.
 pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
-/// So long in all a fill lets a disk hold everybody back; then the answer is passed on and not stored.
-const DISK_PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether it is the disk.
-const DISK_LOOK: Duration = Duration::from_millis(100);
-/// Writes that wait for a disk; with more, answers are passed on and not stored.
-pub const WRITES_WAITING_MAX: usize = 16_384;
-/// Bytes of whole answers that wait for a disk; with more, the next ones are passed on and not stored.
-pub const UNSAVED_BYTES_MAX: u64 = 128 << 20;
-/// From this part of these bounds on, the next fill waits a little: it may be that only the CPU is behind.
-const HURRIED: u64 = 8;
-/// How long at most.
-const TURN_PATIENCE: Duration = Duration::from_millis(250);
-/// How often it looks whether it is its turn.
-const TURN_LOOK: Duration = Duration::from_millis(2);
-
 /// May the answer be stored, as far as the request says?
 #[derive(Debug)]
 pub enum Storing {
@@ -204,7 +190,7 @@ impl Filling {
             Some(storable) => self.share(filler, answer, storable).await,
             None => {
                 filler.set_head(answer.head, Sharing::Private);
-                if pump(&self.loop_, &self.cache, &filler, answer.body).await {
+                if pace::pump(&self.loop_, &self.cache, &filler, answer.body).await {
                     filler.finish();
                 }
             }
@@ -269,49 +255,16 @@ impl Filling {
         }
     }
 
-    /// Are the writes that wait more than one in `part` of what may wait?
-    fn is_behind(&self, part: u64) -> bool {
-        self.cache.tally.unsaved() > UNSAVED_BYTES_MAX / part
-            || self.store().writes_waiting() as u64 > WRITES_WAITING_MAX as u64 / part
-    }
-
-    /// Waits until what came before is written, where that is soon. False: the disk is so far behind that nothing more is to be given
-    /// to it. (A loop can fetch faster than the pool beside it gets to write, on a disk that has nothing else to do.)
-    async fn wait_for_turn(&self) -> bool {
-        if !self.is_behind(HURRIED) {
-            return true;
-        }
-        let now = wire::clock::monotonic_ms;
-        let begun = now();
-        // While one waited in vain a moment ago, nobody else does.
-        while self.cache.tally.is_disk_trusted(now()) {
-            self.loop_.wire.wheel.sleep(TURN_LOOK).await;
-            if !self.is_behind(HURRIED) {
-                return true;
-            }
-            if now() - begun > TURN_PATIENCE.as_millis() as u64 {
-                self.cache.tally.distrust_disk(now());
-            }
-        }
-        !self.is_behind(1)
-    }
-
-    /// Is there room at the disk for this answer? One of several that were asked for at once (`proxy_cache_lock off`) is not worth it
-    /// where they get in each other's way.
-    async fn has_turn(&self, filler: &Filler) -> bool {
-        let now = wire::clock::monotonic_ms();
-        let is_wanted = !filler.is_alone() || self.cache.tally.is_disk_trusted(now);
-        is_wanted && self.wait_for_turn().await
+    /// Which variant the request asked for, of an answer that varies by this.
+    fn variant(&self, vary: &[u8]) -> Key {
+        let text =
+            |field: &message::Field| (self.head.text(field.name), self.head.text(field.value));
+        variant(self.main, vary, self.head.fields.iter().map(text))
     }
 
     /// Lets everybody follow the answer, and writes it down.
     async fn share(self: Box<Self>, filler: Filler, answer: Answered, storable: Storable) {
-        let own = (!storable.vary.is_empty()).then(|| {
-            let fields = self.head.fields.iter();
-            let line =
-                |field: &message::Field| (self.head.text(field.name), self.head.text(field.value));
-            variant(self.main, &storable.vary, fields.map(line))
-        });
+        let own = (!storable.vary.is_empty()).then(|| self.variant(&storable.vary));
         let key = Store::key_for(self.main, self.looked_for, own);
         let vary = Bytes::from(storable.vary);
         filler.describe(About {
@@ -319,7 +272,7 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
-        let saver = match self.has_turn(&filler).await {
+        let saver = match pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await {
             true => filler.saver(),
             false => {
                 self.cache.shed("too much waits to be written already");
@@ -362,7 +315,7 @@ impl Filling {
             ..
         } = *self;
         let come = async {
-            let is_whole = pump(&loop_, &cache, &filler, answer.body).await;
+            let is_whole = pace::pump(&loop_, &cache, &filler, answer.body).await;
             // Of several that were asked for at once, nobody is to follow one that is older than what is stored.
             let has_newer = |store: &Store| filler.is_alone() && store.has_newer(&key, &moment);
             if cache.store().is_some_and(has_newer) {
@@ -465,36 +418,4 @@ pub fn lines(head: &ResponseHead) -> impl Iterator<Item = Line<'_>> + Clone {
             field.id,
         )
     })
-}
-
-/// Hands on what the origin sends. True: all of it.
-async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming) -> bool {
-    let mut patience = DISK_PATIENCE;
-    while let Some(piece) = body.piece().await {
-        // One that breaks off has said so in the log.
-        let Ok(piece) = piece else { return false };
-        let mut push = pin!(filler.push(piece));
-        loop {
-            let outcome = tokio::select! {
-                biased;
-                outcome = &mut push => outcome,
-                () = loop_.wire.wheel.sleep(DISK_LOOK) => {
-                    if filler.is_held_by_disk() {
-                        patience = patience.saturating_sub(DISK_LOOK);
-                        if patience.is_zero() {
-                            filler.stop_saving();
-                            cache.shed("the disk is slower than the origin");
-                            cache.tally.distrust_disk(wire::clock::monotonic_ms());
-                        }
-                    }
-                    continue;
-                }
-            };
-            if outcome.is_err() {
-                return false;
-            }
-            break;
-        }
-    }
-    true
 }

@@ -3,7 +3,8 @@
 //! * [`directives`], [`zone`]: `proxy_cache_*`, what locations and `http` say.
 //! * [`answering`]: the way of a request: `inquiry` is its question, `serve` answers with what is stored (`verify` checks it),
 //!   (or what is [`ready`]),
-//!   `fetch` asks the origin or follows another who does (`follow`); `fill` is that asking, `saving` writes the answer down.
+//!   `fetch` asks the origin or follows another who does (`follow`); `fill` is that asking, `saving` writes the answer down,
+//!   as the disk takes it (`pace`).
 //! * [`registry`]: the worker's caches, kept over reloads; [`keeper`]: the thread that opens, walks and sweeps them.
 //!
 //! Not here: keys, entries, freshness and rooms (the crate `cache`), and the origin (`content::proxy`). Invariant: trouble with a disk
@@ -18,6 +19,7 @@ mod guest;
 mod inquiry;
 pub mod keeper;
 pub mod note;
+mod pace;
 pub mod purging;
 pub mod ready;
 pub mod registry;
