@@ -21,9 +21,7 @@ pub fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
         return Err(bad());
     }
     // SAFETY: fcntl with F_SETFD touches no memory; a number that is not open gives EBADF.
-    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    crate::checked(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     adopted.push(number);
     // SAFETY: the descriptor is open (fcntl succeeded) and not owned through this function before (ADOPTED).
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
@@ -40,20 +38,4 @@ pub fn inherited_descriptor(name: &str) -> Option<io::Result<OwnedFd>> {
         Some(number) => adopt_descriptor(number),
         None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::fd::IntoRawFd;
-
-    #[test]
-    fn a_descriptor_is_adopted_once() {
-        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let number = one.into_raw_fd();
-        assert!(adopt_descriptor(number).is_ok());
-        assert!(adopt_descriptor(number).is_err());
-        assert!(adopt_descriptor(9999).is_err());
-        assert!(adopt_descriptor(1).is_err());
-    }
 }

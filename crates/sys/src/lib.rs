@@ -18,6 +18,14 @@ mod page_cache;
 pub mod process;
 mod tcp;
 
+/// What a system call returned, or why it failed (`-1`, and errno).
+fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
+    match result < T::from(0) {
+        true => Err(std::io::Error::last_os_error()),
+        false => Ok(result),
+    }
+}
+
 pub use descriptor::{adopt_descriptor, inherited_descriptor};
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};

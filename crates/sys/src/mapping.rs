@@ -88,10 +88,8 @@ impl Mapping {
     fn advise(&self, offset: usize, len: usize, advice: libc::c_int) -> io::Result<()> {
         let address = self.at(offset, len)?;
         // SAFETY: the range lies inside the mapping (`at`), and populating changes no contents.
-        if unsafe { libc::madvise(address as *mut libc::c_void, len, advice) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        crate::checked(unsafe { libc::madvise(address as *mut libc::c_void, len, advice) })
+            .map(drop)
     }
 
     /// The address of a part, once it is known to lie inside.

@@ -68,7 +68,7 @@ pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Cach
     let range = Range { offset, len };
     let mut stat = CacheStat::default();
     // SAFETY: both pointers are to live values with the kernel's layout (repr(C), 16 and 40 bytes).
-    let result = unsafe {
+    crate::checked(unsafe {
         libc::syscall(
             SYS_CACHESTAT,
             file.as_raw_fd(),
@@ -76,12 +76,8 @@ pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Cach
             &raw mut stat,
             0u32,
         )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(stat)
-    }
+    })?;
+    Ok(stat)
 }
 
 /// Are all pages of this part of the mapping present in the page table, so in memory and up to date?
@@ -114,9 +110,7 @@ pub fn all_present(
     // SAFETY: `scan` has the kernel's layout and says so in `size`; it lets the kernel write one region, which lives
     // on this stack frame. The scanned addresses are only looked up.
     let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
-    if found < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let found = crate::checked(found)?;
     Ok(found == 1 && region.start == start && region.end == end)
 }
 
@@ -176,63 +170,8 @@ fn pread_flags(
     };
     // SAFETY: the vector names `max` writable bytes of the buffer's spare capacity, alive during the call.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const vector, 1, offset, flags) };
-    if read < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let read = read as usize;
+    let read = crate::checked(read)? as usize;
     // SAFETY: the kernel has initialised `read <= max` bytes behind the old length.
     unsafe { buffer.set_len(buffer.len() + read) };
     Ok(read)
-}
-
-#[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
-mod tests {
-    use super::*;
-    use std::io::Write;
-    use std::os::fd::AsFd;
-
-    #[test]
-    fn a_written_file_is_in_memory_and_read_at_once() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&[7; 100_000]).unwrap();
-        let mut buffer = Vec::new();
-        assert_eq!(
-            pread_into(file.as_fd(), &mut buffer, 200_000, 10).unwrap(),
-            99_990
-        );
-        buffer.clear();
-        match pread_nowait(file.as_fd(), &mut buffer, 200_000, 0) {
-            Ok(read) => assert_eq!(read, buffer.len()),
-            Err(error) => assert!(matches!(
-                error.raw_os_error(),
-                Some(libc::EOPNOTSUPP | libc::ENOSYS)
-            )),
-        }
-        match cachestat(file.as_fd(), 0, 100_000) {
-            Ok(stat) => assert!(stat.cached <= 25),
-            Err(error) => assert!(matches!(
-                error.raw_os_error(),
-                Some(libc::EPERM | libc::ENOSYS)
-            )),
-        }
-    }
-
-    #[test]
-    fn a_populated_mapping_is_present_and_an_untouched_one_is_not() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&vec![7; 1 << 20]).unwrap();
-        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
-        let mapping = Mapping::new(file.as_fd(), 0, 1 << 20).unwrap();
-        let Ok(before) = all_present(pagemap.as_fd(), &mapping, 0, 1 << 19) else {
-            return;
-        };
-        assert!(!before);
-        mapping.populate(0, 1 << 19).unwrap();
-        assert!(all_present(pagemap.as_fd(), &mapping, 0, 1 << 19).unwrap());
-        // Of the other half nothing is known: the kernel may map a large folio as a whole.
-        assert!(all_present(pagemap.as_fd(), &mapping, 1 << 19, 1 << 20).is_err());
-        file.set_len(4096).unwrap();
-        assert!(!all_present(pagemap.as_fd(), &mapping, 0, 1 << 19).unwrap());
-    }
 }

@@ -33,8 +33,7 @@ pub fn fork_single_threaded() -> io::Result<Forked> {
         ));
     }
     // SAFETY: one thread only, so no lock of the allocator or the library is held by another thread.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
+    match crate::checked(unsafe { libc::fork() })? {
         0 => Ok(Forked::Child),
         child => Ok(Forked::Parent { child }),
     }
@@ -60,7 +59,7 @@ pub fn set_fastopen(socket: impl AsFd, queue: i32) -> io::Result<()> {
 fn set_tcp_option(socket: impl AsFd, option: i32, value: i32) -> io::Result<()> {
     let length = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the pointer and the length describe `value`, which lives until the call returns.
-    let result = unsafe {
+    crate::checked(unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
@@ -68,10 +67,6 @@ fn set_tcp_option(socket: impl AsFd, option: i32, value: i32) -> io::Result<()> 
             (&raw const value).cast(),
             length,
         )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    })
+    .map(drop)
 }
