@@ -49,20 +49,11 @@ impl After {
     }
 }
 
-/// How long a connection is kept for the next request.
-#[derive(Debug, Clone, Copy)]
-pub struct Keep {
-    /// At most.
-    pub timeout: Duration,
-    /// So long even where its place is wanted (`keepalive_min_timeout`).
-    pub at_least: Duration,
-}
-
 /// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
 pub async fn finish(
     mut request: Box<Request>,
     mut after: After,
-) -> Option<(wire::Connection, Keep)> {
+) -> Option<(wire::Connection, Duration)> {
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
     }
@@ -80,7 +71,9 @@ pub async fn finish(
     let at_least = settings.keepalive.keepalive_min_timeout.duration();
     let wire = request.wire.into_inner()?;
     match after {
-        After::Keep => return Some((wire, Keep { timeout, at_least })),
+        After::Keep if at_least.is_zero() => return Some((wire, timeout)),
+        // In a box: few have it.
+        After::Keep => return Box::pin(hold(wire, timeout, at_least)).await,
         After::Close {
             is_timeout: true, ..
         } if settings.closing.reset_timedout_connection => {
@@ -106,6 +99,21 @@ pub async fn finish(
         }
     }
     None
+}
+
+/// Keeps a connection, which nobody can tell to close yet, for `at_least` or until the next request comes; gives it back with the time
+/// that is left of `timeout`, if it goes on.
+async fn hold(
+    mut wire: wire::Connection,
+    timeout: Duration,
+    at_least: Duration,
+) -> Option<(wire::Connection, Duration)> {
+    let at_least = at_least.min(timeout);
+    match wire.wait(at_least).await {
+        Ok(()) => Some((wire, timeout)),
+        Err(wire::Error::Timeout) if at_least < timeout => Some((wire, timeout - at_least)),
+        Err(_) => None,
+    }
 }
 
 /// Is there a chunked body that nobody has read?

@@ -27,8 +27,8 @@ use crate::respond::{self, Start};
 use crate::route::{NamedServer, ServerId};
 
 pub use client::Client;
+use finish::After;
 pub use finish::invite;
-use finish::{After, Keep};
 pub use own_wire::OwnWire;
 pub use transmit::{PIECES_PER_TURN, TOGETHER_MAX};
 
@@ -65,9 +65,9 @@ fn run(client: &Rc<Client>, mut wire: wire::Connection) -> impl Future<Output = 
             // A reload may have come meanwhile.
             let generation = client.loop_.generation();
             match Box::pin(exchange(wire, Rc::clone(client), generation)).await {
-                Some((kept, keep)) => {
+                Some((kept, timeout)) => {
                     wire = kept;
-                    keepalive = Some(keep);
+                    keepalive = Some(timeout);
                 }
                 None => return,
             }
@@ -88,21 +88,12 @@ fn stream_of(accepted: Accepted) -> std::io::Result<Stream> {
 }
 
 /// Waits for the first byte of a request; `false`: the connection is over.
-async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Keep>) -> bool {
+async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Duration>) -> bool {
     if wire.has_unread() {
         return true;
     }
-    let mut keepalive = keepalive;
-    if let Some(keep) = keepalive.as_mut().filter(|keep| !keep.at_least.is_zero()) {
-        // Nobody can tell it to close yet.
-        let at_least = std::mem::take(&mut keep.at_least).min(keep.timeout);
-        match wire.wait(at_least).await {
-            Err(WireError::Timeout) if at_least < keep.timeout => keep.timeout -= at_least,
-            outcome => return outcome.is_ok(),
-        }
-    }
     let (idle, timeout): (Idle, Duration) = match keepalive {
-        Some(keep) => (client.place.enter(), keep.timeout),
+        Some(timeout) => (client.place.enter(), timeout),
         None => match first_timeout(client) {
             Some(timeout) => (client.place.enter_new(), timeout),
             None => return false,
@@ -141,7 +132,7 @@ fn exchange(
     mut wire: wire::Connection,
     client: Rc<Client>,
     generation: Rc<Generation>,
-) -> impl Future<Output = Option<(wire::Connection, Keep)>> {
+) -> impl Future<Output = Option<(wire::Connection, Duration)>> {
     async move {
         let is_pipelined = wire.has_unread();
         let (head, server, start) = match read(&mut wire, &client, &generation).await {
