@@ -292,6 +292,7 @@ fn finish_server(
 ) -> Result<(), Error> {
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
     let finished = ServerSettings::finish(ServerSettings::merge(server, block.raw), scope)?;
+    finished.check()?;
     listen_for(id, &block.listens, block.directive, http.around, settings)?;
     name_for(id, &finished, settings, scope);
     let own = http.enter(block.own, block.lines);

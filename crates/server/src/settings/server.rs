@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Bufs, Flag, Msec, Number, Problem, Scope, Size, Value, Word, directives};
+use config::{
+    Bufs, Error, Flag, Msec, Number, Placed, Problem, Scope, Size, Value, Word, directives,
+};
 use wire::http1::read::Limits;
 
 use crate::regex::Regex;
@@ -60,27 +62,6 @@ impl Value for Names {
             names: Vec::new(),
             first: Bytes::new(),
         })
-    }
-}
-
-/// nginx's `connection_pool_size`, as long as nobody sets it: no header buffer may be smaller.
-const HEADER_BUFFER_MIN: u64 = 512;
-
-/// `large_client_header_buffers`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeaderBuffers(Bufs);
-
-impl Value for HeaderBuffers {
-    const SYNTAX: &'static str = Bufs::SYNTAX;
-
-    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let buffers = Bufs::parse(args, scope)?;
-        if buffers.size < HEADER_BUFFER_MIN {
-            let sentence = "the \"large_client_header_buffers\" size must be equal to or greater than \"connection_pool_size\"";
-            let hint = format!("that is {HEADER_BUFFER_MIN} bytes here, whatever is configured");
-            return Err(Problem::new(sentence).hint_that(&hint).at(1));
-        }
-        Ok(Self(buffers))
     }
 }
 
@@ -159,7 +140,10 @@ directives! {
         client_header_buffer_size: Size = "1k", [HTTP | SERVER] 1;
         /// Sets number and size of the buffers for larger heads. A request line longer than one is refused with 414, a
         /// header line with 400.
-        large_client_header_buffers: HeaderBuffers = "4 8k", [HTTP | SERVER] 2;
+        large_client_header_buffers: Placed<Bufs> = "4 8k", [HTTP | SERVER] 2;
+        /// Makes no difference here, where memory is not taken in pools of a fixed size; but no buffer of `large_client_header_buffers`
+        /// may be smaller, as in nginx.
+        connection_pool_size: Size = "512", [HTTP | SERVER] 1;
         /// Drops header lines with invalid names.
         ignore_invalid_headers: Flag = "on", [HTTP | SERVER] FLAG;
         /// Lets names of header lines hold underscores.
@@ -172,14 +156,28 @@ directives! {
 }
 
 impl ServerSettings {
+    /// Sizes that must fit together.
+    ///
+    /// # Errors
+    /// nginx's sentence.
+    pub fn check(&self) -> Result<(), Error> {
+        let buffers = &self.large_client_header_buffers;
+        if buffers.value.size >= self.connection_pool_size.0 {
+            return Ok(());
+        }
+        Err(buffers.error(
+            "the \"large_client_header_buffers\" size must be equal to or greater than \"connection_pool_size\"",
+        ))
+    }
+
     /// The limits of a head, in the reader's words. Worked out once for each server.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         Limits {
             client_header_buffer_size: self.client_header_buffer_size.bytes(),
-            large_buffers: size(self.large_client_header_buffers.0.count),
-            large_buffer_size: size(self.large_client_header_buffers.0.size),
+            large_buffers: size(self.large_client_header_buffers.value.count),
+            large_buffer_size: size(self.large_client_header_buffers.value.size),
             max_headers: size(self.max_headers.0),
             ignore_invalid_headers: self.ignore_invalid_headers,
             underscores_in_headers: self.underscores_in_headers,
