@@ -40,6 +40,12 @@ def resident(path):
         os.close(fd)
 
 
+def share(paths):
+    """How much of the files is in memory, 0 to 1."""
+    seen, whole = (sum(column) for column in zip(*(resident(path) for path in paths)))
+    return seen / whole
+
+
 def hold_in(path):
     """Reads the whole file and keeps its pages in memory (mlock) as long as this process lives: a host that takes memory
     back from its guests would have some of them evicted meanwhile."""

@@ -88,17 +88,10 @@ class Peer:
         time.sleep(0.5)
 
     def __exit__(self, *_):
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(server.PATIENCE)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait()
+        server.end(self.process, lambda: os.killpg(self.process.pid, signal.SIGKILL))
 
     def said(self):
-        with open(os.path.join(self.dir, "said"), errors="replace") as f:
-            return f.read()[-3000:]
+        return server.tails(self.dir, ("said",))
 
     @property
     def address(self):
