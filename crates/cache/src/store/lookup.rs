@@ -179,7 +179,10 @@ impl Store {
             Opened::Entry(file, entry) => {
                 let known = match known.filter(|known| known.place.file == entry.tag()) {
                     Some(known) => known,
-                    None => self.learn(local, &entry, &file, known, now).await?,
+                    None => {
+                        let len = file.meta().len;
+                        self.learn(local, &entry, len, known, now).await?
+                    }
                 };
                 if self.is_purged(&entry, &known) {
                     // What cannot be deleted now is for a sweep.
@@ -245,17 +248,17 @@ impl Store {
     }
 
     /// Puts into the index what an entry says that the index did not know, or knew another one of.
-    async fn learn(
+    pub(super) async fn learn(
         &self,
         local: &Local,
         entry: &Entry,
-        file: &OpenFile,
+        len: u64,
         was: Option<Known>,
         now: Seconds,
     ) -> Result<Known, Error> {
         let was = was.and_then(|was| self.0.index.remove_entry(&was.key, was.place.file));
         drop(was.and_then(|was| super::blocks_of(&self.0.space, &was)));
-        let known = self.known_of(entry, file.meta().len, now);
+        let known = self.known_of(entry, len, now);
         self.take_in(local, &known).await?;
         let vary = entry.vary().clone();
         self.0.journal.found(known, vary);

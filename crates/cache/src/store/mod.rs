@@ -399,7 +399,8 @@ impl Store {
         self.delete(local, recovered.evicted.clone()).await
     }
 
-    /// Deletes an entry whose writer was killed before it was whole.
+    /// Looks at the file of an entry whose writer was killed: what is not whole is deleted. If it is still the one that was to be
+    /// replaced, the index knows that one from now on: it is as old as it is, and purges that are pending may cover it.
     async fn delete_cut(&self, local: &Local, key: &Key, tag: u32) -> Result<(), Error> {
         let pool = &self.0.settings.pool;
         let is_it = |known: &Known| known.state == State::Stored && known.place.file == tag;
@@ -416,6 +417,12 @@ impl Store {
             }
         };
         let is_cut = match Entry::decode(&head, meta.len) {
+            Ok(entry) if entry.key() == *key && entry.tag() != tag => {
+                let used = known.used;
+                self.learn(local, &entry, meta.len, Some(known), used)
+                    .await?;
+                false
+            }
             Ok(entry) => entry.key() != *key,
             Err(Fault::Needs(more)) => more as u64 > meta.len,
             Err(_) => true,

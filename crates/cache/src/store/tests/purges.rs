@@ -140,6 +140,37 @@ fn purges_outlive_a_restart_whatever_was_swept_before() {
 }
 
 #[test]
+fn what_was_to_be_replaced_when_its_process_was_killed_is_purged_all_the_same() {
+    block_on(async {
+        for (is_purged, is_swept) in [(false, true), (true, false), (true, true)] {
+            let bench = Bench::new();
+            let store = bench.walked().await;
+            fill(&bench, &store).await;
+            let path = bench.entry_file(&store, KEYS[0]);
+            let old = std::fs::read(&path).unwrap();
+            if is_purged {
+                store.purge_tag(&bench.local, b"one").await.unwrap();
+            }
+            bench.put_now(&store, KEYS[0], "one, and more tags").await;
+            let used = store.space().used();
+            drop(store);
+            // The journal says that another came, which has not.
+            std::fs::write(&path, &old).unwrap();
+            let (store, recovered) = bench.open().await;
+            assert!(recovered.is_complete && recovered.unfinished.len() == 1);
+            assert_eq!(store.space().used(), used);
+            if is_swept {
+                bench.sweep(&store).await;
+                assert_eq!((store.purges_pending(), path.exists()), (0, !is_purged));
+            }
+            let left = if is_purged { vec![] } else { vec![KEYS[0]] };
+            assert_eq!(bench.found(&store, &KEYS[..1]).await, left);
+            assert_eq!(store.counters().damaged, 0);
+        }
+    });
+}
+
+#[test]
 fn what_the_index_does_not_know_is_purged_too() {
     block_on(async {
         let bench = Bench::new();
