@@ -91,6 +91,29 @@ fn hold_pools(hold: &PathBuf) {
 }
 
 #[test]
+fn a_bypass_that_fails_takes_nothing_from_what_is_on_its_way_to_the_disk() {
+    if is_nginx() {
+        return;
+    }
+    let origin = Origin::start(|request| match request.header("X-Fail") {
+        Some(_) => Answer::Close(Vec::new()),
+        None => Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "stored"),
+    });
+    let (server, hold) = held(
+        &origin,
+        "location / { %PASS%; proxy_cache_valid 502 1m; proxy_cache_bypass $arg_bypass; proxy_cache_key $uri; }",
+    );
+    hold_pools(&hold);
+    server.get("/");
+    hit(&server, "/");
+    let failed = server.get_with("/?bypass=1", "X-Fail: 1\r\n");
+    assert_eq!(failed.status, 502);
+    assert_eq!(server.get("/").text(), "stored");
+    std::fs::remove_file(hold).expect("it was made");
+    assert_eq!(hit(&server, "/").text(), "stored");
+}
+
+#[test]
 fn what_the_disk_does_not_take_is_passed_on_and_said_once() {
     if is_nginx() {
         return;
