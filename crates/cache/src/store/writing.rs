@@ -112,10 +112,12 @@ impl Store {
     }
 
     /// Takes over the room of entries that nobody asked for the longest time, where there is none left for `bytes`: they are out of
-    /// the index then, but still on the disk.
+    /// the index then, but still on the disk. None do while purges are pending: a sweep would not see those, forget a purge that covers
+    /// one, and the next start would find it again. (Purges that come later stay as long as the fill's moment.)
     fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Vec<Known> {
         match reservation.grow_to(bytes) {
             Ok(()) => Vec::new(),
+            Err(_) if self.purges_pending() > 0 => Vec::new(),
             Err(NoRoom(lacking)) => {
                 // What a start found beyond the limits is for a sweep.
                 let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));

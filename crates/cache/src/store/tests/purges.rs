@@ -171,6 +171,48 @@ fn what_was_to_be_replaced_when_its_process_was_killed_is_purged_all_the_same() 
 }
 
 #[test]
+fn what_gives_way_to_a_fill_is_not_found_again_after_its_purge() {
+    block_on(async {
+        for is_purged_first in [true, false] {
+            let bench = Bench::new();
+            bench.walked().await;
+            let small = Settings {
+                max_bytes: Some(64 << 12),
+                ..bench.settings()
+            };
+            let (store, _) = bench.open_with(small).await;
+            let purge = || store.purge_tag(&bench.local, b"one");
+            bench.put_now(&store, KEYS[0], "one").await;
+            if is_purged_first {
+                purge().await.unwrap();
+            }
+            let main = Key::of(KEYS[1].as_bytes());
+            // A block more than is free.
+            let body = (64 - store.space().used()) << 12;
+            let moment = store.moment();
+            let other = Description {
+                key_text: KEYS[1].as_bytes(),
+                ..plain(main)
+            };
+            let fields = [].into_iter();
+            let begun = store.begin(&bench.local, &other, fields, body, NOW, moment);
+            let writing = begun.await.unwrap();
+            assert!(store.index().is_empty(), "it gave way");
+            if !is_purged_first {
+                purge().await.unwrap();
+            }
+            bench.sweep(&store).await;
+            // As if it were killed: a sweep would delete what is left.
+            drop((writing, store));
+            let (store, recovered) = bench.open().await;
+            assert!(recovered.is_complete);
+            let found = bench.found(&store, &KEYS).await;
+            assert!(found.is_empty(), "{is_purged_first} {found:?}");
+        }
+    });
+}
+
+#[test]
 fn what_the_index_does_not_know_is_purged_too() {
     block_on(async {
         let bench = Bench::new();
