@@ -77,22 +77,11 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
             filler.end_without(Ending::Renewed);
             Fetched::Again
         }
-        Role::Fill(filler) => {
-            filler.fill().begun(now_ms());
-            lead(request, inquiry, want, filler).await
-        }
+        Role::Fill(filler) => lead(request, inquiry, want, filler).await,
         Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_whole() => {
             follow(request, inquiry, want, fill).await
         }
-        Role::Follow(_) => {
-            lead(
-                request,
-                inquiry,
-                want,
-                inquiry.cache.fills.alone(key, WINDOW_BYTES),
-            )
-            .await
-        }
+        Role::Follow(_) => fetch_alone(request, inquiry, want).await,
     }
 }
 
@@ -103,11 +92,15 @@ fn is_stored(inquiry: &Inquiry<'_>, key: &Key) -> bool {
 
 /// Gets an answer from the origin whatever others do; who comes from now on may follow this one.
 pub async fn fetch_anew(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
-    let filler = inquiry
-        .cache
-        .fills
-        .take_over(want.key(inquiry), WINDOW_BYTES);
-    filler.fill().begun(now_ms());
+    let key = want.key(inquiry);
+    let filler = inquiry.cache.fills.take_over(key, WINDOW_BYTES);
+    lead(request, inquiry, want, filler).await
+}
+
+/// Gets an answer from the origin beside others, for this request alone: nobody follows.
+async fn fetch_alone(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
+    let key = want.key(inquiry);
+    let filler = inquiry.cache.fills.alone(key, WINDOW_BYTES);
     lead(request, inquiry, want, filler).await
 }
 
@@ -229,6 +222,7 @@ fn start(
 
 /// Asks the origin, for this request and for those who follow.
 async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: Filler) -> Fetched {
+    filler.fill().begun(now_ms());
     let order = match Box::pin(prepare(request, inquiry, &want)).await {
         Ok(order) => order,
         Err(outcome) => {
@@ -416,11 +410,7 @@ async fn follow(
             Waited::TimedOut => return Fetched::Pass,
             Waited::Aged => match inquiry.cache.fills.running(&key) {
                 Some(other) if !other.is(&fill) => fill = other,
-                _ => {
-                    let filler = inquiry.cache.fills.take_over(key, WINDOW_BYTES);
-                    filler.fill().begun(now_ms());
-                    return lead(request, inquiry, want, filler).await;
-                }
+                _ => return fetch_anew(request, inquiry, want).await,
             },
             Waited::Head(Some(head)) => {
                 return followed(request, inquiry, follower, &head).await;
@@ -429,15 +419,7 @@ async fn follow(
                 return match fill.ending() {
                     Some(ending) => ended(request, inquiry, want, ending).await,
                     // It is for the other one alone.
-                    None => {
-                        lead(
-                            request,
-                            inquiry,
-                            want,
-                            inquiry.cache.fills.alone(key, WINDOW_BYTES),
-                        )
-                        .await
-                    }
+                    None => fetch_alone(request, inquiry, want).await,
                 };
             }
         }
