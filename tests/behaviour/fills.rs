@@ -16,6 +16,18 @@ fn wait_for(is_so: &AtomicBool) {
     }
 }
 
+/// An origin that answers `X-New` at once, and everything else with what is older and comes when it may.
+fn old_and_new(old_may_come: &'static AtomicBool) -> Origin {
+    Origin::start(|request| {
+        let headers = "Cache-Control: max-age=60\r\n";
+        if request.header("X-New").is_some() {
+            return Answer::with("200 OK", headers, "new");
+        }
+        wait_for(old_may_come);
+        Answer::with("200 OK", headers, "old")
+    })
+}
+
 #[test]
 fn an_older_answer_that_comes_later_replaces_no_newer_one() {
     if is_nginx() {
@@ -23,14 +35,7 @@ fn an_older_answer_that_comes_later_replaces_no_newer_one() {
         return;
     }
     static MAY_COME: AtomicBool = AtomicBool::new(false);
-    let origin = Origin::start(|request| {
-        let headers = "Cache-Control: max-age=60\r\n";
-        if request.header("X-New").is_some() {
-            return Answer::with("200 OK", headers, "new");
-        }
-        wait_for(&MAY_COME);
-        Answer::with("200 OK", headers, "old")
-    });
+    let origin = old_and_new(&MAY_COME);
     let server = server(
         &origin,
         "location / { %PASS%; proxy_cache_bypass $http_x_new; }",
@@ -331,14 +336,7 @@ fn without_a_lock_what_is_whole_is_used_though_an_older_fetch_still_runs() {
         return;
     }
     static MAY_COME: AtomicBool = AtomicBool::new(false);
-    let origin = Origin::start(|request| {
-        let headers = "Cache-Control: max-age=60\r\n";
-        if request.header("X-New").is_some() {
-            return Answer::with("200 OK", headers, "new");
-        }
-        wait_for(&MAY_COME);
-        Answer::with("200 OK", headers, "old")
-    });
+    let origin = old_and_new(&MAY_COME);
     let (server, hold) = held(&origin, "location / { %PASS%; }");
     hold_pools(&hold);
     std::thread::scope(|scope| {
