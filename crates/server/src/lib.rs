@@ -22,6 +22,7 @@ pub mod manual;
 pub mod map;
 pub mod names;
 pub mod path;
+mod places;
 pub mod process;
 pub mod redirects;
 pub mod regex;

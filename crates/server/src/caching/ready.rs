@@ -1,11 +1,9 @@
 //! Answers of one loop that are ready to be sent: of small entries that were just used, whose heads are the same for every request.
 //!
 //! A request whose answer is ready asks the index whether it still is the one, and opens nothing: what is sent is in memory of our own.
-//! Not here: entries that have to be read (`serve`). Invariants: what the index does not know by the same tag is not used; a place holds
-//! one answer, so there are at most `PLACES`.
+//! Not here: entries that have to be read (`serve`). Invariants: what the index does not know by the same tag is not used; there are at
+//! most `PLACES` answers.
 
-use std::cell::RefCell;
-use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -14,7 +12,6 @@ use cache::Entry;
 use cache::freshness::Rules;
 use cache::store::Hit;
 use disk::OpenFile;
-use hashbrown::DefaultHashBuilder;
 use message::{Body, HeaderId, ResponseHead};
 
 use super::registry::Cache;
@@ -22,6 +19,7 @@ use super::tally::Status;
 use super::{note, serve};
 use crate::Response;
 use crate::clock::Moment;
+use crate::places::Places;
 use crate::request::Request;
 use crate::respond::Outcome;
 use crate::route::LocationId;
@@ -32,11 +30,8 @@ const PLACES: usize = 2048;
 const BYTES_MAX: usize = 16 << 10;
 
 /// The answers of one loop.
-#[derive(Default)]
-pub struct Ready {
-    places: RefCell<Vec<Option<Rc<Prepared>>>>,
-    hasher: DefaultHashBuilder,
-}
+#[derive(Debug, Default)]
+pub struct Ready(Places<Prepared, PLACES>);
 
 struct Prepared {
     key_text: Bytes,
@@ -58,36 +53,6 @@ enum Kept {
     Copied(Weak<OpenFile>),
 }
 
-impl std::fmt::Debug for Ready {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ready")
-    }
-}
-
-impl Ready {
-    fn place(&self, key_text: &[u8]) -> usize {
-        self.hasher.hash_one(key_text) as usize & (PLACES - 1)
-    }
-
-    fn get(&self, request: &Request, key_text: &[u8]) -> Option<Rc<Prepared>> {
-        let places = self.places.borrow();
-        let prepared = places.get(self.place(key_text))?.as_ref()?;
-        let is_it = prepared.location == request.location
-            && prepared.generation == request.generation.number
-            && prepared.key_text == key_text;
-        is_it.then(|| Rc::clone(prepared))
-    }
-
-    fn put(&self, prepared: Prepared) {
-        let place = self.place(&prepared.key_text);
-        let mut places = self.places.borrow_mut();
-        if places.is_empty() {
-            places.resize_with(PLACES, || None);
-        }
-        places[place] = Some(Rc::new(prepared));
-    }
-}
-
 /// Answers a request whose answer is ready, where requests have no say in it; None: it is not.
 pub fn answer(
     request: &mut Request,
@@ -98,7 +63,11 @@ pub fn answer(
     if cache.fills.has_whole() {
         return None;
     }
-    let prepared = request.client.loop_.ready.get(request, key_text)?;
+    let prepared = request.client.loop_.ready.0.get(key_text, |prepared| {
+        prepared.location == request.location
+            && prepared.generation == request.generation.number
+            && prepared.key_text == key_text
+    })?;
     if !Arc::ptr_eq(&prepared.cache, cache) {
         return None;
     }
@@ -149,7 +118,7 @@ pub fn keep(
         }
         _ => return,
     };
-    request.client.loop_.ready.put(Prepared {
+    let prepared = Prepared {
         key_text: key_text.clone(),
         generation: request.generation.number,
         location: request.location,
@@ -157,7 +126,8 @@ pub fn keep(
         entry: Rc::clone(&hit.entry),
         head: response.with_body(Body::Empty),
         body,
-    });
+    };
+    request.client.loop_.ready.0.put(key_text, prepared);
 }
 
 /// May what is made of a head differ from request to request?

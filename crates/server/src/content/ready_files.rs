@@ -3,18 +3,16 @@
 //! A request for it asks whether the file is as it was, and gets the same answer; all that the steps before the content and the
 //! way to the file would do for it is known. Not here: files that have to be opened or read ([`static_files`](super::static_files)).
 //! Invariants: an answer is kept only where no step, name or variable could make it another one for the next request for the same
-//! URI; a place holds one answer, so there are at most `PLACES`.
+//! URI; there are at most `PLACES`.
 
-use std::cell::RefCell;
-use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 
 use disk::OpenFile;
-use hashbrown::DefaultHashBuilder;
 use message::{Body, Framing, Method};
 
 use crate::Response;
 use crate::before;
+use crate::places::Places;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 
@@ -24,11 +22,8 @@ const PLACES: usize = 4096;
 const URI_MAX: usize = 512;
 
 /// The answers of one loop.
-#[derive(Default)]
-pub struct ReadyFiles {
-    places: RefCell<Vec<Option<Box<Prepared>>>>,
-    hasher: DefaultHashBuilder,
-}
+#[derive(Debug, Default)]
+pub struct ReadyFiles(Places<Prepared, PLACES>);
 
 struct Prepared {
     uri: Box<[u8]>,
@@ -39,30 +34,17 @@ struct Prepared {
     head: Response,
 }
 
-impl ReadyFiles {
-    fn place(&self, uri: &[u8]) -> usize {
-        self.hasher.hash_one(uri) as usize & (PLACES - 1)
-    }
-}
-
 /// Answers a request whose answer is ready, and enters its location; `None`: it is not.
 pub fn answer(request: &mut Request) -> Option<Box<Response>> {
     if request.method != Method::Get || request.head.framing != Framing::None {
         return None;
     }
     let loop_ = Rc::clone(&request.client.loop_);
-    let ready = &loop_.ready_files;
-    let places = ready.places.borrow();
-    if places.is_empty() {
-        return None;
-    }
-    let prepared = places[ready.place(&request.uri)].as_ref()?;
-    let is_it = *prepared.uri == *request.uri
-        && prepared.server == request.server
-        && prepared.generation == request.generation.number;
-    if !is_it {
-        return None;
-    }
+    let prepared = loop_.ready_files.0.get(&request.uri, |prepared| {
+        *prepared.uri == *request.uri
+            && prepared.server == request.server
+            && prepared.generation == request.generation.number
+    })?;
     let file = prepared.file.upgrade()?;
     if !loop_.disk.is_current(&file, request.moment) {
         return None;
@@ -96,20 +78,16 @@ pub fn keep(request: &Request, file: &Rc<OpenFile>, response: &Response) {
     if !is_same_for_all {
         return;
     }
-    let ready = &request.client.loop_.ready_files;
-    let place = ready.place(&request.uri);
-    let mut places = ready.places.borrow_mut();
-    if places.is_empty() {
-        places.resize_with(PLACES, || None);
-    }
-    places[place] = Some(Box::new(Prepared {
+    let prepared = Prepared {
         uri: Box::from(&request.uri[..]),
         server: request.server,
         generation: request.generation.number,
         location: request.location,
         file: Rc::downgrade(file),
         head: response.with_body(Body::Empty),
-    }));
+    };
+    let places = &request.client.loop_.ready_files.0;
+    places.put(&request.uri, prepared);
 }
 
 /// Did nothing but server and URI lead the request here?
