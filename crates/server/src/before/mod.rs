@@ -1,6 +1,6 @@
 //! The steps before the content: each may answer, refuse or redirect; else the next one runs.
 //!
-//! To add a step, add a line to [`run`] and one to [`is_idle`]. The order is nginx's phases: server rewrite, find location, rewrite, access,
+//! To add a step, add a line to [`run`] and what it obeys to [`is_idle`], where it is forced. The order is nginx's phases: server rewrite, find location, rewrite, access,
 //! precontent.
 
 pub mod access;
@@ -11,12 +11,18 @@ pub mod mirror;
 pub mod return_;
 pub mod try_files;
 
+use self::access::Access;
+use self::admission::Admission;
+use self::auth_request::AuthRequest;
+use self::mirror::Mirroring;
+use self::return_::Returning;
+use self::try_files::Trying;
 use crate::Failure;
 use crate::locate;
 use crate::path;
 use crate::request::{Arrival, Request};
 use crate::respond::Outcome;
-use crate::settings::Location;
+use crate::settings::{Location, LocationSettings};
 
 /// Runs the steps; `None` means that the content is to be made.
 pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
@@ -43,14 +49,72 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
     mirror::run(request).await
 }
 
-/// Has none of the steps anything to do at this location, for a request without a body?
+/// Has none of the steps anything to do at this location, for a request without a body? What is answered without going through the steps
+/// (`content::ready_files`) rests on it.
 #[must_use]
 pub fn is_idle(location: &Location) -> bool {
-    let settings = &location.settings;
-    !location.is_internal
-        && settings.returning.return_.is_none()
-        && settings.access.rules.is_empty()
-        && !settings.auth_request.auth_request.is_some()
-        && settings.trying.try_files.is_none()
-        && !settings.mirroring.mirror.is_any()
+    // Every field by its name, so that nobody adds one without saying here whether a step obeys it.
+    let Location {
+        is_internal,
+        settings,
+        name: _,
+        inner: _,
+        logs: _,
+        passing: _,
+        handler: _,
+        pool: _,
+        cache_rules: _,
+    } = location;
+    let LocationSettings {
+        returning: Returning { return_ },
+        access: Access { rules },
+        auth_request:
+            AuthRequest {
+                auth_request,
+                auth_request_set: _,
+            },
+        trying: Trying { try_files },
+        mirroring: Mirroring {
+            mirror,
+            mirror_request_body: _,
+        },
+        // Only says how the judges above are put together.
+        admission: Admission { satisfy: _ },
+        // `limits` looks at bodies alone.
+        client_body: _,
+        // No step obeys these.
+        root: _,
+        types: _,
+        files: _,
+        static_files: _,
+        index: _,
+        autoindex: _,
+        gzip_static: _,
+        proxy: _,
+        proxy_answers: _,
+        proxy_store: _,
+        proxy_rewrites: _,
+        hints: _,
+        subrequests: _,
+        error_pages: _,
+        caching: _,
+        not_modified: _,
+        headers: _,
+        ranges: _,
+        slicing: _,
+        identity: _,
+        redirects: _,
+        keepalive: _,
+        sending: _,
+        closing: _,
+        resolving: _,
+        access_log: _,
+        error_log: _,
+    } = settings;
+    !is_internal
+        && return_.is_none()
+        && rules.is_empty()
+        && !auth_request.is_some()
+        && try_files.is_none()
+        && !mirror.is_any()
 }

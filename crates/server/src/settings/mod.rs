@@ -169,7 +169,7 @@ pub struct Location {
     /// `internal`?
     pub is_internal: bool,
     /// Its logs, once [`Settings::equip`] has been called.
-    logs: OnceLock<(AccessLogs, ErrorLogs)>,
+    pub(crate) logs: OnceLock<(AccessLogs, ErrorLogs)>,
     /// Where it passes requests on to (`proxy_pass`).
     pub passing: Option<Arc<Passing>>,
     /// What makes its content, if not files.
