@@ -291,7 +291,8 @@ impl Store {
     pub(super) async fn take_in(&self, local: &Local, known: &Known) -> Result<(), Error> {
         self.0.space.charge(u64::from(known.place.blocks));
         self.count_directories(&known.key);
-        self.settle(local, self.0.index.put(known)).await
+        let passage = self.0.passages.begin();
+        self.settle(local, self.0.index.put(known), passage).await
     }
 
     /// Forgets an entry whose file turned out not to be there (the process that wrote it was killed just before that).
@@ -305,10 +306,12 @@ impl Store {
     /// Deletes an entry that is damaged; what cannot be deleted now is for a sweep.
     async fn drop_damaged(&self, local: &Local, key: &Key, known: Option<Known>) {
         self.0.damaged.fetch_add(1, Relaxed);
-        let tag = known.map(|known| known.place.file);
-        let known = tag.and_then(|tag| self.0.index.remove_entry(key, tag));
-        let known = known.unwrap_or(Known::seen(*key, 0));
-        let _ = self.delete(local, vec![known]).await;
+        let gone = self.take_out(|index| {
+            let tag = known.map(|known| known.place.file);
+            let known = tag.and_then(|tag| index.remove_entry(key, tag));
+            [known.unwrap_or(Known::seen(*key, 0))]
+        });
+        let _ = self.delete(local, gone).await;
     }
 
     /// Deletes the entry of a hit that turned out to be damaged while it was read.

@@ -7,6 +7,7 @@
 //! Not here: what is asked at the origin, and who waits for whom. Invariants: an entry gets its name when it is whole; its room is
 //! reserved before it is written and given back when its file is gone; what is damaged is deleted and never given out.
 
+mod leaving;
 mod lookup;
 mod purge;
 mod renew;
@@ -36,8 +37,10 @@ use crate::purge::{Moment, Rules};
 use crate::space::{Limits, Reservation, Space};
 use disk::{Errno, Group, Local, Pool, READ_MAX, STEPS_MAX, Step};
 use hashbrown::HashSet;
+use leaving::{Lost, Passages};
 use message::date::Seconds;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use turns::Turns;
@@ -116,7 +119,8 @@ struct Inner {
     journal_blocks: Mutex<Option<Reservation>>,
     /// Blocks of files of others: room that is not ours.
     foreign_blocks: Mutex<Option<Reservation>>,
-    lost: Mutex<Vec<Lost>>,
+    lost: Mutex<VecDeque<Lost>>,
+    passages: Passages,
     turns: Turns,
     rules: Rules,
     /// The sweep's way through the index, for purges.
@@ -127,17 +131,6 @@ struct Inner {
     damaged: AtomicU64,
     undeleted: AtomicU64,
     purged: AtomicU64,
-}
-
-/// Files that are still to be deleted.
-#[derive(Debug)]
-struct Lost {
-    /// A temp file whose writer has gone.
-    temp: Option<(Key, u32)>,
-    /// Entries that are out of the index, at most [`DELETE_MAX`].
-    victims: Vec<Known>,
-    /// It counts until the files are gone.
-    room: Reservation,
 }
 
 impl Store {
@@ -174,6 +167,7 @@ impl Store {
             journal_blocks: Mutex::default(),
             foreign_blocks: Mutex::default(),
             lost: Mutex::default(),
+            passages: Passages::default(),
             turns: Turns::default(),
             rules: Rules::new(recovered.purges.clone()),
             pass: Mutex::default(),
@@ -239,14 +233,16 @@ impl Store {
         if present.is_some_and(|known| is_stored(&known)) {
             return None;
         }
-        let Displaced { replaced, evicted } = self.0.index.put(known);
-        // Its own file too, if that came just now: nobody overwrites it.
-        let gone = replaced.into_iter().chain(evicted);
-        let gone: Vec<_> = gone.filter(is_stored).collect();
-        if gone.is_empty() {
+        let gone = self.take_out(|index| {
+            let Displaced { replaced, evicted } = index.put(known);
+            // Its own file too, if that came just now: nobody overwrites it.
+            let gone = replaced.into_iter().chain(evicted);
+            gone.filter(is_stored)
+        });
+        if gone.known.is_empty() {
             return None;
         }
-        self.0.evicted.fetch_add(gone.len() as u64, Relaxed);
+        self.0.evicted.fetch_add(gone.known.len() as u64, Relaxed);
         let (store, local) = (self.clone(), local.clone());
         Some(async move { store.delete(&local, gone).await })
     }
@@ -396,7 +392,8 @@ impl Store {
             // Its blocks were never counted.
             self.0.space.charge(u64::from(known.place.blocks));
         }
-        self.delete(local, recovered.evicted.clone()).await
+        let evicted = recovered.evicted.clone();
+        self.delete(local, self.take_out(|_| evicted)).await
     }
 
     /// Looks at the file of an entry whose writer was killed: what is not whole is deleted. If it is still the one that was to be
@@ -427,8 +424,10 @@ impl Store {
             Err(Fault::Needs(more)) => more as u64 > meta.len,
             Err(_) => true,
         };
-        let cut = is_cut.then(|| self.0.index.remove_entry(key, tag));
-        let cut = cut.flatten().into_iter().collect();
+        if !is_cut {
+            return Ok(());
+        }
+        let cut = self.take_out(|index| index.remove_entry(key, tag));
         self.delete(local, cut).await
     }
 

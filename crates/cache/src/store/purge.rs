@@ -3,6 +3,7 @@
 //! Not here: the rules and how an entry is told from another ([`crate::purge`]). Invariant: from the moment that a purge is made on,
 //! nothing is found that it covers and that was asked for before; also after a restart.
 
+use super::leaving::{Gone, Passage};
 use super::{DELETE_MAX, Store};
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
@@ -28,6 +29,8 @@ pub struct Pass {
     end: u32,
     rules: Vec<Numbered>,
     cursor: Cursor,
+    /// It has come through the index; what was on its passage in this time or before is still to come through.
+    ended: Option<u64>,
     /// Were there entries that the index did not know when it began?
     was_cold: bool,
 }
@@ -43,6 +46,7 @@ impl Store {
         let before = self.0.rules.number_of(&rule);
         self.add_rule(local, rule).await?;
         // Looked at only now: what was on its way when the key was purged before may have come meanwhile, and is covered already.
+        let passage = self.0.passages.begin();
         let known = self.0.index.remove(key);
         let is_known = known.is_some_and(|known| known.state == State::Stored);
         let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
@@ -54,7 +58,11 @@ impl Store {
         let known = known.unwrap_or(Known::seen(*key, 0));
         self.0.purged.fetch_add(u64::from(is_stored), Relaxed);
         if is_stored {
-            self.delete(local, vec![known]).await?;
+            let gone = Gone {
+                known: vec![known],
+                passage: Some(passage),
+            };
+            self.delete(local, gone).await?;
         }
         Ok(is_stored && !was_purged)
     }
@@ -117,11 +125,9 @@ impl Store {
 
     /// Deletes an entry that is covered.
     pub(super) async fn drop_purged(&self, local: &Local, known: &Known) -> Result<(), Error> {
-        let Some(known) = self.0.index.remove_entry(&known.key, known.place.file) else {
-            return Ok(());
-        };
-        self.0.purged.fetch_add(1, Relaxed);
-        self.delete(local, vec![known]).await
+        let gone = self.take_out(|index| index.remove_entry(&known.key, known.place.file));
+        self.0.purged.fetch_add(gone.known.len() as u64, Relaxed);
+        self.delete(local, gone).await
     }
 
     /// Goes on comparing what is stored with the rules that are pending, until about `files_max` files were read or deleted. Given
@@ -139,7 +145,12 @@ impl Store {
         let outcome = self.go_on(local, &mut pass, files_max).await;
         match outcome {
             Ok((done, true)) => {
-                self.end_pass(local, &pass).await?;
+                let passages = &self.0.passages;
+                let ended = *pass.ended.get_or_insert_with(|| passages.end_time());
+                match passages.are_over(ended) {
+                    true => self.end_pass(local, &pass).await?,
+                    false => *self.0.pass.lock() = Some(pass),
+                }
                 Ok(done)
             }
             Ok((_, false)) => {
@@ -160,6 +171,7 @@ impl Store {
             end,
             rules,
             cursor: Cursor::default(),
+            ended: None,
             was_cold,
         })
     }
@@ -194,9 +206,27 @@ impl Store {
 
     /// Compares what is stored of these with the rules, deletes what is covered. Given back: how many files that took.
     async fn compare(&self, local: &Local, pass: &Pass, step: &[Known]) -> Result<usize, Error> {
+        let passage = self.0.passages.begin();
+        let mut covered = Vec::new();
+        let compared = self
+            .compare_each(local, pass, step, &passage, &mut covered)
+            .await;
+        // Also after an error: these are out of the index.
+        self.delete_covered(local, &mut covered, &passage).await?;
+        compared
+    }
+
+    async fn compare_each(
+        &self,
+        local: &Local,
+        pass: &Pass,
+        step: &[Known],
+        passage: &Passage,
+        covered: &mut Vec<Known>,
+    ) -> Result<usize, Error> {
         let is_older =
             |known: &&Known| known.state == State::Stored && is_before(known.clean_of, pass.end);
-        let (mut files, mut covered) = (0, Vec::new());
+        let mut files = 0;
         for known in step.iter().filter(is_older) {
             let fits = |rule: &&Numbered| rule.may_cover(known.marks, known.clean_of);
             let rules: Vec<_> = pass.rules.iter().filter(fits).collect();
@@ -214,16 +244,24 @@ impl Store {
                 self.0.index.set_clean(&key, tag, pass.end);
             }
             if covered.len() == DELETE_MAX {
-                self.delete_covered(local, &mut covered).await?;
+                self.delete_covered(local, covered, passage).await?;
             }
         }
-        self.delete_covered(local, &mut covered).await?;
         Ok(files)
     }
 
-    async fn delete_covered(&self, local: &Local, covered: &mut Vec<Known>) -> Result<(), Error> {
+    async fn delete_covered(
+        &self,
+        local: &Local,
+        covered: &mut Vec<Known>,
+        passage: &Passage,
+    ) -> Result<(), Error> {
         self.0.purged.fetch_add(covered.len() as u64, Relaxed);
-        self.delete(local, std::mem::take(covered)).await
+        let gone = Gone {
+            known: std::mem::take(covered),
+            passage: Some(passage.clone()),
+        };
+        self.delete(local, gone).await
     }
 
     /// Reads an entry's head, to compare it with rules that may cover it. One that cannot be read is covered.

@@ -1,7 +1,8 @@
 //! Writing an entry: a large one into a temp file beside its place, renamed when it is whole; a small one at once, under its name
 //! if nobody can look at it yet.
 
-use super::{FILE_MODE, Lost, Store};
+use super::leaving::{Gone, Lost, Passage};
+use super::{FILE_MODE, Store};
 use crate::entry::{Description, Finished, PROLOGUE_BYTES, Writer};
 use crate::error::Error;
 use crate::freshness::Line;
@@ -30,8 +31,8 @@ pub struct Writing {
     known: Known,
     vary: Bytes,
     reservation: Reservation,
-    /// Entries that make room for it, out of the index: their blocks are in the reservation, their files go when its own is made.
-    victims: Vec<Known>,
+    /// Entries that make room for it: their blocks are in the reservation, their files go when its own is made.
+    victims: Gone,
     waiting: Vec<Bytes>,
     waiting_bytes: usize,
     output: Option<Output>,
@@ -65,13 +66,19 @@ impl Store {
         let writer = Writer::new(&description, fields)?;
         let bytes = writer.entry_len(expected);
         let mut reservation = self.0.space.reserve(0)?;
-        let mut victims = Vec::new();
+        let mut victims = Gone::default();
         if expected <= WRITE_BYTES as u64 {
             victims = self.make_way(&mut reservation, bytes);
         }
         if let Err(error) = self.grow(local, &mut reservation, bytes).await {
             self.0.shed.fetch_add(1, Relaxed);
-            self.delete_files(local, &victims).await?;
+            let lost = Lost {
+                temp: None,
+                victims: victims.known,
+                room: reservation,
+                passage: victims.passage,
+            };
+            self.delete_lost(local, lost).await?;
             return Err(error);
         }
         let names = self.0.index.vary_number(description.vary);
@@ -112,16 +119,16 @@ impl Store {
     }
 
     /// Takes over the room of entries that nobody asked for the longest time, where there is none left for `bytes`: they are out of
-    /// the index then, but still on the disk. None do while purges are pending: a sweep would not see those, forget a purge that covers
-    /// one, and the next start would find it again. (Purges that come later stay as long as the fill's moment.)
-    fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Vec<Known> {
+    /// the index then, but still on the disk. None do while purges are pending, which could not be forgotten before the fill's end.
+    fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Gone {
         match reservation.grow_to(bytes) {
-            Ok(()) => Vec::new(),
-            Err(_) if self.purges_pending() > 0 => Vec::new(),
+            Ok(()) => Gone::default(),
+            Err(_) if self.purges_pending() > 0 => Gone::default(),
             Err(NoRoom(lacking)) => {
                 // What a start found beyond the limits is for a sweep.
                 let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));
-                let blocks = victims.iter().map(|known| u64::from(known.place.blocks));
+                let blocks = victims.known.iter();
+                let blocks = blocks.map(|known| u64::from(known.place.blocks));
                 reservation.absorb(blocks.sum());
                 victims
             }
@@ -141,8 +148,8 @@ impl Store {
                 return Ok(());
             };
             let victims = self.victims(lacking);
-            evicted += victims.len();
-            if victims.is_empty() || evicted > EVICT_MAX {
+            evicted += victims.known.len();
+            if victims.known.is_empty() || evicted > EVICT_MAX {
                 return Err(NoRoom(lacking).into());
             }
             self.delete(local, victims).await?;
@@ -160,14 +167,23 @@ impl Store {
     }
 
     /// Does what the index asks for after a key came in.
-    pub(super) async fn settle(&self, local: &Local, displaced: Displaced) -> Result<(), Error> {
+    pub(super) async fn settle(
+        &self,
+        local: &Local,
+        displaced: Displaced,
+        passage: Passage,
+    ) -> Result<(), Error> {
         let Displaced { replaced, evicted } = displaced;
         // The file of the replaced one was overwritten by the rename.
         drop(replaced.and_then(|known| super::blocks_of(&self.0.space, &known)));
         match evicted {
             Some(known) if known.state == State::Stored => {
                 self.0.evicted.fetch_add(1, Relaxed);
-                self.delete(local, vec![known]).await
+                let gone = Gone {
+                    known: vec![known],
+                    passage: Some(passage),
+                };
+                self.delete(local, gone).await
             }
             _ => Ok(()),
         }
@@ -216,8 +232,12 @@ impl Writing {
     /// The next bytes of the body. Waits for the disk when [`WRITE_BYTES`] have come together.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Fault`] (too long): it is to be abandoned.
+    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Fault`] (too long), [`Error::Purged`]: it is to be abandoned.
     pub async fn push(&mut self, local: &Local, bytes: Bytes) -> Result<(), Error> {
+        // Purges wait for what gave way to it.
+        if self.moment.is_void() {
+            return Err(Error::Purged);
+        }
         self.writer.body(&bytes)?;
         self.waiting_bytes += bytes.len();
         self.waiting.push(bytes);
@@ -255,10 +275,8 @@ impl Writing {
 
     /// Deletes what makes room, where its files are not used again.
     async fn delete_victims(&mut self, local: &Local) -> Result<(), Error> {
-        if !self.victims.is_empty() {
-            self.store.delete_files(local, &self.victims).await?;
-            self.victims.clear();
-        }
+        self.store.delete_files(local, &self.victims.known).await?;
+        self.victims = Gone::default();
         Ok(())
     }
 
@@ -299,14 +317,16 @@ impl Writing {
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Purged`], [`Error::Superseded`]: it is not stored, and to be abandoned.
     pub async fn publish(&mut self, local: &Local) -> Result<Known, Error> {
+        let store = self.store.clone();
+        // From before it is looked whether it is void: a sweep that comes then waits for this.
+        let passage = store.0.passages.begin();
         if self.moment.is_void() {
             return Err(Error::Purged);
         }
-        let store = self.store.clone();
         let turn = store.turn(self.known.key, self.known.place.file).await?;
         self.has_temp = true;
         let finished = self.writer.finish();
-        if self.output.is_none() && self.victims.is_empty() {
+        if self.output.is_none() && self.victims.known.is_empty() {
             self.victims = store.make_way(&mut self.reservation, finished.entry_len);
         }
         store
@@ -327,7 +347,7 @@ impl Writing {
         };
         // If the record was written, the next start finds that it did not come true when the key is asked for.
         done?;
-        for victim in self.victims.drain(..) {
+        for victim in std::mem::take(&mut self.victims).known {
             store.0.journal.gone(victim.key, victim.place.file);
         }
         self.reservation.shrink_to(entry_len);
@@ -339,7 +359,7 @@ impl Writing {
         drop((put, turn));
         store.0.stored.fetch_add(1, Relaxed);
         // The entry is stored; that another one's file stays is counted, and no failure of this one.
-        let _ = store.settle(local, displaced).await;
+        let _ = store.settle(local, displaced, passage.clone()).await;
         // A sweep that begins from now on finds it in the index; one that had begun could not wait for it.
         if self.moment.is_void() {
             store.drop_purged(local, &known).await?;
@@ -397,6 +417,7 @@ impl Writing {
         contents.push(finished.table);
         let mut files = self
             .victims
+            .known
             .iter()
             .filter(|known| store.is_its_own(known))
             .map(|known| store.path(&known.key).into());
@@ -430,16 +451,21 @@ impl Writing {
 impl Drop for Writing {
     /// Whoever wrote it has gone: its temp file goes with a sweep.
     fn drop(&mut self) {
-        if self.has_temp || !self.victims.is_empty() {
+        if self.has_temp || !self.victims.known.is_empty() {
             let nothing = self.store.0.space.adopt(0);
             let room = std::mem::replace(&mut self.reservation, nothing);
             let Known { key, place, .. } = self.known;
+            let Gone {
+                known: victims,
+                passage,
+            } = std::mem::take(&mut self.victims);
             let lost = Lost {
                 temp: self.has_temp.then_some((key, place.file)),
-                victims: std::mem::take(&mut self.victims),
+                victims,
                 room,
+                passage,
             };
-            self.store.0.lost.lock().push(lost);
+            self.store.0.lost.lock().push_back(lost);
         }
     }
 }

@@ -48,6 +48,23 @@ impl Bench {
         found
     }
 
+    /// Purges so many tags that nothing has.
+    async fn purge_many(&self, store: &Store, many: usize) {
+        for number in 0..many {
+            let tag = number.to_string();
+            store.purge_tag(&self.local, tag.as_bytes()).await.unwrap();
+        }
+    }
+
+    /// The directory as a process that is killed now leaves it.
+    fn killed(&self) -> Self {
+        let killed = Self::new();
+        let (from, to) = (self.dir.path().join("."), killed.dir.path());
+        let mut copy = std::process::Command::new("cp");
+        assert!(copy.arg("-a").args([&from, to]).status().unwrap().success());
+        killed
+    }
+
     async fn sweep(&self, store: &Store) {
         while store.sweep(&self.local, NOW, 2).await.unwrap() {}
     }
@@ -173,7 +190,8 @@ fn what_was_to_be_replaced_when_its_process_was_killed_is_purged_all_the_same() 
 #[test]
 fn what_gives_way_to_a_fill_is_not_found_again_after_its_purge() {
     block_on(async {
-        for is_purged_first in [true, false] {
+        // Many purges end the fill's own hold on those that come after it.
+        for (is_purged_first, more) in [(true, 0), (false, 0), (false, RULES_MANY)] {
             let bench = Bench::new();
             bench.walked().await;
             let small = Settings {
@@ -201,14 +219,73 @@ fn what_gives_way_to_a_fill_is_not_found_again_after_its_purge() {
             if !is_purged_first {
                 purge().await.unwrap();
             }
+            bench.purge_many(&store, more).await;
             bench.sweep(&store).await;
             // As if it were killed: a sweep would delete what is left.
             drop((writing, store));
             let (store, recovered) = bench.open().await;
             assert!(recovered.is_complete);
             let found = bench.found(&store, &KEYS).await;
-            assert!(found.is_empty(), "{is_purged_first} {found:?}");
+            assert!(found.is_empty(), "{is_purged_first} {more} {found:?}");
         }
+    });
+}
+
+#[test]
+fn what_is_on_its_way_out_is_not_found_again_after_its_purge() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        fill(&bench, &store).await;
+        let key = Key::of(KEYS[0].as_bytes());
+        let gone = store.take_out(|index| index.remove_entry(&key, index.peek(&key)?.place.file));
+        assert_eq!(gone.known.len(), 1);
+        store.purge_tag(&bench.local, b"one").await.unwrap();
+        bench.sweep(&store).await;
+        bench.sweep(&store).await;
+        assert_eq!(store.purges_pending(), 1, "it has not gone yet");
+        let killed = bench.killed();
+        assert_eq!(all_files(killed.dir.path()).len(), 3, "its file is there");
+        let (next, recovered) = killed.open().await;
+        assert!(recovered.is_complete);
+        assert_eq!(killed.found(&next, &KEYS).await, [KEYS[1], KEYS[3]]);
+        store.delete(&bench.local, gone).await.unwrap();
+        bench.sweep(&store).await;
+        assert_eq!(store.purges_pending(), 0);
+        let killed = bench.killed();
+        let (next, _) = killed.open().await;
+        assert_eq!(killed.found(&next, &KEYS).await, [KEYS[1], KEYS[3]]);
+    });
+}
+
+#[test]
+fn what_gets_its_name_while_many_purges_are_made_is_not_found_after_them() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let key = Key::of(KEYS[0].as_bytes());
+        // Another answer of the same key gets its name first.
+        let turn = store.turn(key, store.moment().tag()).await.unwrap();
+        let mut late = Box::pin(bench.put_tagged(&store, KEYS[0], "one", store.moment()));
+        turns::begin(late.as_mut()).await;
+        store.purge_tag(&bench.local, b"one").await.unwrap();
+        bench.purge_many(&store, RULES_MANY).await;
+        bench.sweep(&store).await;
+        drop(turn);
+        while !bench.entry_file(&store, KEYS[0]).exists() {
+            if store.index().peek(&key).is_none() {
+                turns::begin(late.as_mut()).await;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let killed = bench.killed();
+        let (next, recovered) = killed.open().await;
+        assert!(recovered.is_complete);
+        assert!(killed.found(&next, &KEYS).await.is_empty());
+        let late = late.await;
+        assert!(matches!(late, Err(Error::Purged)), "{late:?}");
+        bench.sweep(&store).await;
+        assert_eq!(store.purges_pending(), 0);
     });
 }
 
@@ -261,10 +338,7 @@ fn what_was_asked_for_before_a_purge_is_covered_when_it_comes() {
         let again = store.purge(&bench.local, &key).await.unwrap();
         assert!(!again, "it was purged before it came");
         // Where too many come meanwhile, it is not stored at all.
-        for number in 0..=RULES_MANY {
-            let tag = number.to_string();
-            store.purge_tag(&bench.local, tag.as_bytes()).await.unwrap();
-        }
+        bench.purge_many(&store, RULES_MANY + 1).await;
         bench.sweep(&store).await;
         assert_eq!(store.purges_pending(), 0);
         let late = bench.put_tagged(&store, KEYS[0], "", before).await;
@@ -335,10 +409,7 @@ fn too_many_purges_are_refused_until_a_sweep() {
         let bench = Bench::new();
         let store = bench.walked().await;
         fill(&bench, &store).await;
-        for number in 0..RULES_MAX {
-            let tag = number.to_string();
-            store.purge_tag(&bench.local, tag.as_bytes()).await.unwrap();
-        }
+        bench.purge_many(&store, RULES_MAX).await;
         let more = store.purge_tag(&bench.local, b"one").await;
         assert!(matches!(more, Err(Error::TooManyPurges(_))), "{more:?}");
         assert_eq!(bench.found(&store, &KEYS).await, KEYS);

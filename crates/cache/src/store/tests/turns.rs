@@ -18,7 +18,7 @@ async fn came(bench: &Bench, store: &Store, moment: Moment, body: &[u8]) -> Writ
 }
 
 /// Goes as far as it can without waiting.
-async fn begin<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) {
+pub(super) async fn begin<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) {
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Pending => Poll::Ready(()),
         Poll::Ready(_) => panic!("a pool was not waited for"),
