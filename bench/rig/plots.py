@@ -141,7 +141,7 @@ def cpu_bars(figures, title, path):
         sides = [one for one in figures["per_cpu"] if one["what"] == thing]
         axes.bar([one["server"] for one in sides], [1e6 / one["median"] for one in sides], color=[paints[one["server"]] for one in sides],
                  yerr=[[1e6 / one["median"] - 1e6 / max(one["rounds"]) for one in sides], [1e6 / min(one["rounds"]) - 1e6 / one["median"] for one in sides]])
-        axes.set_title(thing, fontsize=9)
+        axes.set_title(thing.replace(", ", ",\n"), fontsize=9)
         axes.tick_params(axis="x", rotation=90)
     parts[0][0].set_ylabel("µs of CPU per request")
     write(drawn, path)

@@ -49,6 +49,11 @@ class Report(unittest.TestCase):
         self.assertIn("| 1 KiB, access log on | freewheel log | **60.0 requests/CPU s** | 60.0 to 60.0 | 2.00 × |", text)
         self.assertIn("| 1 KiB | nginx | 50.0 requests/CPU s | 40.0 to 60.0 |  |", text)
 
+    def test_what_a_request_and_a_gigabyte_cost_is_said_where_the_size_is_known(self):
+        text = self.report(hot={**CPU, "bytes": {"1 KiB": 1024, "4 MiB": 4 << 20}})
+        self.assertIn("| 1 KiB | freewheel | **100 requests/CPU s** (10000.0 µs each) | 90.0 to 110 | 2.00 × |", text)
+        self.assertIn("| 4 MiB | nginx | **8.00 requests/CPU s** (125000.0 µs each, 29.802 CPU s per GB) |", text)
+
     def test_where_another_is_ahead_is_said_first(self):
         text = self.report(hot=CPU)
         ahead = text[text.index("## Where another is ahead"):text.index("## hot")]

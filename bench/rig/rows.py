@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 
 MORE, LESS = "more", "less"     # which is better
+LARGE = 65536                   # bytes of an answer from which on a gigabyte of them is worth a figure
 
 
 @dataclasses.dataclass
@@ -16,6 +17,7 @@ class Row:
     unit: str
     better: str
     baseline: str = "nginx"
+    also: str = ""          # the figure in other words
 
     @property
     def figure(self):
@@ -29,8 +31,13 @@ def rows(name, figures):
 
 
 def hot(figures):
-    return [Row(one["what"] + (", access log on" if one["server"].endswith(" log") else ""), one["server"], one["rounds"], "requests/CPU s", MORE,
-                "nginx log" if one["server"].endswith(" log") else "nginx") for one in figures["per_cpu"]]
+    made = []
+    for one in figures["per_cpu"]:
+        is_logged, size = one["server"].endswith(" log"), figures.get("bytes", {}).get(one["what"])
+        also = "%.1f µs each" % (1e6 / one["median"]) + (", %.3f CPU s per GB" % (1e9 / size / one["median"]) if size >= LARGE else "") if size else ""
+        made.append(Row(one["what"] + (", access log on" if is_logged else ""), one["server"], one["rounds"], "requests/CPU s", MORE,
+                        "nginx log" if is_logged else "nginx", also))
+    return made
 
 
 def cached(figures):
