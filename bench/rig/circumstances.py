@@ -6,8 +6,10 @@ import platform
 import subprocess
 import time
 
+from . import ats
+
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SERVERS = {"freewheel": "-v", "nginx": "-v", "ats": "-V"}      # by the name of the option that gives the path
+SERVERS = {"freewheel": "-v", "nginx": "-v", "ats": "-V", "open_inline": "-v"}      # by the name of the option that gives the path
 UNTOLD = {"json", "load", "check"}
 
 
@@ -16,7 +18,7 @@ def circumstances(args):
     peers = dict(getattr(args, "also", None) or [])
     found = {name: (getattr(args, name, None), flag) for name, flag in SERVERS.items()}
     found.update({name: (path, "version" if name == "caddy" else "-V" if name == "varnish" else "-v") for name, path in peers.items()})
-    return {"machine": machine(), "kernel": platform.release(), "disk": disk(getattr(args, "dir", "/")), "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    return {"machine": machine(), "cores": os.cpu_count(), "kernel": platform.release(), "disk": disk(getattr(args, "dir", "/")), "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
             "is_quick": bool(getattr(args, "quick", False)), "servers": {name: version(path, flag) for name, (path, flag) in found.items() if path},
             **commit(), "options": {key: value for key, value in sorted(vars(args).items()) if key not in UNTOLD}}
 
@@ -51,7 +53,8 @@ def commit():
 def version(path, flag):
     """What the program says it is, and the beginning of its SHA-256: the commit is that of the tree, not of a program built earlier."""
     try:
-        done = subprocess.run([path, flag], capture_output=True, text=True, timeout=10)
+        environment = ats.environment(path) if "traffic_server" in path else {}
+        done = subprocess.run([path, flag], capture_output=True, text=True, timeout=10, env={**os.environ, **environment})
         with open(path, "rb") as f:
             digest = hashlib.sha256(f.read()).hexdigest()[:12]
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -2,13 +2,8 @@
 
 import os
 import pwd
-import resource
 import shutil
-import signal
-import socket
-import subprocess
 import tempfile
-import time
 
 from . import server
 
@@ -36,11 +31,11 @@ def does(name, what):
     return os.path.exists(os.path.join(FOLDER, "%s.%s" % (name, what)))
 
 
-class Peer:
+class Peer(server.Program):
     """Running inside the `with` block."""
 
     def __init__(self, name, binary, site, what, core, origin="127.0.0.1:9"):
-        self.name, self.binary, self.port, self.core, self.process = name, binary, server.free_port(), core, None
+        self.name, self.binary, self.port, self.core = name, binary, server.free_port(), core
         self.dir = tempfile.mkdtemp(prefix=name + ".", dir=site.path)
         host, _, port = origin.partition(":")
         with open(os.path.join(FOLDER, "%s.%s" % (name, what))) as f:
@@ -52,53 +47,14 @@ class Peer:
             f.write(text)
 
     def __enter__(self):
-        nobody = pwd.getpwnam("nobody")
-        is_root = os.geteuid() == 0
-        if is_root:
+        user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+        if user:
             shutil.chown(self.dir, "nobody")
-
-        def before():
-            os.setpgrp()
-            resource.setrlimit(resource.RLIMIT_NOFILE, (server.NOFILE, server.NOFILE))
-            os.sched_setaffinity(0, {self.core})
-            if is_root:
-                os.setgroups([])
-                os.setgid(nobody.pw_gid)
-                os.setuid(nobody.pw_uid)
-
-        with open(os.path.join(self.dir, "said"), "w") as said:
-            self.process = subprocess.Popen([self.binary, *COMMANDS[self.name](self, self.file)], preexec_fn=before, stdin=subprocess.DEVNULL, stdout=said,
-                                            stderr=subprocess.STDOUT, cwd=self.dir, env={**os.environ, "HOME": self.dir, "GOMAXPROCS": "1"})
-        try:
-            self.wait_until_ready()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def wait_until_ready(self):
-        until = time.monotonic() + server.PATIENCE
-        while True:
-            with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", self.port)) == 0:
-                    break
-            if self.process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("%s did not start: %s" % (self.name, self.said()))
-            time.sleep(0.05)
-        time.sleep(0.5)
-
-    def __exit__(self, *_):
-        server.end(self.process, lambda: os.killpg(self.process.pid, signal.SIGKILL))
+        return self.start(COMMANDS[self.name](self, self.file), "said", user, {"HOME": self.dir, "GOMAXPROCS": "1"})
 
     def said(self):
         return server.tails(self.dir, ("said",))
 
-    @property
-    def address(self):
-        return "127.0.0.1:%d" % self.port
-
     def worker_pids(self):
         """The process and those below it."""
-        return [self.process.pid, *server.Server.worker_pids(self)]
-
-    cpu_seconds = server.Server.cpu_seconds
+        return [self.process.pid, *super().worker_pids()]

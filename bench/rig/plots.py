@@ -14,6 +14,7 @@ except ImportError:
 
 SIZE = (8, 4)
 COLOURS = {"freewheel": "#0072b2"}      # of a palette that the colour-blind can tell apart (Okabe, Ito)
+REUSEPORT = " reuseport"                # such a variant has the colour of the one without, and a broken line
 OTHERS = ["#e69f00", "#d55e00", "#cc79a7", "#009e73", "#56b4e9", "#999999"]
 
 
@@ -76,13 +77,15 @@ def mixed_over_time(figures, title, path):
 def draw_curves(axes, runs, key):
     """Shares on an axis where each nine is as wide as the next."""
     widest = 10
-    for server, colour in colours(runs).items():
+    paints = colours(dict.fromkeys(server.removesuffix(REUSEPORT) for server in runs))
+    for server in runs:
+        colour, line = paints[server.removesuffix(REUSEPORT)], "--" if server.endswith(REUSEPORT) else "-"
         shares, ms = curve(runs[server], key)
         if not shares:
-            axes.plot([], [], label=server + ": no answer", color=colour)
+            axes.plot([], [], line, label=server + ": no answer", color=colour)
             continue
         widest = max(widest, 1 / (1 - shares[-1]))
-        axes.plot([1 / (1 - share) for share in shares], ms, label=server, color=colour, marker=".", markersize=4)
+        axes.plot([1 / (1 - share) for share in shares], ms, line, label=server, color=colour, marker=".", markersize=4)
     axes.set_xscale("log")
     axes.set_yscale("log")
     ticks = [(1, "0"), (2, "50"), (10, "90"), (100, "99"), (1000, "99.9"), (10_000, "99.99"), (100_000, "99.999")]
@@ -110,10 +113,12 @@ def mixed_total(figures, title, path):
     write(drawn, path)
 
 
-def spikes_curve(figures, title, path):
-    drawn, (axes,) = figure(title, "share of the requests", "ms to the first byte at most")
-    draw_curves(axes, {server: [run["case"]["hot"] for run in runs] for server, runs in figures["runs"].items()}, "first_curve_ms")
-    write(drawn, path)
+def spikes_curve(group):
+    def drawing(figures, title, path):
+        drawn, (axes,) = figure(title, "share of the requests", "ms to the first byte at most")
+        draw_curves(axes, {server: [run["case"][group] for run in runs] for server, runs in figures["runs"].items()}, "first_curve_ms")
+        write(drawn, path)
+    return drawing
 
 
 def disks_over_time(figures, title, path):
@@ -153,7 +158,8 @@ PLOTS = {
     "mixed": [("mixed-over-time.svg", "Mixed load: the constant load over time", mixed_over_time),
               ("mixed-latency.svg", "Mixed load: latency of the constant load", mixed_latency),
               ("mixed-total.svg", "Mixed load: both loads together", mixed_total)],
-    "spikes": [("spikes-curve.svg", "A disk that stalls now and then: hot requests", spikes_curve)],
+    "spikes": [("spikes-hot.svg", "A disk that stalls now and then: hot requests", spikes_curve("hot")),
+               ("spikes-all.svg", "A disk that stalls now and then: all requests", spikes_curve("all"))],
     "disks": [("disks-over-time.svg", "Three disks, one of which stalls: hits over time", disks_over_time)],
 }
 

@@ -9,7 +9,7 @@ import unittest
 
 from rig import experiments, plots, rows
 
-ABOUT = {"machine": "a machine", "kernel": "6", "disk": "ext4 on /dev/x", "date": "2026-01-01 00:00:00 UTC", "is_quick": False, "commit": "0123456789abcdef",
+ABOUT = {"machine": "a machine", "cores": 4, "kernel": "6", "disk": "ext4 on /dev/x", "date": "2026-01-01 00:00:00 UTC", "is_quick": False, "commit": "0123456789abcdef",
          "is_clean": True, "servers": {"nginx": "nginx/1", "freewheel": "freewheel/1"}, "options": {}}
 CPU = {"per_cpu": [{"what": what, "server": server, "median": sorted(rounds)[1], "rounds": rounds, "others": [1]} for what, server, rounds in (
     ("1 KiB", "nginx", [50, 40, 60]), ("1 KiB", "freewheel", [100, 90, 110]), ("4 MiB", "nginx", [8, 8, 8]), ("4 MiB", "freewheel", [4, 4, 4]),
@@ -24,6 +24,14 @@ def one(requests, curve):
 def mixed():
     answering, dead = one(8, [[0, 0.5], [0.9, 2], [1, 9]]), one(0, [])
     return {"runs": {"mixed": {"nginx": [{"constant": dead, "random": answering}], "freewheel": [{"constant": answering, "random": answering}]}, "cold": {}}}
+
+
+def spikes():
+    def run(p99, **more):
+        seen = {"first_%s_ms" % key: p99 for key in ("p50", "p90", "p99", "p999", "max")} | {"first_curve_ms": [[0, 0.5], [0.9, p99], [1, p99]]}
+        return {"case": {"hot": seen, "all": seen, "cold": seen}, **more}
+    return {"runs": {"nginx": [run(500.0), run(600.0)], "nginx reuseport": [run(400.0)], "freewheel open inline": [run(0.5)], "freewheel": [run(1.0, blocked_us=[1, 2000, 3])],
+                     "ats": [run(0.75)]}, "ratios": [["reuseport", "0.73", "0.73", "0.67"]]}
 
 
 class Report(unittest.TestCase):
@@ -69,6 +77,15 @@ class Report(unittest.TestCase):
         text = self.report(mixed=mixed())
         self.assertIn("| constant load, p99 | nginx | no answer |  |  |", text)
         self.assertIn("| constant load, p99 | freewheel | **2.00 ms** |  |  |", text)
+
+    def test_many_servers_have_a_row_each(self):
+        text = self.report(spikes=spikes())
+        self.assertIn("| nginx | 550 ms<br>500 to 600 |", text)
+        self.assertIn("| freewheel | 1.00 ms<br>0.0018 × |", text)
+        self.assertIn("| freewheel | 1.00 ms<br>0.0018 × | 2.00 ms |", text)
+        self.assertIn("| reuseport | 0.73 | 0.73 | 0.67 |", text)
+        ahead = text[text.index("## Where another is ahead"):text.index("## spikes")]
+        self.assertIn("* `spikes`, hot, p99: ats 0.75, freewheel 1.00 ms", ahead, "and not freewheel as it is not")
 
     def test_plots_are_drawn_or_said_to_be_missing(self):
         text = self.report(hot=CPU, mixed=mixed())

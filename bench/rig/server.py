@@ -76,17 +76,6 @@ def free_port():
     raise RuntimeError("no free port")
 
 
-def end(process, kill):
-    """Ends a process, if need be by `kill`."""
-    if process and process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            kill()
-            process.wait()
-
-
 def tails(directory, names, size=4000):
     """The ends of files, as far as they are there."""
     text = ""
@@ -99,52 +88,29 @@ def tails(directory, names, size=4000):
     return text
 
 
-class Server:
-    """A running master with its workers. `http` is the content of the http block, `main` stands outside of it."""
+class Program:
+    """A server that runs inside the `with` block, in a group of processes of its own; one that does not get ready is ended, too."""
 
-    def __init__(self, name, binary, site, http, main="", workers=1, core=None, environment=None, before=None, as_user=None):
-        self.name, self.binary, self.site, self.port = name, binary, site, free_port()
-        self.workers, self.core, self.environment, self.before, self.as_user = workers, core, environment or {}, before, as_user
-        self.dir = tempfile.mkdtemp(prefix=name.replace(" ", "-") + ".", dir=site.path)
-        os.chmod(self.dir, 0o755)
-        os.mkdir(os.path.join(self.dir, "logs"), 0o755)
-        if as_user:
-            for path in (self.dir, os.path.join(self.dir, "logs")):
-                shutil.chown(path, as_user)
-        self.process = None
-        self.configure(http, main)
+    SETTLE = 0.5        # seconds that it gets when it is ready
+    process = None
 
-    def configure(self, http, main="", workers=None):
-        """Writes nginx.conf. %PORT% is the port."""
-        workers = workers or self.workers
-        group = "nobody" if any(g.gr_name == "nobody" for g in grp.getgrall()) else "nogroup"
-        user = "user nobody %s;\n" % group if os.geteuid() == 0 and not self.as_user else ""
-        text = (
-            "daemon off;\n%sworker_processes %d;\nworker_rlimit_nofile %d;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n%s\n"
-            "events { worker_connections %d; }\nhttp {\n    root %s;\n    keepalive_timeout 300s; keepalive_requests 100000000;\n%s\n}\n"
-            % (user, workers, NOFILE, main, NOFILE, self.site.html, http.replace("%PORT%", str(self.port)))
-        )
-        with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
-            f.write(text)
-
-    def __enter__(self):
-        def before():
+    def start(self, command, output, user=None, environment=None, before=None):
+        """Returns when it is ready. `command`: what follows the program; `output`: a file; `user`: its entry, for who shall not start as root; `before`: called in the new process."""
+        def prepare():
             os.setpgrp()
             resource.setrlimit(resource.RLIMIT_NOFILE, (NOFILE, NOFILE))
             if self.core is not None:
                 os.sched_setaffinity(0, self.core if isinstance(self.core, (set, list)) else {self.core})
-            if self.before:
-                self.before()
-            if self.as_user:
-                entry = pwd.getpwnam(self.as_user)
+            if before:
+                before()
+            if user:
                 os.setgroups([])
-                os.setgid(entry.pw_gid)
-                os.setuid(entry.pw_uid)
+                os.setgid(user.pw_gid)
+                os.setuid(user.pw_uid)
 
-        command = [self.binary, "-p", self.dir + "/", "-c", "nginx.conf", "-e", "logs/error.log"]
-        self.process = subprocess.Popen(
-            command, preexec_fn=before, env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=open(os.path.join(self.dir, "stderr"), "w"))
+        with open(os.path.join(self.dir, output), "w") as said:
+            self.process = subprocess.Popen([os.path.abspath(self.binary), *command], preexec_fn=prepare, cwd=self.dir, env={**os.environ, **(environment or {})},
+                                            stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
         try:
             self.wait_until_ready()
         except BaseException:
@@ -153,31 +119,33 @@ class Server:
         return self
 
     def wait_until_ready(self):
-        """Until the pid file is there, and a moment more."""
         until = time.monotonic() + PATIENCE
-        while not os.path.exists(os.path.join(self.dir, "logs/nginx.pid")):
+        while not self.is_ready():
             if self.process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError("%s did not start: %s" % (self.name, self.said()))
             time.sleep(0.02)
-        time.sleep(0.2)
+        time.sleep(self.SETTLE)
+
+    def is_ready(self):
+        """Whether it takes connections."""
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def __exit__(self, *_):
-        end(self.process, lambda: os.killpg(self.process.pid, signal.SIGKILL))
-
-    def said(self):
-        """Standard error and the end of the error log."""
-        return tails(self.dir, ("stderr", "logs/error.log"))
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
 
     @property
     def address(self):
         return "127.0.0.1:%d" % self.port
 
-    def signal(self, number):
-        """To the master."""
-        self.process.send_signal(number)
-
     def worker_pids(self):
-        """All processes below the master."""
+        """All processes below the first."""
         found, ahead = [], [self.process.pid]
         while ahead:
             pid = ahead.pop()
@@ -203,20 +171,68 @@ class Server:
 
     def resident_bytes(self):
         """Anonymous memory of all workers: RSS without the pages of files, which are the page cache's."""
-        total = 0
-        for pid in self.worker_pids():
-            with open("/proc/%d/status" % pid) as f:
-                for line in f:
-                    if line.startswith(("RssAnon:", "RssShmem:")):
-                        total += int(line.split()[1]) * 1024
-        return total
+        return self.memory(("RssAnon:", "RssShmem:"))
 
     def resident_all_bytes(self):
         """VmRSS of all workers, mapped files included."""
+        return self.memory(("VmRSS:",))
+
+    def memory(self, fields):
+        """Bytes of these lines of /proc/PID/status of all workers."""
         total = 0
         for pid in self.worker_pids():
             with open("/proc/%d/status" % pid) as f:
-                for line in f:
-                    if line.startswith("VmRSS:"):
-                        total += int(line.split()[1]) * 1024
+                total += sum(int(line.split()[1]) * 1024 for line in f if line.startswith(fields))
         return total
+
+
+class Server(Program):
+    """A running master with its workers. `http` is the content of the http block, `main` stands outside of it."""
+
+    SETTLE = 0.2
+
+    def __init__(self, name, binary, site, http, main="", workers=1, core=None, environment=None, before=None, as_user=None):
+        self.name, self.binary, self.site, self.port = name, binary, site, free_port()
+        self.workers, self.core, self.environment, self.before, self.as_user = workers, core, environment or {}, before, as_user
+        self.dir = tempfile.mkdtemp(prefix=name.replace(" ", "-") + ".", dir=site.path)
+        os.chmod(self.dir, 0o755)
+        os.mkdir(os.path.join(self.dir, "logs"), 0o755)
+        if as_user:
+            for path in (self.dir, os.path.join(self.dir, "logs")):
+                shutil.chown(path, as_user)
+        self.configure(http, main)
+
+    def configure(self, http, main="", workers=None):
+        """Writes nginx.conf. %PORT% is the port."""
+        workers = workers or self.workers
+        group = "nobody" if any(g.gr_name == "nobody" for g in grp.getgrall()) else "nogroup"
+        user = "user nobody %s;\n" % group if os.geteuid() == 0 and not self.as_user else ""
+        text = (
+            "daemon off;\n%sworker_processes %d;\nworker_rlimit_nofile %d;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n%s\n"
+            "events { worker_connections %d; }\nhttp {\n    root %s;\n    keepalive_timeout 300s; keepalive_requests 100000000;\n%s\n}\n"
+            % (user, workers, NOFILE, main, NOFILE, self.site.html, http.replace("%PORT%", str(self.port)))
+        )
+        with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
+            f.write(text)
+
+    def __enter__(self):
+        command = ["-p", self.dir + "/", "-c", "nginx.conf", "-e", "logs/error.log"]
+        user = pwd.getpwnam(self.as_user) if self.as_user else None
+        return self.start(command, "stderr", user, self.environment, self.before)
+
+    def is_ready(self):
+        """Whether the pid file is there."""
+        return os.path.exists(os.path.join(self.dir, "logs/nginx.pid"))
+
+    def said(self):
+        """Standard output and error, and the end of the error log."""
+        return tails(self.dir, ("stderr", "logs/error.log"))
+
+    def log(self):
+        """The whole error log."""
+        with open(os.path.join(self.dir, "logs/error.log"), errors="replace") as f:
+            return f.read()
+
+    def signal(self, number):
+        """To the master."""
+        self.process.send_signal(number)

@@ -89,6 +89,31 @@ impl Figures {
         self.max = self.max.max(so_far);
     }
 
+    /// Everything that another group saw, too.
+    pub fn add(&mut self, other: &Figures) {
+        let room = LATENCIES_MAX - self.micros.len();
+        let more = other.micros.len().min(room);
+        self.micros.extend_from_slice(&other.micros[..more]);
+        self.firsts.extend_from_slice(&other.firsts[..more]);
+        self.max = self.max.max(other.max);
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        for (kind, count) in &other.failures {
+            *self.failures.entry(kind).or_default() += count;
+        }
+        self.bytes += other.bytes;
+        self.reopened += other.reopened;
+        self.left += other.left;
+        let count = self.slices.len().max(other.slices.len());
+        self.slices.resize(count, Slice::default());
+        for (slice, more) in self.slices.iter_mut().zip(&other.slices) {
+            slice.requests += more.requests;
+            slice.bytes += more.bytes;
+            slice.max = slice.max.max(more.max);
+        }
+    }
+
     /// As JSON; times in milliseconds.
     pub fn report(mut self, elapsed: Duration) -> Value {
         self.micros.sort_unstable();
@@ -114,7 +139,7 @@ impl Figures {
             "left_open": self.left,
             "min_ms": at(0.0), "p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "p999_ms": at(0.999),
             "max_ms": self.max.as_secs_f64() * 1000.0,
-            "first_p50_ms": first(0.5), "first_p99_ms": first(0.99), "first_p999_ms": first(0.999), "first_max_ms": first(1.0),
+            "first_p50_ms": first(0.5), "first_p90_ms": first(0.9), "first_p99_ms": first(0.99), "first_p999_ms": first(0.999), "first_max_ms": first(1.0),
             "curve_ms": curve(&self.micros), "first_curve_ms": curve(&self.firsts), "over_time": self.over_time(),
         })
     }
@@ -154,6 +179,29 @@ fn curve(sorted: &[u32]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_together_are_judged_as_one() {
+        let of = |status, count: u64, millis, at| {
+            let mut figures = Figures::default();
+            let took = Duration::from_millis(millis);
+            for _ in 0..count {
+                figures.answer(status, 10, took, took, Duration::from_millis(at));
+            }
+            figures
+        };
+        let mut sum = Figures::default();
+        sum.add(&of(200, 90, 1, 100));
+        sum.add(&of(404, 10, 500, 1200));
+        let report = sum.report(Duration::from_secs(2));
+        assert_eq!(report["statuses"], json!({"200": 90, "404": 10}));
+        assert_eq!(
+            (&report["first_p50_ms"], &report["first_p99_ms"]),
+            (&json!(1.0), &json!(500.0))
+        );
+        assert_eq!(report["over_time"]["requests"], json!([90, 0, 10]));
+        assert_eq!(report["over_time"]["max_ms"], json!([1.0, 0.0, 500.0]));
+    }
 
     #[test]
     fn percentiles_are_of_all_answers() {

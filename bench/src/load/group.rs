@@ -31,12 +31,14 @@ pub struct Group {
     pub is_checked: bool,
     /// The group ends after so many requests.
     pub count: Option<u64>,
+    /// What the group saw is part of what is reported under this name, too: of several groups together.
+    pub within: Option<String>,
     /// Request targets (`/a.bin`).
     pub targets: Vec<String>,
 }
 
 impl Group {
-    /// Reads `name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M]`.
+    /// Reads `name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M][,within=N]`.
     pub fn parse(text: &str) -> Result<Group, String> {
         let mut group = Group {
             name: String::new(),
@@ -48,6 +50,7 @@ impl Group {
             is_exact: false,
             is_checked: false,
             count: None,
+            within: None,
             targets: Vec::new(),
         };
         for part in text.split(',') {
@@ -58,6 +61,7 @@ impl Group {
                 Some(("rate", rate)) => group.rate = Some(crate::number(rate)?),
                 Some(("seed", seed)) => group.seed = Some(crate::number(seed)?),
                 Some(("count", count)) => group.count = Some(crate::number(count)?),
+                Some(("within", name)) => group.within = Some(name.to_owned()),
                 Some(("order", "random")) => group.order = Order::Random,
                 Some(("order", "turn")) => group.order = Order::Turn,
                 None if part == "fresh" => group.is_fresh = true,

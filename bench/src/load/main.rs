@@ -17,9 +17,10 @@ use std::time::Duration;
 const USAGE: &str = "\
 usage: load run ADDRESS SECONDS[+GRACE] GROUP…
          for SECONDS; what is open then may still be answered for GRACE more (1)
-         GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M]
+         GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M][,within=N]
          closed loop, or R requests per second in all whatever the answers take, evenly or by chance (seed); M requests at most;
-         exact: started to the microsecond, busy; check: bodies compared with the origin's; targets: one request target per line
+         exact: started to the microsecond, busy; check: bodies compared with the origin's; within: counted under that name, too;
+         targets: one request target per line
        load once ADDRESS CONNECTIONS TARGET [check]
          one request over each of them, all at the same moment
        load idle ADDRESS CONNECTIONS TARGET

@@ -7,6 +7,7 @@ use crate::group::{Group, Order};
 use bench::content::Bytes;
 use serde_json::{Map, Value};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ struct Shared {
     figures: RefCell<Figures>,
 }
 
-/// Runs all groups at once; the report of each by name.
+/// Runs all groups at once; the report of each by name, and of those together that are within something.
 pub async fn run(
     address: SocketAddr,
     duration: Duration,
@@ -68,7 +69,7 @@ pub async fn run(
             .collect();
         running.push((shared, clients));
     }
-    let mut report = Map::new();
+    let (mut report, mut sums) = (Map::new(), BTreeMap::<String, Figures>::new());
     let all: Vec<_> = running
         .iter()
         .map(|(shared, _)| Rc::clone(shared))
@@ -86,11 +87,19 @@ pub async fn run(
                     client.await.map_err(|error| error.to_string())?;
                 }
                 let figures = shared.figures.take();
+                if let Some(name) = &shared.group.within {
+                    sums.entry(name.clone()).or_default().add(&figures);
+                }
                 report.insert(
                     shared.group.name.clone(),
                     figures.report(shared.end.get() - start),
                 );
             }
+            let elapsed = start.elapsed().min(duration);
+            report.extend(
+                sums.into_iter()
+                    .map(|(name, sum)| (name, sum.report(elapsed))),
+            );
             Ok(Value::Object(report))
         })
         .await

@@ -27,6 +27,10 @@ use std::time::Instant;
 /// Contents up to this size are read with the open and may be kept: 64 KiB, and what a cache's entry has around them.
 pub const BODY_MAX: usize = 68 << 10;
 
+/// For `bench/spikes` alone: what is not in memory is opened and looked at on the loop, and read in a pool, which is how nginx works with
+/// `aio threads`.
+const OPENS_ON_LOOPS: bool = cfg!(feature = "open_inline");
+
 /// What is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -329,7 +333,7 @@ impl Local {
         take: fn(Found) -> T,
     ) -> Result<T, Error> {
         let options = OpenOptions::from(access);
-        if access.mode == Mode::Inline {
+        if OPENS_ON_LOOPS || access.mode == Mode::Inline {
             return open_waiting(&self.0.disk, path, purpose, &options).map(take);
         }
         let disk = self.0.disk.clone();
@@ -505,7 +509,8 @@ pub(crate) fn open_waiting(
     let mount = disk.mounts.learn(fd.as_fd());
     let direct = purpose == Purpose::Read && switch_direct(fd.as_fd(), &meta, options);
     let mut body = None;
-    if purpose == Purpose::Read && meta.kind == Kind::File && !direct {
+    let reads = purpose == Purpose::Read && !OPENS_ON_LOOPS;
+    if reads && meta.kind == Kind::File && !direct {
         // Other loops must not take the pages in flight for present ones.
         let _fill = (meta.len > BODY_MAX as u64).then(|| disk.begin_first_fill(&meta));
         let first = read_first(fd.as_fd(), meta.len)?;
