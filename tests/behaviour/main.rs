@@ -7,6 +7,7 @@ mod conditional;
 mod connections;
 mod errors;
 mod faults;
+mod figures;
 mod fills;
 mod freshness;
 mod headers;

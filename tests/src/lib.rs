@@ -20,6 +20,7 @@
 
 mod binary;
 mod client;
+mod exposition;
 mod origin;
 mod port;
 mod reply;
@@ -28,6 +29,7 @@ mod site;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};
+pub use exposition::Exposition;
 pub use origin::{Answer, Origin, Received};
 pub use port::Port;
 pub use reply::{Reply, split_reply};

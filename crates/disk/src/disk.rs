@@ -155,8 +155,11 @@ impl Disk {
         {
             return known.clone();
         }
-        pools.retain(|pool| &**pool.name() != name);
-        let pool = Pool::new(name, threads, max_queue);
+        let former = pools.iter().position(|pool| &**pool.name() == name);
+        let pool = match former.map(|index| pools.remove(index)) {
+            Some(former) => former.remade(threads, max_queue),
+            None => Pool::new(name, threads, max_queue),
+        };
         if pools.len() < POOLS_MAX {
             pools.push(pool.clone());
         }

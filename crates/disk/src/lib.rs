@@ -6,6 +6,7 @@
 //!
 //! * [`Disk`]: one per process: mounts, pools, what the kernel permits.
 //! * [`Local`]: one per loop (`Rc` inside): open, stat, read, send, readdir.
+//! * [`figures`]: what is counted, here and by who uses it.
 //! * [`OpenFile`]: an open file with what is known of it.
 //!
 //! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for
@@ -18,6 +19,7 @@ mod copies;
 mod count;
 mod disk;
 mod error;
+pub mod figures;
 mod file;
 mod fill;
 mod front;

@@ -12,6 +12,7 @@ pub mod connection;
 pub mod content;
 pub mod error_page;
 pub mod failure;
+pub mod figures;
 pub mod hash;
 pub mod identity;
 pub mod listen;

@@ -42,6 +42,19 @@ fn no_page_of_the_reference_is_stale() {
 }
 
 #[test]
+fn the_page_of_metrics_is_not_stale() {
+    let page = directory().join("../metrics.md");
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&page, server::figures::names::document()).unwrap();
+    }
+    let there = std::fs::read_to_string(&page).unwrap_or_default();
+    assert!(
+        there == server::figures::names::document(),
+        "docs/metrics.md is stale: run `cargo xtask manual`"
+    );
+}
+
+#[test]
 fn contexts_and_arguments_are_those_of_nginx() {
     let found = config::differences(&server::process::tables());
     assert_eq!(found, [""; 0]);

@@ -20,12 +20,12 @@ pub use job::Pending;
 pub(crate) use mailbox::{Mailbox, deliver};
 pub use queue::Lane;
 
-use histogram::{AtomicHistogram, Histogram};
+use crate::figures::{Histogram, Number, Times};
 pub(crate) use job::{Job, Run};
 use queue::{Bounds, Pushed, Queue};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Threads of a pool whose `threads=` says nothing.
@@ -34,10 +34,6 @@ pub const DEFAULT_THREADS: usize = 32;
 pub const DEFAULT_MAX_QUEUE: usize = 65536;
 /// More threads than this no pool has.
 pub const THREADS_MAX: usize = 4096;
-
-/// The histograms count microseconds up to 2^36 (19 hours), each bucket 1/16 wide.
-const HISTOGRAM_GROUPING: u8 = 4;
-const HISTOGRAM_MAX_POWER: u8 = 36;
 
 thread_local! {
     static ON_POOL_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -70,10 +66,15 @@ pub(crate) struct Shared {
     bounds: Bounds,
     queue: Queue<Arc<dyn Run>>,
     started: AtomicUsize,
-    rejected: AtomicU64,
-    completed: AtomicU64,
-    waiting_us: AtomicHistogram,
-    running_us: AtomicHistogram,
+    figures: Arc<Figures>,
+}
+
+/// What a pool counts; the pool that takes its name over goes on with it.
+#[derive(Debug, Default)]
+struct Figures {
+    rejected: Number,
+    waiting: Histogram,
+    running: Histogram,
 }
 
 /// What a pool has done, for metrics.
@@ -95,10 +96,10 @@ pub struct PoolCounters {
     pub completed: u64,
     /// Jobs refused since start.
     pub rejected: u64,
-    /// Microseconds that jobs waited in the queue.
-    pub waiting_us: Histogram,
-    /// Microseconds that jobs ran.
-    pub running_us: Histogram,
+    /// How long jobs waited in the queue.
+    pub waiting: Times,
+    /// How long jobs ran.
+    pub ran: Times,
 }
 
 /// While it lives, the pool hands out no job (for stall tests). Jobs that run already go on.
@@ -114,19 +115,26 @@ impl Pool {
             threads: threads.clamp(1, THREADS_MAX),
             max_queue,
         };
-        let histogram = || {
-            AtomicHistogram::new(HISTOGRAM_GROUPING, HISTOGRAM_MAX_POWER)
-                .expect("the powers are a valid pair")
+        Pool::with(name, bounds, Arc::default())
+    }
+
+    /// A pool with other bounds, which goes on counting where this one is.
+    #[must_use]
+    pub(crate) fn remade(&self, threads: usize, max_queue: usize) -> Pool {
+        let bounds = Bounds {
+            threads: threads.clamp(1, THREADS_MAX),
+            max_queue,
         };
+        Pool::with(self.name(), bounds, Arc::clone(&self.shared().figures))
+    }
+
+    fn with(name: &str, bounds: Bounds, figures: Arc<Figures>) -> Pool {
         Pool(Arc::new(Handle(Arc::new(Shared {
             name: name.into(),
             bounds,
             queue: Queue::new(bounds),
             started: AtomicUsize::new(0),
-            rejected: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            waiting_us: histogram(),
-            running_us: histogram(),
+            figures,
         }))))
     }
 
@@ -209,6 +217,7 @@ impl Pool {
     pub fn counters(&self) -> PoolCounters {
         let shared = self.shared();
         let (reads_waiting, writes_waiting) = shared.queue.waiting();
+        let ran = shared.figures.running.times();
         PoolCounters {
             name: shared.name.clone(),
             threads: shared.bounds.threads,
@@ -216,10 +225,10 @@ impl Pool {
             running: shared.queue.running(),
             reads_waiting,
             writes_waiting,
-            completed: shared.completed.load(Relaxed),
-            rejected: shared.rejected.load(Relaxed),
-            waiting_us: shared.waiting_us.load(),
-            running_us: shared.running_us.load(),
+            completed: ran.count(),
+            rejected: shared.figures.rejected.get(),
+            waiting: shared.figures.waiting.times(),
+            ran,
         }
     }
 
@@ -257,7 +266,7 @@ impl Shared {
             self.start_if_needed(&Pushed::NoneIdle);
         }
         if self.started.load(Relaxed) == 0 {
-            self.rejected.fetch_add(1, Relaxed);
+            self.figures.rejected.add_shared(1);
             return Err(Overflow {
                 pool: self.name.clone(),
                 waiting: 0,
@@ -271,7 +280,7 @@ impl Shared {
                 Ok(())
             }
             Err((_, waiting)) => {
-                self.rejected.fetch_add(1, Relaxed);
+                self.figures.rejected.add_shared(1);
                 Err(Overflow {
                     pool: self.name.clone(),
                     waiting,
@@ -313,20 +322,17 @@ impl Shared {
         while let Some((lane, job, more)) = self.queue.next(finished) {
             self.start_if_needed(&more);
             let begun = Instant::now();
-            let _ = self.waiting_us.increment(micros(begun - job.queued()));
+            let figures = &self.figures;
+            figures.waiting.record_shared(nanos(begun - job.queued()));
             job.run();
             drop(job);
-            let _ = self.running_us.increment(micros(begun.elapsed()));
-            self.completed.fetch_add(1, Relaxed);
+            figures.running.record_shared(nanos(begun.elapsed()));
             finished = Some(lane);
         }
         self.started.fetch_sub(1, Relaxed);
     }
 }
 
-/// Saturates at the histogram's end, so that incrementing cannot fail.
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros())
-        .unwrap_or(u64::MAX)
-        .min((1 << HISTOGRAM_MAX_POWER) - 1)
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

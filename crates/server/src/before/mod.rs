@@ -64,6 +64,7 @@ pub fn is_idle(location: &Location) -> bool {
         handler: _,
         pool: _,
         cache_rules: _,
+        shown: _,
     } = location;
     let LocationSettings {
         returning: Returning { return_ },
@@ -110,6 +111,7 @@ pub fn is_idle(location: &Location) -> bool {
         resolving: _,
         access_log: _,
         error_log: _,
+        status: _,
     } = settings;
     !is_internal
         && return_.is_none()

@@ -134,6 +134,7 @@ fn exchange(
     generation: Rc<Generation>,
 ) -> impl Future<Output = Option<(wire::Connection, Duration)>> {
     async move {
+        let mut counted = Counted::begin(&client.loop_);
         let is_pipelined = wire.has_unread();
         let (head, server, start) = match read(&mut wire, &client, &generation).await {
             Ok(read) => read,
@@ -143,6 +144,7 @@ fn exchange(
             }
         };
         client.requests.set(client.requests.get() + 1);
+        counted.answer();
         let mut request = Request::new(wire, client, generation, head, server);
         request.is_pipelined = is_pipelined;
         request.capture_server_name();
@@ -191,6 +193,37 @@ fn exchange(
             after
         };
         finish::finish(request, after).await
+    }
+}
+
+/// A connection between the first byte of a request and its end, as figures count it.
+struct Counted {
+    loop_: Rc<Loop>,
+    is_answering: bool,
+}
+
+impl Counted {
+    fn begin(loop_: &Rc<Loop>) -> Self {
+        loop_.figures.in_exchange.add(1);
+        Self {
+            loop_: Rc::clone(loop_),
+            is_answering: false,
+        }
+    }
+
+    /// The head has come.
+    fn answer(&mut self) {
+        self.is_answering = true;
+        self.loop_.figures.requests.add(1);
+        self.loop_.figures.answering.add(1);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let figures = &self.loop_.figures;
+        figures.answering.sub(u64::from(self.is_answering));
+        figures.in_exchange.sub(1);
     }
 }
 

@@ -11,6 +11,7 @@ pub mod module;
 pub mod proxy;
 pub mod ready_files;
 pub mod static_files;
+pub mod status;
 
 use crate::request::Request;
 use crate::respond::Outcome;
@@ -19,6 +20,9 @@ use crate::respond::Outcome;
 pub async fn make(request: &mut Request) -> Outcome {
     if let Some(handler) = request.location().handler.clone() {
         return module::make(request, &handler).await;
+    }
+    if let Some(shown) = request.location().shown {
+        return Box::pin(status::make(request, shown)).await;
     }
     if request.location().passing.is_some() {
         return proxy::make(request).await;

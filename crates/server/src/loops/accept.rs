@@ -129,7 +129,7 @@ fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
 
 fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<SocketAddrAny>) {
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
-    loop_.berth.accepted.fetch_add(1, Ordering::Relaxed);
+    loop_.figures.accepted.add(1);
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
     let accepted = Accepted {
         socket,

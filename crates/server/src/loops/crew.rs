@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -21,8 +21,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use super::accept::{self, Source};
-use super::timing::{self, Figures, FiguresSnapshot, Kind, timed};
+use super::timing::{self, Kind, timed};
 use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
+use crate::figures::Ledger;
 use crate::process::report::{Level, error_log};
 use crate::settings::Settings;
 
@@ -41,8 +42,6 @@ pub(super) enum Order {
     Retire(mpsc::Sender<()>),
     /// Finish what is in flight, close what is idle, then end.
     ShutDown,
-    /// Tell the figures.
-    Report(mpsc::Sender<Report>),
 }
 
 impl std::fmt::Debug for Order {
@@ -52,7 +51,6 @@ impl std::fmt::Debug for Order {
             Self::Take(..) => "Take",
             Self::Retire(_) => "Retire",
             Self::ShutDown => "ShutDown",
-            Self::Report(_) => "Report",
         })
     }
 }
@@ -83,21 +81,6 @@ pub struct Plan {
     pub sources: Vec<Source>,
     /// CPUs per loop (`worker_cpu_affinity`); the last one holds for the loops behind it; empty: none.
     pub cpus: Vec<Vec<usize>>,
-}
-
-/// A loop's figures.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// The loop.
-    pub index: usize,
-    /// Connections now.
-    pub connections: u32,
-    /// Of them, those between two requests.
-    pub idle: usize,
-    /// Connections accepted by its sockets.
-    pub accepted: u64,
-    /// The times of its polls.
-    pub figures: FiguresSnapshot,
 }
 
 /// The loops of a worker. Lives on the worker's main thread, which may wait; no loop ever waits for it.
@@ -173,6 +156,7 @@ impl Crew {
         drop(done);
         while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
+        self.shared.ledger.configure(plan.number);
         Ok(())
     }
 
@@ -216,7 +200,6 @@ impl Crew {
         let (inbox, orders) = unbounded_channel();
         let berth = Arc::new(Berth {
             connections: AtomicU32::new(0),
-            accepted: AtomicU64::new(0),
             inbox,
         });
         let generation = (
@@ -238,6 +221,12 @@ impl Crew {
         let answer = is_started.recv_timeout(ORDER_TIMEOUT);
         answer.map_err(|_| io::Error::other("a loop does not start"))??;
         Ok(Member { berth, thread })
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
     }
 
     /// The configuration that was handed out last.
@@ -266,20 +255,6 @@ impl Crew {
         self.retired.retain(|member| !member.thread.is_finished());
         self.members.retain(|member| !member.thread.is_finished());
         !(self.members.is_empty() && self.retired.is_empty())
-    }
-
-    /// The figures of all loops that answer in time.
-    #[must_use]
-    pub fn report(&self) -> Vec<Report> {
-        let (told, reports) = mpsc::channel();
-        for member in &self.members {
-            member.order(Order::Report(told.clone()));
-        }
-        drop(told);
-        let mut all: Vec<Report> =
-            std::iter::from_fn(|| reports.recv_timeout(ORDER_TIMEOUT).ok()).collect();
-        all.sort_by_key(|report| report.index);
-        all
     }
 }
 
@@ -325,8 +300,9 @@ fn run(
             return;
         }
     };
-    let figures = Rc::new(Figures::default());
-    timing::enter(Rc::clone(&figures));
+    let figures = shared.ledger.begin_loop(index);
+    shared.ledger.run_loop(&figures, &berth);
+    timing::enter(Arc::clone(&figures));
     let _ = started.send(Ok(()));
     let generation = Generation::new(number, settings, connections_max);
     runtime.block_on(timed(Kind::Control, async move {
@@ -376,16 +352,6 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
             watches.close(loop_);
             loop_.idle.close_all();
             loop_.shelf.clear();
-        }
-        Order::Report(told) => {
-            let report = Report {
-                index: loop_.index,
-                connections: loop_.berth.connections(),
-                idle: loop_.idle.len(),
-                accepted: loop_.berth.accepted(),
-                figures: loop_.figures.snapshot(),
-            };
-            let _ = told.send(report);
         }
     }
 }

@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -34,6 +34,7 @@ use disk::{Disk, StaleFiles};
 use crate::caching::ready::Ready;
 use crate::clock::Clock;
 use crate::content::ready_files::ReadyFiles;
+use crate::figures::{Ledger, LoopFigures};
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
 use crate::route::LocationId;
@@ -41,7 +42,7 @@ use crate::settings::Settings;
 use crate::upstream::Shelf;
 pub use crew::Crew;
 pub use idle::{Idle, IdleList, Place};
-pub use timing::{Figures, Kind, spawn, spawn_begun};
+pub use timing::{Kind, spawn, spawn_begun};
 
 /// Loops that `worker_processes` may ask for.
 pub const LOOPS_MAX: usize = 1024;
@@ -119,6 +120,8 @@ pub struct Shared {
     pub logs: Logs,
     /// The disk layer and its pools.
     pub disk: Arc<Disk>,
+    /// What is counted.
+    pub ledger: Arc<Ledger>,
 }
 
 /// What the loops run for each connection.
@@ -142,8 +145,6 @@ pub enum Stage {
 pub struct Berth {
     /// Connections now, those that are on their way in [`Berth::inbox`] counted.
     connections: AtomicU32,
-    /// Connections accepted by this loop's sockets so far.
-    accepted: AtomicU64,
     inbox: UnboundedSender<crew::Order>,
 }
 
@@ -153,12 +154,6 @@ impl Berth {
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
-
-    /// Connections that this loop's sockets accepted so far.
-    #[must_use]
-    pub fn accepted(&self) -> u64 {
-        self.accepted.load(Ordering::Relaxed)
-    }
 }
 
 /// One loop, as seen by what runs on it.
@@ -167,8 +162,10 @@ pub struct Loop {
     pub index: usize,
     /// Connections between two requests.
     pub idle: IdleList,
-    /// The times of its polls.
-    pub figures: Rc<Figures>,
+    /// What it counts.
+    pub figures: Arc<LoopFigures>,
+    /// What everybody counts.
+    pub ledger: Arc<Ledger>,
     /// Its part of the disk layer.
     pub disk: disk::Local,
     /// Its timeouts and buffers.
@@ -218,12 +215,13 @@ impl Loop {
         generation: Generation,
         serve: Serve,
         shared: &Shared,
-        figures: Rc<Figures>,
+        figures: Arc<LoopFigures>,
     ) -> Rc<Self> {
         let loop_ = Rc::new(Self {
             index,
             idle: IdleList::default(),
             figures,
+            ledger: Arc::clone(&shared.ledger),
             disk: disk::Local::new(&shared.disk),
             wire: wire::Loop::new(),
             ready: Ready::default(),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::accept::Source;
 use super::crew::{Crew, Plan};
 use super::{Accepted, Listener, Loop, Shared};
+use crate::figures::gather;
 use crate::listen::{Address, SocketOptions, bind};
 use crate::settings::Settings;
 
@@ -49,10 +50,10 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output 
 }
 
 fn shared() -> Shared {
-    Shared {
-        logs: crate::log::Logs::start().unwrap(),
-        disk: disk::Disk::new(disk::Disk::prepare()),
-    }
+    let logs = crate::log::Logs::start().unwrap();
+    let disk = disk::Disk::new(disk::Disk::prepare());
+    let ledger = crate::figures::Ledger::new(logs.clone(), Arc::clone(&disk));
+    Shared { logs, disk, ledger }
 }
 
 struct Site {
@@ -203,9 +204,9 @@ fn figures_count_connections_and_polls() {
     for _ in 0..100 {
         ask(&mut client).unwrap();
     }
-    let report = &site.crew.report()[0];
+    let report = &gather::loops(site.crew.ledger())[&0];
     assert_eq!((report.connections, report.accepted), (1, 1));
-    assert!(report.figures.polls > 2);
-    assert!(report.figures.blocked_ns(0.5) <= report.figures.blocked_ns(0.99));
-    assert!(report.figures.worst.is_some());
+    assert!(report.polls.count() > 2);
+    assert!(report.blocked.quantile_ns(0.5) <= report.blocked.quantile_ns(0.99));
+    assert!(report.longest.is_some() && report.longest_ns > 0);
 }

@@ -10,22 +10,17 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use histogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinHandle;
 
+use crate::figures::LoopFigures;
 use crate::process::report::{Level, error_log};
 
-/// Relative error of the histograms: 2^-5, 3 %.
-const GROUPING_POWER: u8 = 5;
-/// Longest time that the histograms hold: 2^40 ns, 18 minutes.
-const MAX_VALUE_POWER: u8 = 40;
 /// Time for the log thread to write why the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Set in a stamp that another thread made: the loop may have slept since its last reading.
@@ -108,7 +103,7 @@ thread_local! {
     static LOOP: Cell<u32> = const { Cell::new(0) };
     static AT: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
-    static FIGURES: RefCell<Option<Rc<Figures>>> = const { RefCell::new(None) };
+    static FIGURES: RefCell<Option<Arc<LoopFigures>>> = const { RefCell::new(None) };
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -127,87 +122,8 @@ pub fn moment() -> u64 {
     MOMENT.get()
 }
 
-/// The figures of one loop; they belong to its thread.
-#[derive(Debug)]
-pub struct Figures {
-    blocked: RefCell<Histogram>,
-    polls: Cell<u64>,
-    busy_ns: Cell<u64>,
-    worst: Cell<Option<WorstPoll>>,
-}
-
-/// The longest poll so far, and whose it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorstPoll {
-    /// How long it took, in nanoseconds.
-    pub ns: u64,
-    /// The kind of task.
-    pub kind: Kind,
-}
-
-/// A copy of a loop's figures for other threads.
-#[derive(Debug, Clone)]
-pub struct FiguresSnapshot {
-    /// `event_loop_blocked`, in nanoseconds.
-    pub blocked: Histogram,
-    /// Polls so far.
-    pub polls: u64,
-    /// Time spent in polls, in nanoseconds.
-    pub busy_ns: u64,
-    /// The longest poll.
-    pub worst: Option<WorstPoll>,
-}
-
-impl Default for Figures {
-    fn default() -> Self {
-        let blocked = Histogram::new(GROUPING_POWER, MAX_VALUE_POWER);
-        Self {
-            blocked: RefCell::new(blocked.expect("the powers are valid constants")),
-            polls: Cell::new(0),
-            busy_ns: Cell::new(0),
-            worst: Cell::new(None),
-        }
-    }
-}
-
-impl Figures {
-    /// A copy.
-    #[must_use]
-    pub fn snapshot(&self) -> FiguresSnapshot {
-        FiguresSnapshot {
-            blocked: self.blocked.borrow().clone(),
-            polls: self.polls.get(),
-            busy_ns: self.busy_ns.get(),
-            worst: self.worst.get(),
-        }
-    }
-
-    fn record(&self, kind: Kind, blocked_ns: Option<u64>, poll_ns: u64) {
-        if let Some(ns) = blocked_ns {
-            let longest = (1 << MAX_VALUE_POWER) - 1;
-            let _ = self.blocked.borrow_mut().increment(ns.min(longest));
-        }
-        self.polls.set(self.polls.get() + 1);
-        self.busy_ns.set(self.busy_ns.get() + poll_ns);
-        if self.worst.get().is_none_or(|worst| poll_ns > worst.ns) {
-            self.worst.set(Some(WorstPoll { ns: poll_ns, kind }));
-        }
-    }
-}
-
-impl FiguresSnapshot {
-    /// The `share` quantile (0.5, 0.99) of `event_loop_blocked` in nanoseconds; 0 before any event.
-    #[must_use]
-    pub fn blocked_ns(&self, share: f64) -> u64 {
-        let found = self.blocked.quantile(share).ok().flatten();
-        found
-            .and_then(|result| result.entries().values().next().map(|bucket| bucket.end()))
-            .unwrap_or(0)
-    }
-}
-
 /// Makes this thread a loop thread: tasks spawned on it count in `figures`.
-pub fn enter(figures: Rc<Figures>) {
+pub fn enter(figures: Arc<LoopFigures>) {
     LOOP.set(LOOPS.fetch_add(1, Ordering::Relaxed) + 1);
     AT.set(now_ns());
     READING.set(Reading::PollEnd);
@@ -348,9 +264,20 @@ impl Drop for Vital {
     }
 }
 
+fn record(figures: &LoopFigures, kind: Kind, blocked_ns: Option<u64>, poll_ns: u64) {
+    if let Some(ns) = blocked_ns {
+        figures.blocked.record(ns);
+    }
+    figures.polls.record(poll_ns);
+    if poll_ns > figures.longest_ns.get() {
+        figures.longest_ns.set(poll_ns);
+        *figures.longest.lock() = Some(kind);
+    }
+}
+
 struct Timed<F> {
     kind: Kind,
-    figures: Rc<Figures>,
+    figures: Arc<LoopFigures>,
     stamp: Arc<Stamp>,
     waker: Waker,
     future: Pin<Box<F>>,
@@ -384,14 +311,15 @@ impl<F: Future> Future for Timed<F> {
         READING.set(Reading::PollEnd);
         let blocked =
             (woken_at != 0).then(|| start.saturating_sub(woken_at & !FROM_ANOTHER_THREAD));
-        this.figures
-            .record(this.kind, blocked, end.saturating_sub(start));
+        record(&this.figures, this.kind, blocked, end.saturating_sub(start));
         outcome
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
 
     /// The runtime's waker, always the same one.
@@ -423,7 +351,7 @@ mod tests {
 
     #[test]
     fn the_moment_is_that_of_the_own_loop_alone() {
-        enter(Rc::new(Figures::default()));
+        enter(Arc::default());
         let moments = Rc::default();
         let runtime = Waker::from(Arc::new(Runtime));
         let (mut task, waker) = noting(&moments, &runtime);
@@ -435,7 +363,7 @@ mod tests {
             let waker = waker.clone();
             let other = std::thread::spawn(move || {
                 if is_loop {
-                    enter(Rc::new(Figures::default()));
+                    enter(Arc::default());
                 }
                 waker.wake_by_ref();
             });

@@ -1,6 +1,6 @@
 //! The worker's figures as lines of the error log, on USR1: of the loops, the pools, the caches, the logs.
 //!
-//! Not here: counting. Invariant: telling costs the loops one message each.
+//! Not here: counting. Invariant: telling costs the loops nothing.
 
 use std::sync::Arc;
 
@@ -9,13 +9,16 @@ use disk::{Disk, PoolCounters};
 use super::report::{Level, error_log};
 use crate::caching::Cache;
 use crate::caching::tally::Status;
+use crate::figures::Ledger;
+use crate::figures::gather::{self, LoopSum};
 use crate::log::Logs;
-use crate::loops::Crew;
-use crate::loops::crew::Report;
+use crate::loops::Kind;
 
 /// Writes everything.
-pub fn tell(crew: &Crew, disk: &Arc<Disk>, logs: &Logs) {
-    crew.report().iter().for_each(tell_loop);
+pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
+    for (index, sum) in gather::loops(ledger) {
+        tell_loop(index, &sum);
+    }
     disk.pool_counters().iter().for_each(tell_pool);
     let figures = logs.figures();
     error_log(
@@ -71,36 +74,28 @@ fn tell_cache(cache: &Cache) {
     );
 }
 
-fn tell_loop(report: &Report) {
-    let figures = &report.figures;
-    let micros = |share: f64| figures.blocked_ns(share) / 1000;
-    let worst = figures.worst;
+fn tell_loop(index: usize, sum: &LoopSum) {
+    let micros = |share: f64| sum.blocked.quantile_ns(share) / 1000;
     error_log(
         Level::Notice,
         format_args!(
-            "loop {}: {} connections, {} idle, {} accepted; event_loop_blocked p50 {} us, p99 {} us, max {} us; \
+            "loop {index}: {} connections, {} idle, {} accepted; event_loop_blocked p50 {} us, p99 {} us, max {} us; \
              {} polls, longest {} us ({})",
-            report.index,
-            report.connections,
-            report.idle,
-            report.accepted,
+            sum.connections,
+            sum.waiting(),
+            sum.accepted,
             micros(0.5),
             micros(0.99),
             micros(1.0),
-            figures.polls,
-            worst.map_or(0, |worst| worst.ns / 1000),
-            worst.map_or("none", |worst| worst.kind.name()),
+            sum.polls.count(),
+            sum.longest_ns / 1000,
+            sum.longest.map_or("none", Kind::name),
         ),
     );
 }
 
 fn tell_pool(pool: &PoolCounters) {
-    let share = |histogram: &histogram::Histogram, share: f64| {
-        let found = histogram.quantile(share).ok().flatten();
-        found
-            .and_then(|result| result.entries().values().next().map(|bucket| bucket.end()))
-            .unwrap_or(0)
-    };
+    let share = |times: &disk::figures::Times, share: f64| times.quantile_ns(share) / 1000;
     error_log(
         Level::Notice,
         format_args!(
@@ -114,10 +109,10 @@ fn tell_pool(pool: &PoolCounters) {
             pool.writes_waiting,
             pool.completed,
             pool.rejected,
-            share(&pool.waiting_us, 0.5),
-            share(&pool.waiting_us, 0.99),
-            share(&pool.running_us, 0.5),
-            share(&pool.running_us, 0.99),
+            share(&pool.waiting, 0.5),
+            share(&pool.waiting, 0.99),
+            share(&pool.ran, 0.5),
+            share(&pool.ran, 0.99),
         ),
     );
 }

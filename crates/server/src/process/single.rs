@@ -18,6 +18,7 @@ use super::report::{Level, error_log};
 use super::signals::note;
 use super::{privileges, worker};
 use crate::caching::Registry;
+use crate::figures::Ledger;
 use crate::log::Logs;
 use crate::loops::{Crew, Shared};
 
@@ -45,7 +46,8 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
         Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     worker::log_panics();
     let disk = Disk::new(Disk::prepare());
-    let shared = Shared { logs, disk };
+    let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
+    let shared = Shared { logs, disk, ledger };
     let mut crew = Crew::new(master.options.serve, shared.clone());
     let caches = Registry::new(Arc::clone(&shared.disk));
     apply(&mut crew, &caches, master, &master.current, &shared)?;
@@ -61,7 +63,7 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
 }
 
 fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) -> ExitCode {
-    let Shared { logs, disk } = shared;
+    let Shared { logs, disk, ledger } = shared;
     let mut pools = pools::Kept::default();
     pools.accept(&master.current.loaded.main.processes, disk);
     loop {
@@ -86,7 +88,7 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) 
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");
                     reopen(&mut master, logs);
-                    super::figures::tell(&crew, disk, logs);
+                    super::figures::tell(ledger, disk, logs);
                     super::figures::tell_caches(&caches.all());
                 }
                 Signal::SIGUSR2 => note(received, "ignoring: an upgrade is not built yet"),
@@ -103,7 +105,7 @@ fn apply(
     candidate: &Candidate,
     shared: &Shared,
 ) -> Result<(), String> {
-    let Shared { logs, disk } = shared;
+    let Shared { logs, disk, .. } = shared;
     let bundle = candidate.bundle(&master.options);
     let _held = super::logs::make_known(&bundle, &candidate.logs.0, logs);
     super::logs::use_thread(&candidate.logs.0, logs);

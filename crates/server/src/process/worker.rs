@@ -31,6 +31,7 @@ use crate::caching::Registry;
 use crate::connection::guard;
 use crate::content::module::Modules;
 use crate::content::proxy::bind::needs_right;
+use crate::figures::Ledger;
 use crate::log::Logs;
 use crate::loops::accept::Source;
 use crate::loops::crew::Plan;
@@ -235,7 +236,7 @@ impl Worker {
             word::REOPEN => {
                 super::logs::reopen(&frame.body, frame.descriptors, &self.logs);
                 if let (Some(crew), Some(disk)) = (&self.crew, &self.disk) {
-                    super::figures::tell(crew, disk, &self.logs);
+                    super::figures::tell(crew.ledger(), disk, &self.logs);
                 }
                 if let Some(caches) = &self.caches {
                     super::figures::tell_caches(&caches.all());
@@ -259,6 +260,7 @@ impl Worker {
             self.caches = Some(Registry::new(Arc::clone(&disk)));
             let shared = Shared {
                 logs: self.logs.clone(),
+                ledger: Ledger::new(self.logs.clone(), Arc::clone(&disk)),
                 disk,
             };
             self.crew = Some(Crew::new(self.serve, shared));

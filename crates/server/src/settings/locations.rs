@@ -7,6 +7,7 @@ use config::{Directive, Error, Problem, Scope, Section};
 
 use crate::content::module::{self, Place};
 use crate::content::proxy::{passing, store};
+use crate::content::status;
 use crate::path::Alias;
 use crate::regex::Regex;
 use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
@@ -221,6 +222,7 @@ pub fn add(
     let pool = OnceLock::new();
     let settings = LocationSettings::finish(own.raw.clone(), scope)?;
     let passing = passing::build(&settings, level.kind, &level.name, all.upstreams)?;
+    let shown = status::build(&settings)?;
     all.locations.push(Location {
         name: level.name,
         settings,
@@ -228,6 +230,7 @@ pub fn add(
         inner: Locations::default(),
         is_internal: level.is_internal,
         logs: OnceLock::new(),
+        shown,
         handler,
         pool,
         cache_rules: OnceLock::new(),

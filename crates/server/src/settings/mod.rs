@@ -23,6 +23,7 @@ use crate::caching::directives::RulesSlot;
 use crate::caching::zone::Zones;
 use crate::content::module::Handler;
 use crate::content::proxy::Passing;
+use crate::content::status::Shown;
 use crate::listen;
 use crate::log::format::Formats;
 use crate::log::{AccessLogs, ErrorLogs};
@@ -172,6 +173,8 @@ pub struct Location {
     pub(crate) logs: OnceLock<(AccessLogs, ErrorLogs)>,
     /// Where it passes requests on to (`proxy_pass`).
     pub passing: Option<Arc<Passing>>,
+    /// The figures that it shows.
+    pub shown: Option<Shown>,
     /// What makes its content, if not files.
     pub handler: Option<Arc<dyn Handler>>,
     /// Its pool, once it was asked for (unless the name has variables).

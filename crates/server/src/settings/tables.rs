@@ -22,6 +22,7 @@ use crate::content::gzip_static::GzipStatic;
 use crate::content::index::Index;
 use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use crate::content::static_files::StaticFiles;
+use crate::content::status::Status;
 use crate::error_page::ErrorPages;
 use crate::identity::Identity;
 use crate::log::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
@@ -50,6 +51,8 @@ sections! {
         index: Index,
         /// [`Autoindex`].
         autoindex: Autoindex,
+        /// [`Status`].
+        status: Status,
         /// [`GzipStatic`].
         gzip_static: GzipStatic,
         /// [`Proxy`].

@@ -1,0 +1,233 @@
+//! Times, counted in buckets that are the same everywhere, so that sums over loops and threads are exact.
+//!
+//! Log-linear: each power of ten from 1 µs to 100 s lies in 18 equal steps (1, 1.5, 2, 2.5 … 9.5), so that the bounds that are
+//! shown ([`BOUNDS`]: 1, 2, 5, 10 …) are bounds of buckets. Invariant: a bucket holds what is over its lower bound and not over
+//! its upper one.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Steps of one power of ten.
+const STEPS: usize = 18;
+/// The first power of ten, of nanoseconds: 1 µs. What is not over it is in one bucket.
+const FIRST: u32 = 3;
+/// The last one: up to 100 s.
+const LAST: u32 = 10;
+/// All of them, one below and one above.
+const BUCKETS: usize = 2 + STEPS * (LAST - FIRST + 1) as usize;
+
+/// The bounds that are shown: nanoseconds, and in seconds as every reader of figures writes them.
+pub const BOUNDS: [(u64, &str); 25] = [
+    (1_000, "1e-06"),
+    (2_000, "2e-06"),
+    (5_000, "5e-06"),
+    (10_000, "1e-05"),
+    (20_000, "2e-05"),
+    (50_000, "5e-05"),
+    (100_000, "0.0001"),
+    (200_000, "0.0002"),
+    (500_000, "0.0005"),
+    (1_000_000, "0.001"),
+    (2_000_000, "0.002"),
+    (5_000_000, "0.005"),
+    (10_000_000, "0.01"),
+    (20_000_000, "0.02"),
+    (50_000_000, "0.05"),
+    (100_000_000, "0.1"),
+    (200_000_000, "0.2"),
+    (500_000_000, "0.5"),
+    (1_000_000_000, "1.0"),
+    (2_000_000_000, "2.0"),
+    (5_000_000_000, "5.0"),
+    (10_000_000_000, "10.0"),
+    (20_000_000_000, "20.0"),
+    (50_000_000_000, "50.0"),
+    (100_000_000_000, "100.0"),
+];
+
+/// Where a time of so many nanoseconds is counted.
+fn bucket(ns: u64) -> usize {
+    let below = ns.saturating_sub(1);
+    if below < 1000 {
+        return 0;
+    }
+    let power = below.ilog10();
+    if power > LAST {
+        return BUCKETS - 1;
+    }
+    let step = HALVES[(power - FIRST) as usize];
+    1 + (power - FIRST) as usize * STEPS + (below / step) as usize - 2
+}
+
+/// Half of each power of ten.
+const HALVES: [u64; (LAST - FIRST + 1) as usize] = {
+    let mut halves = [500; (LAST - FIRST + 1) as usize];
+    let mut index = 1;
+    while index < halves.len() {
+        halves[index] = halves[index - 1] * 10;
+        index += 1;
+    }
+    halves
+};
+
+/// The upper bound of a bucket in nanoseconds.
+fn upper(bucket: usize) -> u64 {
+    if bucket == 0 {
+        return 1000;
+    }
+    if bucket == BUCKETS - 1 {
+        return u64::MAX;
+    }
+    let (power, step) = ((bucket - 1) / STEPS, (bucket - 1) % STEPS);
+    HALVES[power] * (step as u64 + 3)
+}
+
+/// How many times were how long.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+            sum_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Histogram {
+    /// Counts a time, as the only writer.
+    pub fn record(&self, ns: u64) {
+        let count = &self.buckets[bucket(ns)];
+        count.store(count.load(Relaxed) + 1, Relaxed);
+        let sum = self.sum_ns.load(Relaxed).wrapping_add(ns);
+        self.sum_ns.store(sum, Relaxed);
+    }
+
+    /// Counts a time, as one of several writers.
+    pub fn record_shared(&self, ns: u64) {
+        self.buckets[bucket(ns)].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(ns, Relaxed);
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        let mut times = Times::default();
+        times.merge(self);
+        times
+    }
+}
+
+/// A copy of a histogram, or the sum of several.
+#[derive(Debug, Clone)]
+pub struct Times {
+    buckets: Box<[u64; BUCKETS]>,
+    sum_ns: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            buckets: Box::new([0; BUCKETS]),
+            sum_ns: 0,
+        }
+    }
+}
+
+impl Times {
+    /// Adds what a histogram has counted.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (sum, count) in self.buckets.iter_mut().zip(&other.buckets) {
+            *sum += count.load(Relaxed);
+        }
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns.load(Relaxed));
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// All together, in nanoseconds.
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// How many were not over each of [`BOUNDS`].
+    #[must_use]
+    pub fn up_to_bounds(&self) -> [u64; BOUNDS.len()] {
+        let (mut bucket, mut sum) = (0, 0);
+        BOUNDS.map(|(bound, _)| {
+            while upper(bucket) <= bound {
+                sum += self.buckets[bucket];
+                bucket += 1;
+            }
+            sum
+        })
+    }
+
+    /// The time that a share (0 to 1) of them is not over, in nanoseconds: the upper bound of its bucket, 100 s at most. 0: there are
+    /// none.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        let count = self.count();
+        let wanted = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
+        let mut sum = 0;
+        for (index, in_bucket) in self.buckets.iter().enumerate() {
+            sum += in_bucket;
+            if sum >= wanted {
+                return upper(index).min(BOUNDS[BOUNDS.len() - 1].0);
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bucket_holds_what_is_up_to_its_bound() {
+        for index in 0..BUCKETS - 1 {
+            assert_eq!(bucket(upper(index)), index);
+            assert_eq!(bucket(upper(index) + 1), index + 1);
+        }
+        assert_eq!(bucket(0), 0);
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn bounds_are_bounds_of_buckets_and_say_what_they_are() {
+        for (ns, seconds) in BOUNDS {
+            assert_eq!(upper(bucket(ns)), ns);
+            let shown: f64 = seconds.parse().unwrap();
+            assert!((shown * 1e9 - ns as f64).abs() < 1e-3);
+        }
+    }
+
+    #[test]
+    fn sums_of_loops_are_exact() {
+        let (one, other) = (Histogram::default(), Histogram::default());
+        (1..=1000).for_each(|n| one.record(n * 1000));
+        (1..=1000).for_each(|n| other.record_shared(n * 1_000_000));
+        let mut both = one.times();
+        both.merge(&other);
+        assert_eq!(both.count(), 2000);
+        assert_eq!(both.sum_ns(), 500_500 * 1_001_000);
+        let bounds = both.up_to_bounds();
+        assert_eq!(
+            (bounds[0], bounds[1], bounds[9], bounds[10]),
+            (1, 2, 1001, 1002)
+        );
+        assert_eq!(bounds[18], 2000);
+        assert_eq!(both.quantile_ns(0.5), 1_000_000);
+        assert_eq!(both.quantile_ns(1.0), 1_000_000_000);
+        assert_eq!(Times::default().quantile_ns(0.99), 0);
+    }
+}

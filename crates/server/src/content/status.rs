@@ -1,0 +1,143 @@
+//! `stub_status`, `metrics`, `status_json`: the server's figures as the content of a location.
+//!
+//! Not here: the figures ([`crate::figures`]). Invariant: whatever the pools and the other loops are doing, these are answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Error, Problem, Scope, Value, Word, directives};
+use message::{Body, HeaderId, Method};
+
+use crate::Response;
+use crate::failure::Failure;
+use crate::figures::gather;
+use crate::figures::text::Format;
+use crate::figures::thread::Shape;
+use crate::request::Request;
+use crate::respond::Outcome;
+use crate::settings::LocationSettings;
+
+/// A directive that only stands there.
+#[derive(Debug, Clone, Copy)]
+pub struct Stands;
+
+impl Value for Stands {
+    const SYNTAX: &'static str = "";
+
+    fn parse(_: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        Ok(Self)
+    }
+}
+
+directives! {
+    /// Figures.
+    pub struct Status in Location {
+        /// Answers with a few numbers of connections and requests, as nginx writes them. An argument is ignored.
+        stub_status: Option<Stands> = none, [SERVER | LOCATION] 0..=1, inherit never, syntax "";
+        /// Answers with all figures of the server as text for Prometheus; as OpenMetrics to who accepts that. What there is:
+        /// [metrics](../metrics.md). Who may see them is for `allow` and `deny` to say.
+        metrics: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
+        /// Answers with the same figures as JSON.
+        status_json: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
+    }
+}
+
+/// What a location shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// `stub_status`.
+    Stub,
+    /// `metrics`.
+    Metrics,
+    /// `status_json`.
+    Json,
+}
+
+/// What the location of these settings shows, if anything.
+///
+/// # Errors
+/// It is to show several things, or to pass requests on as well.
+pub fn build(settings: &LocationSettings) -> Result<Option<Shown>, Error> {
+    let status = &settings.status;
+    let all = [
+        (status.stub_status.is_some(), Shown::Stub, "stub_status"),
+        (status.metrics.is_some(), Shown::Metrics, "metrics"),
+        (status.status_json.is_some(), Shown::Json, "status_json"),
+    ];
+    let mut wanted = all.iter().filter(|(is_wanted, ..)| *is_wanted);
+    let Some((_, shown, name)) = wanted.next() else {
+        return Ok(None);
+    };
+    let other = wanted.next().map(|(.., other)| *other);
+    let other = other.or(settings.proxy.proxy_pass.is_some().then_some("proxy_pass"));
+    match other {
+        Some(other) => Err(Error::without_place(format!(
+            "\"{name}\" and \"{other}\" cannot stand in the same location"
+        ))),
+        None => Ok(Some(*shown)),
+    }
+}
+
+/// Answers with figures.
+pub async fn make(request: &Request, shown: Shown) -> Outcome {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Outcome::Failed(Failure::new(405));
+    }
+    let ledger = Arc::clone(&request.client.loop_.ledger);
+    let (shape, media_type) = match shown {
+        Shown::Stub => {
+            let text = stub(&gather::all_loops(&ledger));
+            return answer("text/plain", text);
+        }
+        Shown::Json => (Shape::Json, "application/json"),
+        Shown::Metrics => {
+            let format = format_for(request);
+            (Shape::Text(format), format.media_type())
+        }
+    };
+    match ledger.written(shape).await {
+        Some(text) => answer(media_type, text),
+        None => {
+            let failure = Failure::new(503).with_header("Retry-After", Bytes::from_static(b"1"));
+            Outcome::Failed(failure)
+        }
+    }
+}
+
+fn answer(media_type: &'static str, text: String) -> Outcome {
+    let mut response = Response::boxed(200);
+    response.content_type = Bytes::from_static(media_type.as_bytes());
+    response.content_length = Some(text.len() as u64);
+    response.body = Body::bytes(Bytes::from(text));
+    Outcome::Answer(response)
+}
+
+/// nginx's words, to the space at the end of each line.
+fn stub(sum: &gather::LoopSum) -> String {
+    let (active, accepted) = (sum.connections, sum.accepted);
+    format!(
+        "Active connections: {active} \nserver accepts handled requests\n {accepted} {accepted} {} \n\
+         Reading: {} Writing: {} Waiting: {} \n",
+        sum.requests,
+        sum.reading(),
+        sum.answering,
+        sum.waiting()
+    )
+}
+
+/// OpenMetrics for who names it, unless with `q=0`.
+fn format_for(request: &Request) -> Format {
+    let accepted = request.head.get(HeaderId::Accept).unwrap_or_default();
+    let is_open = accepted.split(|byte| *byte == b',').any(|one| {
+        let mut parts = one.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let is_named = parts
+            .next()
+            .is_some_and(|name| name.eq_ignore_ascii_case(b"application/openmetrics-text"));
+        is_named && !parts.any(|part| matches!(part, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
+    });
+    if is_open {
+        Format::OpenMetrics
+    } else {
+        Format::Prometheus
+    }
+}

@@ -1,0 +1,157 @@
+//! A page of all figures, as they are now.
+//!
+//! Not here: counting. Invariant: nothing is asked of a loop, so that one that is blocked is shown too.
+
+use std::collections::BTreeMap;
+
+use disk::PoolCounters;
+use disk::figures::Times;
+
+use super::page::Value;
+use super::{Family, Ledger, LoopFigures, Page};
+use crate::loops::Kind;
+
+/// All figures.
+#[must_use]
+pub fn page(ledger: &Ledger) -> Page {
+    let mut page = Page::default();
+    page.whole(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
+    let seconds = |ms: u64| Value::Real(ms as f64 / 1e3);
+    page.add(Family::ProcessStart, &[], seconds(ledger.started_ms));
+    page.whole(Family::Generation, &[], ledger.generation.get());
+    page.add(Family::Configured, &[], seconds(ledger.configured_ms.get()));
+    for (index, sum) in loops(ledger) {
+        add_loop(&mut page, &index.to_string(), &sum);
+    }
+    for pool in ledger.disk.pool_counters() {
+        add_pool(&mut page, pool);
+    }
+    add_logs(&mut page, ledger);
+    page
+}
+
+/// One loop's figures; of one number there may be one that ends beside the one that serves.
+#[derive(Debug, Default)]
+pub struct LoopSum {
+    /// `event_loop_blocked`.
+    pub blocked: Times,
+    /// How long polls took.
+    pub polls: Times,
+    /// Connections now.
+    pub connections: u64,
+    in_exchange: u64,
+    /// Of these, those that answer.
+    pub answering: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Requests begun.
+    pub requests: u64,
+    /// The longest poll.
+    pub longest_ns: u64,
+    /// Whose it was.
+    pub longest: Option<Kind>,
+}
+
+impl LoopSum {
+    fn add(&mut self, figures: &LoopFigures, connections: u32) {
+        self.blocked.merge(&figures.blocked);
+        self.polls.merge(&figures.polls);
+        self.add_numbers(figures, connections);
+        if figures.longest_ns.get() > self.longest_ns {
+            self.longest_ns = figures.longest_ns.get();
+            self.longest = *figures.longest.lock();
+        }
+    }
+
+    fn add_numbers(&mut self, figures: &LoopFigures, connections: u32) {
+        self.connections += u64::from(connections);
+        self.in_exchange += figures.in_exchange.get();
+        self.answering += figures.answering.get();
+        self.accepted += figures.accepted.get();
+        self.requests += figures.requests.get();
+    }
+
+    /// Connections that read a request. (The numbers are read one after the other while they change.)
+    #[must_use]
+    pub fn reading(&self) -> u64 {
+        self.in_exchange.saturating_sub(self.answering)
+    }
+
+    /// Connections that wait for one.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.connections.saturating_sub(self.in_exchange)
+    }
+}
+
+/// The numbers of all loops together, without times.
+#[must_use]
+pub fn all_loops(ledger: &Ledger) -> LoopSum {
+    let mut sum = LoopSum::default();
+    for entry in ledger.loops.lock().iter() {
+        let berth = entry.berth.upgrade();
+        sum.add_numbers(&entry.figures, berth.map_or(0, |berth| berth.connections()));
+    }
+    sum
+}
+
+/// The figures of each loop.
+#[must_use]
+pub fn loops(ledger: &Ledger) -> BTreeMap<usize, LoopSum> {
+    let mut sums: BTreeMap<usize, LoopSum> = BTreeMap::new();
+    for entry in ledger.loops.lock().iter() {
+        let connections = entry.berth.upgrade().map_or(0, |berth| berth.connections());
+        let sum = sums.entry(entry.index).or_default();
+        sum.add(&entry.figures, connections);
+    }
+    sums
+}
+
+fn add_loop(page: &mut Page, index: &str, sum: &LoopSum) {
+    page.nanoseconds(Family::LoopBusy, &[index], sum.polls.sum_ns());
+    page.times(Family::LoopBlocked, &[index], sum.blocked.clone());
+    page.times(Family::LoopPoll, &[index], sum.polls.clone());
+    let kind = sum.longest.map_or("none", Kind::name);
+    page.nanoseconds(Family::LoopLongest, &[index, kind], sum.longest_ns);
+    let states = [
+        ("reading", sum.reading()),
+        ("writing", sum.answering),
+        ("waiting", sum.waiting()),
+    ];
+    for (state, count) in states {
+        page.whole(Family::LoopConnections, &[index, state], count);
+    }
+    page.whole(Family::LoopAccepted, &[index], sum.accepted);
+    page.whole(Family::LoopRequests, &[index], sum.requests);
+}
+
+fn add_pool(page: &mut Page, pool: PoolCounters) {
+    let name = &pool.name;
+    let threads = [
+        ("max", pool.threads),
+        ("started", pool.started),
+        ("busy", pool.running),
+    ];
+    for (state, count) in threads {
+        page.whole(Family::PoolThreads, &[name, state], count as u64);
+    }
+    for (lane, count) in [("read", pool.reads_waiting), ("write", pool.writes_waiting)] {
+        page.whole(Family::PoolQueue, &[name, lane], count as u64);
+    }
+    page.whole(Family::PoolRejected, &[name], pool.rejected);
+    page.times(Family::PoolWaiting, &[name], pool.waiting);
+    page.times(Family::PoolRunning, &[name], pool.ran);
+}
+
+fn add_logs(page: &mut Page, ledger: &Ledger) {
+    let logs = ledger.logs.figures();
+    let lines = [
+        ("written", logs.written),
+        ("dropped", logs.dropped),
+        ("failed", logs.failed),
+    ];
+    for (outcome, count) in lines {
+        page.whole(Family::LogLines, &[outcome], count);
+    }
+    page.whole(Family::LogBytes, &[], logs.bytes);
+}

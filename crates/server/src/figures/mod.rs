@@ -1,0 +1,121 @@
+//! The figures of a worker: what is counted, under which names, and how it is read.
+//!
+//! * [`LoopFigures`]: what one loop counts, read by others at any time.
+//! * [`Ledger`]: where all that counts is found.
+//! * [`names`]: every family of figures with its name, unit and meaning; `docs/metrics.md` is made of it.
+//! * [`gather`]: a [`Page`] of all figures as they are now; [`text`] and [`json`] write one.
+//! * [`thread`]: where that is done, so that no loop spends its time on it.
+//!
+//! Not here: the directives that show them ([`crate::content::status`]). Invariant: labels come from the configuration and from
+//! lists in the code, never from a request; a number that counts never goes back while the worker lives, whatever is reloaded.
+
+pub mod gather;
+pub mod json;
+pub mod names;
+mod of_loop;
+pub mod page;
+pub mod text;
+pub mod thread;
+
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use disk::Disk;
+use disk::figures::Number;
+use parking_lot::Mutex;
+
+use crate::log::Logs;
+use crate::loops::Berth;
+pub use names::Family;
+pub use of_loop::LoopFigures;
+pub use page::Page;
+use thread::Thread;
+
+/// Where all that counts is found.
+#[derive(Debug)]
+pub struct Ledger {
+    logs: Logs,
+    disk: Arc<Disk>,
+    loops: Mutex<Vec<Entry>>,
+    /// The number of the configuration that is served.
+    generation: Number,
+    /// Since when, in milliseconds since 1970.
+    configured_ms: Number,
+    /// Since when there are figures, in milliseconds since 1970.
+    started_ms: u64,
+    thread: Thread,
+}
+
+/// A loop that is, or was.
+#[derive(Debug)]
+struct Entry {
+    index: usize,
+    figures: Arc<LoopFigures>,
+    /// What others see of the loop, while it is.
+    berth: Weak<Berth>,
+}
+
+impl Ledger {
+    /// An empty one.
+    #[must_use]
+    pub fn new(logs: Logs, disk: Arc<Disk>) -> Arc<Self> {
+        Arc::new(Self {
+            logs,
+            disk,
+            loops: Mutex::default(),
+            generation: Number::default(),
+            configured_ms: Number::default(),
+            started_ms: now_ms(),
+            thread: Thread::default(),
+        })
+    }
+
+    /// The figures of a loop that is to be: those of the last loop of this number, where that has ended.
+    #[must_use]
+    pub fn begin_loop(&self, index: usize) -> Arc<LoopFigures> {
+        let mut loops = self.loops.lock();
+        // Nobody else has them: the thread that wrote them is gone.
+        let free = loops
+            .iter_mut()
+            .filter(|entry| entry.index == index)
+            .find_map(|entry| {
+                Arc::get_mut(&mut entry.figures)
+                    .is_some()
+                    .then_some(&*entry)
+            });
+        if let Some(entry) = free {
+            return Arc::clone(&entry.figures);
+        }
+        let figures = Arc::<LoopFigures>::default();
+        loops.push(Entry {
+            index,
+            figures: Arc::clone(&figures),
+            berth: Weak::new(),
+        });
+        figures
+    }
+
+    /// The loop with these figures runs.
+    pub fn run_loop(&self, figures: &Arc<LoopFigures>, berth: &Arc<Berth>) {
+        let mut loops = self.loops.lock();
+        let entry = loops
+            .iter_mut()
+            .find(|entry| Arc::ptr_eq(&entry.figures, figures));
+        if let Some(entry) = entry {
+            entry.berth = Arc::downgrade(berth);
+        }
+    }
+
+    /// All loops serve this configuration.
+    pub fn configure(&self, generation: u64) {
+        self.generation.set(generation);
+        self.configured_ms.set(now_ms());
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}

@@ -1,0 +1,152 @@
+//! Every family of figures: its name, what it is, its unit, its labels, and what it tells.
+//!
+//! Invariant: names are those of OpenMetrics, with the unit at the end; a counter's stands without `_total`, which its samples have.
+
+/// What a family's numbers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Grows.
+    Counter,
+    /// Is as it is.
+    Gauge,
+    /// Counts times in buckets.
+    Histogram,
+}
+
+impl Kind {
+    /// The word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// What there is to know of a family.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// Its name.
+    pub name: &'static str,
+    /// What its numbers do.
+    pub kind: Kind,
+    /// `seconds`, `bytes`, or nothing.
+    pub unit: &'static str,
+    /// The labels of its samples.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+/// Declares the families: the enum, and what is known of each.
+macro_rules! families {
+    ($($Id:ident $Kind:ident $name:literal $unit:literal [$($label:literal),*] $help:literal;)*) => {
+        /// A family of figures.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Family {
+            $(#[doc = $help] $Id,)*
+        }
+
+        /// All families, in the order in which they are shown.
+        pub const ALL: &[About] = &[$(About {
+            name: $name,
+            kind: Kind::$Kind,
+            unit: $unit,
+            labels: &[$($label),*],
+            help: $help,
+        },)*];
+    };
+}
+
+families! {
+    BuildInfo Gauge "freewheel_build_info" "" ["version"] "Always 1; the version is in the label.";
+    ProcessStart Gauge "freewheel_process_start_time_seconds" "seconds" [] "When the worker began to count, in seconds since 1970.";
+    Generation Gauge "freewheel_configuration_generation" "" [] "The number of the configuration that is served; grows with each reload.";
+    Configured Gauge "freewheel_configuration_loaded_timestamp_seconds" "seconds" [] "Since when it is served, in seconds since 1970.";
+    LoopBusy Counter "freewheel_loop_busy_seconds" "seconds" ["loop"] "Time that a loop spent in its tasks; its rate is the busy share.";
+    LoopBlocked Histogram "freewheel_event_loop_blocked_seconds" "seconds" ["loop"] "From the moment a loop got an event to the start of the task that handles it.";
+    LoopPoll Histogram "freewheel_loop_poll_seconds" "seconds" ["loop"] "How long the loop's tasks kept it at a time.";
+    LoopLongest Gauge "freewheel_loop_longest_poll_seconds" "seconds" ["loop", "task"] "The longest of these so far, and what kind of task it was.";
+    LoopConnections Gauge "freewheel_loop_connections" "" ["loop", "state"] "Connections of clients: reading a request, writing an answer, waiting for a request.";
+    LoopAccepted Counter "freewheel_loop_accepted_connections" "" ["loop"] "Connections that a loop's sockets accepted.";
+    LoopRequests Counter "freewheel_loop_requests" "" ["loop"] "Requests whose head was read.";
+    PoolThreads Gauge "freewheel_pool_threads" "" ["pool", "state"] "Threads of a pool: the most that there may be (max), started, busy.";
+    PoolQueue Gauge "freewheel_pool_queue" "" ["pool", "lane"] "Jobs that wait in a pool.";
+    PoolWaiting Histogram "freewheel_pool_waiting_seconds" "seconds" ["pool"] "How long jobs waited in a pool's queue.";
+    PoolRunning Histogram "freewheel_pool_running_seconds" "seconds" ["pool"] "How long jobs ran in a pool.";
+    PoolRejected Counter "freewheel_pool_rejected_jobs" "" ["pool"] "Jobs that were refused since the queue was full.";
+    LogLines Counter "freewheel_log_lines" "" ["outcome"] "Lines of all logs: written, dropped since there was no room, failed to be written.";
+    LogBytes Counter "freewheel_log_bytes" "bytes" [] "Bytes of the lines that were written, before compression.";
+}
+
+impl Family {
+    /// What is known of it.
+    #[must_use]
+    pub fn about(self) -> &'static About {
+        &ALL[self as usize]
+    }
+}
+
+/// The page of the manual that lists them.
+#[must_use]
+pub fn document() -> String {
+    use std::fmt::Write as _;
+    let mut page = format!(
+        "{}\n# Metrics\n\nWhat [`metrics`](reference/figures.md) and [`status_json`](reference/figures.md) show. As text for Prometheus a \
+         counter's samples end with `_total`, those of a histogram with `_bucket` (label `le`), `_sum` and `_count`; times are in \
+         seconds. Labels come from the configuration or from lists in the code, never from a request.\n\n\
+         | name | kind | labels | what it tells |\n|---|---|---|---|\n",
+        config::manual::GENERATED
+    );
+    for about in ALL {
+        let labels: Vec<String> = about.labels.iter().map(|l| format!("`{l}`")).collect();
+        let total = if about.kind == Kind::Counter {
+            "_total"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            page,
+            "| `{}{total}` | {} | {} | {} |",
+            about.name,
+            about.kind.name(),
+            labels.join(", "),
+            about.help
+        );
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_with_their_unit_and_begin_with_ours() {
+        for about in ALL {
+            assert!(about.name.starts_with("freewheel_"), "{}", about.name);
+            assert!(about.name.ends_with(about.unit), "{}", about.name);
+            assert!(!about.name.ends_with("_total"), "{}", about.name);
+            assert!(about.help.ends_with('.'), "{}", about.name);
+            assert!(about.kind != Kind::Histogram || about.unit == "seconds");
+            let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+            assert!(about.name.chars().all(is_plain), "{}", about.name);
+        }
+    }
+
+    #[test]
+    fn no_name_stands_twice_or_is_another_s_sample() {
+        for (index, about) in ALL.iter().enumerate() {
+            for other in &ALL[index + 1..] {
+                assert_ne!(about.name, other.name);
+            }
+            for suffix in ["_total", "_bucket", "_sum", "_count", "_info"] {
+                let sample = format!("{}{suffix}", about.name);
+                assert!(ALL.iter().all(|other| other.name != sample));
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What one loop counts.
+//!
+//! Invariant: only the loop's thread writes; who reads is never waited for.
+
+use disk::figures::{Histogram, Number};
+use parking_lot::Mutex;
+
+use crate::loops::Kind;
+
+/// The figures of one loop, in memory of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct LoopFigures {
+    /// `event_loop_blocked`: from the moment the loop got an event to the start of the poll that it is for.
+    pub blocked: Histogram,
+    /// How long polls took.
+    pub polls: Histogram,
+    /// How late the loop came to ticks of 1 ms.
+    pub lateness: Histogram,
+    /// Connections that its sockets accepted.
+    pub accepted: Number,
+    /// Requests that began.
+    pub requests: Number,
+    /// Connections that read or answer a request now.
+    pub in_exchange: Number,
+    /// Of these, those that answer one.
+    pub answering: Number,
+    /// The longest poll, in nanoseconds.
+    pub longest_ns: Number,
+    /// Whose it was; locked only when there is a longer one.
+    pub longest: Mutex<Option<Kind>>,
+}
