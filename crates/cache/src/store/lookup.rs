@@ -171,8 +171,8 @@ impl Store {
         match opened {
             // Somebody moved it here.
             Opened::Entry(_, entry) if entry.key() != *key => {
-                self.drop_damaged(local, key, known).await;
-                Ok(damaged(Fault::Damaged("place")))
+                let fault = Fault::Damaged("place");
+                Ok(self.drop_damaged(local, key, known, fault).await)
             }
             // Two texts with one MD5: as nginx has it, the last one stored stays.
             Opened::Entry(_, entry) if entry.key_text() != key_text => Ok(missed(None)),
@@ -201,10 +201,7 @@ impl Store {
             Opened::Bad(Fault::Foreign) if known.is_none_or(|known| known.status == 0) => {
                 Ok(missed(None))
             }
-            Opened::Bad(fault) => {
-                self.drop_damaged(local, key, known).await;
-                Ok(damaged(fault))
-            }
+            Opened::Bad(fault) => Ok(self.drop_damaged(local, key, known, fault).await),
         }
     }
 
@@ -303,15 +300,25 @@ impl Store {
         }
     }
 
-    /// Deletes an entry that is damaged; what cannot be deleted now is for a sweep.
-    async fn drop_damaged(&self, local: &Local, key: &Key, known: Option<Known>) {
-        self.0.damaged.fetch_add(1, Relaxed);
-        let gone = self.take_out(|index| {
-            let tag = known.map(|known| known.place.file);
-            let known = tag.and_then(|tag| index.remove_entry(key, tag));
-            [known.unwrap_or(Known::seen(*key, 0))]
+    /// Deletes an entry that is damaged; what cannot be deleted now is for a sweep. If it has left the index meanwhile, or a walk that
+    /// would have found it has come to its end, what was read may have been one that is being made in its place: it stays.
+    async fn drop_damaged(
+        &self,
+        local: &Local,
+        key: &Key,
+        known: Option<Known>,
+        fault: Fault,
+    ) -> Found {
+        let gone = self.take_out(|index| match known {
+            Some(known) => index.remove_entry(key, known.place.file),
+            None => self.is_cold().then_some(Known::seen(*key, 0)),
         });
+        if gone.known.is_empty() {
+            return missed(None);
+        }
+        self.0.damaged.fetch_add(1, Relaxed);
         let _ = self.delete(local, gone).await;
+        damaged(fault)
     }
 
     /// Deletes the entry of a hit that turned out to be damaged while it was read.
@@ -319,8 +326,9 @@ impl Store {
     /// # Errors
     /// None any more: what cannot be deleted now is for a sweep.
     pub async fn drop_hit(&self, local: &Local, hit: &Hit) -> Result<(), Error> {
-        self.drop_damaged(local, &hit.known.key, Some(hit.known))
-            .await;
+        let (key, known) = (&hit.known.key, Some(hit.known));
+        let fault = Fault::Damaged("body");
+        self.drop_damaged(local, key, known, fault).await;
         Ok(())
     }
 }
