@@ -52,6 +52,10 @@ class Limits:
         if self.bytes_per_second:
             _write(blkio, "blkio.throttle.read_bps_device", "%s %d" % (self.disk, self.bytes_per_second))
 
+    def read_so_far(self):
+        """(bytes, reads) of the disk; nothing without a throttle, the kernel does not count then."""
+        return tuple(_count(os.path.join(self.groups[1], name), self.disk) for name in ("blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced"))
+
     def join(self):
         """The calling process and its children from now on."""
         for group in self.groups:
@@ -77,3 +81,8 @@ class Limits:
 def _write(group, name, value):
     with open(os.path.join(group, name), "w") as f:
         f.write(str(value))
+
+
+def _count(path, disk):
+    with open(path) as f:
+        return next((int(words[2]) for words in map(str.split, f) if words[:2] == [disk, "Read"]), 0)
