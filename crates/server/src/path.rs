@@ -235,7 +235,8 @@ pub async fn resolve(request: &mut Request) {
     let found = match files::pool(request) {
         Ok(pool) => {
             let access = files::reading(request.location(), pool);
-            disk.real_path(&path, &access).await
+            // In a box: it is large, and hardly any configuration asks for it.
+            Box::pin(disk.real_path(&path, &access)).await
         }
         // The log has been told.
         Err(_) => return,

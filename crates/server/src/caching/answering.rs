@@ -82,7 +82,8 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
         let fetched = Box::pin(fetch_anew(request, &inquiry, want)).await;
         return outcome(request, fetched);
     }
-    look(request, &inquiry).await
+    // In a box: it is large, and what is ready has no use for it.
+    Box::pin(look(request, &inquiry)).await
 }
 
 fn not_found(request: &Request, name: &Bytes) -> Failure {

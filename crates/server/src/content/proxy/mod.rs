@@ -87,35 +87,38 @@ fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
 
 async fn pass_on(request: &mut Request) -> Outcome {
     match answered(request).await {
-        Ok(answer) => {
-            if answer.body.is_whole_within(IN_A_ROW_MAX) {
-                turn::others_first().await;
-            }
-            if request.location().settings.caching.is_on() {
-                Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
-            }
-            let Answer { mut head, mut body } = answer;
-            if store::is_wanted(request, &head) {
-                if let Coming::Flow(flow) = &mut body {
-                    head = limit(request, head, flow);
-                }
-                match store::body(request, &head, body) {
-                    Ok(body) => return answer::shape(request, head, body, Origin::Server),
-                    Err(unstored) => body = unstored,
-                }
-            }
-            let body = match body {
-                Coming::Whole(whole) if whole.is_empty() => Body::Empty,
-                Coming::Whole(whole) => Body::bytes(whole),
-                Coming::Flow(mut flow) => {
-                    head = limit(request, head, &mut flow);
-                    flowing(request, &head, flow)
-                }
-            };
-            answer::shape(request, head, body, Origin::Server)
-        }
+        Ok(answer) => taken(request, answer).await,
         Err(outcome) => outcome,
     }
+}
+
+/// What the client gets of an answer.
+async fn taken(request: &mut Request, answer: Answer) -> Outcome {
+    if answer.body.is_whole_within(IN_A_ROW_MAX) {
+        turn::others_first().await;
+    }
+    if request.location().settings.caching.is_on() {
+        Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
+    }
+    let Answer { mut head, mut body } = answer;
+    if store::is_wanted(request, &head) {
+        if let Coming::Flow(flow) = &mut body {
+            head = limit(request, head, flow);
+        }
+        match store::body(request, &head, body) {
+            Ok(body) => return answer::shape(request, head, body, Origin::Server),
+            Err(unstored) => body = unstored,
+        }
+    }
+    let body = match body {
+        Coming::Whole(whole) if whole.is_empty() => Body::Empty,
+        Coming::Whole(whole) => Body::bytes(whole),
+        Coming::Flow(mut flow) => {
+            head = limit(request, head, &mut flow);
+            flowing(request, &head, flow)
+        }
+    };
+    answer::shape(request, head, body, Origin::Server)
 }
 
 async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
