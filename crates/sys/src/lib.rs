@@ -1,8 +1,7 @@
 //! System calls that `rustix` lacks, each behind a safe function.
 //!
-//! This is the only crate with `unsafe`. It holds no logic: every function is one system call (or one raw
-//! descriptor adopted), with its arguments typed and its result as `io::Result`. Decisions belong to `disk`
-//! and `server`.
+//! This is the only crate with `unsafe`. It holds no logic: every function is one system call, with its arguments
+//! typed and its result as `io::Result`. Decisions belong to `disk` and `server`.
 //!
 //! Invariant: no function here can break memory safety, whatever its arguments.
 #![allow(
@@ -10,7 +9,6 @@
     reason = "the one crate where raw system calls stand; see each SAFETY comment"
 )]
 
-mod descriptor;
 mod lease;
 mod mapping;
 mod memory;
@@ -26,7 +24,6 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
     }
 }
 
-pub use descriptor::{adopt_descriptor, inherited_descriptor};
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
 pub use memory::lasting;

@@ -2,19 +2,9 @@
 #![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 
 use std::io::Write;
-use std::os::fd::{AsFd, IntoRawFd};
+use std::os::fd::AsFd;
 
-use sys::{Mapping, adopt_descriptor, all_present, cachestat, pread_into, pread_nowait, tcp_info};
-
-#[test]
-fn a_descriptor_is_adopted_once() {
-    let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-    let number = one.into_raw_fd();
-    assert!(adopt_descriptor(number).is_ok());
-    assert!(adopt_descriptor(number).is_err());
-    assert!(adopt_descriptor(9999).is_err());
-    assert!(adopt_descriptor(1).is_err());
-}
+use sys::{Mapping, all_present, cachestat, pread_into, pread_nowait, tcp_info};
 
 #[test]
 fn a_written_file_is_in_memory_and_read_at_once() {

@@ -9,6 +9,7 @@
 //!
 //! Not here: entries. Their own bytes are the truth, the journal is what lets the index speak before they were read.
 
+mod files;
 mod frame;
 mod record;
 mod replay;
@@ -25,11 +26,11 @@ use crate::index::{Index, Known};
 use crate::key::{Key, Levels};
 use crate::purge::Purges;
 use bytes::Bytes;
-use disk::{Access, Create, Errno, Local, Lock, Output, Pool, READ_MAX, Step};
-use frame::{Batch, FILE_HEADER_BYTES, FileHeader, Frame, Scanner};
+use disk::{Errno, Local, Lock, Output, Pool, Step};
+use files::{Files, begin_log, boot_id, free_some, log_name, recover};
+use frame::Batch;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use replay::Replay;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -46,9 +47,6 @@ pub const LOG_BYTES_MIN: u64 = 1 << 20;
 pub const LOGS_MAX: usize = 8;
 /// Records that one ticket takes.
 pub const TICKET_RECORDS_MAX: usize = 16;
-/// Entries that are deleted for a log that has no room on its file system.
-const FREED_MAX: usize = 16;
-const _: () = assert!(FREED_MAX <= disk::STEPS_MAX);
 /// Records of things that are through, which a ticket takes beside its own.
 const LATER_MAX: usize = 12;
 
@@ -379,176 +377,6 @@ impl Journal {
         self.compact(local, index).await?;
         self.write(local, &[Record::Closed]).await
     }
-}
-
-/// What there is in the folder.
-#[derive(Debug, Default)]
-struct Files {
-    /// Their generations and lengths.
-    logs: Vec<(u64, u64)>,
-    snapshots: Vec<u64>,
-    /// Snapshots that were not finished.
-    temps: Vec<u64>,
-    log_bytes: u64,
-    snapshot_bytes: u64,
-}
-
-impl Files {
-    async fn list(local: &Local, folder: &[u8], pool: &Pool) -> Result<Self, Error> {
-        let mut files = Self::default();
-        for entry in local.readdir(folder, &Access::new(pool)).await? {
-            let name = str::from_utf8(&entry.name).unwrap_or_default();
-            let Some((kind, number)) = name.split_once('.') else {
-                continue;
-            };
-            match (kind, number.parse::<u64>()) {
-                ("log", Ok(number)) => {
-                    files.logs.push((number, entry.meta.len));
-                    files.log_bytes += entry.meta.len;
-                }
-                ("snapshot", Ok(number)) => {
-                    files.snapshots.push(number);
-                    files.snapshot_bytes += entry.meta.len;
-                }
-                ("temp", Ok(number)) => {
-                    files.temps.push(number);
-                    files.snapshot_bytes += entry.meta.len;
-                }
-                _ => {}
-            }
-        }
-        files.logs.sort_unstable();
-        files.snapshots.sort_unstable();
-        Ok(files)
-    }
-
-    fn last(&self) -> u64 {
-        let last = self.logs.last().map(|log| log.0);
-        let last = last.max(self.snapshots.last().copied());
-        last.unwrap_or_default()
-    }
-
-    fn names(&self, folder: &[u8]) -> Vec<Vec<u8>> {
-        let logs = self.logs.iter().map(|log| log_name(folder, log.0));
-        let snapshots = self.snapshots.iter();
-        let snapshots = snapshots.map(|number| snapshot::name(folder, *number));
-        let temps = self.temps.iter();
-        let temps = temps.map(|number| [folder, format!("temp.{number}").as_bytes()].concat());
-        logs.chain(snapshots).chain(temps).collect()
-    }
-}
-
-fn log_name(folder: &[u8], generation: u64) -> Vec<u8> {
-    [folder, format!("log.{generation}").as_bytes()].concat()
-}
-
-/// Deletes the oldest entries of a file system that has no room for a log; the journal still knows them, and finds out.
-async fn free_some(
-    local: &Local,
-    index: &Index,
-    pool: &Pool,
-    place: impl Fn(&Key) -> Vec<u8>,
-) -> Result<(), Error> {
-    let oldest = std::iter::from_fn(|| index.evict()).take(FREED_MAX);
-    let unlink = |known: Known| Step::Unlink(place(&known.key).into());
-    Ok(local.change(oldest.map(unlink).collect(), pool).await?)
-}
-
-/// Makes the file of a log.
-async fn begin_log(
-    local: &Local,
-    folder: &[u8],
-    generation: u64,
-    pool: &Pool,
-) -> Result<Output, Error> {
-    let name = log_name(folder, generation);
-    // One that is there was begun by somebody who did not get any further.
-    let log = local
-        .create(&name, Create::Truncate, FILE_MODE, pool)
-        .await?;
-    let header = FileHeader {
-        generation,
-        is_snapshot: false,
-    };
-    local.append(&log, vec![header.encode()], pool).await?;
-    Ok(log)
-}
-
-/// Reads the last snapshot and the logs from there on. Beside what was found: the number for the next frame.
-async fn recover(
-    local: &Local,
-    folder: &[u8],
-    files: &Files,
-    pool: &Pool,
-    index: &Index,
-    boot: [u8; 16],
-) -> Result<(Recovered, u64), Error> {
-    let mut replay = Replay::new(index);
-    let snapshot = files.snapshots.last().copied();
-    if let Some(generation) = snapshot {
-        let name = snapshot::name(folder, generation);
-        let is_whole = read(local, &name, pool, |frame| replay.snapshot(&frame)).await?;
-        if !is_whole {
-            replay.set_damaged();
-        }
-    }
-    // A directory without a journal begins with log 1.
-    let needed = snapshot.unwrap_or(1);
-    let logs: Vec<(u64, u64)> = files
-        .logs
-        .iter()
-        .copied()
-        .filter(|log| log.0 >= needed)
-        .collect();
-    for (generation, _) in &logs {
-        let name = log_name(folder, *generation);
-        if !read(local, &name, pool, |frame| replay.log(frame)).await? {
-            replay.set_damaged();
-        }
-    }
-    Ok(replay.finish(needed, &logs, snapshot.is_some(), boot))
-}
-
-/// This start of the kernel; zeros where it does not say.
-async fn boot_id(local: &Local, pool: &Pool) -> [u8; 16] {
-    let path = b"/proc/sys/kernel/random/boot_id";
-    let text = match local.read_front(path, 64, pool).await {
-        Ok((text, _)) => text,
-        Err(_) => return [0; 16],
-    };
-    let digits: Vec<u8> = text.iter().copied().filter(u8::is_ascii_hexdigit).collect();
-    Key::from_name(&digits).map_or([0; 16], |key| key.0)
-}
-
-/// Gives every whole frame of a file. False: something in it was not whole.
-async fn read(
-    local: &Local,
-    name: &[u8],
-    pool: &Pool,
-    mut each: impl FnMut(Frame),
-) -> Result<bool, Error> {
-    let access = Access {
-        noatime: true,
-        ..Access::new(pool)
-    };
-    let file = local.open(name, &access).await?;
-    let header = local.read(&file, 0, FILE_HEADER_BYTES, &access).await?;
-    let mut is_whole = FileHeader::decode(&header).is_some();
-    let mut scanner = Scanner::default();
-    let mut offset = header.len() as u64;
-    loop {
-        let bytes = local.read(&file, offset, READ_MAX, &access).await?;
-        offset += bytes.len() as u64;
-        scanner.push(&bytes);
-        while let Some(frame) = scanner.next(bytes.is_empty()) {
-            each(frame);
-        }
-        if bytes.is_empty() {
-            break;
-        }
-    }
-    is_whole &= !scanner.is_damaged();
-    Ok(is_whole)
 }
 
 /// Bytes that [`push_temp`] adds.

@@ -1,5 +1,6 @@
 //! Journals written, damaged and read back.
 
+use super::frame::{Frame, Scanner};
 use super::*;
 use crate::index::{Cursor, Known, Place, State as Kind, VARY_MAX, VARY_UNKNOWN, Varies};
 use crate::lifetime::{Lifetime, Reuse};
