@@ -5,6 +5,7 @@ mod autoindex;
 mod cache;
 mod conditional;
 mod connections;
+mod dashboard;
 mod errors;
 mod faults;
 mod figures;

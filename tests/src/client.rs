@@ -84,6 +84,24 @@ impl Connection {
         self.ahead.drain(..count).collect()
     }
 
+    /// All up to `text`, and that.
+    ///
+    /// # Panics
+    /// The server closes before it.
+    pub fn until(&mut self, text: &str) -> String {
+        loop {
+            let found = self
+                .ahead
+                .windows(text.len())
+                .position(|part| part == text.as_bytes());
+            if let Some(at) = found {
+                let upto = self.ahead.drain(..at + text.len()).collect::<Vec<u8>>();
+                return String::from_utf8_lossy(&upto).into_owned();
+            }
+            assert!(self.read_more(), "closed without {text:?}");
+        }
+    }
+
     /// Whether the server has closed, with nothing left to read; waits for it.
     pub fn is_closed(&mut self) -> bool {
         self.rest().is_empty()

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod command_line;
 pub mod connection;
 pub mod content;
+pub mod dashboard;
 pub mod error_page;
 pub mod failure;
 pub mod figures;

@@ -146,6 +146,17 @@ impl Times {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns.load(Relaxed));
     }
 
+    /// What has come since there were `earlier` ones.
+    #[must_use]
+    pub fn since(&self, earlier: &Times) -> Times {
+        let mut since = self.clone();
+        for (count, before) in since.buckets.iter_mut().zip(&*earlier.buckets) {
+            *count = count.saturating_sub(*before);
+        }
+        since.sum_ns = since.sum_ns.wrapping_sub(earlier.sum_ns);
+        since
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {

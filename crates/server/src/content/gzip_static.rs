@@ -86,7 +86,7 @@ fn may_have_gzip(request: &Request) -> bool {
 }
 
 /// Whether `Accept-Encoding` names gzip with a quality over 0 (RFC 9110, 12.5.3; nginx does not take `*` for it).
-fn accepts_gzip(request: &Request) -> bool {
+pub fn accepts_gzip(request: &Request) -> bool {
     request
         .head
         .get_each(HeaderId::AcceptEncoding)

@@ -9,6 +9,9 @@ use config::{Error, Problem, Scope, Value, Word, directives};
 use message::{Body, HeaderId, Method};
 
 use crate::Response;
+use crate::content::gzip_static::accepts_gzip;
+use crate::dashboard::document::document;
+use crate::dashboard::stream;
 use crate::failure::Failure;
 use crate::figures::gather;
 use crate::figures::text::Format;
@@ -39,6 +42,10 @@ directives! {
         metrics: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
         /// Answers with the same figures as JSON.
         status_json: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
+        /// Answers with a page that shows the same figures live, those of the last 15 minutes first, and the last errors: see
+        /// [the dashboard](../dashboard.md). What is logged of requests stands there too: who may see it is for `allow` and `deny`
+        /// to say.
+        dashboard: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
     }
 }
 
@@ -51,6 +58,8 @@ pub enum Shown {
     Metrics,
     /// `status_json`.
     Json,
+    /// `dashboard`.
+    Dashboard,
 }
 
 /// What the location of these settings shows, if anything.
@@ -63,6 +72,7 @@ pub fn build(settings: &LocationSettings) -> Result<Option<Shown>, Error> {
         (status.stub_status.is_some(), Shown::Stub, "stub_status"),
         (status.metrics.is_some(), Shown::Metrics, "metrics"),
         (status.status_json.is_some(), Shown::Json, "status_json"),
+        (status.dashboard.is_some(), Shown::Dashboard, "dashboard"),
     ];
     let mut wanted = all.iter().filter(|(is_wanted, ..)| *is_wanted);
     let Some((_, shown, name)) = wanted.next() else {
@@ -74,7 +84,13 @@ pub fn build(settings: &LocationSettings) -> Result<Option<Shown>, Error> {
         Some(other) => Err(Error::without_place(format!(
             "\"{name}\" and \"{other}\" cannot stand in the same location"
         ))),
-        None => Ok(Some(*shown)),
+        None => {
+            if *shown == Shown::Dashboard {
+                // Made here, where no loop waits for it.
+                let _ = document();
+            }
+            Ok(Some(*shown))
+        }
     }
 }
 
@@ -89,6 +105,8 @@ pub async fn make(request: &Request, shown: Shown) -> Outcome {
             let text = stub(&gather::all_loops(&ledger));
             return answer("text/plain", text);
         }
+        Shown::Dashboard if request.args == "stream" => return stream(request),
+        Shown::Dashboard => return page(request),
         Shown::Json => (Shape::Json, "application/json"),
         Shown::Metrics => {
             let format = format_for(request);
@@ -102,6 +120,46 @@ pub async fn make(request: &Request, shown: Shown) -> Outcome {
             Outcome::Failed(failure)
         }
     }
+}
+
+/// The dashboard's page.
+fn page(request: &Request) -> Outcome {
+    let document = document();
+    let mut response = Response::boxed(200);
+    let is_compressed = accepts_gzip(request);
+    let body = if is_compressed {
+        response.content_encoding = Some(Bytes::from_static(b"gzip"));
+        &document.gzip
+    } else {
+        &document.plain
+    };
+    response.content_type = Bytes::from_static(b"text/html; charset=utf-8");
+    response.content_length = Some(body.len() as u64);
+    response.body = Body::bytes(body.clone());
+    let headers = &mut response.headers;
+    headers.push("Vary", "Accept-Encoding");
+    headers.push("Cache-Control", "no-cache");
+    headers.push("Content-Security-Policy", document.policy.clone());
+    headers.push("X-Content-Type-Options", "nosniff");
+    headers.push("Referrer-Policy", "no-referrer");
+    Outcome::Answer(response)
+}
+
+/// What the page is told.
+fn stream(request: &Request) -> Outcome {
+    let mut response = Response::boxed(200);
+    if request.method != Method::Head {
+        let Some(body) = stream::open(&request.client.loop_) else {
+            let failure = Failure::new(503).with_header("Retry-After", Bytes::from_static(b"10"));
+            return Outcome::Failed(failure);
+        };
+        response.body = body;
+    }
+    response.content_type = Bytes::from_static(b"text/event-stream");
+    response.headers.push("Cache-Control", "no-store");
+    // nginx, where it stands before, is not to hold it back.
+    response.headers.push("X-Accel-Buffering", "no");
+    Outcome::Answer(response)
 }
 
 fn answer(media_type: &'static str, text: String) -> Outcome {

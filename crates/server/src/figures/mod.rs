@@ -24,6 +24,7 @@ use disk::Disk;
 use disk::figures::Number;
 use parking_lot::Mutex;
 
+use crate::dashboard::History;
 use crate::log::Logs;
 use crate::loops::Berth;
 pub use names::Family;
@@ -44,6 +45,8 @@ pub struct Ledger {
     /// Since when there are figures, in milliseconds since 1970.
     started_ms: u64,
     thread: Thread,
+    /// What the dashboard shows of the last minutes.
+    pub history: History,
 }
 
 /// A loop that is, or was.
@@ -67,6 +70,7 @@ impl Ledger {
             configured_ms: Number::default(),
             started_ms: now_ms(),
             thread: Thread::default(),
+            history: History::default(),
         })
     }
 
@@ -113,7 +117,9 @@ impl Ledger {
     }
 }
 
-fn now_ms() -> u64 {
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

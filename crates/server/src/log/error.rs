@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::level::Level;
 use super::line::Process;
+use super::recent;
 use super::sink::Target;
 use super::syslog;
 use crate::clock::Clock;
@@ -70,6 +71,7 @@ impl ErrorLogs {
         clock: &Clock,
         mut write: impl FnMut(&Target, &[u8]),
     ) {
+        recent::keep(level, line);
         for (least, target) in self.logs.iter() {
             if level > *least {
                 continue;

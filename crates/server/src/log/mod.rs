@@ -15,6 +15,7 @@ pub mod format;
 mod level;
 mod line;
 mod named;
+pub mod recent;
 mod ring;
 mod sink;
 pub mod syslog;

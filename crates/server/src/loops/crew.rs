@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use super::accept::{self, Source};
 use super::timing::{self, Kind, timed};
 use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
+use crate::dashboard;
 use crate::figures::Ledger;
 use crate::process::report::{Level, error_log};
 use crate::settings::Settings;
@@ -157,6 +158,9 @@ impl Crew {
         while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
         self.shared.ledger.configure(plan.number);
+        if plan.settings.shows_dashboard() {
+            dashboard::sampler::begin(&self.shared.ledger);
+        }
         Ok(())
     }
 
@@ -247,6 +251,7 @@ impl Crew {
         for member in self.members.iter().chain(&self.retired) {
             member.order(Order::ShutDown);
         }
+        self.shared.ledger.history.end();
     }
 
     /// Whether a loop still runs; also forgets those that have ended.

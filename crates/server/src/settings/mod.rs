@@ -114,6 +114,13 @@ impl Settings {
     pub fn locations(&self) -> &[Location] {
         &self.locations
     }
+
+    /// Whether there is a dashboard.
+    #[must_use]
+    pub fn shows_dashboard(&self) -> bool {
+        let mut shown = self.locations.iter().filter_map(|location| location.shown);
+        shown.any(|shown| shown == Shown::Dashboard)
+    }
 }
 
 /// A `server` block.

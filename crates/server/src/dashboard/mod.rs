@@ -1,0 +1,33 @@
+//! The dashboard: the figures of the last minutes, as a page that is pushed what is new.
+//!
+//! * [`document`]: the page itself, whose sources lie in `page/`.
+//! * [`series`]: what is made of the figures, time after time.
+//! * [`history`]: what of it is kept, and who is told; [`sampler`]: the thread that sees to that.
+//! * [`stream`]: it as the body of an answer.
+//!
+//! Not here: counting ([`crate::figures`]), the directive ([`crate::content::status`]). Invariant: what is shown is made once,
+//! by one thread, whoever looks at it; text of requests is data of a string, never a part of the page.
+
+pub mod document;
+pub mod history;
+pub mod lines;
+pub mod sampler;
+pub mod series;
+pub mod stream;
+
+use std::time::Duration;
+
+pub use history::History;
+
+/// From one sample to the next.
+pub const PERIOD: Duration = Duration::from_secs(2);
+/// Samples that are kept: those of 15 minutes.
+pub const SAMPLES_MAX: usize = 450;
+/// Bytes that they may take; the oldest go first.
+pub const HISTORY_BYTES_MAX: usize = 8 << 20;
+/// Series that are shown; of others it is said how many there are.
+pub const SERIES_MAX: usize = 2048;
+/// Streams at a time.
+pub const STREAMS_MAX: usize = 256;
+/// Samples that a client may be behind; one that is further behind is left.
+pub const BEHIND_MAX: usize = 16;

@@ -1,0 +1,83 @@
+// What the server has told: series, and their numbers sample by sample.
+'use strict';
+
+const KEPT_MS = 15 * 60 * 1000;
+
+const store = {
+  series: [],   // {name, kind, labels, values}: a value for each of `times`
+  times: [],    // milliseconds since 1970
+  leftOut: 0,   // series that the server does not send
+  errors: [],
+
+  clear() {
+    this.series = [];
+    this.times = [];
+    this.errors = [];
+  },
+
+  // A place that had another series is that one's no more.
+  addSeries(list) {
+    for (const [place, name, kind, labels] of list) {
+      this.series[place] = {name, kind, labels, values: new Array(this.times.length).fill(null)};
+    }
+  },
+
+  addSample({t, out, v}) {
+    this.times.push(t);
+    this.leftOut = out;
+    this.series.forEach((one, place) => one.values.push(v[place] ?? null));
+    while (this.times[0] < t - KEPT_MS) {
+      this.times.shift();
+      this.series.forEach((one) => one.values.shift());
+    }
+  },
+
+  addLines(list, lines) {
+    list.push(...lines);
+    list.splice(0, list.length - 64);
+  },
+
+  // The series of a family whose labels are these.
+  find(name, labels = {}) {
+    return this.series.filter((one) => one && one.name === name &&
+      Object.entries(labels).every(([label, value]) => one.labels[label] === value));
+  },
+
+  // Milliseconds between a sample and the one before it.
+  stepMs(at) {
+    return at > 0 ? this.times[at] - this.times[at - 1] : 2000;
+  },
+};
+
+// From series to what is drawn: arrays of one number (or null) for each sample.
+
+const gauge = (one) => one.values;
+const perSecond = (one) => one.values.map((v, at) => v === null ? null : v * 1000 / store.stepMs(at));
+const column = (index) => (one) => one.values.map((v) => Array.isArray(v) ? v[index] / 1e6 : null);
+const p50 = column(1);
+const p99 = column(2);
+const longest = column(3);
+const eventsPerSecond = (one) => one.values.map((v, at) =>
+  v === null ? null : (Array.isArray(v) ? v[0] : 0) * 1000 / store.stepMs(at));
+
+// The sum, or another way to make one of several, at each sample.
+function together(arrays, join = (a, b) => a + b) {
+  return store.times.map((_, at) => {
+    const there = arrays.map((array) => array[at]).filter((v) => v !== null && v !== undefined);
+    return there.length ? there.reduce(join) : null;
+  });
+}
+
+const sum = (arrays) => together(arrays);
+const most = (arrays) => together(arrays, Math.max);
+const share = (part, whole) => whole.map((w, at) => w ? (part[at] ?? 0) / w : null);
+
+// One line for each value of a label: [name, series of that value].
+function by(list, ...labels) {
+  const groups = new Map();
+  for (const one of list) {
+    const key = labels.map((label) => one.labels[label]).filter((value) => value !== '').join(' ');
+    groups.set(key, [...(groups.get(key) ?? []), one]);
+  }
+  return [...groups].sort(([a], [b]) => a.localeCompare(b, 'en', {numeric: true}));
+}

@@ -1,0 +1,50 @@
+//! The thread that takes samples: a loop would be kept by it, and one that stands still is to be seen.
+//!
+//! Invariant: it holds nothing that a loop waits for, and ends with what it looks at.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use super::PERIOD;
+use super::lines::Lines;
+use super::series::Series;
+use crate::figures::{Ledger, gather, now_ms};
+use crate::log::recent;
+use crate::process::report::{Level, error_log};
+
+/// Begins to take samples, unless that was begun. It goes on whatever is reloaded.
+pub fn begin(ledger: &Arc<Ledger>) {
+    ledger.history.sampled.get_or_init(|| {
+        recent::begin();
+        let ledger = Arc::downgrade(ledger);
+        let thread = std::thread::Builder::new().name("dashboard".to_owned());
+        let started = thread.spawn(move || run(&ledger));
+        if let Err(error) = &started {
+            error_log(
+                Level::Alert,
+                format_args!("the thread of the dashboard cannot be started ({error})"),
+            );
+        }
+        started.is_ok()
+    });
+}
+
+fn run(ledger: &Weak<Ledger>) {
+    let (mut series, mut lines) = (Series::default(), Lines::default());
+    let mut due = Instant::now();
+    while let Some(ledger) = ledger.upgrade() {
+        let page = gather::page(&ledger);
+        let taken = series.take(&page, now_ms());
+        let (new, all) = lines.take(&ledger);
+        ledger.history.add(taken, new, all);
+        drop(ledger);
+        // One that was missed (the machine slept) is not made up for.
+        due = (due + PERIOD).max(Instant::now());
+        while let Some(left) = due
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+        {
+            std::thread::park_timeout(left);
+        }
+    }
+}

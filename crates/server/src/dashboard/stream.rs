@@ -1,0 +1,85 @@
+//! The body of a stream: what is kept, then what is new.
+//!
+//! Invariant: it ends with a reload (whoever may not see it any more is asked again), with its loop, when the worker leaves, and
+//! when its client does not read.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use disk::OpenFile;
+use message::{Body, Chunk};
+
+use super::history::Reader;
+use crate::figures::Ledger;
+use crate::loops::Loop;
+
+/// What is sent of the past at a time.
+const PIECE_BYTES: usize = 64 << 10;
+/// How a client begins: it forgets what it had, and comes back after a second.
+const BEGIN: &[u8] = b"retry: 1000\nevent: begin\ndata: {}\n\n";
+
+/// A place among the streams.
+struct Place(Arc<Ledger>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.history.leave_place();
+    }
+}
+
+struct Streaming {
+    reader: Reader,
+    loop_: Rc<Loop>,
+    /// The configuration that allowed it.
+    generation: u64,
+    _place: Place,
+}
+
+/// A stream; `None`: there are as many as may be, or the worker leaves.
+#[must_use]
+pub fn open(loop_: &Rc<Loop>) -> Option<Body<Rc<OpenFile>>> {
+    let ledger = Arc::clone(&loop_.ledger);
+    if !ledger.history.take_place() {
+        return None;
+    }
+    let place = Place(Arc::clone(&ledger));
+    let mut reader = ledger.history.read()?;
+    reader.past.push_front(Bytes::from_static(BEGIN));
+    let streaming = Streaming {
+        reader,
+        loop_: Rc::clone(loop_),
+        generation: loop_.generation().number,
+        _place: place,
+    };
+    Some(Body::unfold(streaming, async |mut streaming| {
+        let piece = streaming.next().await;
+        Ok(piece.map(|piece| (Chunk::Bytes(piece), streaming)))
+    }))
+}
+
+impl Streaming {
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(piece) = piece_of(&mut self.reader.past) {
+            return Some(piece);
+        }
+        let event = self.reader.news.recv().await.ok()?;
+        let is_over = self.loop_.is_leaving() || self.loop_.generation().number != self.generation;
+        (!is_over).then_some(event)
+    }
+}
+
+/// The first events together; one that is larger alone.
+fn piece_of(events: &mut VecDeque<Bytes>) -> Option<Bytes> {
+    let first = events.pop_front()?;
+    let mut piece = BytesMut::from(first);
+    while let Some(next) = events.front() {
+        if piece.len() + next.len() > PIECE_BYTES {
+            break;
+        }
+        piece.extend_from_slice(next);
+        events.pop_front();
+    }
+    Some(piece.freeze())
+}
