@@ -1,6 +1,7 @@
 """Command line and tools of a measurement. Says at start what is missing and which package has it."""
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -107,6 +108,14 @@ def build_open_inline():
     target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(PROJECT, "target")), "open_inline")
     subprocess.run(["cargo", "build", "--quiet", "--release", "--package", "server", "--features", "open_inline", "--target-dir", target], cwd=PROJECT, check=True)
     return os.path.join(target, "release/freewheel")
+
+
+def build_pools():
+    """Path of the micro-benchmarks of crates/disk, up to date."""
+    said = subprocess.run(["cargo", "bench", "--quiet", "--package", "disk", "--bench", "disk", "--no-run", "--message-format=json"], cwd=PROJECT,
+                          check=True, stdout=subprocess.PIPE, text=True).stdout
+    made = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return next(one["executable"] for one in made if one.get("executable") and one["target"]["kind"] == ["bench"])
 
 
 def contenders(args):

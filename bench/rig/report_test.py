@@ -68,6 +68,14 @@ class Report(unittest.TestCase):
         self.assertIn("* `hot`, 4 MiB: nginx 8.00, freewheel 4.00 requests/CPU s", ahead)
         self.assertNotIn("1 KiB", ahead)
 
+    def test_what_is_beside_our_pool_is_compared_and_plain_calls_are_no_rival(self):
+        text = self.report(pools={"micros": [{"what": what, "server": server, "median": one, "rounds": [one], "others": []} for what, server, one in (
+            ("a job alone, CPU", "freewheel", 8), ("a job alone, CPU", "tokio spawn_blocking", 16), ("open, hot, CPU", "freewheel", 2), ("open, hot, CPU", "plain calls", 1))]})
+        self.assertIn("| a job alone, CPU | freewheel | **8.00 µs** |  | 0.50 × |", text)
+        self.assertIn("| open, hot, CPU | freewheel | 2.00 µs |  | 2.00 × |", text)
+        self.assertIn("of that of tokio spawn_blocking / plain calls", text)
+        self.assertIn("Nowhere in this run.", text)
+
     def test_targets_and_what_is_not_there_are_said(self):
         text = self.report(hot=CPU)
         for line in ("* met: a: 1", "* **missed**: b: 2", "* not measured: c", "Not measured in this run: memory, mixed,", "**No real network.**", "**Few cores.**", "**A virtual disk"):

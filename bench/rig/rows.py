@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 
 MORE, LESS = "more", "less"     # which is better
+PLAIN = "plain calls"           # no rival: they wait for the disk where nobody may
 LARGE = 65536                   # bytes of an answer from which on a gigabyte of them is worth a figure
 
 
@@ -135,8 +136,16 @@ def spread(figures):
     return made
 
 
+def pools(figures):
+    made = []
+    for one in figures["micros"]:
+        baseline = "tokio spawn_blocking" if " job" in one["what"] else PLAIN
+        made.append(Row(one["what"], one["server"], one["rounds"], "µs", LESS, baseline))
+    return sorted(made, key=lambda row: row.what)
+
+
 ROWS = {"hot": hot, "cached": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd,
-        "restart": restart, "reload": lost, "article": lost, "spread": spread}
+        "restart": restart, "reload": lost, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 
 
