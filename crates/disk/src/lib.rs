@@ -10,7 +10,7 @@
 //! * [`OpenFile`]: an open file with what is known of it.
 //!
 //! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for
-//! [`Mode::Inline`].
+//! [`Mode::Inline`], or the crate was built with the feature `open_inline`, which only `bench/spikes` does.
 
 mod access;
 mod cache;
