@@ -228,11 +228,6 @@ class Server(Program):
         """Standard output and error, and the end of the error log."""
         return tails(self.dir, ("stderr", "logs/error.log"))
 
-    def log(self):
-        """The whole error log."""
-        with open(os.path.join(self.dir, "logs/error.log"), errors="replace") as f:
-            return f.read()
-
     def signal(self, number):
         """To the master."""
         self.process.send_signal(number)
