@@ -83,3 +83,70 @@ fn two_kinds_of_figures_cannot_be_one_answer() {
         );
     }
 }
+
+#[test]
+fn figures_grow_over_reloads_whatever_changes() {
+    if is_nginx() {
+        return;
+    }
+    let origin = blackbox::Origin::start(|_| blackbox::Answer::ok("from afar"));
+    let configuration = |servers: &str| {
+        format!(
+            "upstream back {{ server {address}; {servers} }}
+             server {{ listen 127.0.0.1:%PORT%; aio threads=files; {METRICS}
+                location /far {{ proxy_pass http://back; }} location / {{ autoindex on; }} }}",
+            address = origin.address(),
+        )
+    };
+    let main = |threads: u32| format!("worker_processes 3; thread_pool files threads={threads};");
+    let server = Server::start_with(&main(2), &configuration(""));
+    server.file("some/file.txt", "x");
+    for _ in 0..5 {
+        assert_eq!(server.get("/some/").status, 200);
+        assert_eq!(server.get("/far").status, 200);
+    }
+    let before = metrics(&server);
+    let peer = format!("{{upstream=\"back\",peer=\"{}\"", origin.address());
+    let answered = format!("freewheel_upstream_requests_total{peer},outcome=\"answered\"}}");
+    assert_eq!(before.get(&answered), Some(5.0));
+    // Directories are always read in the pool.
+    let read = "freewheel_disk_call_seconds_count{operation=\"readdir\"}";
+    assert_eq!(before.get(read), Some(5.0));
+    let jobs = before.sum("freewheel_pool_running_seconds_count", &["\"files\""]);
+    assert!(jobs >= 5.0);
+    // Fewer loops, another pool of the same name, another group with the same server.
+    server.reload_with(
+        "worker_processes 1; thread_pool files threads=5;",
+        &configuration("server 127.0.0.1:1 backup;"),
+    );
+    let after = metrics(&server);
+    assert_eq!(after.shrunk_since(&before), [""; 0]);
+    assert_eq!(after.get("freewheel_configuration_generation"), Some(2.0));
+    assert_eq!(server.get("/far").status, 200);
+    assert_eq!(metrics(&server).get(&answered), Some(6.0));
+}
+
+#[test]
+fn figures_are_shown_while_configurations_change() {
+    if is_nginx() {
+        return;
+    }
+    let text = format!("server {{ listen 127.0.0.1:%PORT%; {METRICS} }}");
+    let server = Server::start_with("worker_processes 2;", &text);
+    std::thread::scope(|scope| {
+        let scraper = scope.spawn(|| {
+            let mut last = metrics(&server);
+            for _ in 0..30 {
+                let next = metrics(&server);
+                assert_eq!(next.shrunk_since(&last), [""; 0]);
+                last = next;
+            }
+        });
+        let mut loops = 1;
+        while !scraper.is_finished() {
+            server.reload_with(&format!("worker_processes {loops};"), &text);
+            loops = loops % 4 + 1;
+        }
+        scraper.join().unwrap();
+    });
+}

@@ -117,8 +117,13 @@ impl Server {
 
     /// Writes a new configuration for `http`, sends HUP and waits until the old worker has gone.
     pub fn reload(&self, http: &str) {
+        self.reload_with("", http);
+    }
+
+    /// The same, with `main` added outside of `http`.
+    pub fn reload_with(&self, main: &str, http: &str) {
         let gone = self.error_log().matches(WORKER_LEFT).count();
-        self.reload_file(&whole("", http));
+        self.reload_file(&whole(main, http));
         self.wait(WORKER_LEFT, gone + 1, "reloading");
     }
 

@@ -126,6 +126,19 @@ impl Space {
         count.free = Some(signed(blocks) - pending);
     }
 
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.0.block_bytes
+    }
+
+    /// Blocks that there may be; `None`: no bound.
+    #[must_use]
+    pub fn max(&self) -> Option<u64> {
+        let max = self.0.max.load(Relaxed);
+        (max != u64::MAX).then_some(max)
+    }
+
     /// Blocks in use, reserved ones included.
     #[must_use]
     pub fn used(&self) -> u64 {

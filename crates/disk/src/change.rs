@@ -3,12 +3,14 @@
 //! Also here: who owns a directory, and how much room a file system has. Invariant: steps run in their order, and none after
 //! one that failed.
 
+use crate::calls;
+use crate::count::Operation;
 use crate::error::Error;
 use crate::local::Local;
 use crate::pool::Pool;
 use crate::read::read_fully;
 use crate::recycle::recycle;
-use crate::write::{Create, Output, create, make_directory, write_all};
+use crate::write::{Create, Output, create, make_directory, renamed, synced, unlinked, write_all};
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -100,7 +102,7 @@ impl Local {
     pub async fn change(&self, steps: Vec<Step>, pool: &Pool) -> Result<(), Error> {
         within_bound(&steps)?;
         let work = move || steps.iter().try_for_each(take);
-        self.write_job(pool, work).await
+        self.write_job(Operation::Other, pool, work).await
     }
 
     /// Locks a file, made if it is not there. None: somebody else has it locked.
@@ -117,7 +119,7 @@ impl Local {
                 Err(errno) => Err(Error::system("flock()", errno)),
             }
         };
-        let fd = self.write_job(pool, work).await?;
+        let fd = self.write_job(Operation::Other, pool, work).await?;
         let pool = pool.clone();
         Ok(fd.map(|fd| Lock { fd: Some(fd), pool }))
     }
@@ -136,7 +138,7 @@ impl Local {
                 free_blocks: stat.f_bavail,
             })
         };
-        self.write_job(pool, work).await
+        self.write_job(Operation::Other, pool, work).await
     }
 }
 
@@ -149,19 +151,17 @@ pub(crate) fn within_bound(steps: &[Step]) -> Result<(), Error> {
 
 /// **Waits.**
 pub(crate) fn take(step: &Step) -> Result<(), Error> {
-    let path = |path| OsStr::from_bytes(path);
     match step {
         Step::Directory(directory, mode) => make_directory(directory, *mode),
         Step::Place(file) => place(file),
         Step::Append(output, parts) => write_all(output.fd(), parts),
         Step::Patch { path, now, then } => patch(path, now, then),
         Step::Overwrite(output, offset, bytes) => overwrite(output.fd(), *offset, bytes),
-        Step::Sync(output) => {
-            rustix::fs::fdatasync(output.fd()).map_err(|errno| Error::system("fdatasync()", errno))
+        Step::Sync(output) => synced(output.fd()),
+        Step::Rename(from, to) => {
+            renamed(from, to).map_err(|errno| Error::system("rename()", errno))
         }
-        Step::Rename(from, to) => rustix::fs::rename(path(from), path(to))
-            .map_err(|errno| Error::system("rename()", errno)),
-        Step::Unlink(file) => match rustix::fs::unlink(path(file)) {
+        Step::Unlink(file) => match unlinked(file) {
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
             Err(errno) => Err(Error::system("unlink()", errno)),
         },
@@ -177,11 +177,7 @@ fn place(file: &Place) -> Result<(), Error> {
         }
     }
     make(file, &file.beside)?;
-    let (from, to) = (
-        OsStr::from_bytes(&file.beside),
-        OsStr::from_bytes(&file.path),
-    );
-    rustix::fs::rename(from, to).map_err(|errno| Error::system("rename()", errno))
+    renamed(&file.beside, &file.path).map_err(|errno| Error::system("rename()", errno))
 }
 
 fn make(file: &Place, path: &[u8]) -> Result<(), Error> {
@@ -212,7 +208,14 @@ fn patch(path: &[u8], now: &[u8], then: &[u8]) -> Result<(), Error> {
     overwrite(&fd, 0, then)
 }
 
-fn overwrite(fd: &OwnedFd, mut offset: u64, bytes: &[u8]) -> Result<(), Error> {
+fn overwrite(fd: &OwnedFd, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    let len = |(): &()| bytes.len() as u64;
+    calls::timed_on(Operation::Write, fd.as_fd(), len, || {
+        overwrite_parts(fd, offset, bytes)
+    })
+}
+
+fn overwrite_parts(fd: &OwnedFd, mut offset: u64, bytes: &[u8]) -> Result<(), Error> {
     let mut left = bytes;
     while !left.is_empty() {
         match rustix::io::pwrite(fd.as_fd(), left, offset) {

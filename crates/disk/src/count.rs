@@ -1,8 +1,9 @@
 //! Counters: per operation, how often the kernel's memory had the answer and how often a pool was asked.
 //!
-//! Each loop counts for itself in plain cells; a sum over loops is made from the copies that loops publish.
+//! Not here: what the calls took that were made in pools (`calls`). Invariant: each loop counts in memory of its own, which it alone
+//! writes; sums are made by who reads.
 
-use std::cell::Cell;
+use crate::figures::Number;
 use std::time::Duration;
 
 /// The operations that are counted.
@@ -17,12 +18,27 @@ pub enum Operation {
     Read,
     /// Windows proven and sent.
     Send,
-    /// `readdir`, create, rename, unlink, … (always a pool).
+    /// Files made (always a pool, as all that follow).
+    Create,
+    /// `write`.
+    Write,
+    /// `rename`.
+    Rename,
+    /// `unlink`.
+    Unlink,
+    /// Directories read.
+    Readdir,
+    /// `fdatasync`.
+    Fsync,
+    /// Jobs of several of these, and what is none of them.
     Other,
 }
 
 /// Names for metrics, in the order of [`Operation`].
-pub const OPERATIONS: [&str; 5] = ["open", "stat", "read", "send", "other"];
+pub const OPERATIONS: [&str; 11] = [
+    "open", "stat", "read", "send", "create", "write", "rename", "unlink", "readdir", "fsync",
+    "other",
+];
 
 /// One operation's numbers since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,45 +51,84 @@ pub struct Count {
     pub offloaded: u64,
     /// Refused because a pool's queue was full.
     pub overflowed: u64,
-    /// Microseconds that callers waited for the pool, in sum.
-    pub offloaded_us: u64,
+    /// Nanoseconds that callers waited for the pool, in sum.
+    pub offloaded_ns: u64,
+}
+
+impl Count {
+    /// Adds what another loop has counted.
+    pub(crate) fn add(&mut self, other: Count) {
+        self.memory += other.memory;
+        self.cached += other.cached;
+        self.offloaded += other.offloaded;
+        self.overflowed += other.overflowed;
+        self.offloaded_ns = self.offloaded_ns.wrapping_add(other.offloaded_ns);
+    }
+}
+
+/// One operation's counters.
+#[derive(Debug, Default)]
+struct Line {
+    memory: Number,
+    cached: Number,
+    offloaded: Number,
+    overflowed: Number,
+    offloaded_ns: Number,
 }
 
 /// The counters of one loop.
 #[derive(Debug, Default)]
-pub(crate) struct Counters([Cell<Count>; OPERATIONS.len()]);
+#[repr(align(128))]
+pub(crate) struct Counters {
+    lines: [Line; OPERATIONS.len()],
+    /// What callers waited for pools, of all operations, in nanoseconds.
+    waited_ns: Number,
+    /// The last operation, for who asks what kept the loop.
+    last: Number,
+}
 
 impl Counters {
     pub fn memory(&self, operation: Operation) {
-        self.change(operation, |count| count.memory += 1);
+        self.last.set(operation as u64 + 1);
+        self.lines[operation as usize].memory.add(1);
     }
 
     pub fn cached(&self, operation: Operation) {
-        self.change(operation, |count| {
-            count.memory += 1;
-            count.cached += 1;
-        });
+        self.memory(operation);
+        self.lines[operation as usize].cached.add(1);
     }
 
     pub fn offloaded(&self, operation: Operation, waited: Duration) {
-        self.change(operation, |count| {
-            count.offloaded += 1;
-            count.offloaded_us += u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
-        });
+        let ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        let line = &self.lines[operation as usize];
+        line.offloaded.add(1);
+        line.offloaded_ns.add(ns);
+        self.waited_ns.add(ns);
     }
 
     pub fn overflowed(&self, operation: Operation) {
-        self.change(operation, |count| count.overflowed += 1);
+        self.lines[operation as usize].overflowed.add(1);
     }
 
     pub fn get(&self) -> [Count; OPERATIONS.len()] {
-        std::array::from_fn(|index| self.0[index].get())
+        std::array::from_fn(|index| {
+            let line = &self.lines[index];
+            Count {
+                memory: line.memory.get(),
+                cached: line.cached.get(),
+                offloaded: line.offloaded.get(),
+                overflowed: line.overflowed.get(),
+                offloaded_ns: line.offloaded_ns.get(),
+            }
+        })
     }
 
-    fn change(&self, operation: Operation, how: impl FnOnce(&mut Count)) {
-        let cell = &self.0[operation as usize];
-        let mut count = cell.get();
-        how(&mut count);
-        cell.set(count);
+    /// The operation that was answered last on the loop since this was asked last.
+    pub fn take_last(&self) -> Option<&'static str> {
+        let last = self.last.get();
+        self.last.set(0);
+        OPERATIONS
+            .get(usize::try_from(last).ok()?.checked_sub(1)?)
+            .copied()
     }
 }

@@ -1,5 +1,6 @@
 //! What all loops of a process share: mounts, pools, and what the kernel permits.
 
+use crate::count::{Count, Counters, OPERATIONS};
 use crate::mount::{self, Filesystem, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
 use crate::send::BUFFERS_KIB;
@@ -98,6 +99,8 @@ pub struct Disk {
     pools: Mutex<Vec<Pool>>,
     /// How often descriptors have run out.
     scarcity: AtomicU32,
+    /// What each loop counts, or has counted.
+    counters: Mutex<Vec<Arc<Counters>>>,
 }
 
 /// What the kernel (or a seccomp filter) lets this process do.
@@ -140,6 +143,7 @@ impl Disk {
             buffers: Semaphore::new(BUFFERS_KIB),
             pools: Mutex::new(Vec::new()),
             scarcity: AtomicU32::new(0),
+            counters: Mutex::default(),
         });
         disk.follow_mounts();
         disk
@@ -304,6 +308,30 @@ impl Disk {
             yes(cached),
             yes(scan)
         )
+    }
+
+    /// Counters for a loop that is to be: those of one that has ended, if there is one.
+    pub(crate) fn begin_counters(&self) -> Arc<Counters> {
+        let mut all = self.counters.lock();
+        let is_free = |counters: &mut Arc<Counters>| Arc::get_mut(counters).is_some();
+        if let Some(index) = all.iter_mut().position(is_free) {
+            return Arc::clone(&all[index]);
+        }
+        let counters = Arc::<Counters>::default();
+        all.push(Arc::clone(&counters));
+        counters
+    }
+
+    /// What all loops have counted, in the order of [`OPERATIONS`].
+    #[must_use]
+    pub fn counts(&self) -> [Count; OPERATIONS.len()] {
+        let mut sums = [Count::default(); OPERATIONS.len()];
+        for counters in self.counters.lock().iter() {
+            for (sum, count) in sums.iter_mut().zip(counters.get()) {
+                sum.add(count);
+            }
+        }
+        sums
     }
 
     /// What every pool has done.

@@ -2,6 +2,7 @@
 //! no place from what is asked for.
 
 use crate::access::Symlinks;
+use crate::calls;
 use crate::count::Operation;
 use crate::error::Error;
 use crate::file::Meta;
@@ -51,5 +52,9 @@ fn read_front(path: &[u8], len: usize) -> Result<(Bytes, Meta), Error> {
     let fd = open_path(path, Purpose::Read, &options);
     let fd = fd.map_err(|errno| Error::system("open()", errno))?;
     let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
-    Ok((read_fully(fd.as_fd(), 0, len)?, Meta::from_stat(&stat)))
+    let bytes = |bytes: &Bytes| bytes.len() as u64;
+    let front = calls::timed_on(Operation::Read, fd.as_fd(), bytes, || {
+        read_fully(fd.as_fd(), 0, len)
+    })?;
+    Ok((front, Meta::from_stat(&stat)))
 }

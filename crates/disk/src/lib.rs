@@ -6,7 +6,7 @@
 //!
 //! * [`Disk`]: one per process: mounts, pools, what the kernel permits.
 //! * [`Local`]: one per loop (`Rc` inside): open, stat, read, send, readdir.
-//! * [`figures`]: what is counted, here and by who uses it.
+//! * [`figures`]: how is counted, here and by who uses it; [`calls`]: what calls took that may wait.
 //! * [`OpenFile`]: an open file with what is known of it.
 //!
 //! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for
@@ -14,6 +14,7 @@
 
 mod access;
 mod cache;
+pub mod calls;
 mod change;
 mod copies;
 mod count;

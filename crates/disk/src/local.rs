@@ -19,7 +19,7 @@ pub struct Local(pub(crate) Rc<Inner>);
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub disk: Arc<Disk>,
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     pub files: RefCell<Files>,
     pub guards: RefCell<Guards>,
     /// The moment for which events were last taken in.
@@ -48,7 +48,7 @@ impl Local {
         let files_max = usize::try_from(descriptors / FILES_SHARE).unwrap_or(usize::MAX);
         let inner = Rc::new(Inner {
             disk: disk.clone(),
-            counters: Counters::default(),
+            counters: disk.begin_counters(),
             files: RefCell::new(Files::new(files_max)),
             guards: RefCell::new(Guards::new(files_max / 2)),
             events_at: Cell::new(0),
@@ -84,6 +84,12 @@ impl Local {
     #[must_use]
     pub fn counts(&self) -> [Count; OPERATIONS.len()] {
         self.0.counters.get()
+    }
+
+    /// The operation that was answered last on this loop since this was asked last.
+    #[must_use]
+    pub fn take_last(&self) -> Option<&'static str> {
+        self.0.counters.take_last()
     }
 
     /// Descriptors ran out: closes half of the files kept, and has the other loops do so when they open their next one. False:

@@ -5,6 +5,7 @@
 
 use crate::access::{Access, Mode, Symlinks};
 use crate::cache::Kept;
+use crate::calls;
 use crate::count::Operation;
 use crate::disk::Disk;
 use crate::error::{Error, WouldBlock};
@@ -497,6 +498,20 @@ fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool
 
 /// Opens in a pool (or inline, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
 pub(crate) fn open_waiting(
+    disk: &Arc<Disk>,
+    path: &[u8],
+    purpose: Purpose,
+    options: &OpenOptions,
+) -> Result<Found, Error> {
+    let operation = match purpose {
+        Purpose::Read => Operation::Open,
+        Purpose::Stat => Operation::Stat,
+    };
+    calls::timed_open(operation, || open_unseen(disk, path, purpose, options))
+}
+
+/// **Waits.**
+fn open_unseen(
     disk: &Arc<Disk>,
     path: &[u8],
     purpose: Purpose,

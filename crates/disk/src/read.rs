@@ -1,6 +1,7 @@
 //! Reading a small range into memory: from the page cache, else in a pool.
 
 use crate::access::{Access, Mode};
+use crate::calls;
 use crate::count::Operation;
 use crate::error::{Error, WouldBlock};
 use crate::file::{Handle, OpenFile};
@@ -174,11 +175,14 @@ pub(crate) fn read_waiting(
     direct: bool,
     alignment: u64,
 ) -> Result<Bytes, Error> {
-    if direct {
-        return read_direct(handle.as_fd(), offset, len, alignment)
-            .map_err(|error| Error::io("read()", &error));
-    }
-    read_fully(handle.as_fd(), offset, len)
+    let bytes = |bytes: &Bytes| bytes.len() as u64;
+    calls::timed_on(Operation::Read, handle.as_fd(), bytes, || {
+        if direct {
+            return read_direct(handle.as_fd(), offset, len, alignment)
+                .map_err(|error| Error::io("read()", &error));
+        }
+        read_fully(handle.as_fd(), offset, len)
+    })
 }
 
 /// Reads `len` bytes, or up to the end of the file. **Waits** where the file is on a disk.

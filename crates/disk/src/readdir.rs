@@ -1,6 +1,7 @@
 //! Listing a directory (autoindex): always in a pool.
 
 use crate::access::{Access, Mode};
+use crate::calls;
 use crate::count::Operation;
 use crate::error::Error;
 use crate::file::{Kind, Meta};
@@ -55,10 +56,18 @@ impl Local {
         }
         let path: Box<[u8]> = path.into();
         let begun = Instant::now();
-        let entries = access.pool.run(Lane::Read, move || list(&path)).await;
+        let entries = access
+            .pool
+            .run(Lane::Read, move || {
+                calls::timed(Operation::Readdir, || list(&path))
+            })
+            .await;
         match &entries {
-            Ok(_) => self.0.counters.offloaded(Operation::Other, begun.elapsed()),
-            Err(_) => self.0.counters.overflowed(Operation::Other),
+            Ok(_) => self
+                .0
+                .counters
+                .offloaded(Operation::Readdir, begun.elapsed()),
+            Err(_) => self.0.counters.overflowed(Operation::Readdir),
         }
         entries?
     }
@@ -70,10 +79,17 @@ impl Local {
     pub async fn names(&self, path: &[u8], pool: &Pool) -> Result<Vec<Name>, Error> {
         let path: Box<[u8]> = path.into();
         let begun = Instant::now();
-        let names = pool.run(Lane::Read, move || names(&path)).await;
+        let names = pool
+            .run(Lane::Read, move || {
+                calls::timed(Operation::Readdir, || names(&path))
+            })
+            .await;
         match &names {
-            Ok(_) => self.0.counters.offloaded(Operation::Other, begun.elapsed()),
-            Err(_) => self.0.counters.overflowed(Operation::Other),
+            Ok(_) => self
+                .0
+                .counters
+                .offloaded(Operation::Readdir, begun.elapsed()),
+            Err(_) => self.0.counters.overflowed(Operation::Readdir),
         }
         names?
     }

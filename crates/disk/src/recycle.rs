@@ -4,8 +4,10 @@
 //! are deleted, that is most of what a create costs. Invariant: nobody sees the bytes of one file in the other; who has the old
 //! one open keeps it, and pages of it that are in a socket's queue stay what they were.
 
+use crate::calls;
+use crate::count::Operation;
 use crate::error::Error;
-use crate::write::{Create, create};
+use crate::write::{Create, create, unlinked};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -16,12 +18,13 @@ use std::os::unix::ffi::OsStrExt;
 /// already, nothing is done, and it fails with EEXIST. **Waits.**
 pub(crate) fn recycle(from: &[u8], path: &[u8], mode: u32) -> Result<OwnedFd, Error> {
     let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(path));
-    match rustix::fs::renameat_with(CWD, old, CWD, new, RenameFlags::NOREPLACE) {
+    let rename = || rustix::fs::renameat_with(CWD, old, CWD, new, RenameFlags::NOREPLACE);
+    match calls::timed(Operation::Rename, rename) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Err(Error::system("rename()", Errno::EXIST)),
         // It is not there, or cannot go: the new file is made all the same.
         Err(_) => {
-            let _ = rustix::fs::unlink(old);
+            let _ = unlinked(from);
             return create(path, Create::New, mode);
         }
     }
@@ -30,7 +33,7 @@ pub(crate) fn recycle(from: &[u8], path: &[u8], mode: u32) -> Result<OwnedFd, Er
     {
         return Ok(fd);
     }
-    rustix::fs::unlink(new).map_err(|errno| Error::system("unlink()", errno))?;
+    unlinked(path).map_err(|errno| Error::system("unlink()", errno))?;
     create(path, Create::New, mode)
 }
 

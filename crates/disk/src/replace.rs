@@ -2,16 +2,15 @@
 //!
 //! Not here: whether it is whole. Invariant: nobody finds a part of it under its name, and nothing of it is left when it is dropped.
 
+use crate::count::Operation;
 use crate::error::Error;
 use crate::local::Local;
 use crate::pool::Pool;
 use crate::temporary::{Temporary, next_number};
-use crate::write::{Create, Output, create, make_directory};
+use crate::write::{Create, Output, create, make_directory, renamed};
 use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
-use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 
 /// Permissions of a file that is being written.
 const MODE_MEANWHILE: u32 = 0o600;
@@ -46,7 +45,7 @@ impl Local {
             let (fd, beside) = begin(&path, directory_mode)?;
             Ok(Temporary::removed(Output::new(fd, &owner), beside, &owner))
         };
-        self.write_job(pool, work).await
+        self.write_job(Operation::Create, pool, work).await
     }
 
     /// Puts a file in its place. One that cannot go there is removed.
@@ -61,7 +60,7 @@ impl Local {
         pool: &Pool,
     ) -> Result<(), Error> {
         let path: Box<[u8]> = path.into();
-        self.write_job(pool, move || {
+        self.write_job(Operation::Rename, pool, move || {
             place(file.output.fd(), file.path(), &path, placing)?;
             file.spare();
             Ok(())
@@ -113,13 +112,15 @@ fn place(fd: &OwnedFd, from: &[u8], to: &[u8], placing: Placing) -> Result<(), E
         };
         rustix::fs::futimens(fd, &times).map_err(|errno| Error::system("utimes()", errno))?;
     }
-    rustix::fs::rename(OsStr::from_bytes(from), OsStr::from_bytes(to))
-        .map_err(|errno| Error::system("rename()", errno))
+    renamed(from, to).map_err(|errno| Error::system("rename()", errno))
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
     use crate::tests::{block_on, local};
     use bytes::Bytes;

@@ -8,6 +8,8 @@
 //! Invariant: a thread of a pool waits here for the disk, never for the socket, which does not block.
 
 use crate::access::Access;
+use crate::calls;
+use crate::count::Operation;
 use crate::file::{Handle, OpenFile};
 use crate::fill::Failure;
 use crate::pool::{Lane, Overflow};
@@ -17,6 +19,7 @@ use rustix::io::Errno;
 use std::num::NonZeroU64;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Windows that are read and sent in one go, unless `read_ahead` wants more. As many as a disk takes in one request (without
 /// large folios 1 MiB); with all threads at work they stay few enough not to evict each other.
@@ -78,7 +81,14 @@ fn part(jobs: Vec<Job>, handle: &Handle, socket: &OwnedFd, from: u64, until: u64
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop, and pages on their way that nobody
     // knows of might be taken for present.
     let _ = fadvise(handle, 0, None, Advice::Random);
+    let begun = Instant::now();
     let (at, end) = send(handle, socket, from, until);
+    let device = rustix::fs::fstat(handle).ok().map(|stat| stat.st_dev);
+    let errno = match end {
+        End::Disk(errno) => Some(errno),
+        _ => None,
+    };
+    calls::done(Operation::Send, begun, device, at - from, errno);
     let was_asked_for = sys::blocks_read() == before;
     let (mut offset, mut is_awaited) = (from, false);
     for mut job in jobs {

@@ -3,11 +3,13 @@
 //! Not here: who needs one, and when. Invariant: a file that shall not be kept has no name when anybody gets it, unless its name
 //! was asked for.
 
+use crate::calls;
+use crate::count::Operation;
 use crate::error::Error;
 use crate::file::{Found, Meta, OpenFile};
 use crate::local::Local;
 use crate::pool::Pool;
-use crate::write::Output;
+use crate::write::{Output, unlinked};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -78,7 +80,7 @@ impl Drop for Doomed {
     fn drop(&mut self) {
         if !self.is_spared {
             // Somebody else may have taken it: it was to be gone.
-            let _ = rustix::fs::unlink(OsStr::from_bytes(&self.path));
+            let _ = unlinked(&self.path);
         }
     }
 }
@@ -130,7 +132,7 @@ impl Local {
     ) -> Result<Temporary, Error> {
         let place = place.clone();
         let work = move || create(&place, fate, mode);
-        let (fd, path) = self.write_job(pool, work).await?;
+        let (fd, path) = self.write_job(Operation::Create, pool, work).await?;
         let path: Arc<[u8]> = path.into();
         let doomed = (fate == Fate::Removed).then(|| (Doomed::new(&path), pool.clone()));
         Ok(Temporary {
@@ -159,7 +161,7 @@ impl Local {
                 direct: false,
             })
         };
-        let found = self.write_job(pool, work).await?;
+        let found = self.write_job(Operation::Other, pool, work).await?;
         Ok(Rc::new(OpenFile::new(found, pool)))
     }
 }
@@ -171,8 +173,7 @@ fn create(place: &TemporaryPlace, fate: Fate, mode: u32) -> Result<(OwnedFd, Vec
         match open(place, &path, mode) {
             Ok(fd) => {
                 if fate == Fate::Nameless {
-                    rustix::fs::unlink(OsStr::from_bytes(&path))
-                        .map_err(|errno| Error::system("unlink()", errno))?;
+                    unlinked(&path).map_err(|errno| Error::system("unlink()", errno))?;
                 }
                 return Ok((fd, path));
             }
@@ -190,6 +191,7 @@ fn open(place: &TemporaryPlace, path: &[u8], mode: u32) -> Result<OwnedFd, Error
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
     let open = || rustix::fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(mode));
+    let open = || calls::timed(Operation::Create, open);
     match open() {
         Err(Errno::NOENT) if place.levels[0] > 0 => make_levels(place, path)?,
         outcome => return outcome.map_err(|errno| Error::system("open()", errno)),

@@ -13,6 +13,8 @@
 //! [`IDLE`].
 
 use crate::access::Access;
+use crate::calls;
+use crate::count::Operation;
 use crate::disk::Disk;
 use crate::file::{Handle, Meta, OpenFile};
 use crate::fill::{Failure, Fill, Outcome};
@@ -364,7 +366,14 @@ fn run(jobs: Vec<Job>, handle: &Handle, first: u64) {
 impl Job {
     fn run(mut self, handle: &Handle, offset: u64) {
         let len = WINDOW.min(self.file_len.saturating_sub(offset));
+        let begun = Instant::now();
         let outcome = self.touch(handle, offset, len);
+        let errno = match &outcome {
+            Err(Failure::Read(errno)) => Some(*errno),
+            _ => None,
+        };
+        let device = rustix::fs::fstat(handle).ok().map(|stat| stat.st_dev);
+        calls::done(Operation::Send, begun, device, len, errno);
         if outcome.is_ok() {
             self.map(handle, offset, len, Use::Coming);
         }

@@ -1,11 +1,12 @@
 //! Changing the disk: always in a pool's write lane, whatever memory holds.
 
+use crate::calls;
 use crate::count::Operation;
 use crate::error::Error;
 use crate::local::Local;
 use crate::pool::{Lane, Pool};
 use bytes::Bytes;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io::IoSlice;
@@ -87,7 +88,7 @@ impl Local {
     ) -> Result<Output, Error> {
         let path: Box<[u8]> = path.into();
         let fd = self
-            .write_job(pool, move || create(&path, how, mode))
+            .write_job(Operation::Create, pool, move || create(&path, how, mode))
             .await?;
         Ok(Output::new(fd, pool))
     }
@@ -103,8 +104,10 @@ impl Local {
         pool: &Pool,
     ) -> Result<(), Error> {
         let file = output.file.clone();
-        self.write_job(pool, move || write_all(file.fd(), &chunks))
-            .await
+        self.write_job(Operation::Write, pool, move || {
+            write_all(file.fd(), &chunks)
+        })
+        .await
     }
 
     /// Waits until the file's contents are on the disk (fdatasync).
@@ -113,10 +116,8 @@ impl Local {
     /// [`Error::System`] with `fdatasync()`, [`Error::Overflow`].
     pub async fn sync(&self, output: &Output, pool: &Pool) -> Result<(), Error> {
         let file = output.file.clone();
-        self.write_job(pool, move || {
-            rustix::fs::fdatasync(file.fd()).map_err(|errno| Error::system("fdatasync()", errno))
-        })
-        .await
+        self.write_job(Operation::Fsync, pool, move || synced(file.fd()))
+            .await
     }
 
     /// Renames a file over another.
@@ -125,9 +126,8 @@ impl Local {
     /// [`Error::System`] with `rename()` (EXDEV across mounts), [`Error::Overflow`].
     pub async fn rename(&self, from: &[u8], to: &[u8], pool: &Pool) -> Result<(), Error> {
         let (from, to): (Box<[u8]>, Box<[u8]>) = (from.into(), to.into());
-        self.write_job(pool, move || {
-            rustix::fs::renameat(CWD, OsStr::from_bytes(&from), CWD, OsStr::from_bytes(&to))
-                .map_err(|errno| Error::system("rename()", errno))
+        self.write_job(Operation::Rename, pool, move || {
+            renamed(&from, &to).map_err(|errno| Error::system("rename()", errno))
         })
         .await
     }
@@ -138,9 +138,8 @@ impl Local {
     /// [`Error::System`] with `unlink()`, [`Error::Overflow`].
     pub async fn unlink(&self, path: &[u8], pool: &Pool) -> Result<(), Error> {
         let path: Box<[u8]> = path.into();
-        self.write_job(pool, move || {
-            rustix::fs::unlink(OsStr::from_bytes(&path))
-                .map_err(|errno| Error::system("unlink()", errno))
+        self.write_job(Operation::Unlink, pool, move || {
+            unlinked(&path).map_err(|errno| Error::system("unlink()", errno))
         })
         .await
     }
@@ -151,11 +150,16 @@ impl Local {
     /// [`Error::System`] with `mkdir()`, [`Error::Overflow`].
     pub async fn mkdir(&self, path: &[u8], mode: u32, pool: &Pool) -> Result<(), Error> {
         let path: Box<[u8]> = path.into();
-        self.write_job(pool, move || make_directory(&path, mode))
+        self.write_job(Operation::Other, pool, move || make_directory(&path, mode))
             .await
     }
 
-    pub(crate) async fn write_job<T, F>(&self, pool: &Pool, work: F) -> Result<T, Error>
+    pub(crate) async fn write_job<T, F>(
+        &self,
+        operation: Operation,
+        pool: &Pool,
+        work: F,
+    ) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce() -> Result<T, Error> + Send + 'static,
@@ -163,11 +167,11 @@ impl Local {
         let begun = Instant::now();
         match pool.run(Lane::Write, work).await {
             Ok(result) => {
-                self.0.counters.offloaded(Operation::Other, begun.elapsed());
+                self.0.counters.offloaded(operation, begun.elapsed());
                 result
             }
             Err(overflow) => {
-                self.0.counters.overflowed(Operation::Other);
+                self.0.counters.overflowed(operation);
                 Err(overflow.into())
             }
         }
@@ -191,8 +195,32 @@ pub(crate) fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Err
             Create::Append => OFlags::APPEND,
         };
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
-    rustix::fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(mode))
-        .map_err(|errno| Error::system("open()", errno))
+    let open = || rustix::fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(mode));
+    calls::timed(Operation::Create, open).map_err(|errno| Error::system("open()", errno))
+}
+
+/// **Waits.**
+pub(crate) fn renamed(from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    calls::timed(Operation::Rename, || {
+        rustix::fs::rename(OsStr::from_bytes(from), OsStr::from_bytes(to))
+    })
+}
+
+/// **Waits.**
+pub(crate) fn unlinked(path: &[u8]) -> Result<(), Errno> {
+    calls::timed(Operation::Unlink, || {
+        rustix::fs::unlink(OsStr::from_bytes(path))
+    })
+}
+
+/// **Waits.**
+pub(crate) fn synced(fd: &OwnedFd) -> Result<(), Error> {
+    calls::timed_on(
+        Operation::Fsync,
+        fd.as_fd(),
+        |()| 0,
+        || rustix::fs::fdatasync(fd).map_err(|errno| Error::system("fdatasync()", errno)),
+    )
 }
 
 /// Buffers of one writev(2); more are several calls.
@@ -200,6 +228,13 @@ const PARTS_MAX: usize = 64;
 
 /// Writes all of `parts`, in as few calls as there can be: each costs a file system more than its bytes.
 pub(crate) fn write_all(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {
+    let bytes = |(): &()| parts.iter().map(|part| part.as_ref().len() as u64).sum();
+    calls::timed_on(Operation::Write, fd.as_fd(), bytes, || {
+        write_parts(fd, parts)
+    })
+}
+
+fn write_parts(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {
     for parts in parts.chunks(PARTS_MAX) {
         let mut slices = [IoSlice::new(&[]); PARTS_MAX];
         for (slice, part) in slices.iter_mut().zip(parts) {

@@ -91,6 +91,12 @@ impl Fills {
         self.0.whole.load(Relaxed) > 0
     }
 
+    /// Fills that were begun so far.
+    #[must_use]
+    pub fn begun(&self) -> u64 {
+        self.0.begun.load(Relaxed)
+    }
+
     /// Fills now.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::index::{Index, Known};
 use crate::key::Key;
 use disk::{Access, Create, Local, Output, Pool, READ_MAX, Step};
+use std::time::{Duration, SystemTime};
 
 /// Entries that are deleted for a log that has no room on its file system.
 const FREED_MAX: usize = 16;
@@ -24,6 +25,8 @@ pub(super) struct Files {
     temps: Vec<u64>,
     pub log_bytes: u64,
     pub snapshot_bytes: u64,
+    /// When the last snapshot was written.
+    pub snapshot_at: Option<SystemTime>,
 }
 
 impl Files {
@@ -41,6 +44,9 @@ impl Files {
                 }
                 ("snapshot", Ok(number)) => {
                     files.snapshots.push(number);
+                    let since = u64::try_from(entry.meta.mtime).unwrap_or(0);
+                    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(since);
+                    files.snapshot_at = files.snapshot_at.max(Some(written));
                     files.snapshot_bytes += entry.meta.len;
                 }
                 ("temp", Ok(number)) => {

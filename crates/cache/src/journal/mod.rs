@@ -32,6 +32,7 @@ use frame::Batch;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::sync::Notify;
 
 /// The directory of the journal, below the cache directory.
@@ -77,6 +78,8 @@ struct State {
     /// Of those that the running compaction replaces.
     old_bytes: u64,
     snapshot_bytes: u64,
+    /// When the last snapshot was written; `None`: there is none.
+    snapshot_at: Option<SystemTime>,
     /// The next frame's.
     number: u64,
     /// Everyone who may still write into the current log has a clone.
@@ -192,6 +195,7 @@ impl Journal {
                 log_bytes: files.log_bytes,
                 old_bytes: 0,
                 snapshot_bytes: files.snapshot_bytes,
+                snapshot_at: files.snapshot_at,
                 number,
                 writers: Arc::new(()),
                 begun: recovered
@@ -360,6 +364,12 @@ impl Journal {
         let state = self.0.state.lock();
         let is_long = state.log_bytes > bytes || state.old.len() > LOGS_MAX;
         is_long && state.log_bytes >= state.retry_from
+    }
+
+    /// When its last snapshot was written, if there is one.
+    #[must_use]
+    pub fn snapshot_at(&self) -> Option<SystemTime> {
+        self.0.state.lock().snapshot_at
     }
 
     /// Bytes of all its files, for the account of the directory's room.

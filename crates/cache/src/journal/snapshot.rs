@@ -9,6 +9,7 @@ use crate::key::Key;
 use bytes::Bytes;
 use disk::{Create, Local, Output, STEPS_MAX, Step};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// What stands for names that the index does not keep: no answer that varies by `*` is stored.
 pub(super) const UNKNOWN_NAMES: &[u8] = b"*";
@@ -194,6 +195,7 @@ impl Journal {
         local.change(steps, pool).await?;
         let mut state = self.0.state.lock();
         (state.snapshot_bytes, state.is_unsnapped) = (bytes, false);
+        state.snapshot_at = Some(SystemTime::now());
         Ok(())
     }
 }

@@ -259,6 +259,13 @@ impl Store {
         self.0.is_cold.load(Relaxed)
     }
 
+    /// How many seconds old the index is that lies on the disk; None: there is none yet.
+    #[must_use]
+    pub fn snapshot_age(&self) -> Option<u64> {
+        let age = self.0.journal.snapshot_at()?.elapsed();
+        Some(age.map_or(0, |age| age.as_secs()))
+    }
+
     /// Numbers since start.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -398,6 +398,7 @@ async fn follow(
     want: Want,
     mut fill: Fill,
 ) -> Fetched {
+    inquiry.cache.tally.follow();
     let key = want.key(inquiry);
     let begun = now_ms();
     // Ends since each turn waits for a part of the timeout, or takes the lead.

@@ -23,8 +23,16 @@ pub enum Status {
     Hit,
 }
 
-/// How many there are.
-const STATUSES: usize = 7;
+/// All of them.
+pub const STATUSES: [Status; 7] = [
+    Status::Miss,
+    Status::Bypass,
+    Status::Expired,
+    Status::Stale,
+    Status::Updating,
+    Status::Revalidated,
+    Status::Hit,
+];
 
 impl Status {
     /// nginx's word.
@@ -54,8 +62,9 @@ struct Line(AtomicU64);
 #[derive(Debug)]
 pub struct Tally {
     hits: Box<[Line]>,
-    by_status: [AtomicU64; STATUSES],
+    by_status: [AtomicU64; STATUSES.len()],
     passed: AtomicU64,
+    followed: AtomicU64,
     unsaved: AtomicU64,
     /// Until when no fill waits for its turn, in milliseconds of the monotonic clock.
     distrusted_until: AtomicU64,
@@ -70,6 +79,7 @@ impl Default for Tally {
             hits: std::iter::repeat_with(Line::default).take(LINES).collect(),
             by_status: std::array::from_fn(|_| AtomicU64::new(0)),
             passed: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
             unsaved: AtomicU64::new(0),
             distrusted_until: AtomicU64::new(0),
         }
@@ -89,6 +99,17 @@ impl Tally {
     /// Counts an answer that was to be stored and is passed on unstored, since the disk is behind.
     pub fn pass(&self) {
         self.passed.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that follows another's fill.
+    pub fn follow(&self) {
+        self.followed.fetch_add(1, Relaxed);
+    }
+
+    /// Requests that followed another's fill.
+    #[must_use]
+    pub fn followed(&self) -> u64 {
+        self.followed.load(Relaxed)
     }
 
     /// Bytes have come that are to be written.

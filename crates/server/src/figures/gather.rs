@@ -8,6 +8,8 @@ use disk::PoolCounters;
 use disk::figures::Times;
 
 use super::page::Value;
+use super::parts;
+use super::process::Process;
 use super::{Family, Ledger, LoopFigures, Page};
 use crate::loops::Kind;
 
@@ -27,6 +29,13 @@ pub fn page(ledger: &Ledger) -> Page {
         add_pool(&mut page, pool);
     }
     add_logs(&mut page, ledger);
+    add_process(&mut page);
+    parts::add_disks(&mut page, &ledger.disk);
+    if let Some(settings) = ledger.settings.lock().upgrade() {
+        parts::add_caches(&mut page, &settings);
+        parts::add_connections(&mut page, &settings);
+    }
+    parts::add_peers(&mut page);
     page
 }
 
@@ -154,4 +163,21 @@ fn add_logs(page: &mut Page, ledger: &Ledger) {
         page.whole(Family::LogLines, &[outcome], count);
     }
     page.whole(Family::LogBytes, &[], logs.bytes);
+}
+
+fn add_process(page: &mut Page) {
+    let process = Process::look();
+    let memory = [
+        ("anonymous", process.anonymous_bytes),
+        ("resident", process.resident_bytes),
+        ("virtual", process.virtual_bytes),
+    ];
+    for (kind, bytes) in memory {
+        page.whole(Family::ProcessMemory, &[kind], bytes);
+    }
+    page.whole(Family::ProcessDescriptors, &["open"], process.descriptors);
+    let max = process.descriptors_max;
+    page.whole(Family::ProcessDescriptors, &["max"], max);
+    page.whole(Family::ProcessThreads, &[], process.threads);
+    page.nanoseconds(Family::ProcessCpu, &[], process.cpu_ns);
 }

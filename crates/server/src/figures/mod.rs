@@ -1,7 +1,7 @@
 //! The figures of a worker: what is counted, under which names, and how it is read.
 //!
 //! * [`LoopFigures`]: what one loop counts, read by others at any time.
-//! * [`Ledger`]: where all that counts is found.
+//! * [`Ledger`]: where all that counts is found; [`peers`]: what is counted of upstreams.
 //! * [`names`]: every family of figures with its name, unit and meaning; `docs/metrics.md` is made of it.
 //! * [`gather`]: a [`Page`] of all figures as they are now; [`text`] and [`json`] write one.
 //! * [`thread`]: where that is done, so that no loop spends its time on it.
@@ -14,6 +14,9 @@ pub mod json;
 pub mod names;
 mod of_loop;
 pub mod page;
+mod parts;
+pub mod peers;
+mod process;
 pub mod text;
 pub mod thread;
 
@@ -27,6 +30,7 @@ use parking_lot::Mutex;
 use crate::dashboard::History;
 use crate::log::Logs;
 use crate::loops::Berth;
+use crate::settings::Settings;
 pub use names::Family;
 pub use of_loop::LoopFigures;
 pub use page::Page;
@@ -38,7 +42,9 @@ pub struct Ledger {
     logs: Logs,
     disk: Arc<Disk>,
     loops: Mutex<Vec<Entry>>,
-    /// The number of the configuration that is served.
+    /// The configuration that is served.
+    settings: Mutex<Weak<Settings>>,
+    /// Its number.
     generation: Number,
     /// Since when, in milliseconds since 1970.
     configured_ms: Number,
@@ -66,6 +72,7 @@ impl Ledger {
             logs,
             disk,
             loops: Mutex::default(),
+            settings: Mutex::default(),
             generation: Number::default(),
             configured_ms: Number::default(),
             started_ms: now_ms(),
@@ -111,7 +118,8 @@ impl Ledger {
     }
 
     /// All loops serve this configuration.
-    pub fn configure(&self, generation: u64) {
+    pub fn configure(&self, generation: u64, settings: &Arc<Settings>) {
+        *self.settings.lock() = Arc::downgrade(settings);
         self.generation.set(generation);
         self.configured_ms.set(now_ms());
     }

@@ -157,7 +157,7 @@ impl Crew {
         drop(done);
         while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
-        self.shared.ledger.configure(plan.number);
+        self.shared.ledger.configure(plan.number, &plan.settings);
         if plan.settings.shows_dashboard() {
             dashboard::sampler::begin(&self.shared.ledger);
         }

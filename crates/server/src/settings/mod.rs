@@ -103,6 +103,12 @@ impl Settings {
         let _ = self.caches.set(caches);
     }
 
+    /// Its caches, in the order of `zones`; none before they were given.
+    #[must_use]
+    pub fn caches(&self) -> &[Arc<Cache>] {
+        self.caches.get().map_or(&[], |caches| caches)
+    }
+
     /// The cache of this name.
     #[must_use]
     pub fn cache(&self, name: &[u8]) -> Option<&Arc<Cache>> {

@@ -128,15 +128,24 @@ impl Upstream {
     #[must_use]
     pub fn of_addresses(name: &[u8], addresses: Vec<Address>) -> Upstream {
         let peer = |address| Peer::new(address, name);
-        Upstream::new(Declared {
-            name: String::from_utf8_lossy(name).into_owned(),
+        let primary: Vec<Peer> = addresses.into_iter().map(peer).collect();
+        let name = String::from_utf8_lossy(name).into_owned();
+        let live = Live {
+            id: new_id(),
+            first: Arc::new(Group::of_request(name.clone(), primary.clone())),
+            changing: None,
+        };
+        let upstream = Upstream::new(Declared {
+            name,
             port: None,
             method: Method::RoundRobin,
             key: None,
             kept: Limits::NONE,
-            primary: addresses.into_iter().map(peer).collect(),
+            primary,
             backup: Vec::new(),
-        })
+        });
+        let _ = upstream.live.set(Arc::new(live)); // it was made just now
+        upstream
     }
 
     /// With servers whose names are looked up again and again.

@@ -249,6 +249,7 @@ impl Choice {
         } else {
             state.succeed();
         }
+        peers.figures[taken.index].count(outcome, times);
         let is_single = peers.is_single;
         self.tries_left = if is_single {
             0
@@ -325,6 +326,8 @@ impl Drop for Choice {
         let Some(taken) = self.taken.take() else {
             return;
         };
+        let figures = &self.group.set(self.is_on_backup).figures;
+        figures[taken.index].abandoned.add_shared(1);
         let state = &mut states.list[taken.index];
         state.conns = state.conns.saturating_sub(1);
         if taken.is_inflight {

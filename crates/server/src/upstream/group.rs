@@ -12,6 +12,8 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::figures::peers::{self, PeerFigures};
+
 use super::hash::Ring;
 use super::peer::{Peer, Speed, Standing, State};
 
@@ -122,6 +124,8 @@ pub(super) struct Peers {
     /// For `Method::Consistent`.
     pub ring: Ring,
     states: Mutex<States>,
+    /// What is counted of each.
+    pub figures: Vec<Arc<PeerFigures>>,
 }
 
 /// What the peers of a set are like now.
@@ -142,13 +146,34 @@ impl Group {
         primary: Vec<Peer>,
         backup: Vec<Peer>,
     ) -> Group {
+        let name: String = name.into();
+        let named = name.clone();
+        Group::counted(name, method, primary, backup, &|peer| {
+            peers::of(&named, &peer.name)
+        })
+    }
+
+    /// A group that a request's own values made: what comes of its peers is counted together with that of all such.
+    #[must_use]
+    pub fn of_request(name: String, primary: Vec<Peer>) -> Group {
+        let figures = |_: &Peer| peers::others();
+        Group::counted(name, Method::RoundRobin, primary, Vec::new(), &figures)
+    }
+
+    fn counted(
+        name: String,
+        method: Method,
+        primary: Vec<Peer>,
+        backup: Vec<Peer>,
+        figures: &dyn Fn(&Peer) -> Arc<PeerFigures>,
+    ) -> Group {
         let is_single = primary.len() == 1 && backup.is_empty();
         let all = primary.iter().chain(&backup);
         let tries = all.filter(|peer| peer.standing == Standing::Up).count();
-        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false));
+        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, figures));
         Group {
-            name: name.into(),
-            primary: Peers::new(primary, &method, is_single),
+            name,
+            primary: Peers::new(primary, &method, is_single, figures),
             backup,
             method,
             tries,
@@ -247,7 +272,12 @@ impl Group {
 }
 
 impl Peers {
-    fn new(list: Vec<Peer>, method: &Method, is_single: bool) -> Peers {
+    fn new(
+        list: Vec<Peer>,
+        method: &Method,
+        is_single: bool,
+        figures: &dyn Fn(&Peer) -> Arc<PeerFigures>,
+    ) -> Peers {
         debug_assert!(list.iter().all(|peer| peer.weight > 0));
         let ends = list.iter().scan(0, |end, peer| {
             *end += u64::from(peer.weight);
@@ -267,6 +297,7 @@ impl Peers {
                 speeds: vec![Speed::default(); list.len()],
                 random: Random::new(method),
             }),
+            figures: list.iter().map(figures).collect(),
             list,
         }
     }

@@ -1,0 +1,80 @@
+//! What is counted of upstreams' peers.
+//!
+//! By the names of upstream and peer, so that neither a reload nor another answer of a name server begins anew. Invariant: an
+//! upstream that a request's own values named has no entry of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use disk::figures::{Histogram, Number};
+use parking_lot::Mutex;
+
+use crate::upstream::{Outcome, Times};
+
+/// Peers that are told apart; what comes of further ones is counted together.
+pub const PEERS_MAX: usize = 4096;
+
+/// What came of the requests to a peer. Several loops write.
+#[derive(Debug, Default)]
+pub struct PeerFigures {
+    /// They were answered.
+    pub answered: Number,
+    /// They were answered, but the next peer was asked all the same.
+    pub unwanted: Number,
+    /// They failed.
+    pub failed: Number,
+    /// Nobody waited for the end.
+    pub abandoned: Number,
+    /// To the answer's head.
+    pub header: Histogram,
+    /// To its end.
+    pub response: Histogram,
+}
+
+impl PeerFigures {
+    /// A request has ended.
+    pub fn count(&self, outcome: Outcome, times: Times) {
+        match outcome {
+            Outcome::Answered => &self.answered,
+            Outcome::Unwanted => &self.unwanted,
+            Outcome::Failed => &self.failed,
+        }
+        .add_shared(1);
+        if let (Outcome::Answered, Some(header_ms)) = (outcome, times.header_ms) {
+            self.header.record_shared(header_ms * 1_000_000);
+            self.response.record_shared(times.response_ms * 1_000_000);
+        }
+    }
+}
+
+/// By upstream and peer.
+type Names = (String, String);
+
+static PEERS: Mutex<BTreeMap<Names, Arc<PeerFigures>>> = Mutex::new(BTreeMap::new());
+static OTHERS: LazyLock<Arc<PeerFigures>> = LazyLock::new(Arc::default);
+
+/// The figures of a peer of a declared upstream.
+#[must_use]
+pub fn of(upstream: &str, peer: &str) -> Arc<PeerFigures> {
+    let names = (upstream.to_owned(), peer.to_owned());
+    let mut peers = PEERS.lock();
+    if peers.len() >= PEERS_MAX && !peers.contains_key(&names) {
+        return others();
+    }
+    Arc::clone(peers.entry(names).or_default())
+}
+
+/// The figures of all peers that have none of their own.
+#[must_use]
+pub fn others() -> Arc<PeerFigures> {
+    Arc::clone(&OTHERS)
+}
+
+/// All of them, those without a name last.
+#[must_use]
+pub fn all() -> Vec<(Names, Arc<PeerFigures>)> {
+    let peers = PEERS.lock();
+    let named = peers.iter();
+    let named = named.map(|(names, figures)| (names.clone(), Arc::clone(figures)));
+    named.chain([(Names::default(), others())]).collect()
+}
