@@ -8,7 +8,7 @@ use crate::change::{Step, take, within_bound};
 use crate::count::Operation;
 use crate::error::Error;
 use crate::local::Local;
-use crate::pool::{Job, Lane, Overflow, Pending, Pool, Run};
+use crate::pool::{Job, Lane, Overflow, Pending, Pool, Run, together};
 use crate::write::{Output, write_all};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -176,7 +176,7 @@ impl Group {
                 state.waiting.drain(..count).collect::<Vec<_>>()
             };
             write_notes(&batch);
-            batch.iter().for_each(|one| one.job.run());
+            together(|| batch.iter().for_each(|one| one.job.run()));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The job owns all that it works on. Invariant: what it owns and what it returns is dropped on a thread of the pool,
 //! unless the waiting task takes the result; so the last `close` of a file never falls to a loop because a client left.
 
-use super::mailbox::Mailbox;
+use super::mailbox::{self, Mailbox};
 use super::queue::Lane;
 use super::{Pool, Shared};
 use parking_lot::Mutex;
@@ -97,7 +97,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Run for Job<F, T> {
         let waker = state.waker.take();
         drop(state);
         match (waker, &self.mailbox) {
-            (Some(waker), Some(mailbox)) => mailbox.post(waker),
+            (Some(waker), Some(mailbox)) => mailbox::post(mailbox, waker),
             (Some(waker), None) => waker.wake(),
             (None, _) => {}
         }

@@ -4,6 +4,9 @@
 //! the task's waker into the mailbox, and only the first of a batch wakes the loop; the loop's own task then wakes the
 //! others locally, which costs no system call.
 //!
+//! What one thread does together is told together, unless it takes long: a loop that shares a thread's core would else take over at
+//! each end.
+//!
 //! Invariant: a waker posted is woken, also when the loop has gone (then directly).
 
 use parking_lot::Mutex;
@@ -11,10 +14,69 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// So long the first of several ends is kept back at most, beside what the next one takes.
+const HELD_MAX: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// The mailbox of the loop that runs on this thread.
     static CURRENT: RefCell<Option<Arc<Mailbox>>> = const { RefCell::new(None) };
+    /// What this thread of a pool has finished and not told yet, where it does several things together.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+struct Held {
+    since: Instant,
+    /// At most one for each of the jobs that are done together.
+    wakers: Vec<(Arc<Mailbox>, Waker)>,
+}
+
+impl Held {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            wakers: Vec::new(),
+        }
+    }
+
+    fn tell(self) {
+        for (mailbox, waker) in self.wakers {
+            mailbox.post(waker);
+        }
+    }
+}
+
+/// Does several jobs, and tells their ends together. Not to be nested.
+pub fn together(work: impl FnOnce()) {
+    /// Also when a job panics.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            if let Some(held) = HELD.take() {
+                held.tell();
+            }
+        }
+    }
+    HELD.set(Some(Held::new()));
+    let _end = End;
+    work();
+}
+
+/// Wakes a task of a loop, by its mailbox. Called by pool threads.
+pub fn post(mailbox: &Arc<Mailbox>, waker: Waker) {
+    let due = HELD.with_borrow_mut(|held| match held {
+        None => Err(waker),
+        Some(held) => {
+            held.wakers.push((Arc::clone(mailbox), waker));
+            let is_due = held.since.elapsed() >= HELD_MAX;
+            Ok(is_due.then(|| std::mem::replace(held, Held::new())))
+        }
+    });
+    match due {
+        Err(waker) => mailbox.post(waker),
+        Ok(due) => due.into_iter().for_each(Held::tell),
+    }
 }
 
 #[derive(Debug)]

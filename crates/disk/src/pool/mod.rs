@@ -17,7 +17,7 @@ mod loom_tests;
 mod tests;
 
 pub use job::Pending;
-pub(crate) use mailbox::{Mailbox, deliver};
+pub(crate) use mailbox::{Mailbox, deliver, together};
 pub use queue::Lane;
 
 use crate::figures::{Histogram, Number, Times};

@@ -272,6 +272,10 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
+        let turn = match answer.body.is_whole_within(usize::MAX) {
+            true => Some(self.cache.turns.take(&self.loop_).await),
+            false => None,
+        };
         let saver = match pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await {
             true => filler.saver(),
             false => {
@@ -299,6 +303,7 @@ impl Filling {
                     ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
                 },
                 moment: self.moment.clone(),
+                turn,
             })
         });
         filler.set_head(head, Sharing::Shared);

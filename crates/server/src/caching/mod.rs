@@ -4,7 +4,7 @@
 //! * [`answering`]: the way of a request: `inquiry` is its question, `serve` answers with what is stored (`verify` checks it),
 //!   (or what is [`ready`]),
 //!   `fetch` asks the origin or follows another who does (`follow`); `fill` is that asking, `saving` writes the answer down,
-//!   as the disk takes it (`pace`).
+//!   as the disk takes it (`pace`, `turns`).
 //! * [`registry`]: the worker's caches, kept over reloads; [`keeper`]: the thread that opens, walks and sweeps them.
 //!
 //! Not here: keys, entries, freshness and rooms (the crate `cache`), and the origin (`content::proxy`). Invariant: trouble with a disk
@@ -27,6 +27,7 @@ mod saving;
 mod serve;
 pub mod tally;
 pub mod troubles;
+mod turns;
 mod verify;
 pub mod zone;
 

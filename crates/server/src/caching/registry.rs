@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use super::keeper::Keeper;
 use super::tally::Tally;
 use super::troubles::Troubles;
+use super::turns::Turns;
 use super::zone::Zone;
 use crate::log::Level;
 use crate::loops::{Kind, Loop, spawn};
@@ -35,6 +36,8 @@ pub struct Cache {
     pub fills: Fills,
     /// What became of requests.
     pub tally: Tally,
+    /// Whose turn it is to be written.
+    pub turns: Turns,
     /// What the disk did wrong.
     troubles: Troubles,
     store: OnceLock<Store>,
@@ -49,6 +52,7 @@ impl Cache {
             zone: zone.clone(),
             fills: Fills::default(),
             tally: Tally::default(),
+            turns: Turns::default(),
             troubles: Troubles::default(),
             store: OnceLock::new(),
             is_open: Notify::new(),

@@ -17,6 +17,7 @@ use message::ResponseHead;
 
 use super::fill::lines;
 use super::registry::Cache;
+use super::turns::Turn;
 
 /// How often it is looked whether somebody still reads a file that is to be given up.
 const LOOK: Duration = Duration::from_millis(100);
@@ -53,6 +54,8 @@ pub struct Saving {
     pub expected: u64,
     /// When the origin was asked.
     pub moment: Moment,
+    /// Others wait for it.
+    pub turn: Option<Turn>,
 }
 
 /// How the body came to its end for the one who writes it.
@@ -103,7 +106,10 @@ pub async fn run(saving: Box<Saving>) {
         Ok(End::GivenUp) => {}
         Err(error) => saving.tell(&error),
     }
-    let Saving { local, saver, .. } = *saving;
+    let Saving {
+        local, saver, turn, ..
+    } = *saving;
+    drop(turn);
     let fill = saver.fill().clone();
     drop(saver);
     wait_for_readers(&fill).await;
