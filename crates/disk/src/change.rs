@@ -21,6 +21,9 @@ use std::os::unix::ffi::OsStrExt;
 /// Steps that one change has at most: a pool's thread is busy with it for as long as they take.
 pub const STEPS_MAX: usize = 64;
 
+/// Bytes of the ending that a file's name has until it is whole.
+pub const ENDING_BYTES: usize = 9;
+
 /// One step of [`Local::change`].
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -55,8 +58,8 @@ pub enum Step {
 pub struct Place {
     /// Its path.
     pub path: Box<[u8]>,
-    /// Where it is made if its name is taken, or watched, to be renamed over it when it is whole: in the same directory.
-    pub beside: Box<[u8]>,
+    /// What is put behind its path where its name is taken, or watched: it is made there, and renamed when it is whole.
+    pub ending: [u8; ENDING_BYTES],
     /// May somebody look at the name before the file is whole?
     pub is_watched: bool,
     /// A file that it is made of, and that is gone then: cheaper than to delete the one and to make the other. One that is not there
@@ -176,8 +179,9 @@ fn place(file: &Place) -> Result<(), Error> {
             done => return done,
         }
     }
-    make(file, &file.beside)?;
-    renamed(&file.beside, &file.path).map_err(|errno| Error::system("rename()", errno))
+    let beside = [&file.path[..], &file.ending].concat();
+    make(file, &beside)?;
+    renamed(&beside, &file.path).map_err(|errno| Error::system("rename()", errno))
 }
 
 fn make(file: &Place, path: &[u8]) -> Result<(), Error> {
@@ -240,10 +244,10 @@ mod tests {
         dir.path().join(name).as_os_str().as_bytes().into()
     }
 
-    fn whole(path: &[u8], beside: &[u8], from: Option<&[u8]>) -> Place {
+    fn whole(path: &[u8], from: Option<&[u8]>) -> Place {
         Place {
             path: path.into(),
-            beside: beside.into(),
+            ending: *b".12345678",
             is_watched: false,
             from: from.map(Into::into),
             mode: 0o600,
@@ -255,14 +259,14 @@ mod tests {
     fn a_file_takes_the_place_of_another_when_it_is_whole() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
-        let (file, beside, old) = (path(&dir, "file"), path(&dir, "beside"), path(&dir, "old"));
+        let (file, old) = (path(&dir, "file"), path(&dir, "old"));
         let read = || std::fs::read(dir.path().join("file")).unwrap();
         let ino = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().ino();
         let names = || std::fs::read_dir(dir.path()).unwrap().count();
-        place(&whole(&file, &beside, None)).unwrap();
+        place(&whole(&file, None)).unwrap();
         assert_eq!((&read()[..], names()), (&b"hello"[..], 1));
         for is_watched in [false, true] {
-            let mut again = whole(&file, &beside, None);
+            let mut again = whole(&file, None);
             (again.is_watched, again.contents) = (is_watched, vec![Bytes::from_static(b"again")]);
             place(&again).unwrap();
             assert_eq!((&read()[..], names()), (&b"again"[..], 1));
@@ -271,7 +275,7 @@ mod tests {
         for _ in 0..2 {
             std::fs::write(dir.path().join("old"), b"something longer").unwrap();
             let inode = ino("old");
-            place(&whole(&file, &beside, Some(&old))).unwrap();
+            place(&whole(&file, Some(&old))).unwrap();
             assert_eq!((&read()[..], names()), (&b"hello"[..], 1));
             assert_eq!(ino("file"), inode);
             std::fs::remove_file(dir.path().join("file")).unwrap();
@@ -285,7 +289,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (log, temp, file) = (path(&dir, "log"), path(&dir, "temp"), path(&dir, "file"));
             let output = local.create(&log, Create::New, 0o600, &pool).await.unwrap();
-            let make = || Step::Place(whole(&temp, &file, None));
+            let make = || Step::Place(whole(&temp, None));
             let steps = vec![
                 make(),
                 Step::Append(output.clone(), vec![Bytes::from_static(b"ab")]),

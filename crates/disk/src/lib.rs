@@ -61,7 +61,7 @@ mod tests;
 
 pub use access::{Access, Mode, Symlinks};
 pub use cache::{BODY_BYTES_MAX, FILES_MAX};
-pub use change::{Lock, Place, Room, STEPS_MAX, Step};
+pub use change::{ENDING_BYTES, Lock, Place, Room, STEPS_MAX, Step};
 pub use copies::COPY_MIN;
 pub use count::{Count, OPERATIONS, Operation};
 pub use disk::{Disk, POOLS_MAX, Prepared, Probe};

@@ -240,6 +240,21 @@ impl Exchange {
         }
     }
 
+    /// Waits until something of the answer may be read, as long as [`Exchange::head`] would; nothing is read yet.
+    ///
+    /// # Errors
+    /// Nothing came.
+    pub async fn answer_comes(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
+        let look = |exchange: &mut Exchange| match exchange.stream.may_be_readable() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        match self.unread.is_empty() && !self.is_closed {
+            true => poll_fn(|cx| self.poll_io(cx, timeout, look)).await,
+            false => Ok(()),
+        }
+    }
+
     /// The next head; `timeout` is between two reads (`proxy_read_timeout`). What is still queued is sent meanwhile.
     ///
     /// # Errors

@@ -13,17 +13,19 @@ mod follower;
 mod registry;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use about::{About, Ending};
 pub use follower::{Follower, Next};
 use registry::Number;
 pub use registry::{Fills, Role};
+pub use whole::Unfound;
 
 use crate::key::Key;
 use crate::store::Saved;
 use bytes::Bytes;
 use message::ResponseHead;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -286,10 +288,15 @@ impl Filler {
     }
 
     fn end(&self, progress: Progress) {
-        let mut state = self.fill.0.state.lock();
+        let state = self.fill.0.state.lock();
         if state.progress != Progress::Running {
             return;
         }
+        self.end_now(state, progress);
+    }
+
+    /// What is known of it until then is seen together with its end.
+    fn end_now(&self, mut state: MutexGuard<'_, State>, progress: Progress) {
         state.progress = progress;
         let stays = state.is_saving && progress == Progress::Whole;
         if stays && let Some(registry) = self.fill.0.registry.upgrade() {

@@ -390,15 +390,21 @@ impl Journal {
 }
 
 /// Bytes that [`push_temp`] adds.
-pub const TEMP_BYTES: usize = 9;
+pub const TEMP_BYTES: usize = disk::ENDING_BYTES;
 
 /// Makes an entry's path that of the temp file of a fill, which begins as it does: `PATH.TAG`.
 pub fn push_temp(path: &mut Vec<u8>, tag: u32) {
-    path.push(b'.');
-    for shift in (0..u32::BITS).step_by(4).rev() {
-        let digit = (tag >> shift & 15) as usize;
-        path.push(b"0123456789abcdef"[digit]);
+    path.extend_from_slice(&temp_ending(tag));
+}
+
+/// What the name of a fill's temp file ends with.
+#[must_use]
+pub fn temp_ending(tag: u32) -> [u8; TEMP_BYTES] {
+    let mut ending = [b'.'; TEMP_BYTES];
+    for (byte, shift) in ending[1..].iter_mut().zip((0..u32::BITS).step_by(4).rev()) {
+        *byte = b"0123456789abcdef"[(tag >> shift & 15) as usize];
     }
+    ending
 }
 
 /// Which fill a temp file belongs to, by its name without directories; None for other files.

@@ -367,6 +367,10 @@ impl Store {
     /// What makes those directories of a key of which nobody knows that they are there.
     fn unknown_directories(&self, key: &Key) -> Vec<Step> {
         let known = self.0.directories.lock();
+        let mut all = key.directories(self.0.settings.levels);
+        if all.all(|(directory, _)| known.contains(&directory)) {
+            return Vec::new();
+        }
         self.directories(key, |directory| !known.contains(directory))
     }
 

@@ -7,7 +7,7 @@ use crate::entry::{Description, Finished, PROLOGUE_BYTES, Writer};
 use crate::error::Error;
 use crate::freshness::Line;
 use crate::index::{self, Displaced, Known, State, Varies};
-use crate::journal::{Record, Ticket};
+use crate::journal::{Record, Ticket, temp_ending};
 use crate::key::Key;
 use crate::purge::{Marks, Moment};
 use crate::space::{NoRoom, Reservation};
@@ -78,7 +78,7 @@ impl Store {
                 room: reservation,
                 passage: victims.passage,
             };
-            self.delete_lost(local, lost).await?;
+            Box::pin(self.delete_lost(local, lost)).await?;
             return Err(error);
         }
         let names = self.0.index.vary_number(description.vary);
@@ -152,7 +152,7 @@ impl Store {
             if victims.known.is_empty() || evicted > EVICT_MAX {
                 return Err(NoRoom(lacking).into());
             }
-            self.delete(local, victims).await?;
+            Box::pin(self.delete(local, victims)).await?;
         }
     }
 
@@ -183,7 +183,7 @@ impl Store {
                     known: vec![known],
                     passage: Some(passage),
                 };
-                self.delete(local, gone).await
+                Box::pin(self.delete(local, gone)).await
             }
             _ => Ok(()),
         }
@@ -244,7 +244,7 @@ impl Writing {
         if self.waiting_bytes < WRITE_BYTES {
             return Ok(());
         }
-        self.flush(local).await
+        Box::pin(self.flush(local)).await
     }
 
     /// Writes what has come together, where others wait for it to be in the file.
@@ -341,7 +341,7 @@ impl Writing {
             None => self.place(local, finished, &mut put).await,
             Some(output) => {
                 let steps = self.last_steps(output, finished, put.step());
-                let done = local.change(steps, &store.0.settings.pool).await;
+                let done = Box::pin(local.change(steps, &store.0.settings.pool)).await;
                 done.map_err(Error::from)
             }
         };
@@ -362,7 +362,7 @@ impl Writing {
         let _ = store.settle(local, displaced, passage.clone()).await;
         // A sweep that begins from now on finds it in the index; one that had begun could not wait for it.
         if self.moment.is_void() {
-            store.drop_purged(local, &known).await?;
+            Box::pin(store.drop_purged(local, &known)).await?;
             return Err(Error::Purged);
         }
         Ok(known)
@@ -397,8 +397,8 @@ impl Writing {
         match done {
             // Somebody else deleted it.
             Err(error) if error.errno() == Some(Errno::NOENT) => {
-                store.make_directories(local, &key).await?;
-                local.change(steps, &store.0.settings.pool).await?;
+                Box::pin(store.make_directories(local, &key)).await?;
+                Box::pin(local.change(steps, &store.0.settings.pool)).await?;
             }
             done => done?,
         }
@@ -423,7 +423,7 @@ impl Writing {
             .map(|known| store.path(&known.key).into());
         let file = Place {
             path: store.path(key).into(),
-            beside: self.temp_path().into(),
+            ending: temp_ending(self.known.place.file),
             is_watched: store.is_cold() || store.has(key),
             from: files.next(),
             mode: FILE_MODE,

@@ -65,13 +65,13 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     }
     let Some(store) = cache.opened().await else {
         return match is_plain && cache.is_taken() {
-            true => guest::answer(request, rules, cache, &key_text).await,
+            true => Box::pin(guest::answer(request, rules, cache, &key_text)).await,
             false => None,
         };
     };
     let inquiry = Inquiry::new(request, location, cache, store, key_text);
     if is_purge {
-        return Some(purging::purge(request, &inquiry).await);
+        return Some(Box::pin(purging::purge(request, &inquiry)).await);
     }
     if is_bypass {
         let want = Want {
@@ -141,10 +141,12 @@ async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
                 Ok(outcome) => return Some(outcome),
                 Err(Unusable) => continue,
             },
-            Step::UseAndUpdate(hit) => match update_behind(request, inquiry, &hit).await {
-                Ok(outcome) => return Some(outcome),
-                Err(Unusable) => continue,
-            },
+            Step::UseAndUpdate(hit) => {
+                match Box::pin(update_behind(request, inquiry, &hit)).await {
+                    Ok(outcome) => return Some(outcome),
+                    Err(Unusable) => continue,
+                }
+            }
         };
         want.may_have_come = turn == 0 && want.stale.is_none();
         match Box::pin(fetch(request, inquiry, want)).await {

@@ -79,7 +79,7 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
         }
         Role::Fill(filler) => lead(request, inquiry, want, filler).await,
         Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_whole() => {
-            follow(request, inquiry, want, fill).await
+            Box::pin(follow(request, inquiry, want, fill)).await
         }
         Role::Follow(_) => fetch_alone(request, inquiry, want).await,
     }
@@ -239,11 +239,11 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     let (send_hints, hints) = wants_hints.then(|| mpsc::channel(HINTS_MAX)).unzip();
     start(request, inquiry, &want, order, filler, storing, send_hints);
     if let Some(question) = question {
-        answer_question(request, inquiry, question).await;
+        Box::pin(answer_question(request, inquiry, question)).await;
     }
     let Some(head) = head_after_hints(request, &owner, hints).await else {
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
-        return ended(request, inquiry, want, ending).await;
+        return Box::pin(ended(request, inquiry, want, ending)).await;
     };
     let origin = match fill.about() {
         Some(_) => Origin::Fill,

@@ -25,9 +25,10 @@ use super::inquiry;
 use super::pace::{self, DISK_PATIENCE};
 use super::registry::Cache;
 use super::saving::{self, Saving};
+use super::turns::Turn;
 use crate::clock::Moment;
 use crate::content::proxy::Passing;
-use crate::content::proxy::exchange::{Answer as Answered, Asking, NoAnswer, Step};
+use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
 use crate::content::proxy::order::Order;
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
@@ -104,18 +105,29 @@ pub struct Filling {
 /// Runs a fill to its end.
 pub async fn run(task: Task) {
     let filling = task.filling;
-    match ask(task.order, task.hints).await {
+    let mut asking = Asking::new(task.order);
+    if let Err(none) = asking.answer_comes().await {
+        return filling.fail(task.filler, none);
+    }
+    // What is not read yet takes no memory while it waits.
+    let turn = match &task.storing {
+        Storing::No => None,
+        _ => Some(filling.cache.turns.take(&filling.loop_).await),
+    };
+    match answer(asking, task.hints).await {
         Err(none) => filling.fail(task.filler, none),
-        Ok(answer) => filling.take(task.filler, answer, task.storing).await,
+        Ok(answer) => {
+            let turn = turn.filter(|_| answer.body.is_whole_within(usize::MAX));
+            filling.take(task.filler, answer, task.storing, turn).await;
+        }
     }
 }
 
-/// Asks the origin, and hands on what comes before the answer.
-async fn ask(
-    order: Rc<Order>,
+/// The origin's answer. What comes before it is handed on.
+async fn answer(
+    mut asking: Asking,
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
 ) -> Result<Answered, NoAnswer> {
-    let mut asking = Asking::new(order);
     loop {
         match asking.next().await? {
             Step::Answer(answer) => return Ok(answer),
@@ -174,7 +186,13 @@ impl Filling {
         filler.end_without(ending(none));
     }
 
-    async fn take(self: Box<Self>, filler: Filler, answer: Answered, storing: Storing) {
+    async fn take(
+        self: Box<Self>,
+        filler: Filler,
+        answer: Answered,
+        storing: Storing,
+        turn: Option<Turn>,
+    ) {
         let status = answer.head.status;
         if self.is_covered(status) {
             return filler.end_without(Ending::Covered(status));
@@ -187,8 +205,9 @@ impl Filling {
             false => None,
         };
         match storable {
-            Some(storable) => self.share(filler, answer, storable).await,
+            Some(storable) => self.share(filler, answer, storable, turn).await,
             None => {
+                drop(turn);
                 filler.set_head(answer.head, Sharing::Private);
                 if pace::pump(&self.loop_, &self.cache, &filler, answer.body).await {
                     filler.finish();
@@ -263,7 +282,13 @@ impl Filling {
     }
 
     /// Lets everybody follow the answer, and writes it down.
-    async fn share(self: Box<Self>, filler: Filler, answer: Answered, storable: Storable) {
+    async fn share(
+        self: Box<Self>,
+        filler: Filler,
+        answer: Answered,
+        storable: Storable,
+        turn: Option<Turn>,
+    ) {
         let own = (!storable.vary.is_empty()).then(|| self.variant(&storable.vary));
         let key = Store::key_for(self.main, self.looked_for, own);
         let vary = Bytes::from(storable.vary);
@@ -272,65 +297,79 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
-        let turn = match answer.body.is_whole_within(usize::MAX) {
-            true => Some(self.cache.turns.take(&self.loop_).await),
-            false => None,
-        };
-        let saver = match pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await {
-            true => filler.saver(),
-            false => {
-                self.cache.shed("too much waits to be written already");
-                None
-            }
-        };
+        let is_saved = pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await;
+        if !is_saved {
+            self.cache.shed("too much waits to be written already");
+        }
         let head: Arc<ResponseHead> = answer.head.into();
-        let saving = saver.map(|saver| {
-            Box::new(Saving {
-                cache: Arc::clone(&self.cache),
-                store: self.store().clone(),
-                local: self.loop_.disk.clone(),
-                saver,
-                head: Arc::clone(&head),
-                key,
-                main: self.main,
-                variant: own.unwrap_or(key),
-                key_text: self.key_text.clone(),
-                vary,
-                without: storable.without,
-                lifetime: storable.lifetime,
-                expected: match head.framing {
-                    ResponseFraming::Length(length) => length,
-                    ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
-                },
-                moment: self.moment.clone(),
-                turn,
-            })
-        });
-        filler.set_head(head, Sharing::Shared);
+        let saving = |body| Saving {
+            cache: Arc::clone(&self.cache),
+            store: self.store().clone(),
+            local: self.loop_.disk.clone(),
+            body,
+            head: Arc::clone(&head),
+            key,
+            main: self.main,
+            variant: own.unwrap_or(key),
+            key_text: self.key_text.clone(),
+            vary,
+            without: storable.without,
+            lifetime: storable.lifetime,
+            expected: match head.framing {
+                ResponseFraming::Length(length) => length,
+                ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
+            },
+            moment: self.moment.clone(),
+            turn,
+        };
+        match answer.body {
+            Coming::Whole(body) => {
+                let is_saved = is_saved && !self.has_newer(&filler, &key);
+                let unfound = filler.give(Arc::clone(&head), body.clone(), is_saved);
+                let saving = unfound.map(|unfound| saving(saving::Body::Whole(body, unfound)));
+                // Who only waits for the disk keeps nobody out.
+                drop(self);
+                if let Some(saving) = saving {
+                    Box::pin(saving::run(saving)).await;
+                }
+            }
+            body @ Coming::Flow(_) => {
+                let saver = is_saved.then(|| filler.saver()).flatten();
+                let saving = saver.map(|saver| saving(saving::Body::Coming(saver)));
+                filler.set_head(head, Sharing::Shared);
+                Box::pin(self.pass_on(filler, body, key, saving)).await;
+            }
+        }
+    }
+
+    /// Of several that were asked for at once, nobody is to follow one that is older than what is stored.
+    fn has_newer(&self, filler: &Filler, key: &Key) -> bool {
+        filler.is_alone() && self.store().has_newer(key, &self.moment)
+    }
+
+    /// Hands on a body as it comes, and writes it down beside that.
+    async fn pass_on(
+        mut self: Box<Self>,
+        filler: Filler,
+        body: Coming,
+        key: Key,
+        saving: Option<Saving>,
+    ) {
         let save = async {
             if let Some(saving) = saving {
-                Box::pin(saving::run(saving)).await;
+                saving::run(saving).await;
             }
         };
-        let Self {
-            loop_,
-            cache,
-            seat,
-            moment,
-            ..
-        } = *self;
         let come = async {
-            let is_whole = pace::pump(&loop_, &cache, &filler, answer.body).await;
-            // Of several that were asked for at once, nobody is to follow one that is older than what is stored.
-            let has_newer = |store: &Store| filler.is_alone() && store.has_newer(&key, &moment);
-            if cache.store().is_some_and(has_newer) {
+            let is_whole = pace::pump(&self.loop_, &self.cache, &filler, body).await;
+            if self.has_newer(&filler, &key) {
                 filler.stop_saving();
             }
             if is_whole {
                 filler.finish();
             }
-            // Who only waits for the disk keeps nobody out.
-            drop(seat);
+            // As above.
+            drop(self.seat.take());
         };
         tokio::join!(come, save);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::entry::Description;
-use cache::fill::{Fill, Follower, Next};
+use cache::fill::{Fill, Follower, Next, Unfound};
 use cache::freshness::stored_fields;
 use cache::purge::Moment;
 use cache::store::{WRITE_BYTES, Writing};
@@ -32,8 +32,8 @@ pub struct Saving {
     pub store: Store,
     /// The loop's part of the disk layer.
     pub local: Local,
-    /// Where the body comes from.
-    pub saver: Follower,
+    /// The body.
+    pub body: Body,
     /// The head.
     pub head: Arc<ResponseHead>,
     /// What it is stored under.
@@ -56,6 +56,23 @@ pub struct Saving {
     pub moment: Moment,
     /// Others wait for it.
     pub turn: Option<Turn>,
+}
+
+/// A body that is to be written.
+pub enum Body {
+    /// It comes to the one who follows it.
+    Coming(Follower),
+    /// It is here.
+    Whole(Bytes, Unfound),
+}
+
+impl Body {
+    fn fill(&self) -> &Fill {
+        match self {
+            Self::Coming(saver) => saver.fill(),
+            Self::Whole(_, unfound) => unfound.fill(),
+        }
+    }
 }
 
 /// How the body came to its end for the one who writes it.
@@ -89,7 +106,7 @@ impl Drop for Unsaved {
 }
 
 /// Writes it.
-pub async fn run(saving: Box<Saving>) {
+pub async fn run(mut saving: Saving) {
     let mut unsaved = Unsaved::new(&saving.cache, saving.expected);
     let mut writing = match saving.begin().await {
         Ok(writing) => writing,
@@ -100,21 +117,21 @@ pub async fn run(saving: Box<Saving>) {
         other => other,
     };
     match outcome {
-        // Only now the saver leaves: the index knows it.
+        // Only now it is found without a fill: the index knows it.
         Ok(End::Whole) => return,
         // Who gave it up has said so.
         Ok(End::GivenUp) => {}
         Err(error) => saving.tell(&error),
     }
     let Saving {
-        local, saver, turn, ..
-    } = *saving;
+        local, body, turn, ..
+    } = saving;
     drop(turn);
-    let fill = saver.fill().clone();
-    drop(saver);
-    wait_for_readers(&fill).await;
+    let fill = body.fill().clone();
+    drop(body);
+    Box::pin(wait_for_readers(&fill)).await;
     // What is left of it goes with a sweep.
-    let _ = writing.abandon(&local).await;
+    let _ = Box::pin(writing.abandon(&local)).await;
 }
 
 /// Those who are behind read the file for as long as they need.
@@ -155,22 +172,29 @@ impl Saving {
             )
             .await;
         let writing = begun?;
-        self.saver.fill().set_place(writing.saved());
+        self.body.fill().set_place(writing.saved());
         Ok(writing)
     }
 
-    async fn write(&self, writing: &mut Writing, unsaved: &mut Unsaved) -> Result<End, Error> {
+    async fn write(&mut self, writing: &mut Writing, unsaved: &mut Unsaved) -> Result<End, Error> {
+        let saver = match &mut self.body {
+            Body::Coming(saver) => saver,
+            Body::Whole(bytes, _) => {
+                writing.push(&self.local, std::mem::take(bytes)).await?;
+                return Ok(End::Whole);
+            }
+        };
         loop {
-            match self.saver.next().await {
+            match saver.next().await {
                 Next::Bytes(bytes) => {
                     unsaved.note(writing.body_len() + bytes.len() as u64);
                     writing.push(&self.local, bytes).await?;
                 }
-                Next::Flush => writing.flush(&self.local).await?,
+                Next::Flush => Box::pin(writing.flush(&self.local)).await?,
                 Next::End => return Ok(End::Whole),
                 Next::Alone | Next::Broken | Next::Saved(_) => return Ok(End::GivenUp),
             }
-            self.saver.saved(writing.written());
+            saver.saved(writing.written());
         }
     }
 

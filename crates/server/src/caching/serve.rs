@@ -37,7 +37,7 @@ pub async fn serve(
 ) -> Result<Outcome, Unusable> {
     let body = match hit.known.is_verified || request.is_head() {
         true => body_of(hit),
-        false => checked(request, inquiry, hit).await?,
+        false => Box::pin(checked(request, inquiry, hit)).await?,
     };
     let age = hit.known.lifetime.age(inquiry.now);
     let note = note::of(request);

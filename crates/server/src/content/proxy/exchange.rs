@@ -24,6 +24,8 @@ use super::order::Order;
 
 /// What holds as long as nobody has answered.
 const NOT_OVER: &str = "nothing is asked of it behind the answer";
+/// What holds of a try that waits for its answer.
+const IS_SENT: &str = "the request was sent";
 const CONNECTING: &str = "connecting to upstream";
 const SENDING: &str = "sending request to upstream";
 const READING_HEAD: &str = "reading response header from upstream";
@@ -144,6 +146,26 @@ impl Asking {
             choice: Some(choice),
             begun_ms: wire::clock::monotonic_ms(),
             current: None,
+        }
+    }
+
+    /// Sends the request and waits until an answer comes, of which nothing is read yet.
+    ///
+    /// # Errors
+    /// As [`ask`].
+    pub async fn answer_comes(&mut self) -> Result<(), NoAnswer> {
+        // Ends as [`Asking::next`] does.
+        loop {
+            let outcome = match &mut self.current {
+                Some(one) => match one.answer_comes().await {
+                    Ok(()) => return Ok(()),
+                    Err(trouble) => Err(trouble),
+                },
+                None => self.begin()?.send().await,
+            };
+            if let Err(trouble) = outcome {
+                self.survive(&trouble)?;
+            }
         }
     }
 
@@ -379,12 +401,21 @@ impl Try {
         send_body(&order, self.exchange.insert(exchange)).await
     }
 
+    /// Waits until there is something to read.
+    async fn answer_comes(&mut self) -> Result<(), Trouble> {
+        let settings = &self.order.about.location().settings.proxy;
+        let timeout = settings.proxy_read_timeout.duration();
+        let exchange = self.exchange.as_mut().expect(IS_SENT);
+        let outcome = exchange.answer_comes(timeout).await;
+        outcome.map_err(|error| Trouble::Exchange(error, READING_HEAD))
+    }
+
     /// Waits for a head.
     async fn head(&mut self) -> Result<AnswerHead, Trouble> {
         let settings = &self.order.about.location().settings.proxy;
         let timeout = settings.proxy_read_timeout.duration();
         let reading = |error| Trouble::Exchange(error, READING_HEAD);
-        let exchange = self.exchange.as_mut().expect("the request was sent");
+        let exchange = self.exchange.as_mut().expect(IS_SENT);
         match exchange.head(timeout).await.map_err(reading)? {
             AnswerHead::Final(head) if head.version < message::Version::HTTP_10 => {
                 let why = "upstream sent no valid HTTP/1.0 header".to_owned();
