@@ -280,6 +280,40 @@ async fn read(follower: Follower, body: Bytes, delay: usize) -> Bytes {
 }
 
 #[test]
+fn what_came_whole_is_followed_until_it_is_found() {
+    let fills = Fills::default();
+    for body in [&b"whole"[..], b""] {
+        for is_saved in [true, false] {
+            let Role::Fill(filler) = fills.join(key(), 10_000) else {
+                panic!("nobody fills");
+            };
+            let (owner, fill) = (filler.owner().unwrap(), filler.fill().clone());
+            assert!(is_pending(owner.head()));
+            let unfound = filler.give(head().into(), Bytes::from_static(body), is_saved);
+            assert_eq!((unfound.is_some(), fills.has_whole()), (is_saved, is_saved));
+            assert_eq!(fills.running(&key()).is_some(), is_saved);
+            let late = fill.follow().unwrap();
+            for follower in [&owner, &late] {
+                assert!(now(follower.head()).unwrap().is_some());
+                if !body.is_empty() {
+                    assert_eq!(now(follower.next()), bytes(body));
+                }
+                assert_eq!(now(follower.next()), Some(Next::End));
+            }
+            drop(unfound);
+            assert!(fills.is_empty() && !fills.has_whole() && !fill.is_file_needed());
+        }
+    }
+    // One that was alone is joined from then on.
+    let alone = fills.alone(key(), 10_000);
+    let fill = alone.fill().clone();
+    let unfound = alone.give(head().into(), Bytes::from_static(b"a"), true);
+    assert!(fills.running(&key()).is_some_and(|other| other.is(&fill)));
+    drop(unfound);
+    assert!(fills.is_empty() && !fills.has_whole());
+}
+
+#[test]
 fn one_that_was_alone_is_joined_once_it_is_whole_unless_a_newer_one_is() {
     let fills = Fills::default();
     let Role::Fill(first) = fills.join(key(), 1000) else {

@@ -161,3 +161,47 @@ impl Drop for Open {
         left.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_is_done_together_is_told_together_unless_it_takes_long() {
+        let owner = Arc::new(Wakes::default());
+        let mailbox = Arc::new(Mailbox {
+            state: Mutex::new(State {
+                ready: Vec::new(),
+                owner: Some(owner.clone().into()),
+                open: true,
+            }),
+        });
+        let end = || post(&mailbox, Waker::noop().clone());
+        let told = || (mailbox.state.lock().ready.len(), owner.0.load(Relaxed));
+        together(|| {
+            end();
+            end();
+            assert_eq!(told(), (0, 0));
+        });
+        assert_eq!(told(), (2, 1));
+        end();
+        assert_eq!(told(), (3, 1));
+        together(|| {
+            let begun = Instant::now();
+            while begun.elapsed() < HELD_MAX {}
+            end();
+            assert_eq!(told(), (4, 1));
+        });
+    }
+}
