@@ -150,12 +150,45 @@ fn it_says_where_it_serves_and_what_was_asked_for_and_ends_quietly() {
         format!("Serving {} at {url}", directory.display())
     );
     assert!(
-        lines[1].starts_with("127.0.0.1 - - [")
-            && lines[1].contains("] \"GET /a.md HTTP/1.0\" 200 "),
+        lines[1].starts_with("Dashboard at http://127.0.0.1:"),
         "{said}"
     );
-    assert!(lines[3].contains("\" 404 "), "{said}");
-    assert_eq!(lines.len(), 4, "{said}");
+    assert!(
+        lines[2].starts_with("127.0.0.1 - - [")
+            && lines[2].contains("] \"GET /a.md HTTP/1.0\" 200 "),
+        "{said}"
+    );
+    assert!(lines[4].contains("\" 404 "), "{said}");
+    assert_eq!(lines.len(), 5, "{said}");
+}
+
+#[test]
+fn the_dashboard_is_on_an_address_of_its_own() {
+    let site = Site::new();
+    let serve = Serve::start(&site, &site.path("html"), &[]);
+    let deadline = Instant::now() + PATIENCE;
+    let address = loop {
+        let said = serve.said();
+        let line = said.lines().find_map(|line| line.strip_prefix("Dashboard at http://"));
+        if let Some(address) = line {
+            break address.trim_end_matches('/').to_owned();
+        }
+        assert!(Instant::now() < deadline, "{said}");
+    };
+    let ask = |path: &str, host: &str| {
+        let mut connection = Connection::new(TcpStream::connect(&address).unwrap());
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        text_of(&connection.rest())
+    };
+    assert!(ask("/", &address).contains("<title>freewheel</title>"));
+    assert!(ask("/metrics", "localhost").contains("# TYPE freewheel_"));
+    assert!(ask("/status.json", "localhost").contains("\"freewheel_"));
+    assert!(ask("/other", "localhost").starts_with("HTTP/1.1 404 "));
+    // The name of another site that was made to lead here.
+    assert!(ask("/", "elsewhere.example").starts_with("HTTP/1.1 421 "));
+    assert!(serve.end(Signal::SIGTERM).0.success());
+    let serve = Serve::start(&site, &site.path("html"), &["--dashboard", "off"]);
+    assert!(!serve.end(Signal::SIGTERM).1.contains("Dashboard"));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -82,6 +83,66 @@ pub fn log() -> &'static str {
     }
 }
 
+/// Where the dashboard is.
+#[derive(Debug)]
+pub struct Dashboard(Option<SocketAddr>);
+
+impl Dashboard {
+    /// At the address that is wanted; nowhere, if that is `off`; else at a port of the loopback address that is free now.
+    pub fn find(wanted: Option<&str>) -> Result<Self, String> {
+        match wanted {
+            Some("off") => Ok(Self(None)),
+            Some(address) => match address.parse() {
+                Ok(address) => Ok(Self(Some(address))),
+                Err(_) => Err(format!(
+                    "--dashboard: neither off nor an address with a port: {address}"
+                )),
+            },
+            None => {
+                let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+                    .and_then(|listener| listener.local_addr());
+                free.map(|free| Self(Some(free)))
+                    .map_err(|error| format!("no port for the dashboard ({error})"))
+            }
+        }
+    }
+
+    /// Says where it is.
+    pub fn greeting(&self) -> String {
+        let line = |address: SocketAddr| format!("Dashboard at http://{address}/\n");
+        self.0.map_or_else(String::new, line)
+    }
+
+    /// Its `server`. On the loopback address it is for those alone who asked for that by name: a page from elsewhere whose name
+    /// leads there learns nothing.
+    pub fn server(&self) -> String {
+        let Some(address) = self.0 else {
+            return String::new();
+        };
+        let (others, names) = if address.ip().is_loopback() {
+            (
+                format!("\n    server {{\n        listen {address} default_server;\n        return 421;\n    }}\n"),
+                "        server_name localhost 127.0.0.1 [::1];\n",
+            )
+        } else {
+            (String::new(), "")
+        };
+        format!(
+            "{others}
+    server {{
+        listen {address};
+{names}        access_log off;
+
+        location = / {{ dashboard; }}
+        location = /metrics {{ metrics; }}
+        location = /status.json {{ status_json; }}
+        location / {{ return 404; }}
+    }}
+"
+        )
+    }
+}
+
 /// What a configuration needs that says `$`, if one of these words does.
 pub fn dollar(words: &[&str]) -> &'static str {
     if words.iter().any(|word| word.contains(DOLLAR)) {
@@ -156,4 +217,21 @@ pub fn quoted(path: &Path) -> Result<String, String> {
     }
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     Ok(format!("\"{}\"", escaped.replace('$', DOLLAR)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dashboard_is_where_it_is_wanted() {
+        let free = Dashboard::find(None).unwrap();
+        assert!(free.greeting().starts_with("Dashboard at http://127.0.0.1:"));
+        assert!(free.server().contains("return 421;"));
+        let off = Dashboard::find(Some("off")).unwrap();
+        assert!(off.greeting().is_empty() && off.server().is_empty());
+        let open = Dashboard::find(Some("0.0.0.0:9000")).unwrap();
+        assert!(open.server().contains("listen 0.0.0.0:9000;\n        access_log"));
+        assert!(Dashboard::find(Some("9000")).is_err());
+    }
 }

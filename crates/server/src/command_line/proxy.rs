@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::made::{self, lasting_pid, quoted, refuse, urls};
+use super::made::{self, Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::content::module::Modules;
 use crate::loops::Serve;
 
@@ -36,6 +36,9 @@ struct Arguments {
     /// Where to listen: a port, an address with a port, or unix:PATH.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: String,
+    /// Where the dashboard is: an address with a port, or off. Unless it is said, a free port of 127.0.0.1.
+    #[arg(long, value_name = "ADDRESS")]
+    dashboard: Option<String>,
     /// Prints the configuration that this stands for, and leaves.
     #[arg(long)]
     print_config: bool,
@@ -51,16 +54,20 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
         Ok(urls) => urls,
         Err(sentence) => return refuse(&sentence),
     };
+    let dashboard = match Dashboard::find(arguments.dashboard.as_deref()) {
+        Ok(dashboard) => dashboard,
+        Err(sentence) => return refuse(&sentence),
+    };
     if arguments.print_config {
-        return match configuration(&arguments, &lasting_pid()) {
+        return match configuration(&arguments, &dashboard, &lasting_pid()) {
             Ok(text) => super::tell(text),
             Err(sentence) => refuse(&sentence),
         };
     }
     let line = |url: &String| format!("Serving {} at {url}\n", arguments.origin);
-    let greeting = urls.iter().map(line).collect();
+    let greeting: String = urls.iter().map(line).chain([dashboard.greeting()]).collect();
     made::serve(
-        &|pid| configuration(&arguments, pid),
+        &|pid| configuration(&arguments, &dashboard, pid),
         greeting,
         serve,
         modules,
@@ -136,7 +143,12 @@ fn disks(arguments: &Arguments) -> Result<Disks, String> {
 }
 
 /// The configuration that the arguments stand for.
-fn configuration(arguments: &Arguments, pid: &Path) -> Result<String, String> {
+fn configuration(
+    arguments: &Arguments,
+    dashboard: &Dashboard,
+    pid: &Path,
+) -> Result<String, String> {
+    let dashboard = dashboard.server();
     let origin = origin(&arguments.origin)?;
     let pid = quoted(pid)?;
     let listen = quoted(Path::new(&arguments.listen))?;
@@ -182,7 +194,7 @@ http {{
             add_header X-Cache-Status $upstream_cache_status;
         }}
     }}
-}}
+{dashboard}}}
 "
     ))
 }
@@ -193,7 +205,11 @@ mod tests {
 
     fn text(args: &[&str]) -> Result<String, String> {
         let arguments = Arguments::try_parse_from(args).unwrap();
-        configuration(&arguments, Path::new("/run/freewheel.pid"))
+        configuration(
+            &arguments,
+            &Dashboard::find(arguments.dashboard.as_deref())?,
+            Path::new("/run/freewheel.pid"),
+        )
     }
 
     #[test]

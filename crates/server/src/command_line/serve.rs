@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::made::{self, lasting_pid, quoted, refuse, urls};
+use super::made::{self, Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::content::module::Modules;
 use crate::loops::Serve;
 
@@ -24,6 +24,9 @@ struct Arguments {
     /// Where to listen: a port, an address with a port, or unix:PATH.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: String,
+    /// Where the dashboard is: an address with a port, or off. Unless it is said, a free port of 127.0.0.1.
+    #[arg(long, value_name = "ADDRESS")]
+    dashboard: Option<String>,
     /// Lists directories that have no index file.
     #[arg(long)]
     autoindex: bool,
@@ -52,19 +55,24 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
         Ok(urls) => urls,
         Err(sentence) => return refuse(&sentence),
     };
+    let dashboard = match Dashboard::find(arguments.dashboard.as_deref()) {
+        Ok(dashboard) => dashboard,
+        Err(sentence) => return refuse(&sentence),
+    };
     if arguments.print_config {
-        return match configuration(&arguments, &directory, &lasting_pid()) {
+        return match configuration(&arguments, &directory, &dashboard, &lasting_pid()) {
             Ok(text) => super::tell(text),
             Err(sentence) => refuse(&sentence),
         };
     }
-    serve_it(&arguments, &directory, &urls, serve, modules)
+    serve_it(&arguments, &directory, &dashboard, &urls, serve, modules)
 }
 
 /// Serves it.
 fn serve_it(
     arguments: &Arguments,
     directory: &Path,
+    dashboard: &Dashboard,
     urls: &[String],
     serve: Serve,
     modules: Modules,
@@ -76,8 +84,9 @@ fn serve_it(
     if !arguments.autoindex && !directory.join("index.html").exists() {
         greeting.push_str("It has no index.html; --autoindex lists what is there\n");
     }
+    greeting.push_str(&dashboard.greeting());
     made::serve(
-        &|pid| configuration(arguments, directory, pid),
+        &|pid| configuration(arguments, directory, dashboard, pid),
         greeting,
         serve,
         modules,
@@ -85,7 +94,13 @@ fn serve_it(
 }
 
 /// The configuration that the arguments stand for.
-fn configuration(arguments: &Arguments, directory: &Path, pid: &Path) -> Result<String, String> {
+fn configuration(
+    arguments: &Arguments,
+    directory: &Path,
+    dashboard: &Dashboard,
+    pid: &Path,
+) -> Result<String, String> {
+    let dashboard = dashboard.server();
     let root = quoted(directory)?;
     let pid = quoted(pid)?;
     let listen = quoted(Path::new(&arguments.listen))?;
@@ -121,7 +136,7 @@ http {{
         root {root};
         index index.html;
 {autoindex}    }}
-}}
+{dashboard}}}
 "
     ))
 }
@@ -138,6 +153,7 @@ mod tests {
         configuration(
             &arguments,
             &arguments.directory,
+            &Dashboard::find(arguments.dashboard.as_deref()).unwrap(),
             Path::new("/run/freewheel.pid"),
         )
         .unwrap()

@@ -68,8 +68,9 @@ pub fn help() -> String {
     format!(
         "Usage: freewheel [-?hvVtTq] [-s signal] [-p prefix]
                  [-e filename] [-c filename] [-g directives]
-       freewheel serve DIR [--listen ADDRESS] [--autoindex] [--print-config]
-       freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--listen ADDRESS] [--print-config]
+       freewheel serve DIR [--listen ADDRESS] [--dashboard ADDRESS|off] [--autoindex] [--print-config]
+       freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--listen ADDRESS]
+                       [--dashboard ADDRESS|off] [--print-config]
        freewheel --explain DIRECTIVE
 
 Options:

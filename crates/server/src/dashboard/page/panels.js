@@ -40,6 +40,59 @@ const PANELS = [
     id: 'running', title: 'Pools: running', what: '99 of 100 jobs ran no longer', unit: 'seconds', none: 'No pool has had a job.',
     lines: () => each(store.find('freewheel_pool_running_seconds'), ['pool'], (g) => most(g.map(p99))),
   },
+  {
+    id: 'memory', title: 'Files: served from memory', what: 'share of what loops asked for', unit: 'share', none: 'No file was asked for.',
+    lines: () => {
+      const all = store.find('freewheel_disk_answers');
+      const fromMemory = all.filter((one) => ['memory', 'kept'].includes(one.labels.source));
+      return by(all, 'operation').map(([name, group]) => ({
+        name,
+        values: share(sum(fromMemory.filter((one) => group.includes(one)).map(gauge)), sum(group.map(gauge))),
+      }));
+    },
+  },
+  {
+    id: 'disks', title: 'Disks: latency', what: '99 of 100 calls took no longer', unit: 'seconds', none: 'No disk had to be asked.',
+    lines: () => [
+      ...each(store.find('freewheel_disk_read_seconds'), ['mount'], (g) => most(g.map(p99)), (n) => `${n} read`),
+      ...each(store.find('freewheel_disk_write_seconds'), ['mount'], (g) => most(g.map(p99)), (n) => `${n} write`),
+    ],
+  },
+  {
+    id: 'disk-bytes', title: 'Disks: bytes', what: 'per second', unit: 'byteRate', none: 'No disk had to be asked.',
+    lines: () => each(store.find('freewheel_disk_bytes'), ['mount', 'direction'], (g) => sum(g.map(perSecond))),
+  },
+  {
+    id: 'hits', title: 'Caches: hits', what: 'share of the answers', unit: 'share', none: 'There is no cache, or nobody has asked it.',
+    lines: () => by(store.find('freewheel_cache_requests'), 'cache').map(([name, group]) => {
+      const hits = group.filter((one) => /^(hit|stale|updating|revalidated)$/i.test(one.labels.status));
+      return {name, values: share(sum(hits.map(gauge)), sum(group.map(gauge)))};
+    }),
+  },
+  {
+    id: 'fill', title: 'Caches: full', what: 'share of max_size', unit: 'share', none: 'There is no cache with a max_size.',
+    lines: () => by(store.find('freewheel_cache_max_size_bytes'), 'cache').map(([name, bounds]) => ({
+      name,
+      values: share(sum(store.find('freewheel_cache_size_bytes', {cache: name}).map(gauge)), sum(bounds.map(gauge))),
+    })),
+  },
+  {
+    id: 'fetches', title: 'Caches: fetches', what: 'begun, followed and evicted, per second', unit: 'rate', none: 'There is no cache.',
+    lines: () => [
+      {name: 'fetches', values: sum(store.find('freewheel_cache_fills').map(perSecond))},
+      {name: 'followers', values: sum(store.find('freewheel_cache_followers').map(perSecond))},
+      {name: 'evictions', values: sum(store.find('freewheel_cache_events', {event: 'evicted'}).map(perSecond))},
+    ],
+  },
+  {
+    id: 'upstreams', title: 'Upstreams: time to the head', what: '99 of 100 answers began no later', unit: 'seconds',
+    none: 'No upstream was asked.',
+    lines: () => each(store.find('freewheel_upstream_header_seconds'), ['upstream', 'peer'], (g) => most(g.map(p99))),
+  },
+  {
+    id: 'upstream-requests', title: 'Upstreams: requests', what: 'by outcome, per second', unit: 'rate', none: 'No upstream was asked.',
+    lines: () => each(store.find('freewheel_upstream_requests'), ['upstream', 'outcome'], (g) => sum(g.map(perSecond))),
+  },
 ];
 
 const last = (values) => values[values.length - 1] ?? null;
