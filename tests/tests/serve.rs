@@ -169,7 +169,9 @@ fn the_dashboard_is_on_an_address_of_its_own() {
     let deadline = Instant::now() + PATIENCE;
     let address = loop {
         let said = serve.said();
-        let line = said.lines().find_map(|line| line.strip_prefix("Dashboard at http://"));
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix("Dashboard at http://"));
         if let Some(address) = line {
             break address.trim_end_matches('/').to_owned();
         }
@@ -177,7 +179,9 @@ fn the_dashboard_is_on_an_address_of_its_own() {
     };
     let ask = |path: &str, host: &str| {
         let mut connection = Connection::new(TcpStream::connect(&address).unwrap());
-        connection.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        connection.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ));
         text_of(&connection.rest())
     };
     assert!(ask("/", &address).contains("<title>freewheel</title>"));

@@ -121,7 +121,9 @@ impl Dashboard {
         };
         let (others, names) = if address.ip().is_loopback() {
             (
-                format!("\n    server {{\n        listen {address} default_server;\n        return 421;\n    }}\n"),
+                format!(
+                    "\n    server {{\n        listen {address} default_server;\n        return 421;\n    }}\n"
+                ),
                 "        server_name localhost 127.0.0.1 [::1];\n",
             )
         } else {
@@ -226,12 +228,18 @@ mod tests {
     #[test]
     fn the_dashboard_is_where_it_is_wanted() {
         let free = Dashboard::find(None).unwrap();
-        assert!(free.greeting().starts_with("Dashboard at http://127.0.0.1:"));
+        assert!(
+            free.greeting()
+                .starts_with("Dashboard at http://127.0.0.1:")
+        );
         assert!(free.server().contains("return 421;"));
         let off = Dashboard::find(Some("off")).unwrap();
         assert!(off.greeting().is_empty() && off.server().is_empty());
         let open = Dashboard::find(Some("0.0.0.0:9000")).unwrap();
-        assert!(open.server().contains("listen 0.0.0.0:9000;\n        access_log"));
+        assert!(
+            open.server()
+                .contains("listen 0.0.0.0:9000;\n        access_log")
+        );
         assert!(Dashboard::find(Some("9000")).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy` and
+//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy`, `top` and
 //! `--explain`.
 //!
 //! Not here: what they do ([`crate::process::start`]). Invariant: every argument list is understood as
@@ -8,6 +8,7 @@ mod flags;
 mod made;
 mod proxy;
 mod serve;
+mod top;
 mod version;
 
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ pub fn main(modules: Modules) -> ExitCode {
         Some(spawn::WORKER) => worker::run(serve, modules),
         Some("serve") => serve::run(&args, serve, modules),
         Some("proxy") => proxy::run(&args, serve, modules),
+        Some("top") => top::run(&args),
         Some("--explain") => explain(args.get(1), modules),
         Some("--help") => tell(version::help()),
         Some("--version") => tell(version::version()),

@@ -65,7 +65,11 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
         };
     }
     let line = |url: &String| format!("Serving {} at {url}\n", arguments.origin);
-    let greeting: String = urls.iter().map(line).chain([dashboard.greeting()]).collect();
+    let greeting: String = urls
+        .iter()
+        .map(line)
+        .chain([dashboard.greeting()])
+        .collect();
     made::serve(
         &|pid| configuration(&arguments, &dashboard, pid),
         greeting,

@@ -71,6 +71,7 @@ pub fn help() -> String {
        freewheel serve DIR [--listen ADDRESS] [--dashboard ADDRESS|off] [--autoindex] [--print-config]
        freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--listen ADDRESS]
                        [--dashboard ADDRESS|off] [--print-config]
+       freewheel top [URL]
        freewheel --explain DIRECTIVE
 
 Options:

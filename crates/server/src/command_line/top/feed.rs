@@ -1,0 +1,159 @@
+//! The dashboard's stream over plain HTTP: asked for with HTTP/1.0, so that it comes as it is.
+//!
+//! Invariant: no line is longer than [`LINE_BYTES_MAX`], whatever the server sends.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long the server may be silent: several samples.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a line.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Lines of a head.
+const HEAD_LINES_MAX: usize = 100;
+
+/// An event of the stream.
+#[derive(Debug)]
+pub struct Told {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub data: Value,
+}
+
+/// Opens the stream of a dashboard.
+///
+/// # Errors
+/// Why it cannot be had, in a sentence that names the URL.
+pub fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{url}: {why}");
+    let (authority, path) = parts(url).map_err(|why| failed(&why))?;
+    let address = if authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    {
+        authority.to_owned()
+    } else {
+        format!("{authority}:80")
+    };
+    let stream = TcpStream::connect(&address[..]).map_err(|error| failed(&error))?;
+    let timeouts = stream.set_read_timeout(Some(PATIENCE));
+    timeouts.map_err(|error| failed(&error))?;
+    let request = format!(
+        "GET {path}?stream HTTP/1.0\r\nHost: {authority}\r\nAccept: text/event-stream\r\n\r\n"
+    );
+    (&stream)
+        .write_all(request.as_bytes())
+        .map_err(|error| failed(&error))?;
+    let mut stream = BufReader::new(stream);
+    let status = line(&mut stream)
+        .map_err(|error| failed(&error))?
+        .unwrap_or_default();
+    let mut is_stream = false;
+    for _ in 0..HEAD_LINES_MAX {
+        let line = line(&mut stream)
+            .map_err(|error| failed(&error))?
+            .unwrap_or_default();
+        if line.is_empty() {
+            break;
+        }
+        is_stream |= line.eq_ignore_ascii_case("content-type: text/event-stream");
+    }
+    let code = status.split(' ').nth(1).unwrap_or_default();
+    match (code, is_stream) {
+        ("200", true) => Ok(stream),
+        ("200", false) => Err(failed(&"there is no dashboard")),
+        ("503", _) => Err(failed(&"too many dashboards are open (503)")),
+        ("", _) => Err(failed(&"this is no HTTP server")),
+        // Digits alone are let through to the terminal.
+        (code, _) => Err(failed(&format!(
+            "the server answers {}",
+            code.escape_default()
+        ))),
+    }
+}
+
+/// Authority and path.
+fn parts(url: &str) -> Result<(&str, &str), &'static str> {
+    let rest = match url.split_once("://") {
+        Some(("http", rest)) => rest,
+        Some(_) => return Err("a URL begins with http://"),
+        None => url,
+    };
+    if rest.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err("a URL has no spaces");
+    }
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    match authority {
+        "" => Err("a URL names a host"),
+        _ => Ok((authority, if path.is_empty() { "/" } else { path })),
+    }
+}
+
+/// Reads events until the stream ends or nobody wants them.
+pub fn read(mut stream: impl BufRead, events: &SyncSender<Told>) {
+    let mut name = String::new();
+    while let Ok(Some(line)) = line(&mut stream) {
+        if let Some(given) = line.strip_prefix("event: ") {
+            name = given.to_owned();
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            let Ok(data) = serde_json::from_str(data) else {
+                continue;
+            };
+            let told = Told {
+                name: std::mem::take(&mut name),
+                data,
+            };
+            if events.send(told).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The next line without its end; `None` at the end of the stream.
+fn line(stream: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let count = stream.take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes)?;
+    if count as u64 == LINE_BYTES_MAX {
+        return Err(std::io::Error::new(
+            ErrorKind::InvalidData,
+            "a line is too long",
+        ));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    Ok((count > 0).then(|| text.trim_end().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        assert_eq!(parts("http://a:81/x?y"), Ok(("a:81", "/x")));
+        assert_eq!(parts("127.0.0.1:9"), Ok(("127.0.0.1:9", "/")));
+        assert!(parts("https://a/").is_err() && parts("http:///x").is_err());
+        assert!(parts("http://a/\r\nx").is_err());
+    }
+
+    #[test]
+    fn events_are_read() {
+        let text = "retry: 1000\nevent: begin\ndata: {}\n\nevent: sample\ndata: {\"v\":[1]}\n\n";
+        let (events, coming) = std::sync::mpsc::sync_channel(4);
+        read(text.as_bytes(), &events);
+        assert_eq!(coming.recv().unwrap().name, "begin");
+        assert_eq!(coming.recv().unwrap().data["v"][0], 1);
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_named() {
+        let sentence = open("http://127.0.0.1:1/x").unwrap_err();
+        assert!(sentence.starts_with("http://127.0.0.1:1/x: "), "{sentence}");
+    }
+}

@@ -1,0 +1,109 @@
+//! `freewheel top [URL]`: what a dashboard shows, in a terminal.
+//!
+//! * [`feed`]: the dashboard's stream, read by a thread. * [`view`]: what is known of it. * [`rows`]: it as text.
+//!
+//! Not here: figures. Invariant: the terminal is left as it was found, and nothing that is shown can steer it.
+
+mod feed;
+mod rows;
+mod view;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, TryRecvError};
+use std::time::Duration;
+
+use clap::Parser;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::widgets::Paragraph;
+
+use super::made::{self, refuse};
+use view::View;
+
+/// How often it is looked whether something has come.
+const TICK: Duration = Duration::from_millis(200);
+/// Events of the stream that may wait to be shown.
+const EVENTS_MAX: usize = 1024;
+
+/// Shows what a dashboard shows, in the terminal. q ends it.
+#[derive(Debug, Parser)]
+#[command(name = "freewheel top", bin_name = "freewheel top")]
+struct Arguments {
+    /// A location with `dashboard`: http://HOST[:PORT]/PATH.
+    #[arg(default_value = "http://127.0.0.1/dashboard")]
+    url: String,
+}
+
+/// Does what the arguments (the word `top` first) say.
+pub fn run(args: &[OsString]) -> ExitCode {
+    let arguments: Arguments = match made::arguments(args) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let stream = match feed::open(&arguments.url) {
+        Ok(stream) => stream,
+        Err(sentence) => return refuse(&sentence),
+    };
+    if !std::io::stdout().is_terminal() {
+        return refuse("top needs a terminal");
+    }
+    let (events, coming) = mpsc::sync_channel(EVENTS_MAX);
+    let reader = std::thread::Builder::new().name("stream".to_owned());
+    if let Err(error) = reader.spawn(move || feed::read(stream, &events)) {
+        return refuse(&format!("no thread to be had ({error})"));
+    }
+    let mut terminal = ratatui::init();
+    let outcome = show(&mut terminal, &arguments.url, &coming);
+    ratatui::restore();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => refuse(&sentence),
+    }
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    url: &str,
+    coming: &mpsc::Receiver<feed::Told>,
+) -> Result<(), String> {
+    let (mut view, mut above) = (View::default(), 0_u16);
+    loop {
+        loop {
+            match coming.try_recv() {
+                Ok(told) => view.take(&told),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    return Err(format!("{url}: the stream has ended"));
+                }
+            }
+        }
+        let lines = rows::lines(&view, url);
+        above = above.min(
+            u16::try_from(lines.len())
+                .unwrap_or(u16::MAX)
+                .saturating_sub(1),
+        );
+        let drawn = terminal.draw(|frame| {
+            frame.render_widget(Paragraph::new(lines).scroll((above, 0)), frame.area());
+        });
+        drawn.map_err(|error| format!("the terminal cannot be written to ({error})"))?;
+        let failed = |error| format!("the terminal cannot be read ({error})");
+        if !event::poll(TICK).map_err(failed)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read().map_err(failed)?
+            && key.kind == KeyEventKind::Press
+        {
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                    return Ok(());
+                }
+                KeyCode::Down | KeyCode::Char('j') => above = above.saturating_add(1),
+                KeyCode::Up | KeyCode::Char('k') => above = above.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+}

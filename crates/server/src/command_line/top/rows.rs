@@ -1,0 +1,280 @@
+//! What is known, as lines of text. What a narrow terminal has no room for is cut off on the right: the columns that matter most
+//! stand on the left.
+
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use super::view::{View, plain};
+
+/// Columns of the first column.
+const NAME: usize = 16;
+/// Columns of each other one.
+const NUMBER: usize = 10;
+
+/// Everything, from the top.
+pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
+    let mut lines = vec![
+        title(&format!("freewheel top  {}  (q ends)", plain(url))),
+        Line::raw(format!(
+            "requests {}  connections {}  jobs that wait {}",
+            rate(view.rate("freewheel_loop_requests", &[])),
+            number(view.sum("freewheel_loop_connections", &[])),
+            number(view.sum("freewheel_pool_queue", &[])),
+        )),
+    ];
+    loops(view, &mut lines);
+    pools(view, &mut lines);
+    disks(view, &mut lines);
+    caches(view, &mut lines);
+    upstreams(view, &mut lines);
+    if !view.errors.is_empty() {
+        lines.extend([Line::raw(""), title("last errors")]);
+        lines.extend(view.errors.iter().rev().cloned().map(Line::raw));
+    }
+    lines
+}
+
+fn loops(view: &View, lines: &mut Vec<Line<'static>>) {
+    const BLOCKED: &str = "freewheel_event_loop_blocked_seconds";
+    let row = |name: &String| {
+        let of = [("loop", &name[..])];
+        let blocked = view.times(BLOCKED, &of);
+        vec![
+            name.clone(),
+            time(blocked.map(|times| times.p99)),
+            time(blocked.map(|times| times.longest)),
+            share(view.rate("freewheel_loop_busy_seconds", &of)),
+            rate(view.rate("freewheel_loop_requests", &of)),
+            number(view.sum("freewheel_loop_connections", &of)),
+            time(blocked.map(|times| times.p50)),
+        ]
+    };
+    let head = [
+        "loop",
+        "blocked99",
+        "longest",
+        "busy",
+        "requests",
+        "conns",
+        "blocked50",
+    ];
+    table(&head, view.values(BLOCKED, "loop").iter().map(row), lines);
+}
+
+fn pools(view: &View, lines: &mut Vec<Line<'static>>) {
+    const QUEUE: &str = "freewheel_pool_queue";
+    let row = |name: &String| {
+        let of = [("pool", &name[..])];
+        let threads = |state| view.sum("freewheel_pool_threads", &[of[0], ("state", state)]);
+        vec![
+            name.clone(),
+            number(view.sum(QUEUE, &of)),
+            time(
+                view.times("freewheel_pool_waiting_seconds", &of)
+                    .map(|times| times.p99),
+            ),
+            format!("{}/{}", number(threads("busy")), number(threads("max"))),
+            time(
+                view.times("freewheel_pool_running_seconds", &of)
+                    .map(|times| times.p99),
+            ),
+            rate(view.rate("freewheel_pool_rejected_jobs", &of)),
+        ]
+    };
+    let head = ["pool", "queue", "wait99", "busy", "run99", "refused"];
+    table(&head, view.values(QUEUE, "pool").iter().map(row), lines);
+}
+
+fn disks(view: &View, lines: &mut Vec<Line<'static>>) {
+    const BYTES: &str = "freewheel_disk_bytes";
+    let row = |name: &String| {
+        let of = [("mount", &name[..])];
+        vec![
+            name.clone(),
+            time(
+                view.times("freewheel_disk_read_seconds", &of)
+                    .map(|times| times.p99),
+            ),
+            time(
+                view.times("freewheel_disk_write_seconds", &of)
+                    .map(|times| times.p99),
+            ),
+            bytes(view.rate(BYTES, &of)),
+            rate(view.rate("freewheel_disk_errors", &of)),
+        ]
+    };
+    let head = ["disk", "read99", "write99", "bytes/s", "errors"];
+    table(&head, view.values(BYTES, "mount").iter().map(row), lines);
+}
+
+fn caches(view: &View, lines: &mut Vec<Line<'static>>) {
+    const REQUESTS: &str = "freewheel_cache_requests";
+    let row = |name: &String| {
+        let of = [("cache", &name[..])];
+        let hits = view
+            .sum(REQUESTS, &[of[0], ("status", "HIT")])
+            .unwrap_or(0.0);
+        let all = view.sum(REQUESTS, &of).filter(|all| *all > 0.0);
+        vec![
+            name.clone(),
+            share(all.map(|all| hits / all)),
+            bytes(view.sum("freewheel_cache_size_bytes", &of)),
+            bytes(view.sum("freewheel_cache_max_size_bytes", &of)),
+            number(view.sum("freewheel_cache_entries", &of)),
+            rate(view.rate("freewheel_cache_fills", &of)),
+        ]
+    };
+    let head = ["cache", "hits", "size", "max", "entries", "fetches"];
+    table(&head, view.values(REQUESTS, "cache").iter().map(row), lines);
+}
+
+fn upstreams(view: &View, lines: &mut Vec<Line<'static>>) {
+    const REQUESTS: &str = "freewheel_upstream_requests";
+    let row = |name: &String| {
+        let of = [("upstream", &name[..])];
+        vec![
+            name.clone(),
+            rate(view.rate(REQUESTS, &of)),
+            time(
+                view.times("freewheel_upstream_header_seconds", &of)
+                    .map(|times| times.p99),
+            ),
+            rate(view.rate(REQUESTS, &[of[0], ("outcome", "failed")])),
+            number(view.sum("freewheel_upstream_connections", &of)),
+        ]
+    };
+    let head = ["upstream", "requests", "head99", "failed", "conns"];
+    table(
+        &head,
+        view.values(REQUESTS, "upstream").iter().map(row),
+        lines,
+    );
+}
+
+/// A table, unless it has no rows.
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>, lines: &mut Vec<Line<'static>>) {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let head: Vec<String> = head.iter().map(|&word| word.to_owned()).collect();
+    lines.extend([Line::raw(""), title(&row(&head))]);
+    lines.extend(rows.map(|cells| Line::raw(row(&cells))));
+}
+
+fn row(cells: &[String]) -> String {
+    let name = plain(cells.first().map_or("", |name| &name[..]));
+    let name: String = name.chars().take(NAME).collect();
+    let numbers = cells.iter().skip(1).map(|cell| format!("{cell:>NUMBER$}"));
+    format!("{name:NAME$}{}", numbers.collect::<String>())
+}
+
+fn title(text: &str) -> Line<'static> {
+    Line::styled(text.to_owned(), Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn time(seconds: Option<f64>) -> String {
+    let Some(seconds) = seconds else {
+        return "-".to_owned();
+    };
+    match seconds {
+        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.1} s"),
+    }
+}
+
+fn number(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |number| {
+        scaled(number, 1000.0, ["", "k", "M", "G", "T"])
+    })
+}
+
+fn rate(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |number| {
+        scaled(number, 1000.0, ["/s", "k/s", "M/s", "G/s", "T/s"])
+    })
+}
+
+fn bytes(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |number| {
+        scaled(number, 1024.0, ["", "Ki", "Mi", "Gi", "Ti"])
+    })
+}
+
+fn share(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+fn scaled(mut number: f64, step: f64, names: [&str; 5]) -> String {
+    let mut at = 0;
+    while number >= step && at + 1 < names.len() {
+        number /= step;
+        at += 1;
+    }
+    let digits = usize::from(number.fract() != 0.0 && number < 100.0);
+    format!("{number:.digits$}{}", names[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::feed::Told;
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::widgets::Paragraph;
+
+    fn told(name: &str, data: &str) -> Told {
+        Told {
+            name: name.to_owned(),
+            data: serde_json::from_str(data).unwrap(),
+        }
+    }
+
+    fn view() -> View {
+        let mut view = View::default();
+        let series = r#"[[0,"freewheel_pool_queue","gauge",{"pool":"slow","lane":"read"}],
+            [1,"freewheel_event_loop_blocked_seconds","histogram",{"loop":"0"}],
+            [2,"freewheel_loop_requests","counter",{"loop":"0"}],
+            [4000000000,"x","gauge",{}]]"#;
+        view.take(&told("series", series));
+        view.take(&told("sample", r#"{"t":1000,"v":[1,0,3]}"#));
+        view.take(&told(
+            "sample",
+            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000]}"#,
+        ));
+        view.take(&told("errors", r#"[["error","a\u001b[2Jb"]]"#));
+        view
+    }
+
+    #[test]
+    fn numbers_stand_in_their_tables() {
+        let text: Vec<String> = lines(&view(), "http://a/")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let text = text.join("\n");
+        assert!(
+            text.contains("requests 2k/s  connections -  jobs that wait 7"),
+            "{text}"
+        );
+        assert!(text.contains("\nslow                     7"), "{text}");
+        assert!(
+            text.contains("\n0                   2.5 ms   30.0 ms"),
+            "{text}"
+        );
+        assert!(text.ends_with("a?[2Jb"), "{text}");
+    }
+
+    #[test]
+    fn a_terminal_of_any_size_will_do() {
+        for (width, height) in [(1, 1), (20, 5), (200, 60)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            let lines = lines(&view(), "http://a/");
+            let drawn = terminal.draw(|frame| {
+                frame.render_widget(Paragraph::new(lines).scroll((3, 0)), frame.area());
+            });
+            assert!(drawn.is_ok());
+        }
+    }
+}
