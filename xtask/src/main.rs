@@ -1,4 +1,5 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | cache-faults | instructions | installed`.
+//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | cache-faults | instructions | dashboard |
+//! installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -7,7 +8,9 @@
     reason = "a tool without an event loop: it may wait for files and processes"
 )]
 
+mod browser;
 mod conformance;
+mod dashboard;
 mod faults;
 mod installed;
 mod instructions;
@@ -32,6 +35,8 @@ usage: cargo xtask TASK
       the cache on disks that are full, read-only or fail, and `max_size` under a steady stream; root (mounts images), a minute
   instructions [--binary BIN] [--record]
       what a loop spends on one hot request, counted in single steps: a fault when it is 5 % more than is recorded
+  dashboard [--binary BIN] [--chromium PROGRAM] [--port N] [--seconds N] [--screenshot FILE]
+      the dashboard in a headless Chromium: load moves its charts, a held pool shows its queue, nothing is on the console
   installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]
       the program as installed: master as root, worker as nobody, files of root; until it is interrupted
 ";
@@ -44,6 +49,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
         Some((task, rest)) if task == "cache-faults" && rest.is_empty() => faults::run(&project()),
         Some((task, rest)) if task == "instructions" => instructions::run(&project(), rest),
+        Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -2,6 +2,8 @@
 // by a legend with the numbers.
 
 const LINES_MAX = 8;
+// Where a chart begins, behind its scale.
+const LEFT = 64;
 const COLOURS = {
   light: ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#b07d00', '#3a9bd6', '#000000', '#777777'],
   dark: ['#56b4e9', '#e69f00', '#2fc79a', '#e39cc6', '#f0e442', '#7fa8ff', '#ffffff', '#aaaaaa'],
@@ -38,7 +40,8 @@ const shown = (unit, v) => v === null || v === undefined ? '–' : UNITS[unit](v
 // A number that is round, and not under the largest.
 function roundUp(largest, unit) {
   if (unit === 'share') return 1;
-  const power = 10 ** Math.floor(Math.log10(largest || 1));
+  const thousand = unit === 'byteRate' ? 1024 ** Math.floor(Math.log(largest || 1) / Math.log(1024)) : 1;
+  const power = thousand * 10 ** Math.floor(Math.log10((largest || 1) / thousand));
   return [1, 2, 5, 10].map((step) => step * power).find((bound) => bound >= largest) ?? largest;
 }
 
@@ -53,7 +56,7 @@ function prepare(canvas) {
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.clearRect(0, 0, width, height);
   pen.font = '11px system-ui, sans-serif';
-  return {pen, left: 52, right: width - 6, top: 6, bottom: height - 16};
+  return {pen, left: LEFT, right: width - 6, top: 6, bottom: height - 16};
 }
 
 const now = () => store.times[store.times.length - 1] ?? 0;
@@ -63,7 +66,7 @@ const xOf = (area, t) => area.right - (now() - t) / spanMs() * (area.right - are
 
 // Which sample is below the pointer.
 function sampleAt(canvas, x) {
-  const area = {left: 52, right: canvas.clientWidth - 6};
+  const area = {left: LEFT, right: canvas.clientWidth - 6};
   const t = now() - (area.right - x) / (area.right - area.left) * spanMs();
   let nearest = store.times.length - 1;
   store.times.forEach((time, at) => {

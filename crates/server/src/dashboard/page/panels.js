@@ -91,7 +91,8 @@ const PANELS = [
   },
   {
     id: 'upstream-requests', title: 'Upstreams: requests', what: 'by outcome, per second', unit: 'rate', none: 'No upstream was asked.',
-    lines: () => each(store.find('freewheel_upstream_requests'), ['upstream', 'outcome'], (g) => sum(g.map(perSecond))),
+    lines: () => each(store.find('freewheel_upstream_requests'), ['upstream', 'outcome'], (g) => sum(g.map(perSecond)))
+      .filter(({values}) => values.some((v) => v > 0)),
   },
 ];
 
