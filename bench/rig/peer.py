@@ -9,6 +9,7 @@ from . import server
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
 MEMORY = "512m"
+RELAY = "bytes alone"    # the name of what passes them on and understands none: no rival
 # How each is started in the foreground.
 COMMANDS = {
     "h2o": lambda one, file: ["-m", "worker", "-c", file],
@@ -58,3 +59,20 @@ class Peer(server.Program):
     def worker_pids(self):
         """The process and those below it."""
         return [self.process.pid, *super().worker_pids()]
+
+
+class Relay(server.Program):
+    """Passes bytes on (bench/src/relay): what proxying costs without HTTP. Running inside the `with` block."""
+
+    def __init__(self, binary, site, core, origin):
+        self.name, self.binary, self.port, self.core = RELAY, binary, server.free_port(), core
+        self.dir, self.origin = tempfile.mkdtemp(prefix="relay.", dir=site.path), origin
+
+    def __enter__(self):
+        return self.start([self.address, self.origin], "said")
+
+    def said(self):
+        return server.tails(self.dir, ("said",))
+
+    def worker_pids(self):
+        return [self.process.pid]
