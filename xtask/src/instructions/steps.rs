@@ -10,12 +10,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A thread that made no step for so long waits in a system call.
+/// A thread that sleeps in a system call, and still does after so long, is done.
 const IDLE: Duration = Duration::from_millis(6);
 
 /// Counts until the thread ends.
 pub struct Steps {
     count: Arc<AtomicU64>,
+    stat: String,
 }
 
 impl Steps {
@@ -38,20 +39,29 @@ impl Steps {
             }
         });
         is_seized.recv().map_err(|error| error.to_string())??;
-        Ok(Steps { count })
+        let stat = format!("/proc/{process}/task/{thread}/stat");
+        Ok(Steps { count, stat })
     }
 
-    /// The count, once the thread waits.
+    /// The count, once the thread waits. That it makes no step says nothing on a busy machine, where it may wait for a processor.
     pub fn when_idle(&self) -> u64 {
-        let mut seen = self.count.load(Ordering::Acquire);
         loop {
+            let seen = self.is_asleep().then(|| self.count.load(Ordering::Acquire));
             thread::sleep(IDLE);
-            let now = self.count.load(Ordering::Acquire);
-            if now == seen {
-                return now;
+            if let Some(seen) = seen
+                && self.is_asleep()
+                && self.count.load(Ordering::Acquire) == seen
+            {
+                return seen;
             }
-            seen = now;
         }
+    }
+
+    /// Does it sleep in a system call (proc(5): state S), neither stopped between two steps nor about to run? One that has ended does, too.
+    fn is_asleep(&self) -> bool {
+        let stat = std::fs::read_to_string(&self.stat).unwrap_or_default();
+        let state = stat.rsplit(") ").next().unwrap_or_default();
+        state.starts_with('S') || stat.is_empty()
     }
 }
 
