@@ -150,3 +150,150 @@ fn figures_are_shown_while_configurations_change() {
         scraper.join().unwrap();
     });
 }
+
+/// Waits until the figures say so, since requests are counted behind their answers.
+fn until(server: &Server, is_reached: impl Fn(&Exposition) -> bool) -> Exposition {
+    let begun = std::time::Instant::now();
+    loop {
+        let page = metrics(server);
+        if is_reached(&page) {
+            return page;
+        }
+        assert!(begun.elapsed() < blackbox::PATIENCE, "{page:?}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_sum_of_figures_is_the_access_log_s_to_the_last_request() {
+    if is_nginx() {
+        return;
+    }
+    let origin = blackbox::Origin::start(|_| blackbox::Answer::ok("from afar"));
+    let server = Server::start_with(
+        "worker_processes 3;",
+        &format!(
+            "log_format sizes '$status $bytes_sent $request_length';
+             server {{ listen 127.0.0.1:%PORT%; server_name figures; {METRICS} }}
+             server {{ listen 127.0.0.1:%PORT%; server_name counted; status_zone whole; access_log logs/access.log sizes;
+                location /far {{ proxy_pass http://{}; status_zone part; }}
+                location /gone {{ return 410; }} location /silent {{ return 444; }} location / {{ return 200 x; }} }}",
+            origin.address()
+        ),
+    );
+    let paths = ["/", "/far/1", "/gone", "/silent", "/far/2"];
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..50 {
+                    let path = paths[number % paths.len()];
+                    let head = format!(
+                        "GET {path} HTTP/1.1\r\nHost: counted\r\nConnection: close\r\n\r\n"
+                    );
+                    server.connect().send(head).rest();
+                }
+            });
+        }
+    });
+    // A request that is none.
+    server.raw("GET\r\n\r\n");
+    let zone = "zone=\"whole\"";
+    let requests = |page: &Exposition| page.sum("freewheel_zone_requests_total", &[zone]);
+    let page = until(&server, |page| requests(page) >= 200.0);
+    let log = server.access_log(200);
+    let lines: Vec<Vec<u64>> = log
+        .lines()
+        .filter(|line| !line.contains('"'))
+        .map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect())
+        .collect();
+    assert_eq!(lines.len(), 200);
+    assert_eq!(requests(&page), 200.0);
+    for (class, first) in [("2xx", 2), ("4xx", 4), ("5xx", 5)] {
+        let logged = lines.iter().filter(|line| line[0] / 100 == first).count();
+        let status = format!("status=\"{class}\"");
+        let counted = page.sum("freewheel_zone_requests_total", &[zone, &status]);
+        assert_eq!(counted, logged as f64, "{class}");
+    }
+    for (direction, column) in [("sent", 1), ("received", 2)] {
+        let logged: u64 = lines.iter().map(|line| line[column]).sum();
+        let direction = format!("direction=\"{direction}\"");
+        let counted = page.sum("freewheel_zone_bytes_total", &[zone, &direction]);
+        assert_eq!(counted, logged as f64, "{direction}");
+    }
+    assert_eq!(
+        page.sum("freewheel_zone_request_seconds_count", &[zone]),
+        200.0
+    );
+    assert_eq!(
+        page.sum("freewheel_zone_requests_total", &["zone=\"part\""]),
+        80.0
+    );
+}
+
+#[test]
+fn who_keeps_a_loop_is_named() {
+    if is_nginx() {
+        return;
+    }
+    let module = blackbox::Site::of(std::path::Path::new(env!("CARGO_BIN_EXE_told-module")));
+    let server = Server::start_on(
+        module,
+        "stall_threshold 20ms;",
+        &format!(
+            "server {{ listen 127.0.0.1:%PORT%; {METRICS} location /slow {{ keep_loop $arg_ms; }} }}"
+        ),
+    );
+    assert_eq!(server.get("/slow?ms=60").text(), "kept");
+    server.wait_for(
+        "connection *1, content, request: \"GET /slow?ms=60 HTTP/1.1\"",
+        "a stall",
+    );
+    assert!(server.error_log().contains("[warn]"));
+    let json = server.get("/json").text();
+    assert!(
+        json.contains(
+            "\"connection\": 1, \"request\": \"GET /slow?ms=60 HTTP/1.1\", \"phase\": \"content\""
+        ),
+        "{json}"
+    );
+    assert!(metrics(&server).get("freewheel_stalls_total") >= Some(1.0));
+}
+
+#[test]
+fn logs_tell_what_a_request_waited_for() {
+    if is_nginx() {
+        return;
+    }
+    let origin = blackbox::Origin::start(|_| {
+        blackbox::Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "x")
+    });
+    let server = Server::start(&format!(
+        "proxy_cache_path %DIR%/cache keys_zone=c:1m;
+         log_format waits '$uri $served_from $disk_wait $pool_wait $first_byte_time';
+         server {{ listen 127.0.0.1:%PORT%; access_log logs/access.log waits;
+            location /far {{ proxy_pass http://{address}; }}
+            location /cached {{ proxy_pass http://{address}; proxy_cache c; }}
+            location /list {{ autoindex on; }}
+            location / {{ return 200 x; }} }}",
+        address = origin.address()
+    ));
+    server.file("list/one", "1");
+    for path in ["/", "/far", "/cached", "/list/"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    let log = server.access_log(4);
+    let mut lines: Vec<Vec<&str>> = log.lines().map(|line| line.split(' ').collect()).collect();
+    lines.sort();
+    let from: Vec<_> = lines.iter().map(|line| (line[0], line[1])).collect();
+    let wanted = [
+        ("/", "memory"),
+        ("/cached", "fill"),
+        ("/far", "upstream"),
+        ("/list/", "disk"),
+    ];
+    assert_eq!(from, wanted);
+    let seconds = |text: &str| text.parse::<f64>().unwrap();
+    assert!(seconds(lines[0][2]) == 0.0 && seconds(lines[0][3]) == 0.0);
+    assert!(seconds(lines[3][2]) > 0.0 && seconds(lines[3][3]) <= seconds(lines[3][2]));
+    assert!(lines.iter().all(|line| seconds(line[4]) > 0.0), "{log}");
+}

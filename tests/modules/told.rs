@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::{Error, Scope, Section, Table, Template, directives};
 use message::Body;
@@ -22,6 +23,8 @@ directives! {
         echo_body: Option<Template> = none, [LOCATION] 1, inherit never;
         /// Panics where the value says: `loop`, or `pool`.
         panic_in: Option<Template> = none, [LOCATION] 1, inherit never;
+        /// Keeps the loop for so many milliseconds, at most a second.
+        keep_loop: Option<Template> = none, [LOCATION] 1, inherit never;
     }
 }
 
@@ -45,7 +48,25 @@ impl Module for Told {
         let panic = settings
             .panic_in
             .map(|place| -> Arc<dyn Handler> { Arc::new(Panic(place)) });
-        Ok(echo.or(panic))
+        let keep = settings
+            .keep_loop
+            .map(|ms| -> Arc<dyn Handler> { Arc::new(Keep(ms)) });
+        Ok(echo.or(panic).or(keep))
+    }
+}
+
+#[derive(Debug)]
+struct Keep(Template);
+
+impl Handler for Keep {
+    fn make<'a>(&'a self, request: &'a mut Request) -> Making<'a> {
+        Box::pin(async move {
+            let ms = request.evaluate(&self.0);
+            let ms = str::from_utf8(&ms).ok().and_then(|ms| ms.parse().ok());
+            #[expect(clippy::disallowed_methods, reason = "it is to be noticed")]
+            std::thread::sleep(Duration::from_millis(1000.min(ms.unwrap_or(0))));
+            Outcome::Answer(Box::new(Response::text(200, "text/plain", "kept")))
+        })
     }
 }
 

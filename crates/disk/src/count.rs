@@ -4,6 +4,7 @@
 //! writes; sums are made by who reads.
 
 use crate::figures::Number;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The operations that are counted.
@@ -76,20 +77,72 @@ struct Line {
     offloaded_ns: Number,
 }
 
+/// What the tasks of this thread have waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// For operations in pools, from asking to having, in nanoseconds.
+    pub disk_ns: u64,
+    /// For a thread of a pool to begin with a job, in nanoseconds.
+    pub pool_ns: u64,
+}
+
+impl Waited {
+    /// What came since then.
+    #[must_use]
+    pub fn since(self, mark: Waited) -> Waited {
+        Waited {
+            disk_ns: self.disk_ns.wrapping_sub(mark.disk_ns),
+            pool_ns: self.pool_ns.wrapping_sub(mark.pool_ns),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Waited) -> Waited {
+        Waited {
+            disk_ns: self.disk_ns.wrapping_add(other.disk_ns),
+            pool_ns: self.pool_ns.wrapping_add(other.pool_ns),
+        }
+    }
+}
+
+thread_local! {
+    static LAST: Cell<Option<Operation>> = const { Cell::new(None) };
+    static WAITED: Cell<Waited> = const { Cell::new(Waited { disk_ns: 0, pool_ns: 0 }) };
+}
+
+/// The operation that this thread answered last from memory since this was asked last; empty: none.
+#[must_use]
+pub fn take_last_operation() -> &'static str {
+    LAST.take()
+        .map_or("", |operation| OPERATIONS[operation as usize])
+}
+
+/// What the tasks of this thread have waited for so far: who reads it before and after a poll knows what ended in it.
+#[must_use]
+pub fn waited() -> Waited {
+    WAITED.get()
+}
+
+/// A task of this thread has what it waited for.
+pub(crate) fn add_waited(disk: Duration, pool: Duration) {
+    let ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    WAITED.set(WAITED.get().plus(Waited {
+        disk_ns: ns(disk),
+        pool_ns: ns(pool),
+    }));
+}
+
 /// The counters of one loop.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     lines: [Line; OPERATIONS.len()],
-    /// What callers waited for pools, of all operations, in nanoseconds.
-    waited_ns: Number,
-    /// The last operation, for who asks what kept the loop.
-    last: Number,
 }
 
 impl Counters {
     pub fn memory(&self, operation: Operation) {
-        self.last.set(operation as u64 + 1);
+        LAST.set(Some(operation));
         self.lines[operation as usize].memory.add(1);
     }
 
@@ -103,7 +156,7 @@ impl Counters {
         let line = &self.lines[operation as usize];
         line.offloaded.add(1);
         line.offloaded_ns.add(ns);
-        self.waited_ns.add(ns);
+        add_waited(waited, Duration::ZERO);
     }
 
     pub fn overflowed(&self, operation: Operation) {
@@ -121,14 +174,5 @@ impl Counters {
                 offloaded_ns: line.offloaded_ns.get(),
             }
         })
-    }
-
-    /// The operation that was answered last on the loop since this was asked last.
-    pub fn take_last(&self) -> Option<&'static str> {
-        let last = self.last.get();
-        self.last.set(0);
-        OPERATIONS
-            .get(usize::try_from(last).ok()?.checked_sub(1)?)
-            .copied()
     }
 }

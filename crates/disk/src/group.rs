@@ -176,7 +176,7 @@ impl Group {
                 state.waiting.drain(..count).collect::<Vec<_>>()
             };
             write_notes(&batch);
-            together(|| batch.iter().for_each(|one| one.job.run()));
+            together(|| batch.iter().for_each(|one| one.job.run(Instant::now())));
         }
     }
 }

@@ -86,12 +86,6 @@ impl Local {
         self.0.counters.get()
     }
 
-    /// The operation that was answered last on this loop since this was asked last.
-    #[must_use]
-    pub fn take_last(&self) -> Option<&'static str> {
-        self.0.counters.take_last()
-    }
-
     /// Descriptors ran out: closes half of the files kept, and has the other loops do so when they open their next one. False:
     /// there is nothing to close.
     pub fn give_descriptors(&self) -> bool {

@@ -132,6 +132,8 @@ pub struct Request {
     pub response: Option<Box<Response>>,
     /// What was sent of it.
     pub sent: Cell<Sent>,
+    /// When the first byte of it was sent, by [`timing::now_ns`], where somebody wants to know; else 0.
+    pub first_byte: Cell<u64>,
     /// Made on first use.
     request_id: Cell<Option<[u8; 16]>>,
     /// In a box: most requests have none.
@@ -212,6 +214,7 @@ impl Request {
             slice_start: Cell::new(None),
             response: None,
             sent: Cell::new(Sent::default()),
+            first_byte: Cell::new(0),
             request_id: Cell::new(None),
             captures: RefCell::default(),
             values: Remembered::default(),
@@ -394,6 +397,9 @@ impl Request {
     pub fn count(&self, before: u64, head_bytes: u64) {
         let mut sent = self.sent.get();
         let taken = self.wire.sent() - before;
+        if sent.bytes == 0 && taken > 0 && self.settings().wants_first_byte {
+            self.first_byte.set(timing::now_ns());
+        }
         sent.bytes += taken;
         sent.head_bytes += head_bytes.min(taken);
         self.sent.set(sent);

@@ -6,17 +6,18 @@
 use super::mailbox::{self, Mailbox};
 use super::queue::Lane;
 use super::{Pool, Shared};
+use crate::count::add_waited;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a worker sees of a job.
 pub(crate) trait Run: Send + Sync {
-    fn run(&self);
+    fn run(&self, begun: Instant);
     fn queued(&self) -> Instant;
 }
 
@@ -30,6 +31,8 @@ pub(crate) struct Job<F, T> {
 
 struct State<F, T> {
     stage: Stage<F, T>,
+    /// In the queue.
+    waited: Duration,
     waker: Option<Waker>,
 }
 
@@ -46,6 +49,7 @@ impl<F, T> Job<F, T> {
     pub fn new(lane: Lane, work: F) -> Job<F, T> {
         let state = State {
             stage: Stage::Queued(work),
+            waited: Duration::ZERO,
             waker: None,
         };
         Job {
@@ -60,6 +64,7 @@ impl<F, T> Job<F, T> {
     pub fn detached(lane: Lane, work: F) -> Job<F, T> {
         let state = State {
             stage: Stage::Abandoned(Some(work)),
+            waited: Duration::ZERO,
             waker: None,
         };
         Job {
@@ -72,8 +77,9 @@ impl<F, T> Job<F, T> {
 }
 
 impl<F: FnOnce() -> T + Send, T: Send> Run for Job<F, T> {
-    fn run(&self) {
+    fn run(&self, begun: Instant) {
         let mut state = self.state.lock();
+        state.waited = begun.saturating_duration_since(self.queued);
         let work = match std::mem::replace(&mut state.stage, Stage::Running) {
             Stage::Queued(work) => work,
             Stage::Abandoned(Some(work)) => {
@@ -130,7 +136,10 @@ impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Future for Pending<F,
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut state = self.job.state.lock();
         match std::mem::replace(&mut state.stage, Stage::Taken) {
-            Stage::Done(Ok(value)) => Poll::Ready(value),
+            Stage::Done(Ok(value)) => {
+                add_waited(Duration::ZERO, state.waited);
+                Poll::Ready(value)
+            }
             Stage::Done(Err(panic)) => {
                 drop(state);
                 resume_unwind(panic)

@@ -324,7 +324,7 @@ impl Shared {
             let begun = Instant::now();
             let figures = &self.figures;
             figures.waiting.record_shared(nanos(begun - job.queued()));
-            job.run();
+            job.run(begun);
             drop(job);
             figures.running.record_shared(nanos(begun.elapsed()));
             finished = Some(lane);

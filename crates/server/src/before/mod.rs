@@ -19,6 +19,7 @@ use self::return_::Returning;
 use self::try_files::Trying;
 use crate::Failure;
 use crate::locate;
+use crate::loops::culprit;
 use crate::path;
 use crate::request::{Arrival, Request};
 use crate::respond::Outcome;
@@ -26,6 +27,7 @@ use crate::settings::{Location, LocationSettings};
 
 /// Runs the steps; `None` means that the content is to be made.
 pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
+    culprit::phase("before the content");
     match arrival {
         Arrival::Lost => return Some(Outcome::Failed(Failure::new(500))),
         Arrival::Named => {}
@@ -65,6 +67,7 @@ pub fn is_idle(location: &Location) -> bool {
         pool: _,
         cache_rules: _,
         shown: _,
+        zone: _,
     } = location;
     let LocationSettings {
         returning: Returning { return_ },

@@ -6,7 +6,9 @@ use message::Framing;
 use wire::http1::write;
 
 use crate::Response;
+use crate::figures::zones;
 use crate::log::Level;
+use crate::loops::culprit;
 use crate::request::Request;
 use crate::respond::{self, Start};
 
@@ -57,7 +59,10 @@ pub async fn finish(
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
     }
+    culprit::phase("logging");
     log(&request).await;
+    zones::count(&request);
+    culprit::end();
     if after != After::Keep {
         request.client.loop_.feed.settle().await;
     }

@@ -10,20 +10,30 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
+use crate::loops::culprit::Kept;
+
 thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
     static WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Runs a future; a panic in it ends it with what was said, and where.
-pub(super) async fn guard(mut future: Pin<&mut impl Future<Output = ()>>) -> Result<(), String> {
+pub(super) async fn guard(
+    connection: u64,
+    mut future: Pin<&mut impl Future<Output = ()>>,
+) -> Result<(), String> {
+    let mut kept = Kept::default();
     poll_fn(|context| {
         IS_GUARDED.set(true);
+        kept.enter(connection);
         // What the future shares with other tasks is in cells whose borrows end as it unwinds.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         IS_GUARDED.set(false);
         match polled {
-            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Pending) => {
+                kept.leave();
+                Poll::Pending
+            }
             Ok(Poll::Ready(())) => Poll::Ready(Ok(())),
             Err(panic) => Poll::Ready(Err(words(&*panic))),
         }

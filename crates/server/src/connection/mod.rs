@@ -21,6 +21,7 @@ use wire::http1::read::Limits;
 use wire::{Error as WireError, Stream};
 
 use crate::log::Level;
+use crate::loops::culprit;
 use crate::loops::{Accepted, Generation, Idle, Loop};
 use crate::request::Request;
 use crate::respond::{self, Start};
@@ -47,7 +48,7 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
     // An idle connection is this block and what it holds: nothing in it stands there twice.
     Box::pin(async move {
         let run = pin!(run(&client, wire));
-        if let Err(words) = guard::guard(run).await {
+        if let Err(words) = guard::guard(number, run).await {
             let text = format!("{words}, the connection is closed");
             client.log(&client.loop_.generation(), Level::Alert, &text);
         }
@@ -145,6 +146,7 @@ fn exchange(
         };
         client.requests.set(client.requests.get() + 1);
         counted.answer();
+        culprit::begin(head.line());
         let mut request = Request::new(wire, client, generation, head, server);
         request.is_pipelined = is_pipelined;
         request.capture_server_name();

@@ -19,6 +19,7 @@ use wire::rate::Rate;
 use crate::after::headers;
 use crate::content::proxy::tunnel;
 use crate::log::Level;
+use crate::loops::culprit;
 use crate::loops::turn::others_first;
 use crate::request::Request;
 use crate::request_body;
@@ -80,6 +81,7 @@ pub struct Left {
 /// Sends the answer as far as nobody has to be waited for: most are sent whole. What was sent stands in the request then, and the
 /// answer's head too.
 pub fn start(request: &mut Request, mut response: Box<Response>) -> Started {
+    culprit::sending();
     redirects::complete(request, &mut response);
     let framing = frame(request, &mut response);
     let mut left = Left {

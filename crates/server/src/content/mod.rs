@@ -13,11 +13,13 @@ pub mod ready_files;
 pub mod static_files;
 pub mod status;
 
+use crate::loops::culprit;
 use crate::request::Request;
 use crate::respond::Outcome;
 
 /// Makes the content of a request that passed the steps before it.
 pub async fn make(request: &mut Request) -> Outcome {
+    culprit::phase("content");
     if let Some(handler) = request.location().handler.clone() {
         return module::make(request, &handler).await;
     }

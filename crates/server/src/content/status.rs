@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Problem, Scope, Value, Word, directives};
+use config::{Error, Placed, Problem, Scope, Value, Word, directives};
 use message::{Body, HeaderId, Method};
 
 use crate::Response;
@@ -40,6 +40,9 @@ directives! {
         /// Answers with all figures of the server as text for Prometheus; as OpenMetrics to who accepts that. What there is:
         /// [metrics](../metrics.md). Who may see them is for `allow` and `deny` to say.
         metrics: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
+        /// Counts the requests of a server, or of a location, in the figures under this name: statuses, bytes, times. Servers and
+        /// locations may share one; a request counts in the zone of its server and in that of its location.
+        status_zone: Option<Placed<Bytes>> = none, [SERVER | LOCATION] 1, inherit never, syntax "zone";
         /// Answers with the same figures as JSON.
         status_json: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
         /// Answers with a page that shows the same figures live, those of the last 15 minutes first, and the last errors: see

@@ -25,6 +25,8 @@ pub fn page(ledger: &Ledger) -> Page {
     for (index, sum) in loops(ledger) {
         add_loop(&mut page, &index.to_string(), &sum);
     }
+    page.whole(Family::Stalls, &[], ledger.stalls.count());
+    parts::add_zones(&mut page, &ledger.zones);
     for pool in ledger.disk.pool_counters() {
         add_pool(&mut page, pool);
     }

@@ -7,20 +7,26 @@ use disk::figures::{BOUNDS, Times};
 
 use super::names::About;
 use super::page::{Page, Sample, Value};
+use super::stalls::Stall;
 
 /// The quantiles that are told.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
 /// Writes a page.
 #[must_use]
-pub fn write(page: &Page) -> String {
+pub fn write(page: &Page, stalls: &[Stall]) -> String {
     let mut out = String::with_capacity(64 * 1024);
     out.push_str("{\"figures\": {");
     for (index, (about, samples)) in page.families().enumerate() {
         out.push_str(if index == 0 { "\n" } else { ",\n" });
         family(about, samples, &mut out);
     }
-    out.push_str("\n}}\n");
+    out.push_str("\n},\n\"stalls\": [");
+    for (index, stall) in stalls.iter().enumerate() {
+        out.push_str(if index == 0 { "\n" } else { ",\n" });
+        self::stall(stall, &mut out);
+    }
+    out.push_str("]}\n");
     out
 }
 
@@ -74,6 +80,30 @@ fn histogram(times: &Times, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
+/// Writes a stall as an object.
+pub fn stall(stall: &Stall, out: &mut String) {
+    let _ = write!(
+        out,
+        "{{\"number\": {}, \"at\": {}, \"loop\": {}, \"seconds\": {}, \"task\": ",
+        stall.number,
+        stall.at_ms as f64 / 1e3,
+        stall.loop_index,
+        stall.ns as f64 / 1e9
+    );
+    string(stall.task, out);
+    let _ = write!(out, ", \"connection\": {}", stall.connection);
+    let texts = [
+        ("request", &stall.request[..]),
+        ("phase", stall.phase),
+        ("operation", stall.operation),
+    ];
+    for (name, text) in texts {
+        let _ = write!(out, ", \"{name}\": ");
+        string(text, out);
+    }
+    out.push('}');
+}
+
 /// Writes a text in quotes.
 pub fn string(text: &str, out: &mut String) {
     out.push('"');
@@ -103,12 +133,12 @@ mod tests {
         let histogram = Histogram::default();
         histogram.record(1_500_000);
         page.times(Family::LoopBlocked, &["0"], histogram.times());
-        let text = write(&page);
+        let text = write(&page, &[]);
         assert!(text.starts_with(
             "{\"figures\": {\n\"freewheel_build_info\": {\"type\": \"gauge\", \"unit\": \"\", \"samples\": [\n  \
              {\"labels\": {\"version\": \"a\\\"b\\u000a\"}, \"value\": 1}]},\n"
         ));
         assert!(text.contains("\"count\": 1, \"sum\": 0.0015, \"p50\": 0.0015, "));
-        assert!(text.ends_with("[100, 1]]}]}\n}}\n"));
+        assert!(text.ends_with("[100, 1]]}]}\n},\n\"stalls\": []}\n"));
     }
 }

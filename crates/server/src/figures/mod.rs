@@ -17,8 +17,10 @@ pub mod page;
 mod parts;
 pub mod peers;
 mod process;
+pub mod stalls;
 pub mod text;
 pub mod thread;
+pub mod zones;
 
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,7 +36,9 @@ use crate::settings::Settings;
 pub use names::Family;
 pub use of_loop::LoopFigures;
 pub use page::Page;
+use stalls::Stalls;
 use thread::Thread;
+use zones::Zones;
 
 /// Where all that counts is found.
 #[derive(Debug)]
@@ -42,6 +46,10 @@ pub struct Ledger {
     logs: Logs,
     disk: Arc<Disk>,
     loops: Mutex<Vec<Entry>>,
+    /// Polls that took too long.
+    pub stalls: Arc<Stalls>,
+    /// What is counted where `status_zone` says so.
+    pub zones: Zones,
     /// The configuration that is served.
     settings: Mutex<Weak<Settings>>,
     /// Its number.
@@ -72,6 +80,8 @@ impl Ledger {
             logs,
             disk,
             loops: Mutex::default(),
+            stalls: Arc::default(),
+            zones: Zones::default(),
             settings: Mutex::default(),
             generation: Number::default(),
             configured_ms: Number::default(),
@@ -97,7 +107,12 @@ impl Ledger {
         if let Some(entry) = free {
             return Arc::clone(&entry.figures);
         }
-        let figures = Arc::<LoopFigures>::default();
+        let figures = Arc::new(LoopFigures {
+            index,
+            slot: loops.len(),
+            stalls: Arc::clone(&self.stalls),
+            ..LoopFigures::default()
+        });
         loops.push(Entry {
             index,
             figures: Arc::clone(&figures),
@@ -118,7 +133,8 @@ impl Ledger {
     }
 
     /// All loops serve this configuration.
-    pub fn configure(&self, generation: u64, settings: &Arc<Settings>) {
+    pub fn configure(&self, generation: u64, settings: &Arc<Settings>, stall_ns: u64) {
+        self.stalls.threshold_ns.set(stall_ns);
         *self.settings.lock() = Arc::downgrade(settings);
         self.generation.set(generation);
         self.configured_ms.set(now_ms());

@@ -77,6 +77,11 @@ families! {
     LoopConnections Gauge "freewheel_loop_connections" "" ["loop", "state"] "Connections of clients: reading a request, writing an answer, waiting for a request.";
     LoopAccepted Counter "freewheel_loop_accepted_connections" "" ["loop"] "Connections that a loop's sockets accepted.";
     LoopRequests Counter "freewheel_loop_requests" "" ["loop"] "Requests whose head was read.";
+    Stalls Counter "freewheel_stalls" "" [] "Polls that kept a loop for longer than stall_threshold; status_json names the last ones.";
+    ZoneRequests Counter "freewheel_zone_requests" "" ["zone", "status"] "Requests that have ended, by class of status, where status_zone says so.";
+    ZoneBytes Counter "freewheel_zone_bytes" "bytes" ["zone", "direction"] "Bytes of these: received from clients, sent to them.";
+    ZoneFirstByte Histogram "freewheel_zone_first_byte_seconds" "seconds" ["zone"] "From a request's coming to the first byte of its answer.";
+    ZoneTotal Histogram "freewheel_zone_request_seconds" "seconds" ["zone"] "From a request's coming to its end.";
     PoolThreads Gauge "freewheel_pool_threads" "" ["pool", "state"] "Threads of a pool: the most that there may be (max), started, busy.";
     PoolQueue Gauge "freewheel_pool_queue" "" ["pool", "lane"] "Jobs that wait in a pool.";
     PoolWaiting Histogram "freewheel_pool_waiting_seconds" "seconds" ["pool"] "How long jobs waited in a pool's queue.";

@@ -2,15 +2,24 @@
 //!
 //! Invariant: only the loop's thread writes; who reads is never waited for.
 
+use std::sync::Arc;
+
 use disk::figures::{Histogram, Number};
 use parking_lot::Mutex;
 
+use super::stalls::Stalls;
 use crate::loops::Kind;
 
 /// The figures of one loop, in memory of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LoopFigures {
+    /// The loop's number.
+    pub index: usize,
+    /// Its place among all loops that were: no other one that runs has it.
+    pub slot: usize,
+    /// Where polls that took too long are noted.
+    pub stalls: Arc<Stalls>,
     /// `event_loop_blocked`: from the moment the loop got an event to the start of the poll that it is for.
     pub blocked: Histogram,
     /// How long polls took.

@@ -4,6 +4,7 @@ use disk::calls;
 use disk::{Disk, OPERATIONS};
 
 use super::process::mount_points;
+use super::zones::{CLASSES, Zones};
 use super::{Family, Page, peers};
 use crate::caching::Cache;
 use crate::caching::tally::STATUSES;
@@ -42,6 +43,18 @@ pub(super) fn add_disks(page: &mut Page, disk: &Disk) {
             page.whole(Family::DiskBytes, &[&device, mount, direction], bytes);
         }
         page.whole(Family::DiskErrors, &labels, disk.errors);
+    }
+}
+
+pub(super) fn add_zones(page: &mut Page, zones: &Zones) {
+    for (name, sum) in zones.sums() {
+        for (class, count) in CLASSES.iter().zip(sum.classes) {
+            page.whole(Family::ZoneRequests, &[&name, class], count);
+        }
+        page.whole(Family::ZoneBytes, &[&name, "received"], sum.received);
+        page.whole(Family::ZoneBytes, &[&name, "sent"], sum.sent);
+        page.times(Family::ZoneFirstByte, &[&name], sum.first_byte);
+        page.times(Family::ZoneTotal, &[&name], sum.total);
     }
 }
 

@@ -80,6 +80,8 @@ pub struct Plan {
     pub connections_max: u32,
     /// All listening sockets: with TCP one or more per address, with unix one.
     pub sources: Vec<Source>,
+    /// `stall_threshold`, in nanoseconds; 0: none.
+    pub stall_ns: u64,
     /// CPUs per loop (`worker_cpu_affinity`); the last one holds for the loops behind it; empty: none.
     pub cpus: Vec<Vec<usize>>,
 }
@@ -157,7 +159,9 @@ impl Crew {
         drop(done);
         while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
-        self.shared.ledger.configure(plan.number, &plan.settings);
+        self.shared
+            .ledger
+            .configure(plan.number, &plan.settings, plan.stall_ns);
         if plan.settings.shows_dashboard() {
             dashboard::sampler::begin(&self.shared.ledger);
         }

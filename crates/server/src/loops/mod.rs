@@ -5,6 +5,7 @@
 //! * [`accept`]: takes connections and spreads them over the loops.
 //! * [`idle`]: connections between two requests, which can be told to close.
 //! * [`turn`]: what one turn of a loop does first.
+//! * [`culprit`]: whose request a loop is at work on.
 //! * [`crew`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
 //!
 //! Not here: what a connection does ([`crate::connection`]) and who decides ([`crate::process`]).
@@ -12,6 +13,7 @@
 
 pub mod accept;
 pub mod crew;
+pub mod culprit;
 pub mod idle;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use disk::{Disk, StaleFiles};
 use crate::caching::ready::Ready;
 use crate::clock::Clock;
 use crate::content::ready_files::ReadyFiles;
+use crate::figures::zones::ZoneFigures;
 use crate::figures::{Ledger, LoopFigures};
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
@@ -77,6 +80,8 @@ pub struct Generation {
     pub settings: Arc<Settings>,
     /// `worker_connections`: connections that one loop may hold.
     pub connections_max: u32,
+    /// What this loop counts of each `status_zone`, once it was asked for.
+    zones: Vec<OnceCell<Arc<ZoneFigures>>>,
     /// This loop's `open_file_cache` of each location, made when it is first asked.
     stale_files: Vec<OnceCell<Option<StaleFiles>>>,
 }
@@ -87,12 +92,20 @@ impl Generation {
     pub fn new(number: u64, settings: Arc<Settings>, connections_max: u32) -> Self {
         let mut stale_files = Vec::new();
         stale_files.resize_with(settings.locations().len(), OnceCell::new);
+        let mut zones = Vec::new();
+        zones.resize_with(settings.status_zones.len(), OnceCell::new);
         Self {
+            zones,
             number,
             settings,
             connections_max,
             stale_files,
         }
+    }
+
+    /// What this loop counts of a zone.
+    pub fn zone(&self, zone: usize, find: impl FnOnce() -> Arc<ZoneFigures>) -> &ZoneFigures {
+        self.zones[zone].get_or_init(find)
     }
 
     /// The location's `open_file_cache`, unless it is off.

@@ -18,7 +18,9 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinHandle;
 
-use crate::figures::LoopFigures;
+use super::culprit;
+use crate::figures::stalls::Stall;
+use crate::figures::{self, LoopFigures};
 use crate::process::report::{Level, error_log};
 
 /// Time for the log thread to write why the process ends.
@@ -113,6 +115,12 @@ pub fn now_ns() -> u64 {
     (now.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
         .wrapping_add(now.tv_nsec as u64)
+}
+
+/// When the poll that is running began, by [`now_ns`].
+#[must_use]
+pub fn poll_began_ns() -> u64 {
+    AT.get()
 }
 
 /// When the poll that is running was last woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
@@ -269,10 +277,33 @@ fn record(figures: &LoopFigures, kind: Kind, blocked_ns: Option<u64>, poll_ns: u
         figures.blocked.record(ns);
     }
     figures.polls.record(poll_ns);
+    let threshold_ns = figures.stalls.threshold_ns.get();
+    if poll_ns > threshold_ns && threshold_ns > 0 {
+        stalled(figures, kind, poll_ns);
+    }
     if poll_ns > figures.longest_ns.get() {
         figures.longest_ns.set(poll_ns);
         *figures.longest.lock() = Some(kind);
     }
+}
+
+#[cold]
+fn stalled(figures: &LoopFigures, kind: Kind, ns: u64) {
+    let (connection, request, phase) = match kind {
+        Kind::Connection => culprit::last(),
+        _ => (0, String::new(), ""),
+    };
+    figures.stalls.note(Stall {
+        number: 0,
+        at_ms: figures::now_ms(),
+        loop_index: figures.index,
+        ns,
+        task: kind.name(),
+        connection,
+        request,
+        phase,
+        operation: disk::take_last_operation(),
+    });
 }
 
 struct Timed<F> {

@@ -66,6 +66,9 @@ config::directives! {
         debug_points: Option<DebugPoints> = none, [MAIN] 1;
         /// Ignored: regular expressions always use the just-in-time compiler.
         pcre_jit: Option<Flag> = none, [MAIN] FLAG;
+        /// Sets how long a task may keep an event loop before that is noted: the figures then name the connection, its request
+        /// and what was being done (`status_json`), and the error log has a line of it, at most one in a second. 0: never.
+        stall_threshold: Msec = "10ms", [MAIN] 1;
         /// Declares a pool of threads for operations that may wait for a disk.
         ///
         /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512. With

@@ -442,6 +442,7 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
         loops,
         connections_max: loaded.main.events.worker_connections.0,
         sources,
+        stall_ns: processes.stall_threshold.0.saturating_mul(1_000_000),
         cpus,
     }
 }

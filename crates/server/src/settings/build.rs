@@ -11,6 +11,7 @@ use config::{Directive, Error, Problem, Scope, Section, Tree};
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
+use crate::figures::zones::ZONES_MAX;
 use crate::listen::{Listen, Table as Listens};
 use crate::log::directives::LogFormats;
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
@@ -99,6 +100,8 @@ impl Settings {
             variables: Vec::new(),
             upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?),
             uses_realpath: false,
+            wants_first_byte: false,
+            status_zones: Vec::new(),
             zones: std::mem::take(&mut http.zones),
             caches: std::sync::OnceLock::new(),
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
@@ -113,6 +116,9 @@ impl Settings {
         settings.check_logs()?;
         settings.variables = definitions.finish(scope)?;
         settings.uses_realpath = scope.find("realpath_root").is_some();
+        settings.number_zones()?;
+        let is_shown = scope.find("first_byte_time").is_some();
+        settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
         Ok(settings)
     }
 
@@ -123,6 +129,26 @@ impl Settings {
                 let settled = line.value.settle(&mut host);
                 settled.map_err(|sentence| line.error(sentence))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Gives every `status_zone` a number.
+    fn number_zones(&mut self) -> Result<(), Error> {
+        let zones = &mut self.status_zones;
+        for location in &mut self.locations {
+            let Some(name) = &location.settings.status.status_zone else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(&name.value).into_owned();
+            let known = zones.iter().position(|zone| *zone == text);
+            if known.is_none() && zones.len() == ZONES_MAX {
+                return Err(name.error(format!("more than {ZONES_MAX} zones of \"status_zone\"")));
+            }
+            location.zone = Some(known.unwrap_or_else(|| {
+                zones.push(text);
+                zones.len() - 1
+            }));
         }
         Ok(())
     }

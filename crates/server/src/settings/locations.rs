@@ -231,6 +231,7 @@ pub fn add(
         is_internal: level.is_internal,
         logs: OnceLock::new(),
         shown,
+        zone: None,
         handler,
         pool,
         cache_rules: OnceLock::new(),

@@ -53,6 +53,10 @@ pub struct Settings {
     pub upstreams: Upstreams,
     /// Whether `$realpath_root` is used anywhere.
     pub uses_realpath: bool,
+    /// Does anything ask when the first byte of an answer was sent?
+    pub wants_first_byte: bool,
+    /// The names of `status_zone`, each once.
+    pub status_zones: Vec<String>,
     /// The caches that are declared.
     pub zones: Zones,
     /// The same, opened, once [`Settings::set_caches`] has been called.
@@ -188,6 +192,8 @@ pub struct Location {
     pub passing: Option<Arc<Passing>>,
     /// The figures that it shows.
     pub shown: Option<Shown>,
+    /// Its `status_zone`, among those of the configuration.
+    pub zone: Option<usize>,
     /// What makes its content, if not files.
     pub handler: Option<Arc<dyn Handler>>,
     /// Its pool, once it was asked for (unless the name has variables).

@@ -3,6 +3,7 @@
 //! Not here: the names of the core variables (`names`), their values (`values`). Invariant: after [`Definitions::finish`]
 //! every index that the configuration uses has a definition, so that asking for a value cannot fail.
 
+mod figures;
 pub mod names;
 pub mod remembered;
 pub mod values;

@@ -36,10 +36,22 @@ variables! {
     ContentLength "content_length"
     /// The request's `Content-Type`.
     ContentType "content_type"
+    /// Connections of clients now, as in `stub_status`.
+    ConnectionsActive "connections_active"
+    /// Of these, those of which a request is being read.
+    ConnectionsReading "connections_reading"
+    /// Those that wait for a request.
+    ConnectionsWaiting "connections_waiting"
+    /// Those to which an answer is being written.
+    ConnectionsWriting "connections_writing"
+    /// How long the request has waited for disks so far, in seconds with microseconds.
+    DiskWait "disk_wait"
     /// What `root` or `alias` gives for the request.
     DocumentRoot "document_root"
     /// The same as `$uri`.
     DocumentUri "document_uri"
+    /// How long it took from the request's coming until the first byte of the answer was sent, in seconds with microseconds.
+    FirstByteTime "first_byte_time"
     /// Host of the request line, else of `Host`, else the server's name; lower case, no port.
     Host "host"
     /// The machine's name.
@@ -60,6 +72,8 @@ variables! {
     Pid "pid"
     /// `p` when the request was pipelined, else `.`.
     Pipe "pipe"
+    /// How long the request has waited for a thread of a pool so far, in seconds with microseconds: a part of `$disk_wait`.
+    PoolWait "pool_wait"
     /// What `X-Forwarded-For` said, and the client's address behind it.
     ProxyAddXForwardedFor "proxy_add_x_forwarded_for"
     /// The host of `proxy_pass`, with its port unless that is 80.
@@ -108,6 +122,8 @@ variables! {
     RequestUri "request_uri"
     /// `http` or `https`.
     Scheme "scheme"
+    /// Where the answer came from: `memory`, `disk`, `upstream`, or `fill`, which is the fetch of a cache, of this request or another.
+    ServedFrom "served_from"
     /// The address that accepted the request.
     ServerAddr "server_addr"
     /// The name of the server that accepted the request.

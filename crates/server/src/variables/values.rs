@@ -14,6 +14,7 @@ use crate::path;
 use crate::request::Request;
 use crate::request_body::Stored;
 
+use super::figures;
 use super::names::{Core, Family};
 
 /// Appends a core variable's value.
@@ -28,6 +29,14 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::ConnectionTime => milliseconds(request.client.age_ms(), out),
         Core::ContentLength => content_length(request, out),
         Core::ContentType => request_header(request, b"content_type", out),
+        Core::ConnectionsActive
+        | Core::ConnectionsReading
+        | Core::ConnectionsWaiting
+        | Core::ConnectionsWriting
+        | Core::DiskWait
+        | Core::FirstByteTime
+        | Core::PoolWait
+        | Core::ServedFrom => figures::core(request, core, out),
         Core::DocumentRoot => {
             path::root(request, out);
             true

@@ -1,0 +1,50 @@
+//! Variables that tell of the server, and of what a request waited for.
+
+use std::io::Write as _;
+
+use crate::caching::tally::Status;
+use crate::figures::gather;
+use crate::loops::culprit;
+use crate::request::Request;
+
+use super::names::Core;
+
+/// Appends one of them.
+pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
+    let connections = || gather::all_loops(&request.client.loop_.ledger);
+    let count = match core {
+        Core::ConnectionsActive => connections().connections,
+        Core::ConnectionsReading => connections().reading(),
+        Core::ConnectionsWaiting => connections().waiting(),
+        Core::ConnectionsWriting => connections().answering,
+        Core::DiskWait => return seconds(culprit::waited().disk_ns, out),
+        Core::PoolWait => return seconds(culprit::waited().pool_ns, out),
+        Core::FirstByteTime => {
+            let first = request.first_byte.get();
+            return first > 0 && seconds(first.saturating_sub(request.moment), out);
+        }
+        _ => return served_from(request, out),
+    };
+    // Writing to memory cannot fail.
+    let _ = write!(out, "{count}");
+    true
+}
+
+fn seconds(ns: u64, out: &mut Vec<u8>) -> bool {
+    let (whole, rest) = (ns / 1_000_000_000, ns / 1000 % 1_000_000);
+    let _ = write!(out, "{whole}.{rest:06}");
+    true
+}
+
+fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
+    let cached = request.cached.as_ref().and_then(|note| note.status);
+    let word = match cached {
+        Some(Status::Miss | Status::Expired) => "fill",
+        Some(Status::Bypass) => "upstream",
+        None if request.passed.is_some() => "upstream",
+        _ if culprit::waited().disk_ns > 0 => "disk",
+        _ => "memory",
+    };
+    out.extend_from_slice(word.as_bytes());
+    true
+}
