@@ -152,7 +152,7 @@ fn prepare(directory: &Path, address: SocketAddr, origin: SocketAddr) -> std::io
         std::fs::write(directory.join(name), vec![b'x'; size])?;
     }
     let text = format!(
-        "daemon off;\nmaster_process off;\nworker_processes 1;\npid logs/nginx.pid;\nevents {{ worker_connections 64; }}\n\
+        "daemon off;\nmaster_process off;\nworker_processes 1; stall_threshold 0;\npid logs/nginx.pid;\nevents {{ worker_connections 64; }}\n\
          http {{\n    access_log off;\n    keepalive_requests 1000000;\n    keepalive_timeout 300s;\n\
          \x20   upstream origin {{ server {origin}; keepalive 8; }}\n    proxy_http_version 1.1;\n    proxy_set_header Connection \"\";\n\
          \x20   proxy_cache_path cache levels=1:2 keys_zone=c:1m max_size=10m inactive=1h use_temp_path=off;\n\
