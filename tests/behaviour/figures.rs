@@ -1,4 +1,5 @@
 //! The figures: `stub_status` as nginx has it, `metrics` and `status_json`, which are our own.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::{Exposition, Server, is_nginx};
 

@@ -24,8 +24,6 @@ pub struct LoopFigures {
     pub blocked: Histogram,
     /// How long polls took.
     pub polls: Histogram,
-    /// How late the loop came to ticks of 1 ms.
-    pub lateness: Histogram,
     /// Connections that its sockets accepted.
     pub accepted: Number,
     /// Requests that began.

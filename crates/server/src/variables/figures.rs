@@ -9,25 +9,26 @@ use crate::request::Request;
 
 use super::names::Core;
 
-/// Appends one of them.
-pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
+/// Appends one of them; `None`: it is none of them.
+pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
     let connections = || gather::all_loops(&request.client.loop_.ledger);
     let count = match core {
         Core::ConnectionsActive => connections().connections,
         Core::ConnectionsReading => connections().reading(),
         Core::ConnectionsWaiting => connections().waiting(),
         Core::ConnectionsWriting => connections().answering,
-        Core::DiskWait => return seconds(culprit::waited().disk_ns, out),
-        Core::PoolWait => return seconds(culprit::waited().pool_ns, out),
+        Core::DiskWait => return Some(seconds(culprit::waited().disk_ns, out)),
+        Core::PoolWait => return Some(seconds(culprit::waited().pool_ns, out)),
         Core::FirstByteTime => {
             let first = request.first_byte.get();
-            return first > 0 && seconds(first.saturating_sub(request.moment), out);
+            return Some(first > 0 && seconds(first.saturating_sub(request.moment), out));
         }
-        _ => return served_from(request, out),
+        Core::ServedFrom => return Some(served_from(request, out)),
+        _ => return None,
     };
     // Writing to memory cannot fail.
     let _ = write!(out, "{count}");
-    true
+    Some(true)
 }
 
 fn seconds(ns: u64, out: &mut Vec<u8>) -> bool {

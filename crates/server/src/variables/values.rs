@@ -29,14 +29,6 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::ConnectionTime => milliseconds(request.client.age_ms(), out),
         Core::ContentLength => content_length(request, out),
         Core::ContentType => request_header(request, b"content_type", out),
-        Core::ConnectionsActive
-        | Core::ConnectionsReading
-        | Core::ConnectionsWaiting
-        | Core::ConnectionsWriting
-        | Core::DiskWait
-        | Core::FirstByteTime
-        | Core::PoolWait
-        | Core::ServedFrom => figures::core(request, core, out),
         Core::DocumentRoot => {
             path::root(request, out);
             true
@@ -93,7 +85,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::TimeIso8601 => put(&request.client.loop_.feed.clock().time_iso8601(), out),
         Core::TimeLocal => put(&request.client.loop_.feed.clock().time_local(), out),
         // What is told of the servers that it was passed on to.
-        _ => proxy::core(request, core, out),
+        _ => figures::core(request, core, out).unwrap_or_else(|| proxy::core(request, core, out)),
     }
 }
 
