@@ -1,6 +1,6 @@
 //! Whose request a loop is at work on: for who asks what kept it, and how long the request has waited.
 //!
-//! One for each loop's thread; a connection's poll sets it at its start and takes it along at its end ([`Poll`]). Invariant: between
+//! One for each loop's thread; a connection's poll sets it at its start and takes it along at its end ([`Kept`]). Invariant: between
 //! two polls of a request nothing of it is lost, and nothing of it is seen in another one's.
 
 use std::cell::{Cell, RefCell};
