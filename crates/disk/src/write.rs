@@ -1,8 +1,11 @@
-//! Changing the disk: always in a pool's write lane, whatever memory holds.
+//! Changing the disk: always in a pool's write lane, whatever memory holds. And reading what is being written.
 
+use crate::access::Access;
 use crate::calls;
 use crate::count::Operation;
+use crate::disk::Disk;
 use crate::error::Error;
+use crate::file::{Found, Meta, OpenFile};
 use crate::local::Local;
 use crate::pool::{Lane, Pool};
 use bytes::Bytes;
@@ -12,13 +15,14 @@ use std::ffi::OsStr;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// How [`Local::create`] opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Create {
-    /// O_EXCL: it must not exist yet.
+    /// O_EXCL: it must not exist yet. May be read, too ([`Local::open_output`]).
     New,
     /// Emptied if it exists.
     Truncate,
@@ -154,6 +158,33 @@ impl Local {
             .await
     }
 
+    /// Opens the file that is being written by an output made with [`Create::New`], to read it: also where it has
+    /// lost its name, or another has it.
+    ///
+    /// # Errors
+    /// [`Error::System`] with the call's name, [`Error::Overflow`].
+    pub async fn open_output(
+        &self,
+        output: &Output,
+        access: &Access<'_>,
+    ) -> Result<Rc<OpenFile>, Error> {
+        let (disk, output) = (self.0.disk.clone(), output.clone());
+        let begun = Instant::now();
+        let job = access
+            .pool
+            .run(Lane::Read, move || found_of(&disk, &output));
+        match job.await {
+            Ok(found) => {
+                self.0.counters.offloaded(Operation::Open, begun.elapsed());
+                Ok(Rc::new(OpenFile::new(found?, access.pool)))
+            }
+            Err(overflow) => {
+                self.0.counters.overflowed(Operation::Open);
+                Err(overflow.into())
+            }
+        }
+    }
+
     pub(crate) async fn write_job<T, F>(
         &self,
         operation: Operation,
@@ -178,6 +209,21 @@ impl Local {
     }
 }
 
+/// What an output writes to, for a reader with places of his own. **Waits.**
+fn found_of(disk: &Arc<Disk>, output: &Output) -> Result<Found, Error> {
+    let fd = rustix::io::fcntl_dupfd_cloexec(output.fd(), 0)
+        .map_err(|errno| Error::system("fcntl()", errno))?;
+    let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
+    let mount = disk.mounts.learn(fd.as_fd());
+    Ok(Found {
+        fd,
+        meta: Meta::from_stat(&stat),
+        mount,
+        body: None,
+        direct: false,
+    })
+}
+
 /// **Waits.** One that exists is fine.
 pub(crate) fn make_directory(path: &[u8], mode: u32) -> Result<(), Error> {
     match rustix::fs::mkdir(OsStr::from_bytes(path), Mode::from_raw_mode(mode)) {
@@ -187,12 +233,12 @@ pub(crate) fn make_directory(path: &[u8], mode: u32) -> Result<(), Error> {
 }
 
 pub(crate) fn create(path: &[u8], how: Create, mode: u32) -> Result<OwnedFd, Error> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let flags = OFlags::CREATE | OFlags::CLOEXEC;
     let flags = flags
         | match how {
-            Create::New => OFlags::EXCL,
-            Create::Truncate => OFlags::TRUNC,
-            Create::Append => OFlags::APPEND,
+            Create::New => OFlags::RDWR | OFlags::EXCL,
+            Create::Truncate => OFlags::WRONLY | OFlags::TRUNC,
+            Create::Append => OFlags::WRONLY | OFlags::APPEND,
         };
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
     let open = || rustix::fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(mode));

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use disk::{Create, Errno, Local, Output, Place, Step};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes that are collected before they are written: an entry of no more is one job of the pool.
 pub const WRITE_BYTES: usize = 256 << 10;
@@ -35,7 +36,8 @@ pub struct Writing {
     victims: Gone,
     waiting: Vec<Bytes>,
     waiting_bytes: usize,
-    output: Option<Output>,
+    /// Shared with those who read what is written ([`super::Saved`]).
+    output: Arc<OnceLock<Output>>,
     /// May there be a temp file?
     has_temp: bool,
     moment: Moment,
@@ -112,7 +114,7 @@ impl Store {
             victims,
             waiting: Vec::new(),
             waiting_bytes: 0,
-            output: None,
+            output: Arc::default(),
             has_temp: false,
             moment,
         })
@@ -202,8 +204,8 @@ impl Writing {
         self.known.clean_of = number;
     }
 
-    pub(super) fn known(&self) -> &Known {
-        &self.known
+    pub(super) fn output(&self) -> &Arc<OnceLock<Output>> {
+        &self.output
     }
 
     fn temp_path(&self) -> Vec<u8> {
@@ -259,13 +261,12 @@ impl Writing {
         let len = self.writer.entry_len(self.writer.body_len());
         self.store.grow(local, &mut self.reservation, len).await?;
         let pool = self.store.0.settings.pool.clone();
-        let output = match self.output.clone() {
-            Some(output) => output,
+        let output = match self.output.get() {
+            Some(output) => output.clone(),
             None => {
                 let output = self.create(local).await?;
                 self.waiting.insert(0, self.writer.front());
-                self.output = Some(output.clone());
-                output
+                self.output.get_or_init(|| output).clone()
             }
         };
         let chunks = std::mem::take(&mut self.waiting);
@@ -326,7 +327,7 @@ impl Writing {
         let turn = store.turn(self.known.key, self.known.place.file).await?;
         self.has_temp = true;
         let finished = self.writer.finish();
-        if self.output.is_none() && self.victims.known.is_empty() {
+        if self.output.get().is_none() && self.victims.known.is_empty() {
             self.victims = store.make_way(&mut self.reservation, finished.entry_len);
         }
         store
@@ -337,7 +338,7 @@ impl Writing {
         let entry_len = finished.entry_len;
         let (known, vary) = (self.known, self.vary.clone());
         let mut put = store.0.journal.ticket(&[Record::Put { known, vary }]);
-        let done = match self.output.clone() {
+        let done = match self.output.get().cloned() {
             None => self.place(local, finished, &mut put).await,
             Some(output) => {
                 let steps = self.last_steps(output, finished, put.step());

@@ -87,7 +87,7 @@ impl Following {
             noatime: true,
             ..Access::new(&self.pool)
         };
-        let place = self.follower.fill().place().copied();
+        let place = self.follower.fill().place().cloned();
         let place = place.ok_or(BodyError::Truncated)?;
         let read = self
             .store
