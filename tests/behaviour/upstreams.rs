@@ -384,7 +384,7 @@ fn sessions_are_learned_from_answers() {
 /// A name server: `x.test` leads to 127.0.0.1, unless told otherwise; anything else is not found.
 struct NameServer {
     port: u16,
-    /// The last number of the address; 0: not found.
+    /// The last number of the address; 0: not found; 255: no answer as long as it is so.
     last: Arc<AtomicU8>,
 }
 
@@ -399,7 +399,11 @@ fn name_server() -> NameServer {
             let mut answer = buffer[..len].to_vec();
             answer[2] = 0x81;
             let is_known = buffer[12..len].starts_with(b"\x01x\x04test\x00");
-            let last = told.load(Ordering::SeqCst);
+            let mut last = told.load(Ordering::SeqCst);
+            while last == 255 {
+                std::thread::sleep(Duration::from_millis(10));
+                last = told.load(Ordering::SeqCst);
+            }
             let is_a = buffer[..len].ends_with(&[0, 1, 0, 1]);
             if !is_known || last == 0 {
                 answer[3] = 3;
@@ -438,6 +442,39 @@ fn names_made_of_variables_are_resolved() {
     );
     names.last.store(0, Ordering::SeqCst);
     assert_eq!(server.get("/?n=X.test").status, 200, "it is known");
+}
+
+#[test]
+fn what_is_updated_behind_a_client_looks_the_name_up_behind_him_too() {
+    let (origins, names) = (origins(1), name_server());
+    let port = origins[0].port();
+    let server = server_with(
+        "",
+        &origins,
+        &format!(
+            "resolver 127.0.0.1:{} valid=1s; upstream u {{ server %0%; }}
+             proxy_cache_path %DIR%/cache keys_zone=c:1m;",
+            names.port
+        ),
+        &format!(
+            "proxy_cache c; proxy_cache_key $uri; proxy_cache_valid 200 1s; add_header X-Cache $upstream_cache_status always;
+             proxy_cache_use_stale updating; proxy_cache_background_update on; resolver_timeout 1h;
+             proxy_pass http://$arg_n:{port}; }} location /u {{"
+        ),
+    );
+    let cache = |path: &str| {
+        let reply = server.get(path);
+        assert_eq!((reply.status, reply.text()), (200, "a".into()));
+        reply.all("X-Cache").concat()
+    };
+    wait_until("it is stored", || cache("/?n=x.test") == "HIT");
+    names.last.store(255, Ordering::SeqCst);
+    wait_until("it is stale, and looked for where nobody answers", || {
+        cache("/?n=y.test") == "STALE"
+    });
+    assert_eq!(cache("/?n=y.test"), "UPDATING");
+    // So that it ends.
+    names.last.store(1, Ordering::SeqCst);
 }
 
 #[test]

@@ -105,7 +105,10 @@ pub struct Filling {
 /// Runs a fill to its end.
 pub async fn run(task: Task) {
     let filling = task.filling;
-    let mut asking = Asking::new(task.order);
+    let Some(order) = task.order.resolved().await else {
+        return task.filler.end_without(Ending::Refused(502));
+    };
+    let mut asking = Asking::new(order);
     if let Err(none) = asking.answer_comes().await {
         return filling.fail(task.filler, none);
     }

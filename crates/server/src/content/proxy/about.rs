@@ -61,19 +61,31 @@ impl About {
 
     /// Writes `WHAT while ACTION, client: …, upstream: "UPSTREAM"` to the location's error logs.
     pub fn log(&self, level: Level, what: &str, action: &str, upstream: &[u8]) {
+        let context = ErrorContext {
+            action: Some(action.as_bytes()),
+            upstream: Some(upstream),
+            ..ErrorContext::default()
+        };
+        self.write(level, what, context);
+    }
+
+    /// Writes `WHAT, client: …`.
+    pub fn log_alone(&self, level: Level, what: &str) {
+        self.write(level, what, ErrorContext::default());
+    }
+
+    fn write(&self, level: Level, what: &str, context: ErrorContext<'_>) {
         let logs = self.location().error_logs();
         if !logs.wants(level) {
             return;
         }
         let part = |span: Span| span.of(&self.head);
         let context = ErrorContext {
-            action: Some(action.as_bytes()),
             server: Some(&self.generation.settings.server(self.server).name),
             request: Some(part(self.line)),
-            upstream: Some(upstream),
             host: self.host.map(part),
             referrer: self.referrer.map(part),
-            ..ErrorContext::default()
+            ..context
         };
         self.client.tell(logs, level, context, &|out| {
             out.extend_from_slice(what.as_bytes());

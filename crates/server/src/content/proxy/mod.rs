@@ -14,6 +14,7 @@ pub mod exchange;
 pub mod flow;
 pub mod hints;
 mod names;
+pub mod naming;
 pub mod order;
 pub mod pass;
 pub mod passing;
@@ -32,7 +33,6 @@ use message::{Body, Framing, Header, ResponseHead};
 
 use crate::Failure;
 use crate::caching;
-use crate::listen::Address;
 use crate::log::Level;
 use crate::loops::turn;
 use crate::request::Request;
@@ -47,8 +47,9 @@ pub use store::ProxyStore;
 use answer::Origin;
 use directives::HttpVersion;
 use exchange::{Answer, Asking, Coming, Step};
+use naming::Unresolved;
 use order::{Destination, Order, Variation};
-use pass::{Host, Url};
+use pass::Url;
 use passing::Target;
 use tunnel::Tunnel;
 
@@ -149,9 +150,13 @@ pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Or
     let Some(passing) = request.location().passing.clone() else {
         return Err(Outcome::Failed(Failure::new(500)));
     };
-    let to = destination(request, &passing)
-        .await
-        .map_err(Outcome::Failed)?;
+    let mut to = destination(request, &passing).map_err(Outcome::Failed)?;
+    // Who asks for a cache resolves the name for himself: there may be an answer without it.
+    if !variation.is_cacheable
+        && let Some(name) = to.unresolved.take()
+    {
+        to.upstream = Box::pin(resolved(request, &name)).await?;
+    }
     let body = outbound(request).await?;
     Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
 }
@@ -215,12 +220,13 @@ fn flowing(
 }
 
 /// Who is asked by this request.
-async fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
+fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
     match &passing.target {
         Target::Fixed { url, upstream } => {
             order::begin(request, url.host_header.clone(), url.port_text.clone());
             Ok(Destination {
                 upstream: Arc::clone(upstream),
+                unresolved: None,
                 uri: url.uri.clone(),
                 is_whole: false,
             })
@@ -229,9 +235,10 @@ async fn destination(request: &mut Request, passing: &Passing) -> Result<Destina
             let whole = request.evaluate(template);
             let url = Url::parse(&whole).map_err(|why| refuse(request, &why))?;
             order::begin(request, url.host_header.clone(), url.port_text.clone());
-            let upstream = Box::pin(made(request, &url)).await?;
+            let (upstream, unresolved) = naming::upstream(&request.settings().upstreams, &url);
             Ok(Destination {
                 upstream,
+                unresolved,
                 uri: with_slash(url.uri),
                 is_whole: true,
             })
@@ -239,48 +246,13 @@ async fn destination(request: &mut Request, passing: &Passing) -> Result<Destina
     }
 }
 
-/// The upstream that a URL made from variables names.
-async fn made(request: &Request, url: &Url) -> Result<Arc<Upstream>, Failure> {
-    let upstreams = &request.settings().upstreams;
-    if let Host::Inet { name, port } = &url.host {
-        let known = match port {
-            None => upstreams
-                .find(name, None)
-                .or_else(|| upstreams.find(name, Some(url.host.port()))),
-            Some(port) => upstreams.find(name, Some(*port)),
-        };
-        if let Some(known) = known {
-            return Ok(Arc::clone(known));
-        }
-    }
-    let addresses = match (&url.host, url.host.ip()) {
-        (Host::Unix(path), _) => vec![Address::Unix(path.clone())],
-        (Host::Inet { .. }, Some(ip)) => vec![Address::Inet((ip, url.host.port()).into())],
-        (Host::Inet { name, .. }, None) => resolved(request, name, url.host.port()).await?,
-    };
-    Ok(Arc::new(Upstream::of_addresses(&url.text, addresses)))
-}
-
-/// The addresses of a host that no configuration names.
-async fn resolved(request: &Request, name: &[u8], port: u16) -> Result<Vec<Address>, Failure> {
-    let name = String::from_utf8_lossy(name);
-    let bad_gateway = |why: &str| Failure {
-        status: 502,
-        ..refuse(request, why)
-    };
-    let settings = &request.location().settings.resolving;
-    let Some(resolver) = settings.get() else {
-        return Err(bad_gateway(&format!(
-            "no resolver defined to resolve {name}"
-        )));
-    };
+async fn resolved(request: &Request, name: &Unresolved) -> Result<Arc<Upstream>, Outcome> {
     let wheel = &request.client.loop_.wire.wheel;
-    let timeout = settings.resolver_timeout.duration();
-    let found = resolver.resolve(&name, timeout, wheel).await;
-    let found =
-        found.map_err(|error| bad_gateway(&format!("{name} could not be resolved {error}")))?;
-    let at = |ip| Address::Inet((ip, port).into());
-    Ok(found.into_iter().map(at).collect())
+    let found = name.resolve(request.location(), wheel).await;
+    found.map_err(|why| {
+        refuse(request, &why);
+        Outcome::Failed(Failure::new(502))
+    })
 }
 
 fn with_slash(uri: Bytes) -> Bytes {

@@ -24,6 +24,7 @@ use crate::upstream::{Asker, Peer, Upstream};
 
 use super::about::About;
 use super::directives::HttpVersion;
+use super::naming::Unresolved;
 use super::passing::Passing;
 use super::record::{Bond, Passed, Record};
 
@@ -32,8 +33,9 @@ use super::record::{Bond, Passed, Record};
 pub struct Order {
     /// Whose it is.
     pub about: About,
-    /// Who may be asked.
+    /// Who may be asked; nobody yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
+    unresolved: Option<Unresolved>,
     /// Who asks, as far as the choice depends on it.
     pub asker: Asker,
     /// Its head, empty line included.
@@ -72,8 +74,10 @@ pub struct Variation {
 /// Who is asked by one request.
 #[derive(Debug, Clone)]
 pub struct Destination {
-    /// The servers.
+    /// The servers; none yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
+    /// That name.
+    pub unresolved: Option<Unresolved>,
     /// The URI that takes the place of the location's prefix, or (`is_whole`) of the whole; empty: none.
     pub uri: Bytes,
     /// The URI was made from variables and is sent as it is.
@@ -112,6 +116,7 @@ impl Order {
             asker: asker(request, &to.upstream, session.as_ref()),
             session,
             upstream: Arc::clone(&to.upstream),
+            unresolved: to.unresolved.clone(),
             head,
             uri,
             framing: body.framing(),
@@ -138,6 +143,30 @@ impl Order {
             limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
             record,
         }))
+    }
+
+    /// With the servers behind its name. None: they cannot be had; the log says why.
+    ///
+    /// # Panics
+    /// If somebody else has it: it is resolved before it is asked with.
+    pub async fn resolved(mut self: Rc<Self>) -> Option<Rc<Self>> {
+        let Some(name) = &self.unresolved else {
+            return Some(self);
+        };
+        let wheel = &self.about.loop_().wire.wheel;
+        // In a box: most orders have no use for it.
+        match Box::pin(name.resolve(self.about.location(), wheel)).await {
+            Ok(upstream) => {
+                let own = Rc::get_mut(&mut self);
+                own.expect("nobody else has it before it is asked with")
+                    .upstream = upstream;
+                Some(self)
+            }
+            Err(why) => {
+                self.about.log_alone(Level::Error, &why);
+                None
+            }
+        }
     }
 
     /// Its session is bound to this peer, for now.
