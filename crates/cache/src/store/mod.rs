@@ -117,6 +117,8 @@ struct Inner {
     directories: Mutex<HashSet<Directory>>,
     /// Blocks that the journal was last counted with.
     journal_blocks: Mutex<Option<Reservation>>,
+    /// Bytes that it may have until it is counted again.
+    journal_counted: AtomicU64,
     /// Blocks of files of others: room that is not ours.
     foreign_blocks: Mutex<Option<Reservation>>,
     lost: Mutex<VecDeque<Lost>>,
@@ -165,6 +167,7 @@ impl Store {
             is_cold: AtomicBool::new(!recovered.is_complete),
             directories: Mutex::default(),
             journal_blocks: Mutex::default(),
+            journal_counted: AtomicU64::new(0),
             foreign_blocks: Mutex::default(),
             lost: Mutex::default(),
             passages: Passages::default(),
@@ -335,18 +338,38 @@ impl Store {
         }
     }
 
+    /// Bytes that the journal may grow by until it is counted again; 0 where nothing depends on it.
+    fn journal_ahead(&self) -> u64 {
+        let max = self.0.settings.max_bytes;
+        max.map_or(0, |max| (max / JOURNAL_SHARE).min(JOURNAL_AHEAD))
+    }
+
     /// Counts what the journal has grown to, and what it may grow to until it is counted again.
     fn count_journal(&self) {
-        let ahead = self
-            .0
-            .settings
-            .max_bytes
-            .map_or(0, |max| max / JOURNAL_SHARE);
-        let bytes = self.0.journal.bytes() + ahead.min(JOURNAL_AHEAD);
+        let bytes = self.0.journal.bytes() + self.journal_ahead();
         let blocks = self.0.space.blocks(bytes);
         self.0.space.charge(blocks);
         let counted = self.0.space.adopt(blocks);
         *self.0.journal_blocks.lock() = Some(counted);
+        self.0.journal_counted.store(bytes, Relaxed);
+    }
+
+    /// Takes more room for the journal, where it has grown into half of what was counted ahead and no sweep has come (its disk has much
+    /// to do, say). Others may have to go.
+    async fn count_journal_ahead(&self, local: &Local) -> Result<(), Error> {
+        let (ahead, is_counted) = (self.journal_ahead(), &self.0.journal_counted);
+        let counted = is_counted.load(Relaxed);
+        let is_due = ahead > 0 && self.0.journal.bytes() + ahead / 2 > counted;
+        let taken = || is_counted.compare_exchange(counted, counted + ahead, Relaxed, Relaxed);
+        if !is_due || taken().is_err() {
+            return Ok(());
+        }
+        let mut more = self.0.space.reserve(0)?;
+        self.grow(local, &mut more, ahead).await?;
+        if let Some(blocks) = &mut *self.0.journal_blocks.lock() {
+            blocks.absorb(more.keep());
+        }
+        Ok(())
     }
 
     /// Counts what others have in the directory, instead of what was counted before.

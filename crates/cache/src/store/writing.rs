@@ -72,7 +72,7 @@ impl Store {
         if expected <= WRITE_BYTES as u64 {
             victims = self.make_way(&mut reservation, bytes);
         }
-        if let Err(error) = self.grow(local, &mut reservation, bytes).await {
+        if let Err(error) = self.grow_counting(local, &mut reservation, bytes).await {
             self.0.shed.fetch_add(1, Relaxed);
             let lost = Lost {
                 temp: None,
@@ -135,6 +135,17 @@ impl Store {
                 victims
             }
         }
+    }
+
+    /// As [`Store::grow`], and room for what the journal says.
+    async fn grow_counting(
+        &self,
+        local: &Local,
+        reservation: &mut Reservation,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        self.count_journal_ahead(local).await?;
+        self.grow(local, reservation, bytes).await
     }
 
     /// Room for `bytes` in all, for which the entries that nobody asked for the longest time go.

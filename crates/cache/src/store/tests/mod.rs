@@ -354,6 +354,31 @@ fn max_size_holds_at_every_moment() {
 }
 
 #[test]
+fn max_size_holds_also_where_no_sweep_comes() {
+    block_on(async {
+        let bench = Bench::new();
+        let max = 2 << 20;
+        let small = Settings {
+            max_bytes: Some(max),
+            levels: Levels::parse("1").unwrap(),
+            ..bench.settings()
+        };
+        let (store, _) = bench.open_with(small).await;
+        for number in 0..2_000 {
+            let key = number.to_string();
+            bench.put(&store, &key, b"x").await.unwrap();
+            if number % 100 == 0 {
+                let size = du(bench.dir.path());
+                assert!(size <= max, "{number}: {size}");
+            }
+        }
+        assert!(store.counters().evicted > 1_000);
+        bench.sweep(&store).await;
+        assert!(du(bench.dir.path()) <= max && store.space().used() <= max / 4096);
+    });
+}
+
+#[test]
 fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
     block_on(async {
         let bench = Bench::new();

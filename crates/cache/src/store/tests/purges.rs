@@ -65,7 +65,7 @@ impl Bench {
         killed
     }
 
-    async fn sweep(&self, store: &Store) {
+    pub(super) async fn sweep(&self, store: &Store) {
         while store.sweep(&self.local, NOW, 2).await.unwrap() {}
     }
 }
