@@ -173,7 +173,7 @@ fn serve(binary: &Path, directory: &Path, port: u16) -> Result<Server, String> {
          http {{ access_log off; root {name}/files; aio threads=disk;\n\
          proxy_cache_path {name}/cache levels=1:2 keys_zone=cache:8m max_size=8m;\n\
          upstream origin {{ server 127.0.0.1:{origin}; }}\n\
-         server {{ listen 127.0.0.1:{port}; location = /dashboard {{ dashboard; }}\n\
+         server {{ listen 127.0.0.1:{port}; status_zone site; location = /dashboard {{ dashboard; }}\n\
          location = /held {{ aio threads=held; alias /proc/self/limits; }} location / {{ }}\n\
          location /cached/ {{ proxy_pass http://origin/; proxy_cache cache; proxy_cache_valid 200 3s; }} }}\n\
          server {{ listen 127.0.0.1:{origin}; }} }}\n"

@@ -1,11 +1,12 @@
 //! The last lines of errors and the last stalls, as events: they hold what requests said, as strings of JSON.
 //!
-//! Invariant: what is kept is bounded where it is kept ([`crate::log::recent`]).
+//! Invariant: what is kept is bounded where it is kept ([`crate::log::recent`], [`crate::figures::stalls`]).
 
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 
+use crate::figures::stalls::Stall;
 use crate::figures::{Ledger, json};
 use crate::log::recent::{self, Line};
 
@@ -14,33 +15,61 @@ use crate::log::recent::{self, Line};
 pub struct Lines {
     /// The number of the next error.
     next_error: u64,
+    /// The number of the next stall.
+    next_stall: u64,
 }
 
 impl Lines {
     /// What is new as an event, if anything is, and then all that there is.
-    pub fn take(&mut self, _ledger: &Ledger) -> (Option<Bytes>, Vec<Bytes>) {
-        let errors = recent::lines();
-        let new: Vec<&Line> = errors
+    pub fn take(&mut self, ledger: &Ledger) -> (Option<Bytes>, Vec<Bytes>) {
+        let (errors, stalls) = (recent::lines(), ledger.stalls.since(0));
+        let new_errors = errors
             .iter()
-            .filter(|line| line.number >= self.next_error)
-            .collect();
-        let Some(last) = new.last() else {
+            .position(|line| line.number >= self.next_error);
+        let new_stalls = stalls
+            .iter()
+            .position(|stall| stall.number >= self.next_stall);
+        let new_errors = &errors[new_errors.unwrap_or(errors.len())..];
+        let new_stalls = &stalls[new_stalls.unwrap_or(stalls.len())..];
+        let mut new = Vec::new();
+        if let Some(last) = new_errors.last() {
+            self.next_error = last.number + 1;
+            new.extend_from_slice(&of_errors(new_errors));
+        }
+        if let Some(last) = new_stalls.last() {
+            self.next_stall = last.number + 1;
+            new.extend_from_slice(&of_stalls(new_stalls));
+        }
+        if new.is_empty() {
             return (None, Vec::new());
-        };
-        self.next_error = last.number + 1;
-        let all: Vec<&Line> = errors.iter().collect();
-        (Some(event(&new)), vec![event(&all)])
+        }
+        (
+            Some(new.into()),
+            vec![of_errors(&errors), of_stalls(&stalls)],
+        )
     }
 }
 
-fn event(lines: &[&Line]) -> Bytes {
-    let mut out = String::from("event: errors\ndata: [");
-    for (nth, line) in lines.iter().enumerate() {
-        out.push_str(if nth == 0 { "" } else { "," });
+fn of_errors(lines: &[Line]) -> Bytes {
+    let each = |line: &Line, out: &mut String| {
         // A String takes all that is written.
         let _ = write!(out, "[\"{}\",", line.level.name());
-        json::string(&line.text, &mut out);
+        json::string(&line.text, out);
         out.push(']');
+    };
+    event("errors", lines, each)
+}
+
+fn of_stalls(stalls: &[Stall]) -> Bytes {
+    event("stalls", stalls, json::stall)
+}
+
+/// An event whose data is a list.
+fn event<T>(name: &str, all: &[T], each: impl Fn(&T, &mut String)) -> Bytes {
+    let mut out = format!("event: {name}\ndata: [");
+    for (nth, one) in all.iter().enumerate() {
+        out.push_str(if nth == 0 { "" } else { "," });
+        each(one, &mut out);
     }
     out.push_str("]\n\n");
     out.into()

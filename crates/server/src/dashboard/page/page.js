@@ -110,6 +110,12 @@ function say(text, isBad) {
   state.classList.toggle('is-bad', isBad);
 }
 
+function toldStall({at, seconds, task, connection, phase, operation, request, ...rest}) {
+  const whose = connection ? `${task} *${connection}` : task;
+  const what = [whose, phase, operation, request && `request: "${request}"`].filter((text) => text).join(', ');
+  return `${new Date(at * 1000).toLocaleTimeString()} loop ${rest.loop} was kept for ${shown('seconds', seconds)} by ${what}`;
+}
+
 function listen() {
   const stream = new EventSource(`${location.pathname}?stream`);
   const on = (name, obey) => stream.addEventListener(name, (event) => obey(JSON.parse(event.data)));
@@ -124,6 +130,10 @@ function listen() {
   on('errors', (lines) => {
     store.addLines(store.errors, lines.map(([, text]) => text));
     paintLines('errors', store.errors);
+  });
+  on('stalls', (stalls) => {
+    store.addLines(store.stalls, stalls.map(toldStall));
+    paintLines('stalls', store.stalls);
   });
   stream.addEventListener('error', () => {
     if (stream.readyState === EventSource.CLOSED) {

@@ -21,6 +21,11 @@ const PANELS = [
     ],
   },
   {
+    id: 'first-byte', title: 'Answers: time to the first byte', what: '99 of 100 began no later', unit: 'seconds',
+    none: 'No request has ended in a zone (status_zone).',
+    lines: () => each(store.find('freewheel_zone_first_byte_seconds'), ['zone'], (g) => most(g.map(p99))),
+  },
+  {
     id: 'connections', title: 'Connections', what: 'of clients', unit: 'number', none: 'No loop runs.',
     lines: () => each(store.find('freewheel_loop_connections'), ['state'], (g) => sum(g.map(gauge))),
   },

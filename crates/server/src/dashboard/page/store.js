@@ -8,11 +8,13 @@ const store = {
   times: [],    // milliseconds since 1970
   leftOut: 0,   // series that the server does not send
   errors: [],
+  stalls: [],
 
   clear() {
     this.series = [];
     this.times = [];
     this.errors = [];
+    this.stalls = [];
   },
 
   // A place that had another series is that one's no more.
