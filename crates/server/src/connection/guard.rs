@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
+use super::client::Client;
 use crate::loops::culprit::Kept;
 
 thread_local! {
@@ -17,15 +18,16 @@ thread_local! {
     static WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs a future; a panic in it ends it with what was said, and where.
-pub(super) async fn guard(
-    connection: u64,
+/// Runs a connection's future; a panic in it ends it with what was said, and where.
+pub(super) fn guard(
+    client: &Client,
     mut future: Pin<&mut impl Future<Output = ()>>,
-) -> Result<(), String> {
+) -> impl Future<Output = Result<(), String>> {
+    // Not an `async fn`: each connection has one of these, and would hold the arguments twice.
     let mut kept = Kept::default();
-    poll_fn(|context| {
+    poll_fn(move |context| {
         IS_GUARDED.set(true);
-        kept.enter(connection);
+        kept.enter(client.number);
         // What the future shares with other tasks is in cells whose borrows end as it unwinds.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         IS_GUARDED.set(false);
@@ -38,7 +40,6 @@ pub(super) async fn guard(
             Err(panic) => Poll::Ready(Err(words(&*panic))),
         }
     })
-    .await
 }
 
 /// Keeps the words of a panic for the guard around it; `false`: there is none on this thread.

@@ -48,7 +48,7 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
     // An idle connection is this block and what it holds: nothing in it stands there twice.
     Box::pin(async move {
         let run = pin!(run(&client, wire));
-        if let Err(words) = guard::guard(number, run).await {
+        if let Err(words) = guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
             client.log(&client.loop_.generation(), Level::Alert, &text);
         }

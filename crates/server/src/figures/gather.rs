@@ -48,6 +48,8 @@ pub struct LoopSum {
     pub blocked: Times,
     /// How long polls took.
     pub polls: Times,
+    /// How late ticks were.
+    pub ticks: Times,
     /// Connections now.
     pub connections: u64,
     in_exchange: u64,
@@ -67,6 +69,7 @@ impl LoopSum {
     fn add(&mut self, figures: &LoopFigures, connections: u32) {
         self.blocked.merge(&figures.blocked);
         self.polls.merge(&figures.polls);
+        self.ticks.merge(&figures.ticks);
         self.add_numbers(figures, connections);
         if figures.longest_ns.get() > self.longest_ns {
             self.longest_ns = figures.longest_ns.get();
@@ -122,6 +125,7 @@ fn add_loop(page: &mut Page, index: &str, sum: &LoopSum) {
     page.nanoseconds(Family::LoopBusy, &[index], sum.polls.sum_ns());
     page.times(Family::LoopBlocked, &[index], sum.blocked.clone());
     page.times(Family::LoopPoll, &[index], sum.polls.clone());
+    page.times(Family::LoopTick, &[index], sum.ticks.clone());
     let kind = sum.longest.map_or("none", Kind::name);
     page.nanoseconds(Family::LoopLongest, &[index, kind], sum.longest_ns);
     let states = [

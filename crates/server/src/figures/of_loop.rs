@@ -24,6 +24,8 @@ pub struct LoopFigures {
     pub blocked: Histogram,
     /// How long polls took.
     pub polls: Histogram,
+    /// How late ticks of a millisecond were served.
+    pub ticks: Histogram,
     /// Connections that its sockets accepted.
     pub accepted: Number,
     /// Requests that began.

@@ -5,6 +5,7 @@
 //! * [`accept`]: takes connections and spreads them over the loops.
 //! * [`idle`]: connections between two requests, which can be told to close.
 //! * [`turn`]: what one turn of a loop does first.
+//! * `ticks`: how late a tick would be served.
 //! * [`culprit`]: whose request a loop is at work on.
 //! * [`crew`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
 //!
@@ -17,6 +18,7 @@ pub mod culprit;
 pub mod idle;
 #[cfg(test)]
 mod tests;
+mod ticks;
 pub mod timing;
 pub mod turn;
 

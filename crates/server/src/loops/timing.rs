@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinHandle;
 
-use super::culprit;
+use super::{culprit, ticks};
 use crate::figures::stalls::Stall;
 use crate::figures::{self, LoopFigures};
 use crate::process::report::{Level, error_log};
@@ -96,6 +96,9 @@ enum Reading {
     PollStart,
 }
 
+/// A task that another thread woke finds the loop where its last poll ended; if that is longer ago than this, it has slept.
+const SLEPT_NS: u64 = 100_000;
+
 /// Loops so far; a loop's number is how many there were with it.
 static LOOPS: AtomicU32 = AtomicU32::new(0);
 
@@ -104,6 +107,8 @@ thread_local! {
     /// Which loop this thread is; 0: none.
     static LOOP: Cell<u32> = const { Cell::new(0) };
     static AT: Cell<u64> = const { Cell::new(0) };
+    /// When the turn began that is running.
+    static TURN: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
     static FIGURES: RefCell<Option<Arc<LoopFigures>>> = const { RefCell::new(None) };
 }
@@ -134,6 +139,7 @@ pub fn moment() -> u64 {
 pub fn enter(figures: Arc<LoopFigures>) {
     LOOP.set(LOOPS.fetch_add(1, Ordering::Relaxed) + 1);
     AT.set(now_ns());
+    TURN.set(AT.get());
     READING.set(Reading::PollEnd);
     FIGURES.with_borrow_mut(|slot| *slot = Some(figures));
 }
@@ -242,11 +248,22 @@ fn stamp_of_wake(owner: u32) -> u64 {
         Reading::Turn | Reading::PollStart => AT.get(),
         Reading::PollEnd => {
             let now = now_ns();
+            begin_turn(now);
             AT.set(now);
             READING.set(Reading::Turn);
             now
         }
     }
+}
+
+/// The loop has asked for events, and goes on at `now`.
+fn begin_turn(now: u64) {
+    let (began, ended) = (TURN.replace(now), AT.get());
+    FIGURES.with_borrow(|figures| {
+        if let Some(figures) = figures {
+            ticks::count(&figures.ticks, began, ended, now);
+        }
+    });
 }
 
 /// Stands while a task is polled, and ends the process when that panics: without the task the loop would look alive and serve
@@ -329,6 +346,9 @@ impl<F: Future> Future for Timed<F> {
             Reading::Turn | Reading::PollEnd if !is_foreign => AT.get(),
             _ => now_ns(),
         };
+        if is_foreign && READING.get() == Reading::PollEnd && start - AT.get() > SLEPT_NS {
+            begin_turn(start);
+        }
         AT.set(start);
         READING.set(Reading::PollStart);
         MOMENT.set(this.stamp.last.load(Ordering::Relaxed));
