@@ -73,7 +73,7 @@ families! {
     LoopBusy Counter "freewheel_loop_busy_seconds" "seconds" ["loop"] "Time that a loop spent in its tasks; its rate is the busy share.";
     LoopBlocked Histogram "freewheel_event_loop_blocked_seconds" "seconds" ["loop"] "From the moment a loop got an event to the start of the task that handles it.";
     LoopPoll Histogram "freewheel_loop_poll_seconds" "seconds" ["loop"] "How long the loop's tasks kept it at a time.";
-    LoopTick Histogram "freewheel_loop_tick_lateness_seconds" "seconds" ["loop"] "How late a tick of one millisecond was served: by the end of the turn into which it fell; at once where the loop slept (counted when it wakes).";
+    LoopTick Histogram "freewheel_loop_tick_lateness_seconds" "seconds" ["loop"] "How late a tick of one millisecond was served: at the end of the turn into which it fell, at once where the loop slept (counted when it wakes).";
     LoopLongest Gauge "freewheel_loop_longest_poll_seconds" "seconds" ["loop", "task"] "The longest of these so far, and what kind of task it was.";
     LoopConnections Gauge "freewheel_loop_connections" "" ["loop", "state"] "Connections of clients: reading a request, writing an answer, waiting for a request.";
     LoopAccepted Counter "freewheel_loop_accepted_connections" "" ["loop"] "Connections that a loop's sockets accepted.";
