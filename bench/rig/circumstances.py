@@ -18,7 +18,7 @@ def circumstances(args):
     peers = dict(getattr(args, "also", None) or [])
     found = {name: (getattr(args, name, None), flag) for name, flag in SERVERS.items()}
     found.update({name: (path, "version" if name == "caddy" else "-V" if name == "varnish" else "-v") for name, path in peers.items()})
-    return {"machine": machine(), "cores": os.cpu_count(), "kernel": platform.release(), "disk": disk(getattr(args, "dir", "/")), "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    return {"machine": machine(), "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(), "disk": disk(getattr(args, "dir", "/")), "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
             "is_quick": bool(getattr(args, "quick", False)), "servers": {name: version(path, flag) for name, (path, flag) in found.items() if path},
             **commit(), "options": {key: value for key, value in sorted(vars(args).items()) if key not in UNTOLD}}
 
@@ -32,7 +32,7 @@ def machine():
                 model = line.split(":", 1)[1].strip()
                 break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return "%s, %d cores, %.0f GiB, Linux %s" % (model, os.cpu_count(), memory, platform.release())
+    return "%s, %d cores, %.0f GiB, Linux %s" % (model, len(os.sched_getaffinity(0)), memory, platform.release())
 
 
 def disk(path):

@@ -11,6 +11,7 @@ import sys
 from . import peer
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CORES = sorted(os.sched_getaffinity(0))  # those that this process may use: a control group may leave it fewer than the machine has
 PACKAGES = {"wrk": "wrk", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs",
             "losetup": "mount", "mount": "mount", "umount": "mount", "findmnt": "util-linux", "git": "git"}
 
@@ -51,8 +52,8 @@ def add_servers(ap):
     """Options of `run`, too."""
     ap.add_argument("--freewheel", default=os.path.join(PROJECT, "target/release/freewheel"), help="the program (default: %(default)s)")
     ap.add_argument("--nginx", default=shutil.which("nginx"), help="the peer, by path (default: the one in PATH)")
-    ap.add_argument("--server-core", type=int, default=0, help="core of the server (default: %(default)s)")
-    ap.add_argument("--load-core", type=int, default=1, help="core of the load (default: %(default)s)")
+    ap.add_argument("--server-core", type=int, default=CORES[0], help="core of the server (default: %(default)s)")
+    ap.add_argument("--load-core", type=int, default=CORES[1 % len(CORES)], help="core of the load (default: %(default)s)")
     ap.add_argument("--dir", default="/var/tmp", help="where files are made: a directory on the file system to be measured (default: %(default)s)")
     ap.add_argument("--quick", action="store_true", help="fewer rounds, less time, smaller sets: shows that it works, gives no figures to rely on")
     ap.add_argument("--check", action="store_true", help="only say what is missing")
@@ -60,7 +61,7 @@ def add_servers(ap):
 
 def add_origin(ap):
     """Options of what measures a proxy."""
-    ap.add_argument("--origin-core", type=int, default=2 if (os.cpu_count() or 1) > 2 else 1, help="core of the origin (default: %(default)s)")
+    ap.add_argument("--origin-core", type=int, default=CORES[2] if len(CORES) > 2 else CORES[-1], help="core of the origin (default: %(default)s)")
 
 
 def add_peers(ap):
@@ -87,7 +88,7 @@ def check(args, tools=(), root=False, freewheel_only=False):
         missing.append("no nginx: name one with --nginx PATH (Debian: the package nginx), or say --only freewheel")
     if args.only != "nginx" and not os.access(args.freewheel, os.X_OK):
         missing.append("no freewheel at %s: cargo build --release, or name it with --freewheel PATH" % args.freewheel)
-    if os.cpu_count() < 2:
+    if len(CORES) < 2:
         missing.append("one core only: server and load need one each")
     if missing:
         sys.exit("\n".join(missing))
