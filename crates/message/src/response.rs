@@ -263,6 +263,26 @@ impl<F> Response<F> {
         self.body = Body::Empty;
     }
 
+    /// Makes the head that of another body than the one that it came with: of a length not known, without ranges, and only weakly
+    /// tagged (what nginx's filters do that change bytes).
+    pub fn becomes_another(&mut self) {
+        self.content_length = None;
+        self.refuse_ranges();
+        self.weaken_etag();
+    }
+
+    /// No ranges may be taken of it, whatever its maker said.
+    pub fn refuse_ranges(&mut self) {
+        self.ranges = Ranges::Refused;
+        self.accept_ranges = false;
+        self.headers.remove(b"Accept-Ranges");
+    }
+
+    /// Makes the entity tag a weak one; what is no tag goes.
+    pub fn weaken_etag(&mut self) {
+        self.etag = self.etag.take().and_then(|tag| tag.weakened());
+    }
+
     /// The value of a header wherever it stands, as text (`$sent_http_…`); those that `wire` adds are not seen here.
     pub fn header(&self, name: &[u8]) -> Option<Bytes> {
         match HeaderId::find(name) {

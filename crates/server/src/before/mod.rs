@@ -68,6 +68,7 @@ pub fn is_idle(location: &Location) -> bool {
         cache_rules: _,
         shown: _,
         zone: _,
+        has_filters: _,
     } = location;
     let LocationSettings {
         returning: Returning { return_ },

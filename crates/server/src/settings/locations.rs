@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section};
 
+use crate::after;
 use crate::content::module::{self, Place};
 use crate::content::proxy::{passing, store};
 use crate::content::status;
@@ -225,6 +226,7 @@ pub fn add(
     let shown = status::build(&settings)?;
     all.locations.push(Location {
         name: level.name,
+        has_filters: after::has_filters(&settings),
         settings,
         passing,
         inner: Locations::default(),

@@ -190,6 +190,8 @@ pub struct Location {
     pub(crate) logs: OnceLock<(AccessLogs, ErrorLogs)>,
     /// Where it passes requests on to (`proxy_pass`).
     pub passing: Option<Arc<Passing>>,
+    /// Does it have filters that may want the bytes of bodies?
+    pub has_filters: bool,
     /// The figures that it shows.
     pub shown: Option<Shown>,
     /// Its `status_zone`, among those of the configuration.

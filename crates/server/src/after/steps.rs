@@ -1,0 +1,355 @@
+//! Filters: steps after the content that look at or change the bytes of a body.
+//!
+//! How to write one:
+//!
+//! 1. In [`super::apply`], at its place in nginx's order, it decides by the head whether it wants the body. If it does, it changes
+//!    the head ([`Response::becomes_another`] for whatever gives other bytes) and pushes onto [`Steps`] what it will do with the body.
+//!    It does so for HEAD as well: the head must be the same, only the body is not touched then.
+//! 2. A filter that takes bytes and gives bytes implements [`Filter`] and pushes itself ([`Steps::filter`]); it never waits, and is
+//!    fed little at a time. One that waits for others (a sub-request, a pool) is a [`Source`](message::Source) of its own around
+//!    [`Inside`], which gives it the bytes of the body in front of it ([`Steps::push`]).
+//!
+//! Bodies are wrapped when the head is final, behind ranges and slices, in the order in which the steps were pushed. What has no
+//! step pays one comparison. Invariant: nothing here waits for a disk; what is not in memory is read by the location's pool,
+//! [`READ_LEN`] bytes at a time, when the client has taken what came before.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use disk::OpenFile;
+use message::{Body, BodyError, Chunk, FileRange, Header, Source};
+
+use crate::Response;
+use crate::content::files;
+use crate::loops::{Generation, Loop};
+use crate::request::Request;
+use crate::route::LocationId;
+
+/// Bytes of a file that are read at once.
+pub const READ_LEN: u64 = 64 << 10;
+/// Bytes that a filter is fed at once, so that what it makes of them is bounded too.
+pub const FEED_LEN: usize = 32 << 10;
+/// How often a filter is fed before others get their turn, where it gives nothing.
+const FEEDS_PER_POLL: usize = 16;
+
+/// The body of an answer.
+pub type AnswerBody = Body<Rc<OpenFile>>;
+
+/// A filter that is fed a body's bytes in order and gives others in their place.
+pub trait Filter {
+    /// Takes bytes, at most [`FEED_LEN`]. What it gives is put into `out`; it may keep some for later.
+    ///
+    /// # Errors
+    /// The body cannot go on: the connection is cut.
+    fn feed(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), BodyError>;
+
+    /// Nothing more is ready at the moment: gives what it can of what it kept.
+    fn flush(&mut self, _out: &mut Out) {}
+
+    /// The body is over: gives what it kept.
+    ///
+    /// # Errors
+    /// The body should not be over: the connection is cut.
+    fn end(&mut self, out: &mut Out) -> Result<(), BodyError>;
+}
+
+/// What a filter gives. One piece stays as it is, several become one.
+#[derive(Debug, Default)]
+pub struct Out {
+    one: Bytes,
+    joined: Vec<u8>,
+}
+
+impl Out {
+    /// Gives bytes that are there already.
+    pub fn push(&mut self, bytes: Bytes) {
+        if self.one.is_empty() && self.joined.is_empty() {
+            self.one = bytes;
+        } else {
+            self.extend(&bytes);
+        }
+    }
+
+    /// Gives a copy of these bytes.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.place().extend_from_slice(bytes);
+    }
+
+    /// Where bytes are written behind what was given.
+    pub fn place(&mut self) -> &mut Vec<u8> {
+        let one = std::mem::take(&mut self.one);
+        self.joined.extend_from_slice(&one);
+        &mut self.joined
+    }
+
+    /// What was given; `None`: nothing.
+    pub fn take(&mut self) -> Option<Bytes> {
+        let one = match self.joined.is_empty() {
+            true => std::mem::take(&mut self.one),
+            false => std::mem::take(&mut self.joined).into(),
+        };
+        (!one.is_empty()).then_some(one)
+    }
+}
+
+type Step = Box<dyn FnOnce(&Request, AnswerBody) -> AnswerBody>;
+
+/// What is to be done with the body of one answer, in order.
+#[derive(Default)]
+pub struct Steps(Vec<Step>);
+
+impl Steps {
+    /// Has the body changed by `step`, which gets it when all that decides about the head is done.
+    pub fn push(&mut self, step: impl FnOnce(&Request, AnswerBody) -> AnswerBody + 'static) {
+        self.0.push(Box::new(step));
+    }
+
+    /// Has the body go through a filter.
+    pub fn filter(&mut self, filter: impl Filter + 'static) {
+        self.push(|request, body| {
+            Body::Stream(Box::new(Filtered {
+                filter,
+                inside: Inside::new(request, body),
+                bytes: Bytes::new(),
+                out: Out::default(),
+                is_kept: false,
+                is_over: false,
+            }))
+        });
+    }
+
+    /// Changes the body of a response whose head is final.
+    pub fn run(self, request: &Request, response: &mut Response) {
+        if request.is_head() || matches!(response.body, Body::Tunnel) {
+            return;
+        }
+        for step in self.0 {
+            response.body = step(request, std::mem::take(&mut response.body));
+        }
+    }
+}
+
+/// A body as bytes: what it has in files is read.
+pub struct Inside {
+    body: AnswerBody,
+    reader: Reader,
+    /// What is still to be read of a file, and before anything else.
+    file: Option<FileRange<Rc<OpenFile>>>,
+    reading: Option<Reading>,
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Bytes, BodyError>>>>;
+
+impl Inside {
+    /// The bytes of a body of an answer to this request.
+    #[must_use]
+    pub fn new(request: &Request, body: AnswerBody) -> Self {
+        let reader = Reader {
+            loop_: Rc::clone(&request.client.loop_),
+            generation: Rc::clone(&request.generation),
+            location: request.location,
+            pool: files::pool(request).ok().cloned(),
+        };
+        Self {
+            body,
+            reader,
+            file: None,
+            reading: None,
+        }
+    }
+
+    /// The next bytes, never none of them; `None` at the end.
+    pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                let read = ready!(reading.as_mut().poll(cx));
+                self.reading = None;
+                return Poll::Ready(Some(read));
+            }
+            if let Some(range) = &mut self.file {
+                let part = next_part(range);
+                if range.len == 0 {
+                    self.file = None;
+                }
+                match self.reader.try_read(&part) {
+                    Some(read) => return Poll::Ready(Some(read)),
+                    None => self.reading = Some(Box::pin(self.reader.clone().read(part))),
+                }
+                continue;
+            }
+            match ready!(self.body.poll_next(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(chunk)) if chunk.is_empty() => {}
+                Some(Ok(Chunk::Bytes(bytes))) => return Poll::Ready(Some(Ok(bytes))),
+                Some(Ok(Chunk::File(range))) => self.file = Some(range),
+            }
+        }
+    }
+
+    /// Does a disk keep the next bytes, and not whoever makes the body? Then there is more, and nothing is to be flushed.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// How many bytes there are, where that is known before the first was taken.
+    #[must_use]
+    pub fn len(&self) -> Option<u64> {
+        self.body.len()
+    }
+
+    /// Known to hold no bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// The trailers of the body, after its end.
+    pub fn trailers(&mut self) -> Vec<Header> {
+        match &mut self.body {
+            Body::Stream(source) => source.trailers(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Takes the part of a range that is read next.
+fn next_part(range: &mut FileRange<Rc<OpenFile>>) -> FileRange<Rc<OpenFile>> {
+    let part = FileRange {
+        file: Rc::clone(&range.file),
+        offset: range.offset,
+        len: range.len.min(READ_LEN),
+    };
+    range.offset += part.len;
+    range.len -= part.len;
+    part
+}
+
+/// What reading files of an answer needs, whoever has left meanwhile.
+#[derive(Clone)]
+struct Reader {
+    loop_: Rc<Loop>,
+    generation: Rc<Generation>,
+    location: LocationId,
+    pool: Option<disk::Pool>,
+}
+
+impl Reader {
+    /// What is in memory.
+    fn try_read(&self, part: &FileRange<Rc<OpenFile>>) -> Option<Result<Bytes, BodyError>> {
+        let disk = &self.loop_.disk;
+        let read = disk.try_read(&part.file, part.offset, part.len as usize);
+        read.ok().map(|read| whole(read, part))
+    }
+
+    async fn read(self, part: FileRange<Rc<OpenFile>>) -> Result<Bytes, BodyError> {
+        // A pool that there is not was said so in the log.
+        let pool = self.pool.as_ref().ok_or(BodyError::Logged)?;
+        let location = self.generation.settings.location(self.location);
+        let access = files::reading(location, pool);
+        let disk = &self.loop_.disk;
+        let read = disk.read(&part.file, part.offset, part.len as usize, &access);
+        whole(read.await, &part)
+    }
+}
+
+/// All of a part: a file that has become shorter ends its answer.
+fn whole(
+    read: Result<Bytes, disk::Error>,
+    part: &FileRange<Rc<OpenFile>>,
+) -> Result<Bytes, BodyError> {
+    let bytes = read.map_err(|error| BodyError::Io(std::io::Error::other(error)))?;
+    match bytes.len() as u64 == part.len {
+        true => Ok(bytes),
+        false => Err(BodyError::Truncated),
+    }
+}
+
+/// A body behind a filter.
+struct Filtered<T> {
+    filter: T,
+    inside: Inside,
+    /// What the filter is fed next.
+    bytes: Bytes,
+    out: Out,
+    /// Was the filter fed since it was flushed?
+    is_kept: bool,
+    is_over: bool,
+}
+
+impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        for _ in 0..FEEDS_PER_POLL {
+            if let Some(bytes) = self.out.take() {
+                return Poll::Ready(Some(Ok(Chunk::Bytes(bytes))));
+            }
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            if self.bytes.is_empty() {
+                match self.inside.poll_bytes(cx) {
+                    Poll::Ready(Some(Ok(bytes))) => self.bytes = bytes,
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                    Poll::Ready(None) => {
+                        self.is_over = true;
+                        if let Err(error) = self.filter.end(&mut self.out) {
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                        continue;
+                    }
+                    Poll::Pending if self.is_kept && !self.inside.is_reading() => {
+                        self.is_kept = false;
+                        self.filter.flush(&mut self.out);
+                        match self.out.take() {
+                            Some(bytes) => return Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))),
+                            None => return Poll::Pending,
+                        }
+                    }
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let part = self.bytes.split_to(self.bytes.len().min(FEED_LEN));
+            self.is_kept = true;
+            if let Err(error) = self.filter.feed(part, &mut self.out) {
+                return Poll::Ready(Some(Err(error)));
+            }
+            if let Some(bytes) = self.out.take() {
+                return Poll::Ready(Some(Ok(Chunk::Bytes(bytes))));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        self.inside.trailers()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_piece_is_given_as_it_is_and_several_in_order() {
+        let mut out = Out::default();
+        assert_eq!(out.take(), None);
+        let piece = Bytes::from(vec![7; 3]);
+        out.push(piece.clone());
+        assert_eq!(out.take().unwrap().as_ptr(), piece.as_ptr());
+        out.push(Bytes::from_static(b"a"));
+        out.push(Bytes::new());
+        out.extend(b"b");
+        out.place().push(b'c');
+        out.push(Bytes::from_static(b"d"));
+        assert_eq!(out.take().unwrap(), "abcd");
+        assert_eq!(out.take(), None);
+    }
+}
