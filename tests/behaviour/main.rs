@@ -2,6 +2,7 @@
 //! `FREEWHEEL_TEST_BINARY=/path/to/nginx cargo test -p blackbox` tries it there.
 
 mod autoindex;
+mod browsers;
 mod cache;
 mod conditional;
 mod connections;
@@ -25,13 +26,17 @@ mod proxy_store;
 mod purge;
 mod ranges;
 mod ready_files;
+mod referers;
 mod request_body;
 mod request_line;
+mod secure_link;
 mod slice;
+mod small_content;
 mod static_files;
 mod subrequests;
 mod timeouts;
 mod try_files;
 mod upstreams;
+mod userid;
 mod variables;
 mod wrong_configurations;

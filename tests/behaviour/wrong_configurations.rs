@@ -45,6 +45,22 @@ const IN_A_LOCATION: &str = r#"
     default_type; => invalid number of arguments in "default_type" directive
     lingering_close maybe; => invalid value "maybe"
     keepalive_disable opera; => invalid value "opera"
+    valid_referers; => invalid number of arguments in "valid_referers" directive
+    valid_referers ""; => invalid referer ""
+    valid_referers a..b; => invalid hostname or wildcard "a..b"
+    valid_referers a.org A.org; => conflicting parameter "A.org"
+    valid_referers ~; => empty regex in "~"
+    valid_referers none; => the "none" or "blocked" referers are specified in the "valid_referers" directive without any valid referer
+    secure_link_secret a; secure_link b; => "secure_link_secret" cannot be mixed with "secure_link" and "secure_link_md5"
+    modern_browser lynx 1; => unknown browser name "lynx"
+    modern_browser msie 1x; => invalid browser version "1x"
+    userid maybe; => invalid value "maybe"
+    userid_expires x; => "userid_expires" directive invalid value
+    userid_mark ab; => "userid_mark" directive value must be "off" or a single letter, digit or "="
+    userid_flags lax; => invalid value "lax"
+    userid_service x; => "userid_service" directive invalid number
+    empty_gif on; => invalid number of arguments in "empty_gif" directive
+    random_index maybe; => invalid value "maybe" in "random_index" directive, it must be "on" or "off"
 "#;
 
 /// In a server, and the sentence.

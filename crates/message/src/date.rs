@@ -80,6 +80,13 @@ pub fn format(time: Seconds) -> [u8; DATE_LEN] {
     out
 }
 
+/// `Sun, 06-Nov-94 08:49:37 GMT`, the date of a cookie as nginx writes it: the year has four digits beyond 2037.
+pub fn format_for_cookie(time: Seconds) -> Vec<u8> {
+    let text = format(time);
+    let year = if text[12..16] > b"2037"[..] { 12 } else { 14 };
+    [&text[..7], b"-", &text[8..11], b"-", &text[year..]].concat()
+}
+
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`.
 /// What follows the time is not looked at.
 pub fn parse(text: &[u8]) -> Option<Seconds> {
@@ -249,6 +256,15 @@ mod tests {
             assert_eq!(parse(text.as_bytes()), Some(784_111_777), "{text}");
         }
         assert_eq!(&format(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+
+    #[test]
+    fn dates_of_cookies() {
+        assert_eq!(
+            format_for_cookie(784_111_777),
+            b"Sun, 06-Nov-94 08:49:37 GMT"
+        );
+        assert_eq!(format_for_cookie(1 << 31), b"Tue, 19-Jan-2038 03:14:08 GMT");
     }
 
     #[test]

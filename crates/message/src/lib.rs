@@ -3,6 +3,7 @@
 //! Knows no socket, no path and no clock: times come in as arguments, files stay opaque (`F`). What arrives as bytes is
 //! parsed by `wire`; what a message *means* is decided here, by nginx's rules where configurations rely on them.
 
+pub mod base64;
 pub mod body;
 pub mod conditional;
 pub mod credentials;

@@ -11,6 +11,7 @@ use message::{Body, HeaderId, Method};
 use crate::content::error_text;
 use crate::request::Request;
 use crate::respond::Target;
+use crate::user_agent::Browser;
 use crate::{Failure, Response};
 
 /// Codes of one `error_page` line.
@@ -219,10 +220,10 @@ pub fn split_args(target: &Bytes) -> (Bytes, Bytes) {
 fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
-    let agent = request.head.get(HeaderId::UserAgent).unwrap_or_default();
+    let browser = || Browser::of(request.head.get(HeaderId::UserAgent).unwrap_or_default());
     if settings.error_pages.msie_refresh
         && matches!(failure.status, 301 | 302)
-        && is_msie(agent)
+        && browser().is_msie()
         && let Some(location) = &failure.location
     {
         let page = Box::new(refresh(location));
@@ -230,7 +231,8 @@ fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
         request.error_status = None;
         return page;
     }
-    let is_padded = settings.error_pages.msie_padding && (is_msie(agent) || is_chrome(agent));
+    let is_padded = settings.error_pages.msie_padding
+        && matches!(browser(), Browser::Msie | Browser::Msie6 | Browser::Chrome);
     let page = error_text::page(failure.status, settings.identity.signature(), is_padded);
     let mut response = Response::boxed(error_text::on_the_wire(failure.status));
     if let Some(page) = page {
@@ -255,15 +257,6 @@ fn refresh(location: &Bytes) -> Response {
     Response::text(200, Bytes::from_static(b"text/html"), page)
 }
 
-fn is_msie(agent: &[u8]) -> bool {
-    let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-    has(b"MSIE ") && !has(b"Opera")
-}
-
-fn is_chrome(agent: &[u8]) -> bool {
-    memchr::memmem::find(agent, b"Chrome/").is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,12 +271,5 @@ mod tests {
             split_args(&Bytes::from_static(b"/a")),
             ("/a".into(), Bytes::new())
         );
-    }
-
-    #[test]
-    fn browsers_are_told_apart() {
-        assert!(is_msie(b"Mozilla/4.0 (compatible; MSIE 6.0)"));
-        assert!(!is_msie(b"Mozilla/4.0 (compatible; MSIE 6.0) Opera 9"));
-        assert!(is_chrome(b"Mozilla/5.0 Chrome/120.0"));
     }
 }

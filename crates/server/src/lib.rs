@@ -37,6 +37,7 @@ pub mod split_clients;
 pub mod subrequest;
 pub mod template;
 pub mod upstream;
+pub mod user_agent;
 pub mod variables;
 
 pub use command_line::main;

@@ -4,6 +4,7 @@
 //! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.
 
 mod family;
+pub mod rare;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -28,9 +29,11 @@ use crate::respond::Target;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
 use crate::template::Variables;
+use crate::user_agent::Browser;
 use crate::variables::remembered::Remembered;
 use crate::{Failure, Response};
 use family::Parent;
+use rare::Rare;
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
 pub const URI_CHANGES_MAX: u32 = 10;
@@ -141,6 +144,8 @@ pub struct Request {
     values: Remembered,
     /// Whose sub-request it is.
     parent: Option<Box<Parent>>,
+    /// State of modules that most requests have none of.
+    rare: OnceCell<Box<Rare>>,
     /// The pool whose name was made from variables.
     pool: OnceCell<Pool>,
     /// How deep variables are made of variables at the moment.
@@ -219,6 +224,7 @@ impl Request {
             captures: RefCell::default(),
             values: Remembered::default(),
             parent: None,
+            rare: OnceCell::new(),
             pool: OnceCell::new(),
             depth: Cell::new(0),
             head,
@@ -289,19 +295,18 @@ impl Request {
             return false;
         }
         let agent = self.head.get(HeaderId::UserAgent).unwrap_or_default();
-        let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-        let is_msie6 = self.method == Method::Post
-            && has(b"MSIE ")
-            && (has(b"MSIE 4.") || has(b"MSIE 5.") || has(b"MSIE 6."));
-        let is_safari = has(b"Safari/") && has(b"Mac OS X") && !has(b"Chrome/");
-        (disabled.contains(Browsers::MSIE6) && is_msie6)
-            || (disabled.contains(Browsers::SAFARI) && is_safari)
+        match Browser::of(agent) {
+            Browser::Msie6 => self.method == Method::Post && disabled.contains(Browsers::MSIE6),
+            Browser::Safari => disabled.contains(Browsers::SAFARI),
+            _ => false,
+        }
     }
 
     /// Follows an internal redirect.
     pub fn redirect(&mut self, target: Target) -> Arrival {
         self.is_internal = true;
         self.slice_start.set(None);
+        self.rare.take();
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;
@@ -327,6 +332,11 @@ impl Request {
                 }
             },
         }
+    }
+
+    /// State of modules, made on first use.
+    pub fn rare(&self) -> &Rare {
+        self.rare.get_or_init(Box::default)
     }
 
     /// From here on failures get the built-in page.

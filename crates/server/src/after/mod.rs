@@ -9,6 +9,7 @@ pub mod not_modified;
 pub mod ranges;
 pub mod slice;
 pub mod steps;
+pub mod userid;
 
 use std::rc::Rc;
 
@@ -37,10 +38,13 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     }
     let sliced = slice::begin(request, &mut response)?;
     not_modified::apply(request, &settings.not_modified, &mut response).map_err(Outcome::Failed)?;
-    if settings.headers.is_any() {
+    if settings.headers.is_any() || settings.userid.sets() {
         // Their values may look at what is to be sent (`$sent_http_content_type`, `$status`).
         request.response = Some(response);
         headers::apply(request, &settings.headers);
+        if settings.userid.sets() {
+            userid::apply(request);
+        }
         response = request.response.take().expect("it was put there");
     }
     let steps = location

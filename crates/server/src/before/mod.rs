@@ -70,6 +70,11 @@ pub fn is_idle(location: &Location) -> bool {
         zone: _,
         has_filters: _,
     } = location;
+    !is_internal && asks_nothing(settings)
+}
+
+/// Has none of the steps anything to do by these settings?
+fn asks_nothing(settings: &LocationSettings) -> bool {
     let LocationSettings {
         returning: Returning { return_ },
         access: Access { rules },
@@ -116,9 +121,14 @@ pub fn is_idle(location: &Location) -> bool {
         access_log: _,
         error_log: _,
         status: _,
+        empty_gif: _,
+        random_index: _,
+        userid: _,
+        browser: _,
+        referers: _,
+        secure_link: _,
     } = settings;
-    !is_internal
-        && return_.is_none()
+    return_.is_none()
         && rules.is_empty()
         && !auth_request.is_some()
         && try_files.is_none()

@@ -3,12 +3,14 @@
 //! To add a kind of content, add a line to [`make`].
 
 pub mod autoindex;
+pub mod empty_gif;
 pub mod error_text;
 pub mod files;
 pub mod gzip_static;
 pub mod index;
 pub mod module;
 pub mod proxy;
+pub mod random_index;
 pub mod ready_files;
 pub mod static_files;
 pub mod status;
@@ -26,10 +28,18 @@ pub async fn make(request: &mut Request) -> Outcome {
     if let Some(shown) = request.location().shown {
         return Box::pin(status::make(request, shown)).await;
     }
+    if request.location().settings.empty_gif.empty_gif.is_some() {
+        return empty_gif::make(request);
+    }
     if request.location().passing.is_some() {
         return proxy::make(request).await;
     }
     if request.uri.ends_with(b"/") {
+        if random_index::is_on(request)
+            && let Some(outcome) = Box::pin(random_index::make(request)).await
+        {
+            return outcome;
+        }
         if let Some(outcome) = index::make(request).await {
             return outcome;
         }

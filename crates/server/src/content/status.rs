@@ -68,33 +68,43 @@ pub enum Shown {
 /// What the location of these settings shows, if anything.
 ///
 /// # Errors
-/// It is to show several things, or to pass requests on as well.
+/// Several directives that make its content stand there: figures, `empty_gif`, `proxy_pass`.
 pub fn build(settings: &LocationSettings) -> Result<Option<Shown>, Error> {
     let status = &settings.status;
     let all = [
-        (status.stub_status.is_some(), Shown::Stub, "stub_status"),
-        (status.metrics.is_some(), Shown::Metrics, "metrics"),
-        (status.status_json.is_some(), Shown::Json, "status_json"),
-        (status.dashboard.is_some(), Shown::Dashboard, "dashboard"),
+        (
+            status.stub_status.is_some(),
+            Some(Shown::Stub),
+            "stub_status",
+        ),
+        (status.metrics.is_some(), Some(Shown::Metrics), "metrics"),
+        (
+            status.status_json.is_some(),
+            Some(Shown::Json),
+            "status_json",
+        ),
+        (
+            status.dashboard.is_some(),
+            Some(Shown::Dashboard),
+            "dashboard",
+        ),
+        (settings.empty_gif.empty_gif.is_some(), None, "empty_gif"),
+        (settings.proxy.proxy_pass.is_some(), None, "proxy_pass"),
     ];
     let mut wanted = all.iter().filter(|(is_wanted, ..)| *is_wanted);
     let Some((_, shown, name)) = wanted.next() else {
         return Ok(None);
     };
-    let other = wanted.next().map(|(.., other)| *other);
-    let other = other.or(settings.proxy.proxy_pass.is_some().then_some("proxy_pass"));
-    match other {
-        Some(other) => Err(Error::without_place(format!(
+    if let Some((.., other)) = wanted.next() {
+        return Err(Error::without_place(format!(
             "\"{name}\" and \"{other}\" cannot stand in the same location"
-        ))),
-        None => {
-            if *shown == Shown::Dashboard {
-                // Made here, where no loop waits for it.
-                let _ = document();
-            }
-            Ok(Some(*shown))
-        }
+        )));
     }
+    if *shown == Some(Shown::Dashboard) {
+        // Made here, where no loop waits for it.
+        let _ = document();
+    }
+    Ok(*shown)
 }
 
 /// Answers with figures.

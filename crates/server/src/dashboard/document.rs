@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
+use message::base64;
 use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("page/page.html");
@@ -65,46 +66,15 @@ fn make() -> Document {
 
 /// A source as the policy names it.
 fn hash(source: &str) -> String {
-    format!("'sha256-{}'", base64(&Sha256::digest(source.as_bytes())))
-}
-
-/// RFC 4648, 4.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let index = bits >> (18 - 6 * digit) & 63;
-            let is_padding = digit > three.len();
-            text.push(if is_padding {
-                '='
-            } else {
-                char::from(DIGITS[index as usize])
-            });
-        }
-    }
-    text
+    format!(
+        "'sha256-{}'",
+        base64::encode(&Sha256::digest(source.as_bytes()))
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_that_of_the_rfc() {
-        let pairs = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foobar", "Zm9vYmFy"),
-        ];
-        for (plain, encoded) in pairs {
-            assert_eq!(base64(plain.as_bytes()), encoded);
-        }
-    }
 
     #[test]
     fn the_page_is_whole_and_names_no_other_place() {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree};
 
+use crate::after::userid;
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
@@ -20,7 +21,7 @@ use crate::process::resolve::host;
 use crate::route::{ServerId, ServerNames};
 use crate::upstream::Upstreams;
 use crate::upstream::block::Blocks;
-use crate::variables::Definitions;
+use crate::variables::{Definitions, referer};
 
 use super::locations::{self, Block, Growing, Level, Outer, Raw};
 use super::server::ServerSettings;
@@ -100,6 +101,7 @@ impl Settings {
             variables: Vec::new(),
             upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?),
             uses_realpath: false,
+            uid_reset: None,
             wants_first_byte: false,
             status_zones: Vec::new(),
             zones: std::mem::take(&mut http.zones),
@@ -115,6 +117,7 @@ impl Settings {
         settings.zones.settle(locations, &surroundings.pools)?;
         settings.check_logs()?;
         settings.variables = definitions.finish(scope)?;
+        settings.uid_reset = userid::reset_variable(scope);
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;
         let is_shown = scope.find("first_byte_time").is_some();
@@ -334,6 +337,11 @@ fn finish_server(
     let itself = locations::add(level, &own, &mut all, scope)?;
     let (inner, named) = locations::finish_all(block.locations, &own, &mut all, scope)?;
     all.locations[itself as usize].inner = inner;
+    let mut made = referer::Made::default();
+    for location in &mut all.locations[itself as usize..] {
+        let referers = &mut location.settings.referers;
+        referers.settle(&finished.server_name, &mut made)?;
+    }
     let (name, limits) = (finished.server_name.first.clone(), finished.limits());
     settings.servers.push(Server {
         name,

@@ -53,6 +53,8 @@ pub struct Settings {
     pub upstreams: Upstreams,
     /// Whether `$realpath_root` is used anywhere.
     pub uses_realpath: bool,
+    /// `$uid_reset`, where the configuration uses it.
+    pub uid_reset: Option<VariableIndex>,
     /// Does anything ask when the first byte of an answer was sent?
     pub wants_first_byte: bool,
     /// The names of `status_zone`, each once.

@@ -8,6 +8,7 @@ use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
 use crate::after::ranges::Ranges;
 use crate::after::slice::Slicing;
+use crate::after::userid::UserId;
 use crate::before::access::Access;
 use crate::before::admission::Admission;
 use crate::before::auth_request::AuthRequest;
@@ -17,10 +18,12 @@ use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
 use crate::content::autoindex::Autoindex;
+use crate::content::empty_gif::EmptyGif;
 use crate::content::files::Files;
 use crate::content::gzip_static::GzipStatic;
 use crate::content::index::Index;
 use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
+use crate::content::random_index::RandomIndex;
 use crate::content::static_files::StaticFiles;
 use crate::content::status::Status;
 use crate::error_page::ErrorPages;
@@ -32,6 +35,9 @@ use crate::redirects::Redirects;
 use crate::request_body::directives::ClientBody;
 
 use crate::subrequest::Subrequests;
+use crate::variables::browser::Browser;
+use crate::variables::referer::Referers;
+use crate::variables::secure_link::SecureLink;
 
 use super::server::ServerSettings;
 use super::types::Types;
@@ -51,6 +57,10 @@ sections! {
         index: Index,
         /// [`Autoindex`].
         autoindex: Autoindex,
+        /// [`RandomIndex`].
+        random_index: RandomIndex,
+        /// [`EmptyGif`].
+        empty_gif: EmptyGif,
         /// [`Status`].
         status: Status,
         /// [`GzipStatic`].
@@ -89,6 +99,14 @@ sections! {
         not_modified: NotModified,
         /// [`HeaderLines`].
         headers: HeaderLines,
+        /// [`UserId`].
+        userid: UserId,
+        /// [`Referers`].
+        referers: Referers,
+        /// [`SecureLink`].
+        secure_link: SecureLink,
+        /// [`Browser`].
+        browser: Browser,
         /// [`Ranges`].
         ranges: Ranges,
         /// [`Slicing`].

@@ -3,9 +3,13 @@
 //! Not here: the names of the core variables (`names`), their values (`values`). Invariant: after [`Definitions::finish`]
 //! every index that the configuration uses has a definition, so that asking for a value cannot fail.
 
+pub mod browser;
 mod figures;
+mod kept;
 pub mod names;
+pub mod referer;
 pub mod remembered;
+pub mod secure_link;
 pub mod values;
 
 use std::sync::Arc;
@@ -28,6 +32,8 @@ pub const DEPTH_MAX: u32 = 100;
 pub enum Definition {
     /// One that every request has.
     Core(Core),
+    /// One that a module makes when it is first asked for; the request remembers it.
+    Kept(Core),
     /// One of a family: the rest of its name says which.
     Family(Family, Box<[u8]>),
     /// Made by a `map`.
@@ -56,7 +62,10 @@ pub struct SplitSource {
 impl Definition {
     fn built_in(name: &str) -> Option<Self> {
         if let Some(core) = names::core(name) {
-            return Some(Self::Core(core));
+            return Some(match core.is_kept() {
+                true => Self::Kept(core),
+                false => Self::Core(core),
+            });
         }
         names::family(name).map(|(family, rest)| Self::Family(family, rest.as_bytes().into()))
     }
@@ -171,11 +180,13 @@ pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> 
         .filter(|name| !name.is_empty());
     let name = std::str::from_utf8(name.ok_or_else(invalid)?).map_err(|_| invalid())?;
     match names::core(&name.to_ascii_lowercase()) {
-        None => scope
+        Some(Core::Args | Core::LimitRate) => scope.intern(name, Some(&word.place())),
+        Some(core) if !core.is_changeable() => {
+            Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0))
+        }
+        _ => scope
             .define(name, &word.place())
             .map_err(|problem| problem.at(0)),
-        Some(Core::Args | Core::LimitRate) => scope.intern(name, Some(&word.place())),
-        Some(_) => Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0)),
     }
 }
 
@@ -196,7 +207,7 @@ fn source_and_target(
         .filter(|name| !name.is_empty())
         .ok_or_else(invalid)?;
     let name = std::str::from_utf8(name).map_err(|_| invalid())?;
-    if names::core(name).is_some() {
+    if names::core(name).is_some_and(|core| !core.is_changeable()) {
         return Err(block.error(&Problem::new(format!("the duplicate \"{name}\" variable")).at(1)));
     }
     let index = scope
@@ -254,6 +265,7 @@ impl Request {
     fn look_up(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
         match self.settings().variable(index) {
             Definition::Core(core) => values::core(self, *core, out),
+            Definition::Kept(core) => append(self.once(index, || kept::make(self, *core)), out),
             Definition::Family(family, rest) => values::family(self, *family, rest, out),
             Definition::Group => append(self.remembered(index).flatten(), out),
             Definition::Map(source) if source.is_volatile => append(self.map(source), out),

@@ -18,6 +18,8 @@ macro_rules! variables {
 }
 
 variables! {
+    /// The value of `ancient_browser_value` for browsers that `ancient_browser` means, else empty.
+    AncientBrowser "ancient_browser"
     /// The arguments of the current URI.
     Args "args"
     /// The client's address as 4 or 16 bytes (unix sockets: `unix:`).
@@ -60,12 +62,18 @@ variables! {
     Https "https"
     /// `?` when the URI has arguments, else empty.
     IsArgs "is_args"
+    /// Empty where `valid_referers` takes the request's `Referer`, else `1`.
+    InvalidReferer "invalid_referer"
     /// `:` when `$request_port` is not empty, else empty.
     IsRequestPort "is_request_port"
     /// The response's rate limit in bytes a second; settable.
     LimitRate "limit_rate"
+    /// The value of `modern_browser_value` for browsers that `modern_browser` means, else empty.
+    ModernBrowser "modern_browser"
     /// The time in seconds with milliseconds.
     Msec "msec"
+    /// `1` for MSIE of any version, else empty.
+    Msie "msie"
     /// The version of nginx whose behaviour is followed.
     NginxVersion "nginx_version"
     /// The worker's process id.
@@ -122,6 +130,10 @@ variables! {
     RequestUri "request_uri"
     /// `http` or `https`.
     Scheme "scheme"
+    /// Whether a link was made with the secret and has not run out: see `secure_link`.
+    SecureLink "secure_link"
+    /// The second at which a link runs out, as the request says it.
+    SecureLinkExpires "secure_link_expires"
     /// Where the answer came from: `memory`, `disk`, `upstream`, or `fill`, which is the fetch of a cache, of this request or another.
     ServedFrom "served_from"
     /// The address that accepted the request.
@@ -148,6 +160,12 @@ variables! {
     TimeIso8601 "time_iso8601"
     /// Local time in the common log format.
     TimeLocal "time_local"
+    /// The client's `userid` cookie: its name and value in hexadecimal digits.
+    UidGot "uid_got"
+    /// Not empty and not `0`: the client's `userid` cookie is replaced, with `log` also logged. For the configuration to set.
+    UidReset "uid_reset"
+    /// The `userid` cookie that the client is sent.
+    UidSet "uid_set"
     /// The addresses of the servers that were asked, in order; the upstream's name where none could be.
     UpstreamAddr "upstream_addr"
     /// Bytes received from each.
@@ -176,6 +194,38 @@ variables! {
     UpstreamStatus "upstream_status"
     /// The current URI, decoded and normalised.
     Uri "uri"
+}
+
+impl Core {
+    /// Is it a module's, made when it is first asked for and remembered?
+    #[must_use]
+    pub fn is_kept(self) -> bool {
+        matches!(
+            self,
+            Self::AncientBrowser
+                | Self::InvalidReferer
+                | Self::ModernBrowser
+                | Self::Msie
+                | Self::SecureLink
+                | Self::SecureLinkExpires
+                | Self::UidGot
+                | Self::UidReset
+                | Self::UidSet
+        )
+    }
+
+    /// May the configuration give it another meaning (`map`, `auth_request_set`)?
+    #[must_use]
+    pub fn is_changeable(self) -> bool {
+        matches!(
+            self,
+            Self::AncientBrowser
+                | Self::InvalidReferer
+                | Self::ModernBrowser
+                | Self::Msie
+                | Self::UidReset
+        )
+    }
 }
 
 /// A family of variables: the rest of the name says which.

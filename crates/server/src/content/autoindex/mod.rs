@@ -161,7 +161,8 @@ fn callback(request: &Request) -> Result<Option<Bytes>, Failure> {
     Ok(Some(Bytes::copy_from_slice(name)))
 }
 
-fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
+/// What an error of reading a directory means for a request, and its log line.
+pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
     if let disk::Error::Overflow(overflow) = error {
         return files::overflowed(request, overflow);
     }

@@ -1,0 +1,427 @@
+//! `userid`: a cookie that knows a client again.
+//!
+//! Not here: what is done with it; logs show `$uid_got` and `$uid_set`. Invariant: within one worker no two clients are given the same.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use config::{Number, Problem, Scope, Value, VariableIndex, Word, directives};
+use message::{HeaderId, base64, date};
+
+use crate::log::Level;
+use crate::request::Request;
+
+/// Digits of the cookie that are its value; behind them may stand a mark.
+const DIGITS: usize = 22;
+/// The first number of a cookie of the second version; two digits of each byte tell it from one of the first.
+const FIRST_OF_V2: u32 = 0x0303_0302;
+/// From one client's number to the next.
+const STEP: u32 = 0x100;
+
+config::choices! {
+    /// `userid`.
+    pub enum Use {
+        /// Nothing is done.
+        Off = "off",
+        /// Cookies that come are logged, none is set.
+        Log = "log",
+        /// Cookies of the first version are set.
+        V1 = "v1",
+        /// Cookies of the second version are set.
+        On = "on",
+    }
+}
+
+config::choice_set! {
+    /// `userid_flags`.
+    pub struct Flags: u32 {
+        /// None.
+        OFF = "off",
+        /// Only over TLS.
+        SECURE = "secure",
+        /// Not for scripts.
+        HTTPONLY = "httponly",
+        /// Not from other sites.
+        STRICT = "samesite=strict",
+        /// From other sites only when followed by a link.
+        LAX = "samesite=lax",
+        /// From everywhere.
+        NONE = "samesite=none",
+    }
+}
+
+/// When the cookie runs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// With the browser's session.
+    Session,
+    /// Never, which is 2037.
+    Max,
+    /// After so many seconds.
+    After(u64),
+}
+
+impl Value for Expiry {
+    const SYNTAX: &'static str = "time | max | off";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let word = &args[0];
+        if *word == "max" {
+            return Ok(Self::Max);
+        }
+        if *word == "off" {
+            return Ok(Self::Session);
+        }
+        match config::parse_sec(word.bytes()) {
+            Some(0) => Ok(Self::Session),
+            Some(seconds) => Ok(Self::After(seconds)),
+            None => Err(Problem::directive("invalid value").at(0)),
+        }
+    }
+}
+
+/// The sign that a client's cookie must have: one without is set anew.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark(Option<u8>);
+
+impl Value for Mark {
+    const SYNTAX: &'static str = "letter | digit | = | off";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        match &args[0].bytes()[..] {
+            b"off" => Ok(Self(None)),
+            [mark] if mark.is_ascii_alphanumeric() || *mark == b'=' => Ok(Self(Some(*mark))),
+            _ => Err(Problem::directive(
+                "value must be \"off\" or a single letter, digit or \"=\"",
+            )
+            .at(0)),
+        }
+    }
+}
+
+directives! {
+    /// Knowing clients again.
+    pub struct UserId in Location {
+        /// Gives clients a cookie: `on` of the second version, `v1` of the first; `log` only reads what comes.
+        userid: Use = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Names the cookie.
+        userid_name: Bytes = "uid", [HTTP | SERVER | LOCATION] 1, syntax "name";
+        /// Sets the cookie's domain; `none`: it has none.
+        userid_domain: Bytes = "none", [HTTP | SERVER | LOCATION] 1, syntax "name | none";
+        /// Sets the cookie's path.
+        userid_path: Bytes = "/", [HTTP | SERVER | LOCATION] 1, syntax "path";
+        /// Says when the cookie runs out: after a time, at the end of 2037 (`max`), or with the browser's session (`off`).
+        userid_expires: Expiry = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Sets the cookie's flags.
+        userid_flags: Flags = "off", [HTTP | SERVER | LOCATION] 1..=3;
+        /// Marks the cookie. A client with a cookie of another mark gets the same one with this mark.
+        userid_mark: Mark = "off", [HTTP | SERVER | LOCATION] 1;
+        /// Sends this value of `P3P` with the cookie.
+        userid_p3p: Bytes = "none", [HTTP | SERVER | LOCATION] 1, syntax "string | none";
+        /// Numbers the server that gives a cookie, where there are several. By default 0 for the first version, and for the second the
+        /// last four bytes of the server's address.
+        userid_service: Option<Number> = none, [HTTP | SERVER | LOCATION] 1, syntax "number";
+    }
+}
+
+impl UserId {
+    /// Are cookies set?
+    #[must_use]
+    pub fn sets(&self) -> bool {
+        matches!(self.userid, Use::V1 | Use::On)
+    }
+}
+
+/// A cookie's value, as its 16 bytes lie in it.
+type Uid = [u8; 16];
+
+/// What is known of a client.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Uids {
+    /// What it sent.
+    got: Option<Uid>,
+    /// The value as it was sent.
+    digits: [u8; DIGITS],
+    /// The mark behind it.
+    mark: Option<u8>,
+    /// What it is sent; `Some(None)`: nothing.
+    set: Option<Option<Uid>>,
+    /// It is sent another than it had.
+    is_new: bool,
+}
+
+/// `$uid_got`: `name=value` in hexadecimal digits.
+#[must_use]
+pub fn got(request: &Request) -> Option<Bytes> {
+    let settings = &request.location().settings.userid;
+    if settings.userid == Use::Off {
+        return None;
+    }
+    Some(shown(&settings.userid_name, &known(request).got?))
+}
+
+/// `$uid_set`: the same of what is sent.
+#[must_use]
+pub fn set(request: &Request) -> Option<Bytes> {
+    let settings = &request.location().settings.userid;
+    if !settings.sets() {
+        return None;
+    }
+    Some(shown(&settings.userid_name, &decided(request).set??))
+}
+
+/// Sets the cookie, where the client is to get one.
+pub fn apply(request: &mut Request) {
+    let generation = request.generation.clone();
+    let settings = &generation
+        .settings
+        .location(request.location)
+        .settings
+        .userid;
+    let uids = decided(request);
+    let Some(uid) = uids.set.flatten() else {
+        return;
+    };
+    let now = request.client.loop_.feed.clock().now().second();
+    let cookie = cookie(settings, &uids, &uid, now);
+    let Some(response) = &mut request.response else {
+        return;
+    };
+    response.headers.push("Set-Cookie", cookie);
+    if settings.userid_p3p != "none" {
+        response.headers.push("P3P", settings.userid_p3p.clone());
+    }
+}
+
+/// What the client sent: looked at once.
+fn known(request: &Request) -> Uids {
+    let cell = &request.rare().uids;
+    if let Some(known) = cell.get() {
+        return known;
+    }
+    let uids = read(request);
+    cell.set(Some(uids));
+    uids
+}
+
+fn read(request: &Request) -> Uids {
+    let name = &request.location().settings.userid.userid_name;
+    let mut uids = Uids::default();
+    let Some(value) = request.head.cookie(name) else {
+        return uids;
+    };
+    let complain = |what: &str| {
+        request.log(Level::Error, &|out| {
+            let line = request.head.get(HeaderId::Cookie).unwrap_or_default();
+            out.extend_from_slice(format!("client sent {what} userid cookie \"").as_bytes());
+            out.extend_from_slice(line);
+            out.push(b'"');
+        });
+    };
+    // The digits may have a mark behind them, and many clients have others than base64's padding.
+    let Some((digits, rest)) = value.split_first_chunk::<DIGITS>() else {
+        complain("too short");
+        return uids;
+    };
+    let decoded = base64::decode(digits).and_then(|bytes| Uid::try_from(bytes).ok());
+    let Some(uid) = decoded else {
+        complain("invalid");
+        return uids;
+    };
+    uids.digits = *digits;
+    uids.mark = match rest {
+        [mark, b'=', ..] => Some(*mark),
+        _ => None,
+    };
+    // The last number is 0 in none that a server gave.
+    uids.got = (uid[12..] != [0; 4]).then_some(uid);
+    uids
+}
+
+/// What the client is sent: decided once, so that logs show what was sent.
+fn decided(request: &Request) -> Uids {
+    let mut uids = known(request);
+    if uids.set.is_some() {
+        return uids;
+    }
+    let settings = &request.location().settings.userid;
+    uids.set = Some(match uids.got {
+        Some(uid) if !is_reset(request, &settings.userid_name, &uid) => {
+            let Mark(wanted) = settings.userid_mark;
+            (wanted.is_some() && uids.mark != wanted).then_some(uid)
+        }
+        _ => {
+            uids.is_new = true;
+            Some(made(request, settings))
+        }
+    });
+    request.rare().uids.set(Some(uids));
+    uids
+}
+
+/// Does `$uid_reset` say that the client's cookie is to be replaced?
+fn is_reset(request: &Request, name: &[u8], uid: &Uid) -> bool {
+    let Some(variable) = request.settings().uid_reset else {
+        return false;
+    };
+    let mut value = Vec::new();
+    request.append_variable(variable, &mut value);
+    if !crate::template::is_true(&value) {
+        return false;
+    }
+    if value == b"log" {
+        let shown = shown(name, uid);
+        request.log(Level::Notice, &|out| {
+            out.extend_from_slice(b"userid cookie \"");
+            out.extend_from_slice(&shown);
+            out.extend_from_slice(b"\" was reset");
+        });
+    }
+    true
+}
+
+/// The variable by which a configuration has cookies replaced, if it uses it.
+#[must_use]
+pub fn reset_variable(scope: &Scope) -> Option<VariableIndex> {
+    scope.find("uid_reset")
+}
+
+/// Another number for each start of a worker: microseconds, as far as they fit, and the process.
+static START: LazyLock<u32> = LazyLock::new(|| {
+    let micros = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_micros());
+    (micros / 20) << 16 | (std::process::id() & 0xffff)
+});
+static NEXT_V1: AtomicU32 = AtomicU32::new(1);
+static NEXT_V2: AtomicU32 = AtomicU32::new(FIRST_OF_V2);
+
+fn made(request: &Request, settings: &UserId) -> Uid {
+    let now = request.client.loop_.feed.clock().now().second() as u32;
+    let service = settings.userid_service.map(|service| service.0 as u32);
+    let parts = if settings.userid == Use::V1 {
+        let number = NEXT_V1.fetch_add(STEP, Ordering::Relaxed);
+        [service.unwrap_or(0), now, *START, number].map(u32::to_ne_bytes)
+    } else {
+        let next = |number: u32| Some(number.wrapping_add(STEP).max(FIRST_OF_V2));
+        let (one, other) = (Ordering::Relaxed, Ordering::Relaxed);
+        let number = NEXT_V2.fetch_update(one, other, next);
+        let number = number.unwrap_or(FIRST_OF_V2);
+        let address = || match request.client.local.map(|local| local.ip()) {
+            Some(IpAddr::V4(ip)) => ip.octets(),
+            Some(IpAddr::V6(ip)) => {
+                let [.., a, b, c, d] = ip.octets();
+                [a, b, c, d]
+            }
+            None => [0; 4],
+        };
+        [
+            service.map_or_else(address, u32::to_be_bytes),
+            now.to_be_bytes(),
+            START.to_be_bytes(),
+            number.to_be_bytes(),
+        ]
+    };
+    let mut uid = [0; 16];
+    uid.copy_from_slice(parts.as_flattened());
+    uid
+}
+
+fn cookie(settings: &UserId, uids: &Uids, uid: &Uid, now: i64) -> Bytes {
+    let mut out = [&settings.userid_name[..], b"="].concat();
+    let Mark(mark) = settings.userid_mark;
+    if uids.is_new {
+        out.extend_from_slice(&base64::encode(uid).as_bytes()[..DIGITS]);
+    } else {
+        out.extend_from_slice(&uids.digits);
+    }
+    out.extend_from_slice(&[mark.unwrap_or(b'='), b'=']);
+    match settings.userid_expires {
+        Expiry::Session => {}
+        Expiry::Max => out.extend_from_slice(b"; expires=Thu, 31-Dec-37 23:55:55 GMT"),
+        Expiry::After(seconds) => {
+            let time = now.saturating_add_unsigned(seconds);
+            out.extend_from_slice(b"; expires=");
+            out.extend_from_slice(&date::format_for_cookie(time));
+        }
+    }
+    if settings.userid_domain != "none" {
+        out.extend_from_slice(b"; domain=");
+        out.extend_from_slice(&settings.userid_domain);
+    }
+    out.extend_from_slice(b"; path=");
+    out.extend_from_slice(&settings.userid_path);
+    let flags = Flags::WORDS.iter().filter(|(flag, _)| *flag != Flags::OFF);
+    for (_, word) in flags.filter(|(flag, _)| settings.userid_flags.contains(*flag)) {
+        out.extend_from_slice(b"; ");
+        out.extend_from_slice(word.as_bytes());
+    }
+    out.into()
+}
+
+/// `name=` and the four numbers as the machine has them, as nginx shows them.
+fn shown(name: &[u8], uid: &Uid) -> Bytes {
+    let mut out = [name, b"="].concat();
+    for part in uid.as_chunks::<4>().0 {
+        let number = u32::from_ne_bytes(*part);
+        out.extend_from_slice(format!("{number:08X}").as_bytes());
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use config::Section;
+
+    use super::*;
+
+    fn settings(text: &str) -> UserId {
+        let tree = config::parse_bytes(text.as_bytes()).expect("parses");
+        let mut raw = <UserId as Section>::Raw::default();
+        let mut scope = Scope::new();
+        for line in &tree.directives {
+            assert!(UserId::set(&mut raw, line, &mut scope).expect("is right"));
+        }
+        UserId::finish(raw, &mut scope).expect("is right")
+    }
+
+    fn cookie_of(text: &str) -> String {
+        let new = Uids {
+            is_new: true,
+            ..Uids::default()
+        };
+        let cookie = cookie(&settings(text), &new, &[0xff; 16], 0);
+        String::from_utf8(cookie.to_vec()).expect("is ASCII")
+    }
+
+    #[test]
+    fn cookies() {
+        const VALUE: &str = "/////////////////////w";
+        assert_eq!(cookie_of(""), format!("uid={VALUE}==; path=/"));
+        assert_eq!(
+            cookie_of(
+                "userid_name n; userid_mark q; userid_expires 1d; userid_domain .a.org; userid_path /p; \
+                 userid_flags samesite=lax httponly secure;"
+            ),
+            format!(
+                "n={VALUE}q=; expires=Fri, 02-Jan-70 00:00:00 GMT; domain=.a.org; path=/p; secure; httponly; samesite=lax"
+            )
+        );
+        assert_eq!(
+            cookie_of("userid_expires max;"),
+            format!("uid={VALUE}==; expires=Thu, 31-Dec-37 23:55:55 GMT; path=/")
+        );
+    }
+
+    #[test]
+    fn numbers_are_shown_as_the_machine_has_them() {
+        let uid = std::array::from_fn(|i| i as u8);
+        let shown = shown(b"uid", &uid);
+        let first = format!("{:08X}", u32::from_ne_bytes([0, 1, 2, 3]));
+        assert!(shown.starts_with(format!("uid={first}").as_bytes()));
+        assert_eq!(shown.len(), "uid=".len() + 32);
+    }
+}

@@ -1,0 +1,76 @@
+//! `random_index`: a file of the directory that is asked for, any of them.
+//!
+//! The directory is read in the pool. Not here: what answers for the file, to which the request is sent.
+
+use config::{Flag, directives};
+use disk::{Entry, Kind, Lane};
+use message::Method;
+
+use crate::Failure;
+use crate::path::{self, Mapped};
+use crate::request::Request;
+use crate::respond::{Outcome, Target};
+
+use super::{autoindex, files};
+
+directives! {
+    /// Any file of a directory.
+    pub struct RandomIndex in Location {
+        /// Answers for a directory with one of its files, another each time, before `index` is asked. Those whose name begins with a dot
+        /// do not count.
+        random_index: Flag = "off", [LOCATION] FLAG;
+    }
+}
+
+/// Is one of the files wanted?
+#[must_use]
+pub fn is_on(request: &Request) -> bool {
+    request.location().settings.random_index.random_index
+        && matches!(request.method, Method::Get | Method::Head | Method::Post)
+}
+
+/// Sends a request for a directory to one of its files; `None`: it has none.
+pub async fn make(request: &Request) -> Option<Outcome> {
+    match choose_one(request).await {
+        Ok(name) => {
+            let uri = [&request.uri[..], &name?].concat();
+            Some(Outcome::Redirect(Target::Uri(
+                uri.into(),
+                request.args.clone(),
+            )))
+        }
+        Err(failure) => Some(Outcome::Failed(failure)),
+    }
+}
+
+async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
+    let mut mapped = Mapped::default();
+    path::map(request, &mut mapped)?;
+    if mapped.path.len() > 1 && mapped.path.ends_with(b"/") {
+        mapped.path.pop();
+    }
+    let access = files::access(request, &mapped.path)?;
+    let disk = &request.client.loop_.disk;
+    let read = disk.readdir(&mapped.path, &access).await;
+    let entries = read.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
+    let random = u128::from_ne_bytes(request.client.loop_.random_16());
+    // There too, since letting go of many entries takes a while.
+    let chosen = access
+        .pool
+        .run(Lane::Read, move || choose(&entries, random));
+    let chosen = chosen.await;
+    chosen.map_err(|overflow| files::overflowed(request, &overflow))
+}
+
+/// The file that a random number stands for.
+fn choose(entries: &[Entry], random: u128) -> Option<Box<[u8]>> {
+    let is_file = |entry: &&Entry| entry.meta.kind == Kind::File && !entry.name.starts_with(b".");
+    let count = entries.iter().filter(is_file).count();
+    if count == 0 {
+        return None;
+    }
+    // 128 bits: how much more often the first ones come does not show.
+    let at = usize::try_from(random % count as u128).unwrap_or(0);
+    let chosen = entries.iter().filter(is_file).nth(at);
+    chosen.map(|entry| entry.name.clone())
+}
