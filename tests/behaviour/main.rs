@@ -36,6 +36,7 @@ mod static_files;
 mod subrequests;
 mod timeouts;
 mod try_files;
+mod tunnels;
 mod upstreams;
 mod userid;
 mod variables;

@@ -88,6 +88,8 @@ const ONE_SEND: Fate =
     Fate::Ignored("Freewheel always sends the head and what is ready of the body together");
 const NO_LOW_WATER: Fate =
     Fate::Ignored("Linux has no low-water mark for sending, and nginx does nothing with it there");
+const LOOP_BUFFER: Fate =
+    Fate::Ignored("a piece is read into a buffer of its loop, and an idle tunnel holds none");
 const NO_MUTEX: Fate =
     Fate::Ignored("each loop has its own listening socket, so there is no mutex to take");
 const OWN_EVENTS: Fate = Fate::Ignored("the event loops size their own lists of events");

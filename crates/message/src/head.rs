@@ -252,8 +252,11 @@ impl RequestHead {
             })
     }
 
-    /// May the connection be kept after this request, as far as the client is concerned?
+    /// May the connection be kept after this request, as far as the client is concerned? Not behind a CONNECT, answered or not.
     pub fn wants_keepalive(&self) -> bool {
+        if self.method == Method::Connect {
+            return false;
+        }
         match self.connection {
             Some(ConnectionType::Close) => false,
             Some(ConnectionType::KeepAlive) => true,

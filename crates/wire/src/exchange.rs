@@ -166,6 +166,11 @@ impl UpstreamConnection {
     pub fn stream(&self) -> &Stream {
         &self.0.stream
     }
+
+    /// The socket alone, for what is no HTTP.
+    pub fn into_stream(self) -> Stream {
+        self.0.stream
+    }
 }
 
 impl Exchange {

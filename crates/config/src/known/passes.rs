@@ -227,7 +227,7 @@ rows! {
     }
     "http_tunnel" {
         "tunnel_bind": [HTTP | SERVER | LOCATION] (1..=2);
-        "tunnel_buffer_size": [HTTP | SERVER | LOCATION] 1;
+        "tunnel_buffer_size": [HTTP | SERVER | LOCATION] 1 => LOOP_BUFFER;
         "tunnel_connect_timeout": [HTTP | SERVER | LOCATION] 1;
         "tunnel_next_upstream": [HTTP | SERVER | LOCATION] (1..);
         "tunnel_next_upstream_timeout": [HTTP | SERVER | LOCATION] 1;

@@ -27,7 +27,6 @@ const NOT_BUILT: &[&str] = &[
     "http_limit_req_module",
     "http_empty_gif_module",
     "http_browser_module",
-    "http_tunnel_module",
 ];
 
 /// Modules that nginx has only when asked, and that are built here.

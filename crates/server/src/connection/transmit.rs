@@ -232,7 +232,9 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
         response.content_type = Bytes::new();
         response.content_length = None;
     }
-    let may_chunk = !is_bodiless && !request.is_head();
+    // Behind the 200 of a CONNECT there is no body, but the tunnel.
+    let is_tunnel = matches!(response.body, Body::Tunnel);
+    let may_chunk = !is_bodiless && !request.is_head() && !is_tunnel;
     if may_chunk && (response.content_length.is_none() || has_trailers) {
         if !is_http11(&request.head) {
             request.keepalive &= response.content_length.is_some();

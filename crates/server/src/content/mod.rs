@@ -14,6 +14,7 @@ pub mod random_index;
 pub mod ready_files;
 pub mod static_files;
 pub mod status;
+pub mod tunnel_pass;
 
 use crate::loops::culprit;
 use crate::request::Request;
@@ -33,6 +34,9 @@ pub async fn make(request: &mut Request) -> Outcome {
     }
     if request.location().passing.is_some() {
         return proxy::make(request).await;
+    }
+    if let Some(leading) = request.location().tunnelling.clone() {
+        return Box::pin(tunnel_pass::make(request, &leading)).await;
     }
     if request.uri.ends_with(b"/") {
         if random_index::is_on(request)

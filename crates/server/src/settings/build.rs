@@ -342,7 +342,11 @@ fn finish_server(
         let referers = &mut location.settings.referers;
         referers.settle(&finished.server_name, &mut made)?;
     }
-    let (name, limits) = (finished.server_name.first.clone(), finished.limits());
+    // Those of this server are the last ones.
+    let mut own = all.locations[itself as usize..].iter();
+    let allow_connect = own.any(|location| location.tunnelling.is_some());
+    let limits = finished.limits(allow_connect);
+    let name = finished.server_name.first.clone();
     settings.servers.push(Server {
         name,
         settings: finished,

@@ -8,7 +8,7 @@ use config::{Directive, Error, Problem, Scope, Section};
 use crate::after;
 use crate::content::module::{self, Place};
 use crate::content::proxy::{passing, store};
-use crate::content::status;
+use crate::content::{status, tunnel_pass};
 use crate::path::Alias;
 use crate::regex::Regex;
 use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
@@ -223,12 +223,14 @@ pub fn add(
     let pool = OnceLock::new();
     let settings = LocationSettings::finish(own.raw.clone(), scope)?;
     let passing = passing::build(&settings, level.kind, &level.name, all.upstreams)?;
+    let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
     let shown = status::build(&settings)?;
     all.locations.push(Location {
         name: level.name,
         has_filters: after::has_filters(&settings),
         settings,
         passing,
+        tunnelling,
         inner: Locations::default(),
         is_internal: level.is_internal,
         logs: OnceLock::new(),

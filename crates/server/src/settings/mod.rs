@@ -24,6 +24,7 @@ use crate::caching::zone::Zones;
 use crate::content::module::Handler;
 use crate::content::proxy::Passing;
 use crate::content::status::Shown;
+use crate::content::tunnel_pass::Leading;
 use crate::listen;
 use crate::log::format::Formats;
 use crate::log::{AccessLogs, ErrorLogs};
@@ -194,6 +195,8 @@ pub struct Location {
     pub passing: Option<Arc<Passing>>,
     /// Does it have filters that may want the bytes of bodies?
     pub has_filters: bool,
+    /// Where its tunnels lead (`tunnel_pass`).
+    pub tunnelling: Option<Leading>,
     /// The figures that it shows.
     pub shown: Option<Shown>,
     /// Its `status_zone`, among those of the configuration.

@@ -172,7 +172,7 @@ impl ServerSettings {
 
     /// The limits of a head, in the reader's words. Worked out once for each server.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self, allow_connect: bool) -> Limits {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         Limits {
             client_header_buffer_size: self.client_header_buffer_size.bytes(),
@@ -182,7 +182,7 @@ impl ServerSettings {
             ignore_invalid_headers: self.ignore_invalid_headers,
             underscores_in_headers: self.underscores_in_headers,
             merge_slashes: self.merge_slashes,
-            allow_connect: false,
+            allow_connect,
         }
     }
 }

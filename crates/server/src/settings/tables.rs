@@ -26,6 +26,7 @@ use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStor
 use crate::content::random_index::RandomIndex;
 use crate::content::static_files::StaticFiles;
 use crate::content::status::Status;
+use crate::content::tunnel_pass::Tunnelling;
 use crate::error_page::ErrorPages;
 use crate::identity::Identity;
 use crate::log::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
@@ -75,6 +76,8 @@ sections! {
         proxy_rewrites: ProxyRewrites,
         /// [`Hints`].
         hints: Hints,
+        /// [`Tunnelling`].
+        tunnelling: Tunnelling,
         /// [`Access`].
         access: Access,
         /// [`Admission`].

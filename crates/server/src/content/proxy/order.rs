@@ -187,11 +187,13 @@ impl Order {
     }
 }
 
-fn buffer(size: Option<config::Size>) -> u32 {
+/// A size of a kernel's buffer; 0: as it is.
+pub fn buffer(size: Option<config::Size>) -> u32 {
     size.map_or(0, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
 }
 
-fn asker(request: &Request, upstream: &Upstream, session: Option<&Session>) -> Asker {
+/// What the choice of a server depends on.
+pub fn asker(request: &Request, upstream: &Upstream, session: Option<&Session>) -> Asker {
     Asker {
         address: request.client.ip(),
         key: match &upstream.declared().key {

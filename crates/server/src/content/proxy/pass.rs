@@ -96,6 +96,21 @@ impl Url {
         }
     }
 
+    /// Takes `HOST[:PORT]` or `unix:PATH` apart, which no scheme stands before and no URI behind.
+    ///
+    /// # Errors
+    /// nginx's sentence.
+    pub fn of_place(place: &[u8]) -> Result<Url, String> {
+        let url = Url::parse(&Bytes::from([HTTP, place].concat()))?;
+        match url.uri.is_empty() {
+            true => Ok(url),
+            false => Err(format!(
+                "invalid host in upstream \"{}\"",
+                place.escape_ascii()
+            )),
+        }
+    }
+
     /// Takes a whole URL apart.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Behind a 101: bytes in both directions until one side has closed.
+//! Behind a 101, or the 200 of a CONNECT: bytes in both directions until one side has closed.
 //!
 //! Knows nothing of what they mean. Invariant: at most one piece of each direction is held; what is held is sent before more is read.
 
@@ -6,16 +6,17 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use wire::{Stream, Timer};
+use wire::Stream;
 
 use crate::connection::PIECES_PER_TURN;
 use crate::log::Level;
 use crate::request::Request;
 
+use super::about::About;
 use super::exchange::shown;
 use super::flow::Flow;
-use super::order::Order;
 
 const ACTION: &str = "proxying upgraded connection";
 
@@ -24,8 +25,29 @@ pub struct Tunnel {
     server: Stream,
     /// What came behind the answer's head.
     early: Vec<u8>,
-    /// Holds the peer, and records the try when it is dropped.
-    flow: Flow,
+    /// Holds the peer, and records the try.
+    behind: Box<dyn Behind>,
+}
+
+/// What a tunnel was opened by. Gives the peer back when it is dropped.
+pub trait Behind {
+    /// Whose request it is.
+    fn about(&self) -> &About;
+    /// The server, as the log names it.
+    fn shown(&self) -> Vec<u8>;
+    /// How long it may stand still.
+    fn patience(&self) -> Patience;
+    /// It is over: bytes that went to the server, and that came from it.
+    fn count(&mut self, sent: u64, received: u64);
+}
+
+/// How long a tunnel may stand still.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Nothing comes from either side.
+    pub silence: Duration,
+    /// The server takes nothing of what is there for it.
+    pub taking: Duration,
 }
 
 /// One direction.
@@ -41,15 +63,21 @@ struct Direction {
 }
 
 impl Tunnel {
+    /// A tunnel to a server, from which `early` has come already.
+    #[must_use]
+    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn Behind>) -> Tunnel {
+        Tunnel {
+            server,
+            early,
+            behind,
+        }
+    }
+
     /// The tunnel behind a head.
     #[must_use]
     pub fn of(mut flow: Flow) -> Option<Tunnel> {
         let (server, early) = flow.take_tunnel()?;
-        Some(Tunnel {
-            server,
-            early,
-            flow,
-        })
+        Some(Tunnel::new(server, early, Box::new(flow)))
     }
 }
 
@@ -59,14 +87,15 @@ pub async fn run(request: &mut Request) {
         return;
     };
     let early = request.wire.take_unread();
-    let order = Rc::clone(tunnel.flow.order());
-    let idle = order.about.location().settings.proxy.proxy_read_timeout;
+    let patience = tunnel.behind.patience();
+    let taking = patience.silence.min(patience.taking);
+    let client_takes = request.location().settings.sending.send_timeout.duration();
     let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
     let mut to_server = Direction::new(early);
     let owner = Rc::clone(&request.client.loop_.wire);
     let (client, timer) = request.wire.halves();
     let server = &tunnel.server;
-    timer.arm(idle.duration());
+    timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
         let moved = to_client.moved() + to_server.moved();
         to_client.pump(server, client, &owner, cx)?;
@@ -75,26 +104,28 @@ pub async fn run(request: &mut Request) {
             return Poll::Ready(Ok(()));
         }
         if to_client.moved() + to_server.moved() > moved {
-            timer.arm(idle.duration());
+            timer.arm(
+                match (to_server.held.is_empty(), to_client.held.is_empty()) {
+                    (true, true) => patience.silence,
+                    (false, true) => taking,
+                    (true, false) => patience.silence.min(client_takes),
+                    (false, false) => taking.min(client_takes),
+                },
+            );
         }
-        ready!(poll_idle(timer, cx));
+        ready!(timer.poll_expired(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     })
     .await;
     timer.disarm();
     request.add_sent(to_client.sent);
-    tunnel.flow.count_tunnel(to_server.sent, to_client.read);
+    tunnel.behind.count(to_server.sent, to_client.read);
     if let Err(error) = outcome {
-        log(&order, &tunnel.flow, &error);
+        log(&*tunnel.behind, &error);
     }
 }
 
-fn poll_idle(timer: &mut Timer, cx: &mut Context<'_>) -> Poll<()> {
-    timer.poll_expired(cx)
-}
-
-fn log(order: &Order, flow: &Flow, error: &io::Error) {
-    let upstream = shown(flow.peer(), order);
+fn log(behind: &dyn Behind, error: &io::Error) {
     let (level, what) = match error.kind() {
         io::ErrorKind::TimedOut => (
             Level::Error,
@@ -102,7 +133,29 @@ fn log(order: &Order, flow: &Flow, error: &io::Error) {
         ),
         _ => (Level::Info, error.to_string()),
     };
-    order.about.log(level, &what, ACTION, &upstream);
+    behind.about().log(level, &what, ACTION, &behind.shown());
+}
+
+impl Behind for Flow {
+    fn about(&self) -> &About {
+        &self.order().about
+    }
+
+    fn shown(&self) -> Vec<u8> {
+        shown(self.peer(), self.order())
+    }
+
+    fn patience(&self) -> Patience {
+        let settings = &self.order().about.location().settings.proxy;
+        Patience {
+            silence: settings.proxy_read_timeout.duration(),
+            taking: settings.proxy_send_timeout.duration(),
+        }
+    }
+
+    fn count(&mut self, sent: u64, received: u64) {
+        self.count_tunnel(sent, received);
+    }
 }
 
 impl Direction {
