@@ -1,5 +1,5 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | cache-faults | instructions | dashboard |
-//! installed`.
+//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | differential | cache-faults |
+//! instructions | dashboard | installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -11,6 +11,7 @@
 mod browser;
 mod conformance;
 mod dashboard;
+mod differential;
 mod faults;
 mod installed;
 mod instructions;
@@ -31,6 +32,8 @@ usage: cargo xtask TASK
       writes docs/reference/ again, from the tables of directives
   conformance --suite-git DIR --binary BIN [--yardsticks DIR] [--files LIST] [--list] [--verbose]
       nginx's public test suite: the files whose configuration needs nothing that is not built yet
+  differential --nginx PATH [--binary BIN] [--port N] [--jobs N] [--verbose] [CASE…]
+      configurations and requests through nginx 1.31.5 and freewheel, answers compared; CASE is the beginning of a name
   cache-faults
       the cache on disks that are full, read-only or fail, and `max_size` under a steady stream; root (mounts images), a minute
   instructions [--binary BIN] [--record]
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "tidy" && rest.is_empty() => tidy::run(&project()),
         Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
+        Some((task, rest)) if task == "differential" => differential::run(&project(), rest),
         Some((task, rest)) if task == "cache-faults" && rest.is_empty() => faults::run(&project()),
         Some((task, rest)) if task == "instructions" => instructions::run(&project(), rest),
         Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),

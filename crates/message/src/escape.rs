@@ -11,7 +11,7 @@ pub enum Escape {
     Component,
     /// A link in a page: `"#%'<>\^{|}` and the backtick; `?` stays.
     Html,
-    /// A URL that is complete already (Refresh): `"'<>\^|}~` and the backtick.
+    /// A URL that is complete already (Refresh): `"'<>\^{|~` and the backtick.
     Refresh,
     /// A memcached key: only `%`, the blank and control bytes; bytes from 0x7f up stay.
     Memcached,
@@ -35,7 +35,7 @@ const fn set(punctuation: &[u8]) -> [bool; 256] {
 static URI: [bool; 256] = set(b"\"#%<>?\\^`{|}");
 static ARGS: [bool; 256] = set(b"\"#%&+;<>?\\^`{|}");
 static HTML: [bool; 256] = set(b"\"#%'<>\\^`{|}");
-static REFRESH: [bool; 256] = set(b"\"'<>\\^`|}~");
+static REFRESH: [bool; 256] = set(b"\"'<>\\^`{|~");
 static COMPONENT: [bool; 256] = {
     let mut escaped = [true; 256];
     let mut byte = 0usize;

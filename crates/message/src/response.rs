@@ -296,7 +296,7 @@ impl<F> Response<F> {
                 .last_modified
                 .map(|time| Bytes::copy_from_slice(&crate::date::format(time))),
             HeaderId::ETag => self.etag.as_ref().map(ETag::to_bytes),
-            HeaderId::Location => self.location.clone(),
+            HeaderId::Location if self.location.is_some() => self.location.clone(),
             HeaderId::ContentEncoding => self.content_encoding.clone(),
             HeaderId::AcceptRanges if self.accept_ranges => Some(Bytes::from_static(b"bytes")),
             _ => self.headers.get(name).cloned(),

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{Flag, Problem, Scope, Template, Value, Word, directives};
+use message::escape::Escape;
 use message::{Body, HeaderId, Method};
 
 use crate::content::error_text;
@@ -252,7 +253,7 @@ fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
 /// The page for MSIE that stands in for a redirect (`msie_refresh`).
 fn refresh(location: &Bytes) -> Response {
     let mut page = b"<html><head><meta http-equiv=\"Refresh\" content=\"0; URL=".to_vec();
-    message::escape::html(location, &mut page);
+    Escape::Refresh.write(location, &mut page);
     page.extend_from_slice(b"\"></head><body></body></html>\r\n");
     Response::text(200, Bytes::from_static(b"text/html"), page)
 }

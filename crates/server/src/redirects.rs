@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use config::{Flag, directives};
+use message::Header;
 
 use crate::Response;
 use crate::request::Request;
@@ -18,17 +19,16 @@ directives! {
     }
 }
 
-/// Makes a relative `Location` absolute, where the location asks for that.
+/// Makes a relative `Location` absolute, where the location asks for that. One that stays as it is goes to the other lines: nginx
+/// writes only what it completes before `Connection`.
 pub fn complete(request: &Request, response: &mut Response) {
     let settings = &request.location().settings.redirects;
-    let Some(target) = response
-        .location
-        .as_ref()
-        .filter(|target| target.starts_with(b"/"))
-    else {
+    let Some(target) = response.location.take() else {
         return;
     };
-    if !settings.absolute_redirect {
+    if !settings.absolute_redirect || !target.starts_with(b"/") {
+        let line = Header::new("Location", target);
+        response.headers.prepend(vec![line]);
         return;
     }
     let mut absolute = b"http://".to_vec();
@@ -43,6 +43,6 @@ pub fn complete(request: &Request, response: &mut Response) {
         }
         _ => {}
     }
-    absolute.extend_from_slice(target);
+    absolute.extend_from_slice(&target);
     response.location = Some(Bytes::from(absolute));
 }

@@ -48,7 +48,7 @@ fn heads() {
             fields
         )
         .unwrap(),
-        "GET /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nX: \r\n\r\n"
+        "GET /a?b HTTP/1.1\r\nHost: a\r\nX: \r\nContent-Length: 3\r\n\r\n"
     );
     assert_eq!(
         written(
@@ -59,7 +59,7 @@ fn heads() {
             &[(b"X", b"1"), (b"Host", b"a")]
         )
         .unwrap(),
-        "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nX: 1\r\nHost: a\r\n\r\n"
+        "GET / HTTP/1.1\r\nX: 1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     );
     assert_eq!(
         written(

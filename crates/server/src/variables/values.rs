@@ -20,7 +20,7 @@ use super::names::{Core, Family};
 /// Appends a core variable's value.
 pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     match core {
-        Core::Args | Core::QueryString => put(&request.args, out),
+        Core::Args | Core::QueryString => put_if_any(&request.args, out),
         Core::BinaryRemoteAddr => binary_remote_addr(request, out),
         Core::BodyBytesSent => body_bytes_sent(request, out),
         Core::BytesSent => number(request.sent.get().bytes, out),
@@ -33,7 +33,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             path::root(request, out);
             true
         }
-        Core::DocumentUri | Core::Uri => put(&request.uri, out),
+        Core::DocumentUri | Core::Uri => path_of(request, out),
         Core::Host => host(request, out),
         Core::Hostname => put(&request.settings().hostname, out),
         Core::Https => put(b"", out),
@@ -92,6 +92,16 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
 fn put(text: &[u8], out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(text);
     true
+}
+
+/// As [`put`], where nothing is "none", which logs show as `-`.
+fn put_if_any(text: &[u8], out: &mut Vec<u8>) -> bool {
+    put(text, out) && !text.is_empty()
+}
+
+/// A bad URI is empty; where there was none at all, there is no value.
+fn path_of(request: &Request, out: &mut Vec<u8>) -> bool {
+    put(&request.uri, out) && !request.head.target().is_empty()
 }
 
 fn number(value: u64, out: &mut Vec<u8>) -> bool {

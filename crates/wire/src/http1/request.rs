@@ -46,8 +46,8 @@ pub enum RequestFault {
     },
 }
 
-/// Appends a request's head, empty line included. `fields` stand in their order, except that the line that says where the body
-/// ends stands behind a leading `Host`; lines that say so themselves are left out, and so is `Expect`: nobody waits for a 100.
+/// Appends a request's head, empty line included. `fields` stand in their order, and behind them the line that says where the body
+/// ends; lines that say so themselves are left out, and so is `Expect`: nobody waits for a 100.
 ///
 /// # Errors
 /// What would not be read as this one request; `out` is then as it was.
@@ -102,14 +102,10 @@ fn append<'a>(
     for part in [request.method, b" ", request.target, version] {
         out.extend_from_slice(part);
     }
-    let mut fields = fields.into_iter().peekable();
-    if let Some((name, value)) = fields.next_if(|(name, _)| name.eq_ignore_ascii_case(b"Host")) {
-        field(out, name, value)?;
-    }
-    framing_line(out, request.framing);
     for (name, value) in fields {
         field(out, name, value)?;
     }
+    framing_line(out, request.framing);
     for (name, value, id) in passed_on {
         if is_token(name) && !is_own(id) {
             line(out, name, value)?;
