@@ -26,6 +26,7 @@ mod proxy_store;
 mod purge;
 mod ranges;
 mod ready_files;
+mod real_ip;
 mod referers;
 mod request_body;
 mod request_line;

@@ -14,6 +14,7 @@ pub mod dashboard;
 pub mod error_page;
 pub mod failure;
 pub mod figures;
+pub mod forwarded;
 pub mod hash;
 pub mod identity;
 pub mod listen;

@@ -127,10 +127,6 @@ pub struct Request {
     pub resolved: Option<Box<Resolved>>,
     /// Closed without an answer: the status that logs show.
     pub silent_status: Option<u16>,
-    /// `$limit_rate`, when it was set.
-    pub limit_rate: Cell<Option<u64>>,
-    /// Where the slice begins that is asked for (`$slice_range`).
-    pub slice_start: Cell<Option<u64>>,
     /// The answer's head, once it is known.
     pub response: Option<Box<Response>>,
     /// What was sent of it.
@@ -215,8 +211,6 @@ impl Request {
             is_chunked: false,
             resolved: None,
             silent_status: None,
-            limit_rate: Cell::new(None),
-            slice_start: Cell::new(None),
             response: None,
             sent: Cell::new(Sent::default()),
             first_byte: Cell::new(0),
@@ -305,8 +299,9 @@ impl Request {
     /// Follows an internal redirect.
     pub fn redirect(&mut self, target: Target) -> Arrival {
         self.is_internal = true;
-        self.slice_start.set(None);
-        self.rare.take();
+        if let Some(rare) = self.rare_if_any() {
+            rare.forget();
+        }
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;
@@ -332,11 +327,6 @@ impl Request {
                 }
             },
         }
-    }
-
-    /// State of modules, made on first use.
-    pub fn rare(&self) -> &Rare {
-        self.rare.get_or_init(Box::default)
     }
 
     /// From here on failures get the built-in page.

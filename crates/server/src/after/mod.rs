@@ -31,7 +31,7 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     request.take_over(&mut response);
     if request.is_subrequest() {
         // A slice is part of a body that is filtered as a whole.
-        if location.has_filters && request.slice_start.get().is_none() {
+        if location.has_filters && request.slice_start().is_none() {
             filter(request, settings, &mut response).run(request, &mut response);
         }
         return Ok(response);

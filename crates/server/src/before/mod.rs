@@ -1,13 +1,14 @@
 //! The steps before the content: each may answer, refuse or redirect; else the next one runs.
 //!
-//! To add a step, add a line to [`run`] and what it obeys to [`is_idle`], where it is forced. The order is nginx's phases: server rewrite, find location, rewrite, access,
-//! precontent.
+//! To add a step, add a line to [`run`] and what it obeys to [`is_idle`], where it is forced. The order is nginx's phases: post read, server
+//! rewrite, find location, rewrite, preaccess, access, precontent.
 
 pub mod access;
 pub mod admission;
 pub mod auth_request;
 pub mod limits;
 pub mod mirror;
+pub mod real_ip;
 pub mod return_;
 pub mod try_files;
 
@@ -15,6 +16,7 @@ use self::access::Access;
 use self::admission::Admission;
 use self::auth_request::AuthRequest;
 use self::mirror::Mirroring;
+use self::real_ip::RealIp;
 use self::return_::Returning;
 use self::try_files::Trying;
 use crate::Failure;
@@ -32,6 +34,9 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         Arrival::Lost => return Some(Outcome::Failed(Failure::new(500))),
         Arrival::Named => {}
         Arrival::Fresh | Arrival::Redirected => {
+            if arrival == Arrival::Fresh && !request.is_subrequest() {
+                real_ip::run(request);
+            }
             path::resolve(request).await;
             if let Some(early) = return_::run(request).or_else(|| locate::run(request)) {
                 return Some(early);
@@ -42,6 +47,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
     if let Some(early) = limits::run(request).or_else(|| return_::run(request)) {
         return Some(early);
     }
+    real_ip::run(request);
     if let Some(early) = admission::run(request).await {
         return Some(early);
     }
@@ -75,62 +81,29 @@ pub fn is_idle(location: &Location) -> bool {
 }
 
 /// Has none of the steps anything to do by these settings?
+// As many names as fit on a line, since there are many.
+#[rustfmt::skip]
 fn asks_nothing(settings: &LocationSettings) -> bool {
     let LocationSettings {
         returning: Returning { return_ },
+        real_ip: RealIp { set_real_ip_from, real_ip_header: _, real_ip_recursive: _ },
         access: Access { rules },
-        auth_request:
-            AuthRequest {
-                auth_request,
-                auth_request_set: _,
-            },
+        auth_request: AuthRequest { auth_request, auth_request_set: _ },
         trying: Trying { try_files },
-        mirroring: Mirroring {
-            mirror,
-            mirror_request_body: _,
-        },
+        mirroring: Mirroring { mirror, mirror_request_body: _ },
         // Only says how the judges above are put together.
         admission: Admission { satisfy: _ },
         // `limits` looks at bodies alone.
         client_body: _,
         // No step obeys these.
-        root: _,
-        types: _,
-        files: _,
-        static_files: _,
-        index: _,
-        autoindex: _,
-        gzip_static: _,
-        proxy: _,
-        proxy_answers: _,
-        proxy_store: _,
-        proxy_rewrites: _,
-        hints: _,
-        tunnelling: _,
-        subrequests: _,
-        error_pages: _,
-        caching: _,
-        not_modified: _,
-        headers: _,
-        ranges: _,
-        slicing: _,
-        identity: _,
-        redirects: _,
-        keepalive: _,
-        sending: _,
-        closing: _,
-        resolving: _,
-        access_log: _,
-        error_log: _,
-        status: _,
-        empty_gif: _,
-        random_index: _,
-        userid: _,
-        browser: _,
-        referers: _,
-        secure_link: _,
+        root: _, types: _, files: _, static_files: _, index: _, autoindex: _, gzip_static: _, proxy: _,
+        proxy_answers: _, proxy_store: _, proxy_rewrites: _, hints: _, tunnelling: _, subrequests: _, error_pages: _,
+        caching: _, not_modified: _, headers: _, ranges: _, slicing: _, identity: _, redirects: _, keepalive: _,
+        sending: _, closing: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,
+        userid: _, browser: _, referers: _, secure_link: _,
     } = settings;
     return_.is_none()
+        && set_real_ip_from.is_empty()
         && rules.is_empty()
         && !auth_request.is_some()
         && try_files.is_none()

@@ -55,10 +55,30 @@ impl Client {
         }
     }
 
+    /// The same connection's client for one request, by another address (`real_ip_header`).
+    #[must_use]
+    pub fn behind(&self, peer: SocketAddr) -> Self {
+        Self {
+            place: self.loop_.idle.place(),
+            loop_: Rc::clone(&self.loop_),
+            peer: Some(peer),
+            listener: Arc::clone(&self.listener),
+            requests: self.requests.clone(),
+            entry: self.entry.clone(),
+            ..*self
+        }
+    }
+
     /// The client's address; `None` at unix sockets.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         self.peer.map(|peer| peer.ip())
+    }
+
+    /// The client's port; `None` at unix sockets, and where only an address is known.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.peer.map(|peer| peer.port()).filter(|port| *port > 0)
     }
 
     /// The connection's age in milliseconds.

@@ -44,6 +44,7 @@ impl Request {
             depth: self.depth_of_subrequests() + 1,
             method_text: Bytes::copy_from_slice(self.main_method_text()),
         }));
+        self.share_rare(&mut child);
         child
     }
 

@@ -1,15 +1,81 @@
-//! What only some requests have: state of modules that most configurations do not use, in one box.
+//! What only few requests have to remember: all of it in one box, which whoever needs it first makes ([`Request::rare`]), so that the
+//! others carry one empty pointer for it.
 //!
-//! Who is the first to need it makes it ([`Request::rare`](super::Request::rare)). Not here: what the state means, which its module knows.
-//! Invariant: a request that nobody keeps anything for costs one empty pointer.
+//! Not here: what it means, which its module knows. Invariant: an internal redirect forgets what [`Rare::forget`] says; a sub-request
+//! gets what [`Rare::of_child`] says, and nothing else.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use crate::after::userid::Uids;
+use crate::connection::Client;
 
-/// State of modules. An internal redirect forgets it, as nginx's contexts of modules.
+use super::Request;
+
+/// What only few requests have to remember.
 #[derive(Debug, Default)]
 pub struct Rare {
+    /// The client of the connection itself, once `real_ip_header` has named the one behind it.
+    pub connected: Option<Rc<Client>>,
+    /// `$limit_rate` in bytes a second, when it was set.
+    pub limit_rate: Cell<Option<u64>>,
+    /// Where the slice begins that is asked for (`$slice_range`).
+    pub slice_start: Cell<Option<u64>>,
     /// What `userid` knows of the client.
     pub uids: Cell<Option<Uids>>,
+}
+
+impl Rare {
+    /// Forgets what an internal redirect makes untrue, as nginx's contexts of modules.
+    pub fn forget(&self) {
+        self.slice_start.set(None);
+        self.uids.set(None);
+    }
+
+    /// What a sub-request knows of it from its beginning; none: nothing.
+    fn of_child(&self) -> Option<Self> {
+        let connected = Some(Rc::clone(self.connected.as_ref()?));
+        Some(Self {
+            connected,
+            ..Self::default()
+        })
+    }
+}
+
+impl Request {
+    /// What it has to remember of all this, made on first use.
+    pub fn rare(&self) -> &Rare {
+        self.rare.get_or_init(Box::default)
+    }
+
+    /// What it has to remember of all this, if there is anything.
+    #[must_use]
+    pub fn rare_if_any(&self) -> Option<&Rare> {
+        self.rare.get().map(|rare| &**rare)
+    }
+
+    /// As [`Request::rare`], to be changed.
+    pub fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_init(Box::default);
+        self.rare.get_mut().expect("it was just made")
+    }
+
+    /// `$limit_rate` in bytes a second, when it was set.
+    #[must_use]
+    pub fn limit_rate(&self) -> Option<u64> {
+        self.rare_if_any()?.limit_rate.get()
+    }
+
+    /// Where the slice begins that is asked for (`$slice_range`).
+    #[must_use]
+    pub fn slice_start(&self) -> Option<u64> {
+        self.rare_if_any()?.slice_start.get()
+    }
+
+    /// Tells a new sub-request of this one.
+    pub(super) fn share_rare(&self, child: &mut Self) {
+        if let Some(shared) = self.rare_if_any().and_then(Rare::of_child) {
+            *child.rare_mut() = shared;
+        }
+    }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree};
 
 use crate::after::userid;
+use crate::before::real_ip;
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
@@ -112,6 +113,7 @@ impl Settings {
         };
         finish_http(http, surroundings, &mut settings, scope)?;
         settings.settle_resolvers()?;
+        real_ip::settle(&settings.locations, &mut host)?;
         settings.check_pools(tree)?;
         let locations = &settings.locations;
         settings.zones.settle(locations, &surroundings.pools)?;

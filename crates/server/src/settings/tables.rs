@@ -13,6 +13,7 @@ use crate::before::access::Access;
 use crate::before::admission::Admission;
 use crate::before::auth_request::AuthRequest;
 use crate::before::mirror::Mirroring;
+use crate::before::real_ip::RealIp;
 use crate::before::return_::Returning;
 use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
@@ -78,6 +79,8 @@ sections! {
         hints: Hints,
         /// [`Tunnelling`].
         tunnelling: Tunnelling,
+        /// [`RealIp`].
+        real_ip: RealIp,
         /// [`Access`].
         access: Access,
         /// [`Admission`].

@@ -4,6 +4,7 @@
 //! every index that the configuration uses has a definition, so that asking for a value cannot fail.
 
 pub mod browser;
+mod connections;
 mod figures;
 mod kept;
 pub mod names;
@@ -241,10 +242,21 @@ impl Request {
         match self.settings().variable(index) {
             Definition::Core(Core::Args) => self.args = value,
             Definition::Core(Core::LimitRate) => {
-                self.limit_rate
-                    .set(Some(config::parse_size(&value).unwrap_or(0)));
+                self.set_limit_rate(&value);
             }
             _ => self.remember(index, Some(value)),
+        }
+    }
+
+    /// What is no size is said in the log, and changes nothing.
+    fn set_limit_rate(&self, value: &Bytes) {
+        match config::parse_size(value) {
+            Some(rate) => self.rare().limit_rate.set(Some(rate)),
+            None => self.log(Level::Error, &|out| {
+                out.extend_from_slice(b"invalid $limit_rate \"");
+                out.extend_from_slice(value);
+                out.push(b'"');
+            }),
         }
     }
 

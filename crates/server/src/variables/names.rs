@@ -98,6 +98,10 @@ variables! {
     ProxyProtocolServerPort "proxy_protocol_server_port"
     /// The same as `$args`.
     QueryString "query_string"
+    /// The address of the connection's client, whatever `real_ip_header` says.
+    RealipRemoteAddr "realip_remote_addr"
+    /// The port of the connection's client, whatever `real_ip_header` says.
+    RealipRemotePort "realip_remote_port"
     /// `$document_root` with symbolic links resolved.
     RealpathRoot "realpath_root"
     /// The client's address.

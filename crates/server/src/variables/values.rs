@@ -14,8 +14,8 @@ use crate::path;
 use crate::request::Request;
 use crate::request_body::Stored;
 
-use super::figures;
 use super::names::{Core, Family};
+use super::{connections, figures};
 
 /// Appends a core variable's value.
 pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
@@ -47,16 +47,12 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::NginxVersion => put(NGINX_VERSION.as_bytes(), out),
         Core::Pid => number(u64::from(std::process::id()), out),
         Core::Pipe => put(if request.is_pipelined { b"p" } else { b"." }, out),
-        Core::ProxyProtocolAddr
-        | Core::ProxyProtocolPort
-        | Core::ProxyProtocolServerAddr
-        | Core::ProxyProtocolServerPort => false,
         Core::RealpathRoot => path::real_root(request, out),
         Core::RemoteAddr => {
             request.client.append_remote_addr(out);
             true
         }
-        Core::RemotePort => port(Some(request.client.peer.map_or(0, |peer| peer.port())), out),
+        Core::RemotePort => port(request.client.port(), out),
         Core::Request => put(request.head.line(), out),
         Core::RemoteUser => remote_user(request, out),
         Core::RequestBody => request_body(request, out),
@@ -85,7 +81,9 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::TimeIso8601 => put(&request.client.loop_.feed.clock().time_iso8601(), out),
         Core::TimeLocal => put(&request.client.loop_.feed.clock().time_local(), out),
         // What is told of the servers that it was passed on to.
-        _ => figures::core(request, core, out).unwrap_or_else(|| proxy::core(request, core, out)),
+        _ => figures::core(request, core, out)
+            .or_else(|| connections::core(request, core, out))
+            .unwrap_or_else(|| proxy::core(request, core, out)),
     }
 }
 
@@ -114,7 +112,7 @@ fn milliseconds(value: u64, out: &mut Vec<u8>) -> bool {
     write!(out, "{}.{:03}", value / 1000, value % 1000).is_ok()
 }
 
-fn port(port: Option<u16>, out: &mut Vec<u8>) -> bool {
+pub(super) fn port(port: Option<u16>, out: &mut Vec<u8>) -> bool {
     match port {
         Some(port) => number(u64::from(port), out),
         None => put(b"", out),
@@ -191,7 +189,7 @@ fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {
         let rate = request.location().settings.sending.limit_rate.as_ref()?;
         Some(rate.bytes(request))
     };
-    number(request.limit_rate.get().or_else(set).unwrap_or(0), out)
+    number(request.limit_rate().or_else(set).unwrap_or(0), out)
 }
 
 fn request_filename(request: &Request, out: &mut Vec<u8>) -> bool {

@@ -39,12 +39,12 @@ directives! {
 /// Appends `$slice_range`, `bytes=0-1048575`: that of the slice at hand, first of the one that the client's range begins in.
 pub fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
     let size = request.location().settings.slicing.slice.0;
-    let start = match request.slice_start.get() {
+    let start = match request.slice_start() {
         Some(start) => start,
         None if size == 0 || request.is_subrequest() || request.response.is_some() => return false,
         None => {
             let start = wanted(request) / size * size;
-            request.slice_start.set(Some(start));
+            request.rare().slice_start.set(Some(start));
             start
         }
     };
@@ -77,11 +77,10 @@ pub struct Whole {
 /// # Errors
 /// It is not the slice that was asked for: the connection ends without an answer.
 pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>, Outcome> {
-    let Some(start) = request
-        .slice_start
-        .take()
-        .filter(|_| response.status == 206)
-    else {
+    let asked = request
+        .rare_if_any()
+        .and_then(|rare| rare.slice_start.take());
+    let Some(start) = asked.filter(|_| response.status == 206) else {
         return Ok(None);
     };
     let size = request.location().settings.slicing.slice.0;

@@ -76,7 +76,7 @@ impl Slices {
         let size = self.whole.size;
         let start = self.left.start / size * size;
         let child = self.twin.twin();
-        child.slice_start.set(Some(start));
+        child.rare().slice_start.set(Some(start));
         let (mut request, response) = subrequest::ask_for_content(child).await;
         let Some(mut response) = response else {
             return Err(missing(&request));

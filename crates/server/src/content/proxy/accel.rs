@@ -126,7 +126,7 @@ pub fn obey(request: &Request, head: &ResponseHead, response: &mut Response) {
             .ok()
             .and_then(|text| text.parse().ok())
     {
-        request.limit_rate.set(Some(rate));
+        request.rare().limit_rate.set(Some(rate));
     }
     if let Some(charset) = head.get(HeaderId::XAccelCharset)
         && !ignores(request, IgnoreHeaders::X_ACCEL_CHARSET)

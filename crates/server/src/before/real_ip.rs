@@ -1,0 +1,108 @@
+//! `set_real_ip_from`: the client's address as a trusted proxy tells it. nginx-drop-in 50.
+//!
+//! From here on everything sees the new address: access rules, limits, logs, what is passed on. Not here: how addresses are read and
+//! who is trusted ([`crate::forwarded`]). Invariant: the address is replaced once at most, for the request and its sub-requests alone.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use config::{Error, Flag, List, Placed, Problem, Scope, Value, Word, directives};
+use message::HeaderId;
+use smallvec::SmallVec;
+
+use crate::connection::Client;
+use crate::forwarded::{self, Trusted};
+use crate::request::Request;
+use crate::settings::Location;
+
+/// Where the address stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Header {
+    /// In `X-Forwarded-For`, whose lines are one list.
+    XForwardedFor,
+    /// In the first line of this name.
+    Named(Bytes),
+}
+
+impl Value for Header {
+    const SYNTAX: &'static str = "field | X-Real-IP | X-Forwarded-For";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        Ok(match &args[0].bytes()[..] {
+            b"X-Forwarded-For" => Self::XForwardedFor,
+            _ => Self::Named(args[0].bytes().clone()),
+        })
+    }
+}
+
+directives! {
+    /// The client's address behind proxies.
+    pub struct RealIp in Location {
+        /// Trusts what clients with this address, of this network, or all those of unix sockets, say about whom they ask for. A
+        /// host's name stands for all its addresses. A level with lines of its own inherits none.
+        set_real_ip_from: List<Placed<Trusted>> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Names the header that says for whom a trusted client asks. Of a list (`X-Forwarded-For`) the last address counts.
+        real_ip_header: Header = "X-Real-IP", [HTTP | SERVER | LOCATION] 1;
+        /// Takes the last address of the list that is not trusted itself.
+        real_ip_recursive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+/// Looks up the hosts that are trusted by name.
+///
+/// # Errors
+/// A host that is not found, at its line.
+pub fn settle(
+    locations: &[Location],
+    resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+) -> Result<(), Error> {
+    for location in locations {
+        for line in location.settings.real_ip.set_real_ip_from.iter() {
+            let settled = line.value.settle(resolve);
+            settled.map_err(|sentence| line.error(sentence))?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the client's address, where a client that is trusted names another one.
+pub fn run(request: &mut Request) {
+    let settings = &request.location().settings.real_ip;
+    let is_done = || {
+        let rare = request.rare_if_any();
+        rare.is_some_and(|rare| rare.connected.is_some())
+    };
+    if settings.set_real_ip_from.is_empty() || is_done() {
+        return;
+    }
+    let Some(address) = named(request, settings) else {
+        return;
+    };
+    let client = Rc::new(request.client.behind(address));
+    let connected = std::mem::replace(&mut request.client, client);
+    request.rare_mut().connected = Some(connected);
+}
+
+/// The address that is named, and may be.
+fn named(request: &Request, settings: &RealIp) -> Option<SocketAddr> {
+    let head = &request.head;
+    let lines: SmallVec<[&[u8]; 4]> = match &settings.real_ip_header {
+        Header::XForwardedFor => head.get_each(HeaderId::XForwardedFor).collect(),
+        Header::Named(name) => head.get_all(name).take(1).collect(),
+    };
+    forwarded::find(
+        request.client.peer,
+        &lines,
+        &settings.set_real_ip_from,
+        settings.real_ip_recursive,
+    )
+}
+
+/// The client of the connection itself.
+#[must_use]
+pub fn connected(request: &Request) -> &Client {
+    let rare = request.rare_if_any();
+    let connected = rare.and_then(|rare| rare.connected.as_ref());
+    connected.unwrap_or(&request.client)
+}

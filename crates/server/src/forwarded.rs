@@ -1,0 +1,230 @@
+//! Who stands behind a proxy, by what it says in a header: for `real_ip_header` and `geo`'s `proxy`.
+//!
+//! Pure. Not here: which header, and what is done with the address. Invariant: an address is taken only from somebody who is trusted;
+//! what comes out is nginx's choice, step by step.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+
+use config::{Placed, Problem, Scope, Value, Word};
+use ipnet::IpNet;
+
+/// Whose word is taken for an address.
+#[derive(Debug, Clone)]
+pub enum Trusted {
+    /// Every client of a unix socket.
+    Unix,
+    /// An address or a network.
+    Net(IpNet),
+    /// A host, with its addresses once they are known.
+    Host(Arc<Host>),
+}
+
+/// A host by its name.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    addresses: OnceLock<Vec<IpAddr>>,
+}
+
+impl Value for Trusted {
+    const SYNTAX: &'static str = "address | CIDR | hostname | unix:";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let word = &args[0];
+        if *word == "unix:" {
+            return Ok(Self::Unix);
+        }
+        Ok(match network(word, scope) {
+            Some(net) => Self::Net(net),
+            None => Self::Host(Arc::new(Host {
+                name: word.display().to_string(),
+                addresses: OnceLock::new(),
+            })),
+        })
+    }
+}
+
+/// Reads an address or a network; warns of bits that do not count.
+pub fn network(word: &Word, scope: &mut Scope) -> Option<IpNet> {
+    let text = word.display().to_string();
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(address.into());
+    }
+    let net: IpNet = text.parse().ok()?;
+    if net.addr() != net.network() {
+        scope.warn(word.error(&Problem::new(format!(
+            "low address bits of {text} are meaningless"
+        ))));
+    }
+    Some(net.trunc())
+}
+
+impl Trusted {
+    /// Looks up a host by `resolve`.
+    ///
+    /// # Errors
+    /// nginx's sentence: there is no such host.
+    pub fn settle(&self, resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>) -> Result<(), String> {
+        let Self::Host(host) = self else {
+            return Ok(());
+        };
+        let found = host.addresses.get_or_init(|| resolve(&host.name));
+        if found.is_empty() {
+            return Err(format!(
+                "host not found in set_real_ip_from \"{}\"",
+                host.name
+            ));
+        }
+        Ok(())
+    }
+
+    fn is(&self, who: Option<IpAddr>) -> bool {
+        match (self, who) {
+            (Self::Unix, None) => true,
+            (Self::Net(net), Some(ip)) => net.contains(&ip),
+            (Self::Host(host), Some(ip)) => host
+                .addresses
+                .get()
+                .is_some_and(|found| found.contains(&ip)),
+            _ => false,
+        }
+    }
+}
+
+/// The address that `lines` (of `X-Forwarded-For`, or one line of another header) name, where `client` (none: a unix socket's) is
+/// trusted: the last one; with `is_recursive` the last one that is not trusted itself. Its port is 0 where none is named.
+pub fn find(
+    client: Option<SocketAddr>,
+    lines: &[&[u8]],
+    trusted: &[Placed<Trusted>],
+    is_recursive: bool,
+) -> Option<SocketAddr> {
+    let mut found = None;
+    for line in lines.iter().rev() {
+        let goes_on = walk(client, &mut found, line, trusted, is_recursive);
+        if !is_recursive || !goes_on {
+            break;
+        }
+    }
+    found
+}
+
+/// Goes back through one line; `false`: an address is not trusted, or is none.
+fn walk(
+    client: Option<SocketAddr>,
+    found: &mut Option<SocketAddr>,
+    line: &[u8],
+    trusted: &[Placed<Trusted>],
+    is_recursive: bool,
+) -> bool {
+    let is_between = |byte: &u8| matches!(byte, b' ' | b',');
+    let mut left = line;
+    loop {
+        let who = found.or(client).map(|address| address.ip().to_canonical());
+        if !trusted.iter().any(|one| one.value.is(who)) {
+            return false;
+        }
+        while let [rest @ .., last] = left
+            && is_between(last)
+        {
+            left = rest;
+        }
+        let start = left.iter().rposition(is_between).map_or(0, |at| at + 1);
+        let Some(address) = address(&left[start..]) else {
+            return false;
+        };
+        *found = Some(address);
+        if !is_recursive || start == 0 {
+            return true;
+        }
+        left = &left[..start - 1];
+    }
+}
+
+/// An address, with a port or without; IPv6 may stand in brackets.
+fn address(text: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let address = match text.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, 0),
+        Err(_) => match text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+            Some(inner) => SocketAddr::new(inner.parse().ok()?, 0),
+            None => text
+                .parse()
+                .ok()
+                .filter(|found: &SocketAddr| found.port() > 0)?,
+        },
+    };
+    // To nginx's reader this one is none.
+    (address.ip() != IpAddr::V4(Ipv4Addr::BROADCAST)).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(lines: &[&str], trusted: &[&str], is_recursive: bool) -> Option<String> {
+        let trusted: Vec<Placed<Trusted>> = trusted
+            .iter()
+            .map(|text| Placed {
+                value: Trusted::Net(text.parse().expect("a network")),
+                place: None,
+            })
+            .collect();
+        let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+        let client = "127.0.0.1:9".parse().ok();
+        let found = find(client, &lines, &trusted, is_recursive)?;
+        Some(match found.port() {
+            0 => found.ip().to_string(),
+            _ => found.to_string(),
+        })
+    }
+
+    #[test]
+    fn the_last_address_is_taken_from_who_is_trusted() {
+        let local = ["127.0.0.0/8"];
+        let one = |line: &str| found(&[line], &local, false);
+        assert_eq!(one("192.0.2.1").as_deref(), Some("192.0.2.1"));
+        assert_eq!(one("10.0.0.1, 192.0.2.1").as_deref(), Some("192.0.2.1"));
+        assert_eq!(one("10.0.0.1,192.0.2.1 , ").as_deref(), Some("192.0.2.1"));
+        assert_eq!(one("192.0.2.1:80").as_deref(), Some("192.0.2.1:80"));
+        assert_eq!(one("2001:db8::1").as_deref(), Some("2001:db8::1"));
+        assert_eq!(one("[2001:db8::1]").as_deref(), Some("2001:db8::1"));
+        assert_eq!(one("[2001:db8::1]:80").as_deref(), Some("[2001:db8::1]:80"));
+        for wrong in [
+            "",
+            " ",
+            "192.0.2.1:0",
+            "a",
+            "192.0.2.1, a",
+            "255.255.255.255",
+        ] {
+            assert_eq!(one(wrong), None, "{wrong}");
+        }
+        assert_eq!(found(&["192.0.2.1"], &["10.0.0.0/8"], false), None);
+        let lines = ["192.0.2.1", "192.0.2.2"];
+        assert_eq!(found(&lines, &local, false).as_deref(), Some("192.0.2.2"));
+    }
+
+    #[test]
+    fn recursively_the_last_one_that_is_not_trusted_counts() {
+        let trusted = ["127.0.0.0/8", "10.0.0.0/8"];
+        let all = |lines: &[&str]| found(lines, &trusted, true);
+        assert_eq!(all(&["192.0.2.1, 10.0.0.1"]).as_deref(), Some("192.0.2.1"));
+        assert_eq!(
+            all(&["192.0.2.1", "10.0.0.1"]).as_deref(),
+            Some("192.0.2.1")
+        );
+        assert_eq!(all(&["10.0.0.2, 10.0.0.1"]).as_deref(), Some("10.0.0.2"));
+        assert_eq!(
+            all(&["192.0.2.9, 192.0.2.1", "10.0.0.1"]).as_deref(),
+            Some("192.0.2.1")
+        );
+        // What is no address ends the walk; what was found so far holds.
+        assert_eq!(
+            all(&["192.0.2.1", "x, 10.0.0.1"]).as_deref(),
+            Some("10.0.0.1")
+        );
+        assert_eq!(all(&["192.0.2.1, 10.0.0.1", ""]), None);
+    }
+}
