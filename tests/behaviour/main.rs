@@ -30,6 +30,7 @@ mod real_ip;
 mod referers;
 mod request_body;
 mod request_line;
+mod rewrite;
 mod secure_link;
 mod slice;
 mod small_content;

@@ -3,7 +3,7 @@
 //! Not the variables themselves: which names exist, and what they stand for, is the server's knowledge. It asks for
 //! every name once all is parsed, so that a name may be used before the line that defines it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::error::{Error, Problem};
 use crate::text::Place;
@@ -24,13 +24,22 @@ pub struct Variable {
     pub first_use: Option<Place>,
 }
 
+/// How a configuration gives a variable a meaning of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Defined {
+    /// By lines that give it a value where they are obeyed, and nothing else.
+    Assigned,
+    /// In another way as well.
+    Made,
+}
+
 /// Names of variables and warnings, gathered while values are parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     variables: Vec<Variable>,
     by_name: HashMap<String, VariableIndex>,
     warnings: Vec<Error>,
-    defined: HashSet<VariableIndex>,
+    defined: HashMap<VariableIndex, Defined>,
 }
 
 impl Scope {
@@ -76,14 +85,31 @@ impl Scope {
     /// As [`Scope::intern`].
     pub fn define(&mut self, name: &str, used_at: &Place) -> Result<VariableIndex, Problem> {
         let index = self.intern(name, Some(used_at))?;
-        self.defined.insert(index);
+        self.defined.insert(index, Defined::Made);
+        Ok(index)
+    }
+
+    /// As [`Scope::define`], for a name that gets its values from lines that are obeyed while a request is answered (`set`): until
+    /// one is, it has none.
+    ///
+    /// # Errors
+    /// As [`Scope::intern`].
+    pub fn assign(&mut self, name: &str, used_at: &Place) -> Result<VariableIndex, Problem> {
+        let index = self.intern(name, Some(used_at))?;
+        self.defined.entry(index).or_insert(Defined::Assigned);
         Ok(index)
     }
 
     /// Whether the configuration gives the variable a meaning of its own.
     #[must_use]
     pub fn is_defined(&self, index: VariableIndex) -> bool {
-        self.defined.contains(&index)
+        self.defined.contains_key(&index)
+    }
+
+    /// Whether the variable has only the values that lines assign to it.
+    #[must_use]
+    pub fn is_only_assigned(&self, index: VariableIndex) -> bool {
+        self.defined.get(&index) == Some(&Defined::Assigned)
     }
 
     /// The number of a name that is known already.

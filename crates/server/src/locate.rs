@@ -31,7 +31,6 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
         Found::Nothing => server.location,
     };
     request.enter(location);
-    request.is_location_valid = true;
     if request.location().is_internal && !request.is_internal {
         return Some(Outcome::Failed(Failure::new(404)));
     }

@@ -36,7 +36,7 @@ use family::Parent;
 use rare::Rare;
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
-pub const URI_CHANGES_MAX: u32 = 10;
+pub const URI_CHANGES_MAX: u8 = 10;
 
 /// How a request came to the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub struct Request {
     pub location: LocationId,
     /// Set by an internal redirect: `internal` locations open.
     pub is_internal: bool,
-    /// The location was found by the current URI (`alias` needs that).
+    /// The location is that of the current URI, which no `break` kept a rewritten one from (`alias` needs that).
     pub is_location_valid: bool,
     /// The URI is the client's own still: it may be passed on as it came.
     pub is_target_raw: bool,
@@ -113,6 +113,8 @@ pub struct Request {
     covered: Option<Box<Failure>>,
     /// An error page was taken already (without `recursive_error_pages` there is one only).
     pub error_page_taken: bool,
+    /// How often its URI was changed, or its location, by rewriting or an internal redirect.
+    uri_changes: u8,
     /// The rest of the request follows the head in what was read before the answer (`$pipe`).
     pub is_pipelined: bool,
     /// The head's length on the wire.
@@ -193,7 +195,7 @@ impl Request {
             server,
             location,
             is_internal: false,
-            is_location_valid: false,
+            is_location_valid: true,
             is_target_raw: true,
             passed: None,
             cached: None,
@@ -204,6 +206,7 @@ impl Request {
             error_status: None,
             covered: None,
             error_page_taken: false,
+            uri_changes: 0,
             is_pipelined: false,
             head_length,
             body,
@@ -267,9 +270,13 @@ impl Request {
         self.settings().location(self.location)
     }
 
-    /// Enters a location: what it says of the connection holds from here.
+    /// Enters a location, or what it says for requests with this method (`limit_except`): what is said of the connection holds from
+    /// here.
     pub fn enter(&mut self, location: LocationId) {
-        self.location = location;
+        self.location = match self.settings().location(location).exception {
+            Some(exception) if !exception.allowed.contains(self.method) => exception.location,
+            _ => location,
+        };
         if self.keepalive && !self.may_keep_alive() {
             self.keepalive = false;
         }
@@ -307,6 +314,7 @@ impl Request {
                 self.uri = uri;
                 self.args = args;
                 self.is_target_raw = false;
+                self.is_location_valid = true;
                 self.add_uri_to_alias = false;
                 let own = self.server().location;
                 self.enter(own);
@@ -329,9 +337,14 @@ impl Request {
         }
     }
 
-    /// From here on failures get the built-in page.
-    pub fn forbid_error_pages(&mut self) {
-        self.error_page_taken = true;
+    /// Counts a change of the URI, or of the location by its name; `false`: there were too many, and none is left for an error page.
+    pub fn may_change_uri(&mut self) -> bool {
+        if self.uri_changes == URI_CHANGES_MAX {
+            self.error_page_taken = true;
+            return false;
+        }
+        self.uri_changes += 1;
+        true
     }
 
     /// Says that the redirects of the request lead in a circle, to this target.
@@ -470,12 +483,18 @@ impl Request {
             });
             self.remember(*variable, Some(value));
         }
-        if spans.len() > 1 {
-            *self.captures.borrow_mut() = Some(Box::new(Captures {
+        let has_groups = spans.len() > 1;
+        *self.captures.borrow_mut() = has_groups.then(|| {
+            Box::new(Captures {
                 subject: subject.clone(),
                 spans,
-            }));
-        }
+            })
+        });
+    }
+
+    /// From here on `$1` and the others are empty.
+    pub fn forget_captures(&self) {
+        *self.captures.borrow_mut() = None;
     }
 
     /// Did a regular expression with groups lead it here?

@@ -8,6 +8,9 @@ use crate::error_page::{self, Cover};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response, after, before, content};
 
+/// Rounds of one request: its changes of URI, the one that was too many, and its answer.
+const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
+
 /// What a step has to say about a request.
 pub enum Outcome {
     /// The answer, in a box: it is large, and handed on.
@@ -52,29 +55,25 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
             Outcome::Failed(Failure::new(status))
         }
     };
-    for changes in 0..=URI_CHANGES_MAX {
-        match settle(request, outcome) {
+    for _ in 0..ROUNDS_MAX {
+        outcome = match settle(request, outcome) {
             Settled::Response(response) => return Some(response),
             Settled::Close(status) => {
                 request.silent_status = Some(status);
                 return None;
             }
-            Settled::Redirect(target) if changes == URI_CHANGES_MAX => {
-                request.log_cycle(&target);
-                break;
-            }
-            Settled::Redirect(target) => {
+            Settled::Redirect(target) if request.may_change_uri() => {
                 let arrival = request.redirect(target);
                 // In a box, so that the many that are not sent elsewhere need no place for it.
-                outcome = Box::pin(pass(request, arrival)).await;
+                Box::pin(pass(request, arrival)).await
+            }
+            Settled::Redirect(target) => {
+                request.log_cycle(&target);
+                Outcome::Failed(Failure::new(500))
             }
         }
     }
-    request.forbid_error_pages();
-    match settle(request, Outcome::Failed(Failure::new(500))) {
-        Settled::Response(response) => Some(response),
-        Settled::Close(_) | Settled::Redirect(_) => None,
-    }
+    None
 }
 
 async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {

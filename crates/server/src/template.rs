@@ -3,6 +3,7 @@
 //! Not the variables themselves: whoever has them implements [`Variables`].
 
 use config::{Part, Template, VariableIndex};
+use message::escape::Escape;
 
 /// Who knows the values of variables: a request.
 pub trait Variables {
@@ -23,6 +24,40 @@ pub fn evaluate(template: &Template, variables: &impl Variables, out: &mut Vec<u
                 variables.variable(*index, out);
             }
             Part::Capture(number) => variables.capture(*number, out),
+        }
+    }
+}
+
+/// How captures are put into a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quoting {
+    /// As they are.
+    Plain,
+    /// As a URI's arguments have them.
+    Escaped,
+}
+
+/// As [`evaluate`], with captures put in so.
+pub fn evaluate_quoted(
+    template: &Template,
+    variables: &impl Variables,
+    quoting: Quoting,
+    out: &mut Vec<u8>,
+) {
+    if quoting == Quoting::Plain {
+        return evaluate(template, variables, out);
+    }
+    for part in template.parts() {
+        match part {
+            Part::Literal(text) => out.extend_from_slice(text),
+            Part::Variable(index) => {
+                variables.variable(*index, out);
+            }
+            Part::Capture(number) => {
+                let mut captured = Vec::new();
+                variables.capture(*number, &mut captured);
+                Escape::Args.write(&captured, out);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod limits;
 pub mod mirror;
 pub mod real_ip;
 pub mod return_;
+pub mod rewrite;
 pub mod try_files;
 
 use self::access::Access;
@@ -17,7 +18,7 @@ use self::admission::Admission;
 use self::auth_request::AuthRequest;
 use self::mirror::Mirroring;
 use self::real_ip::RealIp;
-use self::return_::Returning;
+use self::rewrite::{Rewriting, Rewritten};
 use self::try_files::Trying;
 use crate::Failure;
 use crate::locate;
@@ -38,14 +39,29 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
                 real_ip::run(request);
             }
             path::resolve(request).await;
-            if let Some(early) = return_::run(request).or_else(|| locate::run(request)) {
+            if let Some(early) = rewrite::run_server(request).await {
+                return Some(early);
+            }
+            if let Some(early) = locate::run(request) {
                 return Some(early);
             }
         }
     }
-    path::resolve(request).await;
-    if let Some(early) = limits::run(request).or_else(|| return_::run(request)) {
-        return Some(early);
+    // At most `URI_CHANGES_MAX` times.
+    loop {
+        path::resolve(request).await;
+        if let Some(early) = limits::run(request) {
+            return Some(early);
+        }
+        match rewrite::run_location(request).await {
+            Rewritten::Stays => break,
+            Rewritten::Answered(outcome) => return Some(outcome),
+            Rewritten::Moves => {
+                if let Some(early) = locate::run(request) {
+                    return Some(early);
+                }
+            }
+        }
     }
     real_ip::run(request);
     if let Some(early) = admission::run(request).await {
@@ -65,6 +81,10 @@ pub fn is_idle(location: &Location) -> bool {
     let Location {
         is_internal,
         settings,
+        program,
+        is_conditional,
+        // Which of its scopes a request is in is known when it was entered.
+        exception: _,
         name: _,
         inner: _,
         logs: _,
@@ -77,7 +97,7 @@ pub fn is_idle(location: &Location) -> bool {
         zone: _,
         has_filters: _,
     } = location;
-    !is_internal && asks_nothing(settings)
+    !is_internal && program.is_none() && !is_conditional && asks_nothing(settings)
 }
 
 /// Has none of the steps anything to do by these settings?
@@ -85,7 +105,9 @@ pub fn is_idle(location: &Location) -> bool {
 #[rustfmt::skip]
 fn asks_nothing(settings: &LocationSettings) -> bool {
     let LocationSettings {
-        returning: Returning { return_ },
+        // What it says is the location's program.
+        rewriting: Rewriting,
+        rewrite_messages: _,
         real_ip: RealIp { set_real_ip_from, real_ip_header: _, real_ip_recursive: _ },
         access: Access { rules },
         auth_request: AuthRequest { auth_request, auth_request_set: _ },
@@ -102,8 +124,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         sending: _, closing: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,
         userid: _, browser: _, referers: _, secure_link: _,
     } = settings;
-    return_.is_none()
-        && set_real_ip_from.is_empty()
+    set_real_ip_from.is_empty()
         && rules.is_empty()
         && !auth_request.is_some()
         && try_files.is_none()

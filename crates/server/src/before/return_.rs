@@ -1,7 +1,7 @@
-//! `return`: an answer, a redirect or a status, decided by the configuration alone.
+//! `return`: an answer, a redirect or a status, decided by the configuration alone. When: see `rewrite`.
 
 use bytes::Bytes;
-use config::{Problem, Scope, Template, Value, Word, directives};
+use config::{Problem, Scope, Template, Word};
 use message::Body;
 
 use crate::request::Request;
@@ -17,10 +17,12 @@ pub struct Return {
     pub text: Option<Template>,
 }
 
-impl Value for Return {
-    const SYNTAX: &'static str = "code [text] | code URL | URL";
-
-    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+impl Return {
+    /// Takes the arguments apart.
+    ///
+    /// # Errors
+    /// nginx's.
+    pub fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let word = &args[0];
         let code = std::str::from_utf8(word.bytes())
             .ok()
@@ -40,13 +42,6 @@ impl Value for Return {
             (None, _) => Err(invalid(word)),
         }
     }
-
-    /// Only the first one that is reached counts, so later lines are read and dropped, as nginx does in effect.
-    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
-        let value = Self::parse(args, scope)?;
-        slot.get_or_insert(value);
-        Ok(())
-    }
 }
 
 fn invalid(word: &Word) -> Problem {
@@ -57,30 +52,8 @@ fn is_url(text: &[u8]) -> bool {
     text.starts_with(b"http://") || text.starts_with(b"https://") || text.starts_with(b"$scheme")
 }
 
-directives! {
-    /// Answering without looking at files.
-    pub struct Returning in Location {
-        /// Ends the processing and answers with the code. With 301, 302, 303, 307 and 308 the second argument is the URL
-        /// to go to, with other codes the text of the body. A URL alone means 302. 444 closes the connection without an
-        /// answer.
-        return_ as "return": Option<Return> = none, [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 1..=2, inherit never;
-    }
-}
-
-/// Answers, where the location (or, before one was sought, the server) has a `return`.
-pub fn run(request: &mut Request) -> Option<Outcome> {
-    let generation = request.generation.clone();
-    let decided = generation
-        .settings
-        .location(request.location)
-        .settings
-        .returning
-        .return_
-        .as_ref()?;
-    Some(answer(request, decided))
-}
-
-fn answer(request: &mut Request, decided: &Return) -> Outcome {
+/// Answers as a `return` says.
+pub fn answer(request: &mut Request, decided: &Return) -> Outcome {
     let status = decided.status;
     let Some(text) = &decided.text else {
         return match status {

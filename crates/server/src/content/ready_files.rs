@@ -58,7 +58,6 @@ pub fn answer(request: &mut Request) -> Option<Box<Response>> {
         None => return None,
     };
     request.enter(prepared.location);
-    request.is_location_valid = true;
     Some(Box::new(prepared.head.with_body(body)))
 }
 

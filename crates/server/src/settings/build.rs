@@ -10,6 +10,7 @@ use config::{Directive, Error, Problem, Scope, Section, Tree};
 
 use crate::after::userid;
 use crate::before::real_ip;
+use crate::before::rewrite::Program;
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
@@ -25,6 +26,7 @@ use crate::upstream::block::Blocks;
 use crate::variables::{Definitions, referer};
 
 use super::locations::{self, Block, Growing, Level, Outer, Raw};
+use super::scopes;
 use super::server::ServerSettings;
 use super::tables::LocationSettings;
 use super::{Server, Settings};
@@ -276,6 +278,8 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
     for line in block.children() {
         if line.name == "location" {
             server.locations.push(Block::read(line, None, 0, scope)?);
+        } else if line.name == "if" {
+            scopes::read_server_if(line, &mut server.own, scope)?;
         } else if line.name == "listen" {
             let args: Vec<&[u8]> = line.args.iter().map(|word| &word.bytes()[..]).collect();
             let listen = Listen::parse(&args).map_err(|refusal| {
@@ -344,6 +348,7 @@ fn finish_server(
         let referers = &mut location.settings.referers;
         referers.settle(&finished.server_name, &mut made)?;
     }
+    all.locations[itself as usize].program = Program::new(&own.raw.rewriting, &[]);
     // Those of this server are the last ones.
     let mut own = all.locations[itself as usize..].iter();
     let allow_connect = own.any(|location| location.tunnelling.is_some());

@@ -15,6 +15,7 @@ use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
 use crate::upstream::Upstreams;
 
 use super::build::Surroundings;
+use super::scopes;
 use super::{Location, LocationSettings};
 
 /// What one level says.
@@ -48,6 +49,7 @@ pub struct Block<'a> {
     /// Lines that are no module's of ours.
     lines: Vec<&'a Directive>,
     is_internal: bool,
+    scopes: scopes::Blocks<'a>,
     inner: Vec<Block<'a>>,
 }
 
@@ -105,6 +107,7 @@ impl<'a> Block<'a> {
             raw: Raw::default(),
             lines: Vec::new(),
             is_internal: false,
+            scopes: scopes::Blocks::default(),
             inner: Vec::new(),
         };
         if let Some(outer) = outer {
@@ -116,6 +119,10 @@ impl<'a> Block<'a> {
                 block.inner.push(inner);
             } else if line.name == "internal" {
                 block.is_internal = true;
+            } else if line.name == "if" {
+                block.scopes.read_if(line, &mut block.raw, scope)?;
+            } else if line.name == "limit_except" {
+                block.scopes.read_exception(line, scope)?;
             } else if !LocationSettings::set(&mut block.raw, line, scope)? {
                 block.lines.push(line);
             }
@@ -178,6 +185,7 @@ impl<'a> Block<'a> {
             is_internal: self.is_internal,
         };
         let id = add(level, &own, all, scope)?;
+        self.scopes.finish((&self.kind, id), &own, all, scope)?;
         let (inner, named) = finish_all(self.inner, &own, all, scope)?;
         debug_assert!(
             named.is_empty(),
@@ -232,6 +240,9 @@ pub fn add(
         passing,
         tunnelling,
         inner: Locations::default(),
+        program: None,
+        is_conditional: false,
+        exception: None,
         is_internal: level.is_internal,
         logs: OnceLock::new(),
         shown,

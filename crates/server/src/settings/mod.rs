@@ -6,6 +6,7 @@
 
 pub mod build;
 pub mod locations;
+pub mod scopes;
 pub mod server;
 pub mod tables;
 pub mod types;
@@ -18,6 +19,7 @@ use config::VariableIndex;
 use disk::Pool;
 use wire::http1::read::Limits;
 
+use crate::before::rewrite::Program;
 use crate::caching::Cache;
 use crate::caching::directives::RulesSlot;
 use crate::caching::zone::Zones;
@@ -31,6 +33,7 @@ use crate::log::{AccessLogs, ErrorLogs};
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::upstream::Upstreams;
 use crate::variables::Definition;
+pub use scopes::Exception;
 pub use server::ServerSettings;
 pub use tables::LocationSettings;
 
@@ -187,6 +190,12 @@ pub struct Location {
     pub settings: LocationSettings,
     /// The locations inside.
     pub inner: Locations,
+    /// What it rewrites.
+    pub program: Option<Program>,
+    /// It is the scope of an `if`: more than the URI leads here.
+    pub is_conditional: bool,
+    /// Who goes on elsewhere (`limit_except`).
+    pub exception: Option<Exception>,
     /// `internal`?
     pub is_internal: bool,
     /// Its logs, once [`Settings::equip`] has been called.

@@ -14,7 +14,7 @@ use crate::before::admission::Admission;
 use crate::before::auth_request::AuthRequest;
 use crate::before::mirror::Mirroring;
 use crate::before::real_ip::RealIp;
-use crate::before::return_::Returning;
+use crate::before::rewrite::{RewriteMessages, Rewriting};
 use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
@@ -93,8 +93,10 @@ sections! {
         subrequests: Subrequests,
         /// [`ClientBody`].
         client_body: ClientBody,
-        /// [`Returning`].
-        returning: Returning,
+        /// [`Rewriting`].
+        rewriting: Rewriting,
+        /// [`RewriteMessages`].
+        rewrite_messages: RewriteMessages,
         /// [`Trying`].
         trying: Trying,
         /// [`ErrorPages`].
@@ -148,6 +150,9 @@ blocks! {
         /// What holds for a part of the URIs: a prefix, `=` an exact URI, `^~` a prefix that stops the search, `~` and `~*`
         /// a regular expression with and without case, `@` a name for internal redirects.
         "location": [SERVER | LOCATION] 1..=2 => LOCATION, syntax "[ = | ~ | ~* | ^~ ] uri | @name";
+        /// Holds for requests with other methods than these: what stands inside is a location of its own, which inherits from this one.
+        /// GET means HEAD, too.
+        "limit_except": [LOCATION] 1.. => LIMIT_EXCEPT, syntax "method …";
         /// Answers only internal redirects in this location; 404 to clients.
         "internal": [LOCATION] 0;
         /// Makes a variable out of another value: by name, by wildcard (with `hostnames`), by regular expression.

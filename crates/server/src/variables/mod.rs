@@ -43,6 +43,10 @@ pub enum Definition {
     Split(Arc<SplitSource>),
     /// A named group of a regular expression: what the last match set.
     Group,
+    /// One that only `set` gives a value; with its name.
+    Assigned(Box<str>),
+    /// One that every request has, but for those in which `set` gave it another value.
+    Settable(Box<Definition>),
 }
 
 /// A `map` block.
@@ -157,10 +161,19 @@ impl Definitions {
                 config::suggest::nearest(name.as_bytes(), known)
             },
         )?;
-        let mut all: Vec<Definition> = scope
-            .variables()
-            .iter()
-            .map(|variable| Definition::built_in(&variable.name).unwrap_or(Definition::Group))
+        let all = scope.variables().iter().enumerate();
+        let mut all: Vec<Definition> = all
+            .map(|(number, variable)| {
+                let index = VariableIndex(number as u32);
+                match Definition::built_in(&variable.name) {
+                    Some(own) if scope.is_defined(index) => Definition::Settable(Box::new(own)),
+                    Some(own) => own,
+                    None if scope.is_only_assigned(index) => {
+                        Definition::Assigned(variable.name.as_str().into())
+                    }
+                    None => Definition::Group,
+                }
+            })
             .collect();
         for (index, definition) in self.made {
             all[index.0 as usize] = definition;
@@ -174,6 +187,29 @@ impl Definitions {
 /// # Errors
 /// It is no name of a variable, or that of one that has its value from elsewhere.
 pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
+    let name = settable(word)?;
+    match names::core(&name.to_ascii_lowercase()) {
+        Some(core) if has_place(core) => scope.intern(name, Some(&word.place())),
+        _ => scope.define(name, &word.place()),
+    }
+    .map_err(|problem| problem.at(0))
+}
+
+/// As [`to_set`], for `set`: whoever asks before it was obeyed is warned of (`uninitialized_variable_warn`).
+///
+/// # Errors
+/// As [`to_set`].
+pub fn to_assign(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
+    let name = settable(word)?;
+    match names::core(&name.to_ascii_lowercase()) {
+        Some(core) if has_place(core) => scope.intern(name, Some(&word.place())),
+        _ => scope.assign(name, &word.place()),
+    }
+    .map_err(|problem| problem.at(0))
+}
+
+/// The name of a variable that may be set.
+fn settable(word: &Word) -> Result<&str, Problem> {
     let invalid = || Problem::new(format!("invalid variable name \"{}\"", word.display())).at(0);
     let name = word
         .bytes()
@@ -181,14 +217,16 @@ pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> 
         .filter(|name| !name.is_empty());
     let name = std::str::from_utf8(name.ok_or_else(invalid)?).map_err(|_| invalid())?;
     match names::core(&name.to_ascii_lowercase()) {
-        Some(Core::Args | Core::LimitRate) => scope.intern(name, Some(&word.place())),
         Some(core) if !core.is_changeable() => {
             Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0))
         }
-        _ => scope
-            .define(name, &word.place())
-            .map_err(|problem| problem.at(0)),
+        _ => Ok(name),
     }
+}
+
+/// Does setting it change the request itself, rather than what is remembered of the variable?
+fn has_place(core: Core) -> bool {
+    matches!(core, Core::Args | Core::LimitRate)
 }
 
 fn source_and_target(
@@ -240,10 +278,11 @@ impl Request {
     /// Gives a variable a value, by a line of the configuration ([`to_set`]).
     pub fn assign(&mut self, index: VariableIndex, value: Bytes) {
         match self.settings().variable(index) {
-            Definition::Core(Core::Args) => self.args = value,
-            Definition::Core(Core::LimitRate) => {
-                self.set_limit_rate(&value);
+            Definition::Core(Core::Args) => {
+                self.args = value;
+                self.is_target_raw = false;
             }
+            Definition::Core(Core::LimitRate) => self.set_limit_rate(&value),
             _ => self.remember(index, Some(value)),
         }
     }
@@ -275,15 +314,41 @@ impl Request {
     }
 
     fn look_up(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
-        match self.settings().variable(index) {
+        self.look_up_as(index, self.settings().variable(index), out)
+    }
+
+    fn look_up_as(&self, index: VariableIndex, definition: &Definition, out: &mut Vec<u8>) -> bool {
+        match definition {
             Definition::Core(core) => values::core(self, *core, out),
             Definition::Kept(core) => append(self.once(index, || kept::make(self, *core)), out),
             Definition::Family(family, rest) => values::family(self, *family, rest, out),
             Definition::Group => append(self.remembered(index).flatten(), out),
-            Definition::Map(source) if source.is_volatile => append(self.map(source), out),
+            Definition::Assigned(name) => append(self.once(index, || self.unassigned(name)), out),
+            Definition::Settable(own) => match self.remembered(index) {
+                Some(known) => append(known, out),
+                None => self.look_up_as(index, own, out),
+            },
+            Definition::Map(source) if source.is_volatile => match self.remembered(index) {
+                // By a `set`.
+                Some(known) => append(known, out),
+                None => append(self.map(source), out),
+            },
             Definition::Map(source) => append(self.once(index, || self.map(source)), out),
             Definition::Split(source) => append(self.once(index, || self.split(source)), out),
         }
+    }
+
+    /// A variable that no `set` has reached is empty.
+    fn unassigned(&self, name: &str) -> Option<Bytes> {
+        let messages = &self.location().settings.rewrite_messages;
+        if messages.uninitialized_variable_warn {
+            self.log(Level::Warn, &|out| {
+                out.extend_from_slice(b"using uninitialized \"");
+                out.extend_from_slice(name.as_bytes());
+                out.extend_from_slice(b"\" variable");
+            });
+        }
+        Some(Bytes::new())
     }
 
     fn once(&self, index: VariableIndex, make: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {

@@ -218,15 +218,19 @@ impl Core {
         )
     }
 
-    /// May the configuration give it another meaning (`map`, `auth_request_set`)?
+    /// May the configuration give it another meaning (`map`), or another value (`set`, `auth_request_set`)?
     #[must_use]
     pub fn is_changeable(self) -> bool {
         matches!(
             self,
             Self::AncientBrowser
+                | Self::Args
                 | Self::InvalidReferer
+                | Self::LimitRate
                 | Self::ModernBrowser
                 | Self::Msie
+                | Self::ProxyHost
+                | Self::ProxyPort
                 | Self::UidReset
         )
     }

@@ -1,15 +1,13 @@
 //! The values that a request remembers: of `map`s, of named groups, of what the configuration sets.
 //!
-//! A request and its sub-requests remember together, as in nginx. Invariant: at most [`VALUES_MAX`] values.
+//! A request and its sub-requests remember together, as in nginx. Invariant: the values are sorted by their variables' numbers, each
+//! once; so there are at most as many as the configuration has variables ([`config::scope::VARIABLES_MAX`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use config::VariableIndex;
-
-/// Values that one request with its sub-requests may remember.
-pub const VALUES_MAX: usize = 256;
 
 type Values = Vec<(VariableIndex, Option<Bytes>)>;
 
@@ -35,9 +33,8 @@ impl Remembered {
     #[must_use]
     pub fn get(&self, variable: VariableIndex) -> Option<Option<Bytes>> {
         let find = |values: &Values| {
-            let mut values = values.iter();
-            let found = values.find(|(index, _)| *index == variable);
-            found.map(|(_, value)| value.clone())
+            let found = values.binary_search_by_key(&variable, |(index, _)| *index);
+            found.ok().map(|at| values[at].1.clone())
         };
         match &*self.0.borrow() {
             Place::Own(values) => find(values),
@@ -67,10 +64,9 @@ impl Remembered {
 }
 
 fn put(values: &mut Values, variable: VariableIndex, value: Option<Bytes>) {
-    if let Some((_, old)) = values.iter_mut().find(|(index, _)| *index == variable) {
-        *old = value;
-    } else if values.len() < VALUES_MAX {
-        values.push((variable, value));
+    match values.binary_search_by_key(&variable, |(index, _)| *index) {
+        Ok(at) => values[at].1 = value,
+        Err(at) => values.insert(at, (variable, value)),
     }
 }
 

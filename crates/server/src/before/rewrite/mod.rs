@@ -1,0 +1,209 @@
+//! nginx's rewrite module: `set`, `if`, `rewrite`, `return` and `break`, in the order in which they stand. nginx-drop-in 40 to 44.
+//!
+//! What a server or a location says is put into a [`Program`] when the configuration is built; a location without one costs one
+//! look. An `if` of a location is a location of its own, without a name: whoever is let into it goes on there. Not here: what a
+//! `return` answers (`return_`), and the scopes themselves (`settings::scopes`).
+
+pub mod condition;
+mod machine;
+pub mod program;
+mod replacement;
+
+use std::sync::Arc;
+
+use config::{
+    Directive, Error, Flag, Problem, Scope, Section, Table, Template, VariableIndex, blocks,
+    directives,
+};
+
+use crate::Failure;
+use crate::before::return_::Return;
+use crate::log::Level;
+use crate::request::Request;
+use crate::respond::Outcome;
+use crate::variables;
+
+use self::condition::Condition;
+use self::machine::Ended;
+pub use self::program::Program;
+use self::replacement::Rewrite;
+
+/// Lines of one level.
+pub const LINES_MAX: usize = 1 << 20;
+
+blocks! {
+    /// Rewriting: instructions, obeyed in the order in which they stand.
+    pub fn lines in Location {
+        /// Replaces the URI where the regular expression matches it. `last` ends the instructions and looks for the location of the
+        /// new URI, `break` ends them and stays; without either the next instruction follows. `redirect` answers with 302,
+        /// `permanent` with 301; so does a replacement that begins with `http://`, `https://` or `$scheme`, with 302. The arguments
+        /// are appended unless the replacement ends in `?`.
+        "rewrite": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 2..=3, syntax "regex replacement [last | break | redirect | permanent]";
+        /// Sets a variable, which may be one of the program's: `$args`, `$limit_rate`, `$http_…`, `$arg_…` and the like.
+        "set": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 2, syntax "$variable value";
+        /// Ends the instructions of this level.
+        "break": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 0;
+        /// Ends the processing and answers with the code. With 301, 302, 303, 307 and 308 the second argument is the URL
+        /// to go to, with other codes the text of the body. A URL alone means 302. 444 closes the connection without an
+        /// answer.
+        "return": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 1..=2, syntax "code [text] | code URL | URL";
+        /// Obeys what stands inside where the condition holds: `($variable)`, neither empty nor `0`; `($variable = text)`, `!=`;
+        /// `($variable ~ regex)`, without case `~*`, and `!~`, `!~*`; `(-f file)`, `-d`, `-e`, `-x`, and each with a `!` before it.
+        "if": [SERVER] 1.. => SERVER_IF, syntax "(condition)";
+        /// The same in a location, where what stands inside is also a location of its own, which inherits from this one: a request
+        /// for which the condition holds is answered there.
+        "if": [LOCATION] 1.. => LOCATION_IF, syntax "(condition)";
+    }
+}
+
+directives! {
+    /// What rewriting writes to the error log.
+    pub struct RewriteMessages in Location {
+        /// Writes what `rewrite` and the conditions do to the error log, at the level `notice`.
+        rewrite_log: Flag = "off", [HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF] FLAG;
+        /// Warns of variables that are used before a `set` gave them a value.
+        uninitialized_variable_warn: Flag = "on", [HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF] FLAG;
+    }
+}
+
+/// A line of a level.
+#[derive(Debug, Clone)]
+pub enum Line {
+    /// `set`.
+    Set(VariableIndex, Template),
+    /// `rewrite`.
+    Rewrite(Arc<Rewrite>),
+    /// `return`.
+    Return(Arc<Return>),
+    /// `break`.
+    Break,
+    /// `if`.
+    If {
+        /// When it holds.
+        condition: Arc<Condition>,
+        /// What stands inside.
+        inner: Vec<Line>,
+        /// Its number among the scopes of the location; none at a server.
+        scope: Option<usize>,
+    },
+}
+
+/// The instructions themselves are no setting: see [`Program`].
+#[derive(Debug, Clone)]
+pub struct Rewriting;
+
+/// By hand, since the order of different directives counts. They are not inherited.
+impl Section for Rewriting {
+    type Raw = Vec<Line>;
+
+    fn tables() -> Vec<&'static Table> {
+        vec![lines()]
+    }
+
+    fn set(raw: &mut Self::Raw, directive: &Directive, scope: &mut Scope) -> Result<bool, Error> {
+        let line = match &directive.name.bytes()[..] {
+            b"set" => set(directive, scope),
+            b"rewrite" => {
+                Rewrite::parse(&directive.args, scope).map(|line| Line::Rewrite(Arc::new(line)))
+            }
+            b"return" => {
+                Return::parse(&directive.args, scope).map(|line| Line::Return(Arc::new(line)))
+            }
+            b"break" => Ok(Line::Break),
+            _ => return Ok(false),
+        };
+        let line = line.map_err(|problem| directive.error(&problem))?;
+        add(raw, line).map_err(|problem| directive.error(&problem))?;
+        Ok(true)
+    }
+
+    fn merge(_: &Self::Raw, child: Self::Raw) -> Self::Raw {
+        child
+    }
+
+    fn fill(_: &mut Self::Raw, _: &mut Scope) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn finish(_: Self::Raw, _: &mut Scope) -> Result<Self, Error> {
+        Ok(Self)
+    }
+}
+
+/// Adds a line to those of a level.
+///
+/// # Errors
+/// There are too many.
+pub fn add(lines: &mut Vec<Line>, line: Line) -> Result<(), Problem> {
+    if lines.len() == LINES_MAX {
+        return Err(Problem::new(format!(
+            "more than {LINES_MAX} instructions at one level"
+        )));
+    }
+    lines.push(line);
+    Ok(())
+}
+
+fn set(directive: &Directive, scope: &mut Scope) -> Result<Line, Problem> {
+    let [name, value] = &directive.args[..] else {
+        return Err(Problem::argument_count("set"));
+    };
+    let variable = variables::to_assign(name, scope)?;
+    let value = Template::of_word(value, scope).map_err(|problem| problem.at(1))?;
+    Ok(Line::Set(variable, value))
+}
+
+/// What rewriting means for the steps behind it.
+pub enum Rewritten {
+    /// Nothing: the request stays where it is.
+    Stays,
+    /// The location of the new URI is to be found.
+    Moves,
+    /// The request is answered.
+    Answered(Outcome),
+}
+
+/// Obeys what the server says, before a location is sought.
+pub async fn run_server(request: &mut Request) -> Option<Outcome> {
+    match run(request).await {
+        Rewritten::Stays | Rewritten::Moves => None,
+        Rewritten::Answered(outcome) => Some(outcome),
+    }
+}
+
+/// Obeys what the location says.
+pub async fn run_location(request: &mut Request) -> Rewritten {
+    // What the server says was obeyed already, where no location was found.
+    if request.location == request.server().location {
+        return Rewritten::Stays;
+    }
+    match run(request).await {
+        Rewritten::Moves if !request.may_change_uri() => {
+            request.log(Level::Error, &|out| {
+                out.extend_from_slice(b"rewrite or internal redirection cycle while processing \"");
+                out.extend_from_slice(&request.uri);
+                out.push(b'"');
+            });
+            Rewritten::Answered(Outcome::Failed(Failure::new(500)))
+        }
+        other => other,
+    }
+}
+
+async fn run(request: &mut Request) -> Rewritten {
+    let generation = request.generation.clone();
+    let Some(program) = &generation.settings.location(request.location).program else {
+        return Rewritten::Stays;
+    };
+    let ended = if program.waits() || generation.settings.uses_realpath {
+        // In a box: few programs look at files.
+        Box::pin(machine::run_waiting(request, program)).await
+    } else {
+        machine::run(request, program)
+    };
+    match ended {
+        Ended::Whole { is_moved: true } => Rewritten::Moves,
+        Ended::Whole { is_moved: false } => Rewritten::Stays,
+        Ended::Answered(outcome) => Rewritten::Answered(outcome),
+    }
+}

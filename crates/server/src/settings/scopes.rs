@@ -1,0 +1,207 @@
+//! Scopes without a name inside a location: what an `if` or a `limit_except` says.
+//!
+//! Each becomes a location of its own, which nothing but its condition leads to. It inherits as a location inside would, and what makes
+//! the content as well, which those do not.
+
+use config::{Directive, Error, Problem, Scope, Section, Word};
+use message::{Method, Methods};
+
+use crate::before::rewrite::condition::Condition;
+use crate::before::rewrite::{self, Line};
+use crate::route::LocationId;
+
+use super::LocationSettings;
+use super::locations::{self, Growing, Kind, Level, Outer, Raw};
+
+/// Scopes of one location.
+pub const SCOPES_MAX: usize = 65_536;
+
+/// `limit_except` of a location.
+#[derive(Debug, Clone, Copy)]
+pub struct Exception {
+    /// Requests with these methods stay.
+    pub allowed: Methods,
+    /// The location for the others.
+    pub location: LocationId,
+}
+
+/// The block of a scope as read.
+#[derive(Debug, Default)]
+pub struct Block<'a> {
+    raw: Raw,
+    /// Lines that are no module's of ours.
+    lines: Vec<&'a Directive>,
+}
+
+/// The scopes of one location as read.
+#[derive(Debug, Default)]
+pub struct Blocks<'a> {
+    ifs: Vec<Block<'a>>,
+    exception: Option<(Methods, Block<'a>)>,
+}
+
+impl<'a> Block<'a> {
+    fn read(directive: &'a Directive, scope: &mut Scope) -> Result<Self, Error> {
+        let mut block = Self::default();
+        for line in directive.children() {
+            if !LocationSettings::set(&mut block.raw, line, scope)? {
+                block.lines.push(line);
+            }
+        }
+        Ok(block)
+    }
+
+    /// Adds the location that stands for the scope inside `outer`, whose own location is `around`.
+    fn finish(
+        mut self,
+        (kind, around): (&Kind, LocationId),
+        outer: &Outer<'a>,
+        is_conditional: bool,
+        all: &mut Growing<'_>,
+        scope: &mut Scope,
+    ) -> Result<LocationId, Error> {
+        let has_own_content = inherit_content(&mut self.raw, &outer.raw);
+        let own = outer.enter(self.raw, self.lines);
+        let outside = &all.locations[around as usize];
+        let (name, handler) = (outside.name.clone(), outside.handler.clone());
+        let level = Level {
+            // A URI of its own could replace nothing here.
+            kind: (!has_own_content).then_some(kind),
+            name,
+            is_internal: false,
+        };
+        let id = locations::add(level, &own, all, scope)?;
+        let location = &mut all.locations[id as usize];
+        location.is_conditional = is_conditional;
+        if !has_own_content && location.handler.is_none() {
+            location.handler = handler;
+        }
+        Ok(id)
+    }
+}
+
+impl<'a> Blocks<'a> {
+    /// Takes in an `if` of a location, whose lines it joins.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place.
+    pub fn read_if(
+        &mut self,
+        directive: &'a Directive,
+        raw: &mut Raw,
+        scope: &mut Scope,
+    ) -> Result<(), Error> {
+        let number = self.ifs.len();
+        if number == SCOPES_MAX {
+            let sentence = format!("more than {SCOPES_MAX} \"if\" in one location");
+            return Err(directive.error(&Problem::new(sentence)));
+        }
+        let condition = condition(directive, scope)?;
+        let mut block = Block::read(directive, scope)?;
+        let line = Line::If {
+            condition,
+            inner: std::mem::take(&mut block.raw.rewriting),
+            scope: Some(number),
+        };
+        self.ifs.push(block);
+        rewrite::add(&mut raw.rewriting, line).map_err(|problem| directive.error(&problem))
+    }
+
+    /// Takes in a `limit_except`.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place.
+    pub fn read_exception(
+        &mut self,
+        directive: &'a Directive,
+        scope: &mut Scope,
+    ) -> Result<(), Error> {
+        if self.exception.is_some() {
+            return Err(directive.error(&Problem::duplicate()));
+        }
+        let allowed = methods(&directive.args).map_err(|problem| directive.error(&problem))?;
+        self.exception = Some((allowed, Block::read(directive, scope)?));
+        Ok(())
+    }
+
+    /// Adds the locations that stand for the scopes of `around`, and makes its program.
+    ///
+    /// # Errors
+    /// A value that cannot hold.
+    pub fn finish(
+        self,
+        (kind, around): (&Kind, LocationId),
+        outer: &Outer<'a>,
+        all: &mut Growing<'_>,
+        scope: &mut Scope,
+    ) -> Result<(), Error> {
+        let mut scopes = Vec::with_capacity(self.ifs.len());
+        for block in self.ifs {
+            scopes.push(block.finish((kind, around), outer, true, all, scope)?);
+        }
+        if let Some((allowed, block)) = self.exception {
+            let location = block.finish((kind, around), outer, false, all, scope)?;
+            all.locations[around as usize].exception = Some(Exception { allowed, location });
+        }
+        all.locations[around as usize].program =
+            rewrite::Program::new(&outer.raw.rewriting, &scopes);
+        Ok(())
+    }
+}
+
+/// Takes in an `if` of a server: its lines, and nothing else.
+///
+/// # Errors
+/// What is wrong with it, at its place.
+pub fn read_server_if(
+    directive: &Directive,
+    raw: &mut Raw,
+    scope: &mut Scope,
+) -> Result<(), Error> {
+    let condition = condition(directive, scope)?;
+    let block = Block::read(directive, scope)?;
+    let line = Line::If {
+        condition,
+        inner: block.raw.rewriting,
+        scope: None,
+    };
+    rewrite::add(&mut raw.rewriting, line).map_err(|problem| directive.error(&problem))
+}
+
+/// Takes over what makes the content of the location around, unless the scope has content of its own, which it says. Whatever makes
+/// content and is not inherited by locations inside has a line here.
+fn inherit_content(raw: &mut Raw, outer: &Raw) -> bool {
+    raw.status.status_zone = outer.status.status_zone.clone();
+    if raw.proxy.proxy_pass.value.is_some() || raw.tunnelling.tunnel_pass.value.is_some() {
+        return true;
+    }
+    raw.proxy.proxy_pass = outer.proxy.proxy_pass.clone();
+    raw.tunnelling.tunnel_pass = outer.tunnelling.tunnel_pass.clone();
+    raw.status = outer.status.clone();
+    raw.empty_gif = outer.empty_gif.clone();
+    false
+}
+
+fn condition(directive: &Directive, scope: &mut Scope) -> Result<std::sync::Arc<Condition>, Error> {
+    Condition::parse(&directive.args, scope)
+        .map(std::sync::Arc::new)
+        .map_err(|problem| directive.error(&problem))
+}
+
+/// The methods that `limit_except` names; GET means HEAD too.
+fn methods(args: &[Word]) -> Result<Methods, Problem> {
+    let mut methods = Methods::EMPTY;
+    for (at, word) in args.iter().enumerate() {
+        let method = Method::find(&word.bytes().to_ascii_uppercase());
+        // nginx's list has no more.
+        if matches!(method, Method::Other | Method::Connect | Method::Trace) {
+            let sentence = format!("invalid method \"{}\"", word.display());
+            return Err(Problem::new(sentence).at(at));
+        }
+        methods = methods.with(method);
+        if method == Method::Get {
+            methods = methods.with(Method::Head);
+        }
+    }
+    Ok(methods)
+}
