@@ -6,7 +6,7 @@
 use crate::calls;
 use crate::count::Operation;
 use crate::error::Error;
-use crate::file::{Found, Meta, OpenFile};
+use crate::file::OpenFile;
 use crate::local::Local;
 use crate::pool::Pool;
 use crate::write::{Output, unlinked};
@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, Hasher};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -145,22 +145,10 @@ impl Local {
     /// What was written so far, to be read.
     ///
     /// # Errors
-    /// [`Error::System`] with `dup()` or `fstat()`, [`Error::Overflow`].
+    /// [`Error::System`] with `fcntl()` or `fstat()`, [`Error::Overflow`].
     pub async fn reopen(&self, file: &Temporary, pool: &Pool) -> Result<Rc<OpenFile>, Error> {
         let (output, disk) = (file.output.clone(), self.0.disk.clone());
-        let work = move || {
-            let fd = rustix::io::fcntl_dupfd_cloexec(output.fd(), 0)
-                .map_err(|errno| Error::system("dup()", errno))?;
-            let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
-            let mount = disk.mounts.learn(fd.as_fd());
-            Ok(Found {
-                fd,
-                meta: Meta::from_stat(&stat),
-                mount,
-                body: None,
-                direct: false,
-            })
-        };
+        let work = move || output.found(&disk);
         let found = self.write_job(Operation::Other, pool, work).await?;
         Ok(Rc::new(OpenFile::new(found, pool)))
     }

@@ -72,6 +72,21 @@ impl Output {
         self.file.fd()
     }
 
+    /// What it writes to, for a reader with places of his own. **Waits.**
+    pub(crate) fn found(&self, disk: &Disk) -> Result<Found, Error> {
+        let fd = rustix::io::fcntl_dupfd_cloexec(self.fd(), 0)
+            .map_err(|errno| Error::system("fcntl()", errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
+        let mount = disk.mounts.learn(fd.as_fd());
+        Ok(Found {
+            fd,
+            meta: Meta::from_stat(&stat),
+            mount,
+            body: None,
+            direct: false,
+        })
+    }
+
     /// Is it the same one?
     pub(crate) fn is(&self, other: &Output) -> bool {
         Arc::ptr_eq(&self.file, &other.file)
@@ -170,9 +185,7 @@ impl Local {
     ) -> Result<Rc<OpenFile>, Error> {
         let (disk, output) = (self.0.disk.clone(), output.clone());
         let begun = Instant::now();
-        let job = access
-            .pool
-            .run(Lane::Read, move || found_of(&disk, &output));
+        let job = access.pool.run(Lane::Read, move || output.found(&disk));
         match job.await {
             Ok(found) => {
                 self.0.counters.offloaded(Operation::Open, begun.elapsed());
@@ -207,21 +220,6 @@ impl Local {
             }
         }
     }
-}
-
-/// What an output writes to, for a reader with places of his own. **Waits.**
-fn found_of(disk: &Arc<Disk>, output: &Output) -> Result<Found, Error> {
-    let fd = rustix::io::fcntl_dupfd_cloexec(output.fd(), 0)
-        .map_err(|errno| Error::system("fcntl()", errno))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
-    let mount = disk.mounts.learn(fd.as_fd());
-    Ok(Found {
-        fd,
-        meta: Meta::from_stat(&stat),
-        mount,
-        body: None,
-        direct: false,
-    })
 }
 
 /// **Waits.** One that exists is fine.
