@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Disks that are told apart; what is on further ones counts for its operation alone.
 pub const DISKS_MAX: usize = 64;
@@ -70,13 +70,8 @@ pub(crate) fn timed<T, E: Reason>(
 ) -> Result<T, E> {
     let begun = Instant::now();
     let result = call();
-    done(
-        operation,
-        begun,
-        None,
-        0,
-        result.as_ref().err().and_then(Reason::errno),
-    );
+    let errno = result.as_ref().err().and_then(Reason::errno);
+    done(operation, begun.elapsed(), None, 0, errno);
     result
 }
 
@@ -91,7 +86,7 @@ pub(crate) fn timed_on<T, E: Reason>(
     let result = call();
     let moved = result.as_ref().map_or(0, bytes);
     let errno = result.as_ref().err().and_then(Reason::errno);
-    done(operation, begun, device_of(fd), moved, errno);
+    done_on(operation, begun, fd, moved, errno);
     result
 }
 
@@ -102,34 +97,38 @@ pub(crate) fn timed_open(
 ) -> Result<Found, Error> {
     let begun = Instant::now();
     let result = open();
+    let took = begun.elapsed();
     let found = result.as_ref().ok();
     let device = found.map(|found| found.meta.dev);
     let body = found.and_then(|found| found.body.as_ref());
+    let bytes = body.map_or(0, |body| body.len() as u64);
     let errno = result.as_ref().err().and_then(Error::errno);
-    done(
-        operation,
-        begun,
-        device,
-        body.map_or(0, |body| body.len() as u64),
-        errno,
-    );
+    done(operation, took, device, bytes, errno);
     result
 }
 
-/// The disk of an open file.
-fn device_of(fd: BorrowedFd<'_>) -> Option<u64> {
-    rustix::fs::fstat(fd).ok().map(|stat| stat.st_dev)
+/// Counts a call that was made on an open file.
+pub(crate) fn done_on(
+    operation: Operation,
+    begun: Instant,
+    fd: BorrowedFd<'_>,
+    bytes: u64,
+    errno: Option<Errno>,
+) {
+    let took = begun.elapsed();
+    let device = rustix::fs::fstat(fd).ok().map(|stat| stat.st_dev);
+    done(operation, took, device, bytes, errno);
 }
 
 /// Counts a call that was made.
-pub(crate) fn done(
+fn done(
     operation: Operation,
-    begun: Instant,
+    took: Duration,
     device: Option<u64>,
     bytes: u64,
     errno: Option<Errno>,
 ) {
-    let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
     let is_trouble = errno.is_some_and(is_trouble);
     let calls = &OPERATION_CALLS[operation as usize];
     calls.took.record_shared(ns);

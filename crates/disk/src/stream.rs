@@ -17,7 +17,7 @@ use crate::window::{Job, Use, WINDOW};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -83,12 +83,11 @@ fn part(jobs: Vec<Job>, handle: &Handle, socket: &OwnedFd, from: u64, until: u64
     let _ = fadvise(handle, 0, None, Advice::Random);
     let begun = Instant::now();
     let (at, end) = send(handle, socket, from, until);
-    let device = rustix::fs::fstat(handle).ok().map(|stat| stat.st_dev);
     let errno = match end {
         End::Disk(errno) => Some(errno),
         _ => None,
     };
-    calls::done(Operation::Send, begun, device, at - from, errno);
+    calls::done_on(Operation::Send, begun, handle.as_fd(), at - from, errno);
     let was_asked_for = sys::blocks_read() == before;
     let (mut offset, mut is_awaited) = (from, false);
     for mut job in jobs {

@@ -372,8 +372,7 @@ impl Job {
             Err(Failure::Read(errno)) => Some(*errno),
             _ => None,
         };
-        let device = rustix::fs::fstat(handle).ok().map(|stat| stat.st_dev);
-        calls::done(Operation::Send, begun, device, len, errno);
+        calls::done_on(Operation::Send, begun, handle.as_fd(), len, errno);
         if outcome.is_ok() {
             self.map(handle, offset, len, Use::Coming);
         }
