@@ -3,6 +3,7 @@
 //! Invariant: what is kept is bounded where it is kept ([`crate::log::recent`], [`crate::figures::stalls`]).
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -22,15 +23,10 @@ pub struct Lines {
 impl Lines {
     /// What is new as an event, if anything is, and then all that there is.
     pub fn take(&mut self, ledger: &Ledger) -> (Option<Bytes>, Vec<Bytes>) {
-        let (errors, stalls) = (recent::lines(), ledger.stalls.since(0));
-        let new_errors = errors
-            .iter()
-            .position(|line| line.number >= self.next_error);
-        let new_stalls = stalls
-            .iter()
-            .position(|stall| stall.number >= self.next_stall);
-        let new_errors = &errors[new_errors.unwrap_or(errors.len())..];
-        let new_stalls = &stalls[new_stalls.unwrap_or(stalls.len())..];
+        let (errors, stalls) = (recent::lines(), ledger.stalls.last());
+        let old_errors = errors.partition_point(|line| line.number < self.next_error);
+        let old_stalls = stalls.partition_point(|stall| stall.number < self.next_stall);
+        let (new_errors, new_stalls) = (&errors[old_errors..], &stalls[old_stalls..]);
         let mut new = Vec::new();
         if let Some(last) = new_errors.last() {
             self.next_error = last.number + 1;
@@ -50,22 +46,21 @@ impl Lines {
     }
 }
 
-fn of_errors(lines: &[Line]) -> Bytes {
-    let each = |line: &Line, out: &mut String| {
+fn of_errors(lines: &[Arc<Line>]) -> Bytes {
+    event("errors", lines, |line, out| {
         // A String takes all that is written.
         let _ = write!(out, "[\"{}\",", line.level.name());
         json::string(&line.text, out);
         out.push(']');
-    };
-    event("errors", lines, each)
+    })
 }
 
-fn of_stalls(stalls: &[Stall]) -> Bytes {
+fn of_stalls(stalls: &[Arc<Stall>]) -> Bytes {
     event("stalls", stalls, json::stall)
 }
 
 /// An event whose data is a list.
-fn event<T>(name: &str, all: &[T], each: impl Fn(&T, &mut String)) -> Bytes {
+fn event<T>(name: &str, all: &[Arc<T>], each: impl Fn(&T, &mut String)) -> Bytes {
     let mut out = format!("event: {name}\ndata: [");
     for (nth, one) in all.iter().enumerate() {
         out.push_str(if nth == 0 { "" } else { "," });

@@ -2,6 +2,7 @@
 //! has `count`, `sum`, quantiles, and `buckets`: bounds in seconds, each with how many were not over it.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use disk::figures::{BOUNDS, Times};
 
@@ -14,7 +15,7 @@ const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), 
 
 /// Writes a page.
 #[must_use]
-pub fn write(page: &Page, stalls: &[Stall]) -> String {
+pub fn write(page: &Page, stalls: &[Arc<Stall>]) -> String {
     let mut out = String::with_capacity(64 * 1024);
     out.push_str("{\"figures\": {");
     for (index, (about, samples)) in page.families().enumerate() {

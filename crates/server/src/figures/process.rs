@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-/// Descriptors of a process are counted up to here.
+/// Descriptors of a process are counted one by one up to here, where the kernel does not tell their number.
 const DESCRIPTORS_MAX: usize = 1 << 20;
 
 /// What is known of the process.
@@ -37,22 +37,32 @@ impl Process {
             let word = line.and_then(|line| line.split_whitespace().next());
             word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0)
         };
-        let descriptors = std::fs::read_dir("/proc/self/fd");
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         Self {
             anonymous_bytes: number("RssAnon:") << 10,
             resident_bytes: number("VmRSS:") << 10,
             virtual_bytes: number("VmSize:") << 10,
-            // Not the one that looks.
-            descriptors: descriptors.map_or(0, |all| {
-                (all.take(DESCRIPTORS_MAX).count() as u64).saturating_sub(1)
-            }),
+            descriptors: open_descriptors(),
             descriptors_max: limit.current.unwrap_or(u64::MAX),
             threads: number("Threads:"),
             cpu_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64,
         }
     }
+}
+
+/// Since Linux 6.2 the directory's size is their number; to count 100 000 of them takes 30 ms.
+fn open_descriptors() -> u64 {
+    const DIRECTORY: &str = "/proc/self/fd";
+    let told = std::fs::metadata(DIRECTORY).map_or(0, |about| about.len());
+    if told > 0 {
+        return told;
+    }
+    let all = std::fs::read_dir(DIRECTORY);
+    // Not the one that looks.
+    all.map_or(0, |all| {
+        (all.take(DESCRIPTORS_MAX).count() as u64).saturating_sub(1)
+    })
 }
 
 /// Where each device is mounted, the first place of several: by `MAJOR:MINOR`.

@@ -1,9 +1,10 @@
 //! Polls that kept a loop for longer than `stall_threshold`: the last ones, and a line in the log for some of them.
 //!
-//! Invariant: at most [`STALLS_MAX`] are kept, and a line is written at most once a second.
+//! Invariants: at most [`STALLS_MAX`] are kept, in the order of their numbers; a line is written at most once a second; the lock, for
+//! which a loop may have to wait, is held for moving pointers only.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
 use disk::figures::Number;
 use parking_lot::Mutex;
@@ -41,41 +42,61 @@ pub struct Stall {
 pub struct Stalls {
     /// `stall_threshold`, in nanoseconds; 0: none is noted.
     pub threshold_ns: Number,
-    last: Mutex<VecDeque<Stall>>,
-    count: AtomicU64,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    /// How many there were.
+    count: u64,
+    last: VecDeque<Arc<Stall>>,
     /// The second in which a line was written last, and the number of the stall that it told of.
-    told_s: AtomicU64,
-    told: AtomicU64,
+    told_s: u64,
+    told: u64,
 }
 
 impl Stalls {
     /// How many there were.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.count.load(Relaxed)
+        self.noted.lock().count
     }
 
-    /// Those that are kept, from this number on, the oldest first.
+    /// Those that are kept, the oldest first.
     #[must_use]
-    pub fn since(&self, number: u64) -> Vec<Stall> {
-        let last = self.last.lock();
-        let wanted = last.iter().filter(|stall| stall.number >= number);
-        wanted.cloned().collect()
+    pub fn last(&self) -> Vec<Arc<Stall>> {
+        self.noted.lock().last.iter().cloned().collect()
     }
 
     /// Takes note of one; its number is given here.
     pub fn note(&self, mut stall: Stall) {
-        stall.number = self.count.fetch_add(1, Relaxed) + 1;
         let second = wire::clock::monotonic_ms() / 1000 + 1;
-        if self.told_s.swap(second, Relaxed) != second {
-            let before = self.told.swap(stall.number, Relaxed);
-            tell(&stall, stall.number - before - 1);
+        let (stall, untold) = {
+            let noted = &mut *self.noted.lock();
+            noted.count += 1;
+            stall.number = noted.count;
+            let stall = Arc::new(stall);
+            if noted.last.len() == STALLS_MAX {
+                noted.last.pop_front();
+            }
+            noted.last.push_back(Arc::clone(&stall));
+            (stall, noted.tell_of(second))
+        };
+        if let Some(untold) = untold {
+            tell(&stall, untold);
         }
-        let mut last = self.last.lock();
-        if last.len() == STALLS_MAX {
-            last.pop_front();
+    }
+}
+
+impl Noted {
+    /// Whether a line is due in this second: how many stalls there were since the last one, without this.
+    fn tell_of(&mut self, second: u64) -> Option<u64> {
+        if self.told_s == second {
+            return None;
         }
-        last.push_back(stall);
+        self.told_s = second;
+        let before = std::mem::replace(&mut self.told, self.count);
+        Some(self.count - before - 1)
     }
 }
 
@@ -128,10 +149,22 @@ mod tests {
     fn the_last_ones_are_kept_and_numbered() {
         let stalls = Stalls::default();
         (0..STALLS_MAX as u64 + 5).for_each(|ns| stalls.note(stall(ns)));
-        let kept = stalls.since(0);
+        let kept = stalls.last();
         assert_eq!(kept.len(), STALLS_MAX);
         assert_eq!((kept[0].number, kept[0].ns), (6, 5));
-        assert_eq!(stalls.since(stalls.count()).len(), 1);
         assert_eq!(stalls.count(), STALLS_MAX as u64 + 5);
+    }
+
+    #[test]
+    fn a_line_is_due_once_a_second_and_says_how_many_there_were() {
+        let mut noted = Noted {
+            count: 1,
+            ..Noted::default()
+        };
+        assert_eq!(noted.tell_of(7), Some(0));
+        noted.count = 4;
+        assert_eq!(noted.tell_of(7), None);
+        noted.count = 5;
+        assert_eq!(noted.tell_of(8), Some(3));
     }
 }

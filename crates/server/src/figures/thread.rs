@@ -69,7 +69,7 @@ fn answer_all(asked: &mpsc::Receiver<Ask>) {
         let page = gather::page(&ask.ledger);
         let written = match ask.shape {
             Shape::Text(format) => text::write(&page, format),
-            Shape::Json => json::write(&page, &ask.ledger.stalls.since(0)),
+            Shape::Json => json::write(&page, &ask.ledger.stalls.last()),
         };
         let _ = ask.answer.send(written);
     }

@@ -1,9 +1,10 @@
 //! The last lines of the error logs that tell of trouble, for who looks at the dashboard.
 //!
 //! Not here: writing them. Invariant: [`LINES_MAX`] lines of [`LINE_BYTES_MAX`] bytes; only what a log wants is kept, and only
-//! once somebody wants to look.
+//! once somebody wants to look. The lock, for which a loop may have to wait, is held for moving pointers only.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
@@ -22,12 +23,12 @@ static LINES: Mutex<Kept> = Mutex::new(Kept {
 });
 
 struct Kept {
-    lines: VecDeque<Line>,
+    lines: VecDeque<Arc<Line>>,
     next: u64,
 }
 
 /// A line.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Line {
     /// Counts the lines.
     pub number: u64,
@@ -55,15 +56,15 @@ pub(super) fn keep(level: Level, line: &[u8]) {
     }
     let number = kept.next;
     kept.next += 1;
-    kept.lines.push_back(Line {
+    kept.lines.push_back(Arc::new(Line {
         number,
         level,
         text,
-    });
+    }));
 }
 
 /// The last lines, the oldest first.
 #[must_use]
-pub fn lines() -> Vec<Line> {
+pub fn lines() -> Vec<Arc<Line>> {
     LINES.lock().lines.iter().cloned().collect()
 }
