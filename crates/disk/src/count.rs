@@ -111,11 +111,17 @@ thread_local! {
     static WAITED: Cell<Waited> = const { Cell::new(Waited { disk_ns: 0, pool_ns: 0 }) };
 }
 
-/// The operation that this thread answered last from memory since this was asked last; empty: none.
+/// The operation that this thread answered last from memory since it was told to forget; empty: none.
 #[must_use]
-pub fn take_last_operation() -> &'static str {
-    LAST.take()
+pub fn last_operation() -> &'static str {
+    LAST.get()
         .map_or("", |operation| OPERATIONS[operation as usize])
+}
+
+/// What this thread answers from now on is another task's.
+#[inline]
+pub fn forget_last_operation() {
+    LAST.set(None);
 }
 
 /// What the tasks of this thread have waited for so far: who reads it before and after a poll knows what ended in it.

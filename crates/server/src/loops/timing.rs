@@ -319,7 +319,7 @@ fn stalled(figures: &LoopFigures, kind: Kind, ns: u64) {
         connection,
         request,
         phase,
-        operation: disk::take_last_operation(),
+        operation: disk::last_operation(),
     });
 }
 
@@ -352,6 +352,7 @@ impl<F: Future> Future for Timed<F> {
         AT.set(start);
         READING.set(Reading::PollStart);
         MOMENT.set(this.stamp.last.load(Ordering::Relaxed));
+        disk::forget_last_operation();
         let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         let outcome = this
             .future
