@@ -69,7 +69,8 @@ fn show(
 ) -> Result<(), String> {
     let (mut view, mut above) = (View::default(), 0_u16);
     loop {
-        loop {
+        // No more at a time, so that keys are obeyed whatever comes.
+        for _ in 0..EVENTS_MAX {
             match coming.try_recv() {
                 Ok(told) => view.take(&told),
                 Err(TryRecvError::Empty) => break,

@@ -10,6 +10,8 @@ use super::view::{View, plain};
 const NAME: usize = 16;
 /// Columns of each other one.
 const NUMBER: usize = 10;
+/// What is counted together has no name of its own.
+const OTHERS: &str = "(others)";
 
 /// Everything, from the top.
 pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
@@ -23,15 +25,22 @@ pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
         )),
     ];
     loops(view, &mut lines);
+    zones(view, &mut lines);
     pools(view, &mut lines);
     disks(view, &mut lines);
     caches(view, &mut lines);
     upstreams(view, &mut lines);
-    if !view.errors.is_empty() {
-        lines.extend([Line::raw(""), title("last errors")]);
-        lines.extend(view.errors.iter().rev().cloned().map(Line::raw));
-    }
+    texts("last stalls", &view.stalls, &mut lines);
+    texts("last errors", &view.errors, &mut lines);
     lines
+}
+
+/// Texts below a title, the newest first, unless there are none.
+fn texts(name: &str, all: &[String], lines: &mut Vec<Line<'static>>) {
+    if !all.is_empty() {
+        lines.extend([Line::raw(""), title(name)]);
+        lines.extend(all.iter().rev().cloned().map(Line::raw));
+    }
 }
 
 fn loops(view: &View, lines: &mut Vec<Line<'static>>) {
@@ -59,6 +68,28 @@ fn loops(view: &View, lines: &mut Vec<Line<'static>>) {
         "blocked50",
     ];
     table(&head, view.values(BLOCKED, "loop").iter().map(row), lines);
+}
+
+fn zones(view: &View, lines: &mut Vec<Line<'static>>) {
+    const REQUESTS: &str = "freewheel_zone_requests";
+    let row = |name: &String| {
+        let of = [("zone", &name[..])];
+        let first_byte = view.times("freewheel_zone_first_byte_seconds", &of);
+        let total = view.times("freewheel_zone_request_seconds", &of);
+        vec![
+            name.clone(),
+            rate(view.rate(REQUESTS, &of)),
+            time(first_byte.map(|times| times.p99)),
+            time(total.map(|times| times.p99)),
+            number(view.sum("freewheel_zone_requests_running", &of)),
+            rate(view.rate(REQUESTS, &[of[0], ("status", "5xx")])),
+            time(first_byte.map(|times| times.p50)),
+        ]
+    };
+    let head = [
+        "zone", "requests", "first99", "total99", "running", "5xx", "first50",
+    ];
+    table(&head, view.values(REQUESTS, "zone").iter().map(row), lines);
 }
 
 fn pools(view: &View, lines: &mut Vec<Line<'static>>) {
@@ -163,7 +194,10 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>, lines: &mut Vec
 }
 
 fn row(cells: &[String]) -> String {
-    let name = plain(cells.first().map_or("", |name| &name[..]));
+    let name = match cells.first().map_or("", |name| &name[..]) {
+        "" => OTHERS.to_owned(),
+        name => plain(name),
+    };
     let name: String = name.chars().take(NAME).collect();
     let numbers = cells.iter().skip(1).map(|cell| format!("{cell:>NUMBER$}"));
     format!("{name:NAME$}{}", numbers.collect::<String>())
@@ -236,13 +270,19 @@ mod tests {
         let series = r#"[[0,"freewheel_pool_queue","gauge",{"pool":"slow","lane":"read"}],
             [1,"freewheel_event_loop_blocked_seconds","histogram",{"loop":"0"}],
             [2,"freewheel_loop_requests","counter",{"loop":"0"}],
+            [3,"freewheel_zone_requests","counter",{"zone":"site","status":"2xx"}],
+            [4,"freewheel_zone_first_byte_seconds","histogram",{"zone":"site"}],
+            [5,"freewheel_upstream_requests","counter",{"upstream":"","outcome":"answered"}],
             [4000000000,"x","gauge",{}]]"#;
         view.take(&told("series", series));
-        view.take(&told("sample", r#"{"t":1000,"v":[1,0,3]}"#));
+        view.take(&told("sample", r#"{"t":1000,"v":[1,0,3,0,0,0]}"#));
         view.take(&told(
             "sample",
-            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000]}"#,
+            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000,20,[20,800,9000,9000],2]}"#,
         ));
+        let stall = r#"[{"at":86465.5,"loop":0,"seconds":0.06,"task":"connection","connection":3,"request":"GET /\u001b",
+            "phase":"content","operation":""}]"#;
+        view.take(&told("stalls", stall));
         view.take(&told("errors", r#"[["error","a\u001b[2Jb"]]"#));
         view
     }
@@ -263,6 +303,13 @@ mod tests {
             text.contains("\n0                   2.5 ms   30.0 ms"),
             "{text}"
         );
+        assert!(
+            text.contains("\nsite                  10/s    9.0 ms         -"),
+            "{text}"
+        );
+        assert!(text.contains("\n(others)               1/s"), "{text}");
+        let stall = "00:01:05 UTC 60.0 ms of loop 0: connection *3, content, request: \"GET /?\"";
+        assert!(text.contains(stall), "{text}");
         assert!(text.ends_with("a?[2Jb"), "{text}");
     }
 

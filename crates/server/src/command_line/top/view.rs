@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::feed::Told;
 use crate::dashboard::SERIES_MAX;
 
-/// Errors that are shown.
-const ERRORS_MAX: usize = 20;
+/// Lines of errors, and stalls, that are shown.
+const LINES_MAX: usize = 20;
 
 /// The state.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub struct View {
     at: (u64, u64),
     /// The last lines of errors, the newest last.
     pub errors: Vec<String>,
+    /// The last stalls, the newest last.
+    pub stalls: Vec<String>,
 }
 
 /// A series.
@@ -55,13 +57,10 @@ impl View {
                 self.at = (now, now.saturating_sub(self.at.0));
                 self.numbers = told.data["v"].as_array().cloned().unwrap_or_default();
             }
-            "errors" => {
-                let lines = told.data.as_array().into_iter().flatten();
-                self.errors
-                    .extend(lines.filter_map(|line| line[1].as_str().map(plain)));
-                let surplus = self.errors.len().saturating_sub(ERRORS_MAX);
-                self.errors.drain(..surplus);
-            }
+            "errors" => keep(&mut self.errors, told, |line| {
+                line[1].as_str().unwrap_or_default().to_owned()
+            }),
+            "stalls" => keep(&mut self.stalls, told, stall),
             _ => {}
         }
     }
@@ -155,6 +154,43 @@ impl View {
             p99: one.p99.max(other.p99),
             longest: one.longest.max(other.longest),
         })
+    }
+}
+
+/// Keeps what is told in a list, as text, and forgets what is too old.
+fn keep(lines: &mut Vec<String>, told: &Told, text: impl Fn(&Value) -> String) {
+    let all = told.data.as_array().into_iter().flatten();
+    lines.extend(all.map(|one| plain(&text(one))));
+    let surplus = lines.len().saturating_sub(LINES_MAX);
+    lines.drain(..surplus);
+}
+
+/// When and how long a loop was kept, which one, and by whom.
+fn stall(stall: &Value) -> String {
+    let text = |name: &str| stall[name].as_str().unwrap_or_default();
+    let connection = match stall["connection"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(number) => format!(" *{number}"),
+    };
+    let second = stall["at"].as_f64().unwrap_or(0.0) as u64 % 86_400;
+    let mut out = format!(
+        "{:02}:{:02}:{:02} UTC {:.1} ms of loop {}: {}{connection}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+        stall["seconds"].as_f64().unwrap_or(0.0) * 1e3,
+        stall["loop"].as_u64().unwrap_or(0),
+        text("task"),
+    );
+    for part in ["phase", "operation"].map(text) {
+        if !part.is_empty() {
+            out += ", ";
+            out += part;
+        }
+    }
+    match text("request") {
+        "" => out,
+        request => format!("{out}, request: \"{request}\""),
     }
 }
 
