@@ -1,0 +1,231 @@
+//! The dashboard as a browser sees it: load makes charts move, a pool that is held shows its queue, who keeps a loop is named, and
+//! the console stays empty.
+//!
+//! * [`server`]: whose dashboard it is. * [`load`]: what it has to do meanwhile.
+//!
+//! Needs Chromium (Debian: `apt install chromium`) and a program that is built: freewheel with the module of the tests, which can be told
+//! to keep a loop. No freewheel that is installed can.
+
+mod load;
+mod server;
+
+use crate::browser::Browser;
+use crate::option;
+use load::{Load, ask};
+use serde_json::{Value, json};
+use server::Server;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long something may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_millis(200);
+/// Jobs that wait in the held pool.
+const HELD: usize = 5;
+/// What keeps its loop, for 50 ms.
+const CULPRIT: &str = "GET /keep HTTP/1.0";
+/// Between two of them: a stall is told in the log once a second.
+const APART: Duration = Duration::from_millis(1200);
+
+/// What is asked for on the command line.
+struct Wishes {
+    binary: PathBuf,
+    chromium: String,
+    port: u16,
+    screenshot: Option<String>,
+    /// How long the load runs before it is looked whether every chart has a line.
+    seconds: u64,
+}
+
+impl Wishes {
+    fn read(project: &Path, arguments: &[String]) -> Result<Wishes, String> {
+        let mut arguments = arguments.to_vec();
+        let binary = option(&mut arguments, "--binary")?;
+        let chromium = option(&mut arguments, "--chromium")?;
+        let port = option(&mut arguments, "--port")?;
+        let port = port.map_or(Ok(18590), |text| text.parse());
+        let screenshot = option(&mut arguments, "--screenshot")?;
+        let seconds = option(&mut arguments, "--seconds")?;
+        let seconds = seconds.map_or(Ok(6), |text| text.parse());
+        match arguments.first() {
+            Some(unknown) => Err(format!("unknown argument {unknown}")),
+            None => Ok(Wishes {
+                binary: binary.map_or_else(
+                    || project.join("target/debug/told-module"),
+                    PathBuf::from,
+                ),
+                chromium: chromium.unwrap_or_else(|| "chromium".to_owned()),
+                port: port.map_err(|error| format!("--port: {error}"))?,
+                screenshot,
+                seconds: seconds.map_err(|error| format!("--seconds: {error}"))?,
+            }),
+        }
+    }
+}
+
+/// Does it.
+pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
+    let wishes = Wishes::read(project, arguments)?;
+    let (chromium, port) = (&wishes.chromium, wishes.port);
+    let is_there = Command::new(chromium).arg("--version").output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        return Err(format!(
+            "{chromium} cannot be run: Chromium is needed (--chromium PROGRAM)"
+        ));
+    }
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let server = Server::start(&wishes.binary, directory.path(), port)?;
+    let mut browser = Browser::start(chromium, directory.path())?;
+    let own = format!("http://127.0.0.1:{port}/dashboard");
+    let size = json!({"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+    browser.call("Emulation.setDeviceMetricsOverride", &size)?;
+    browser.call("Page.navigate", &json!({"url": own}))?;
+    let seen = look(&mut browser, &server, &wishes);
+    server.release_pools();
+    seen?;
+    let faults = browser.faults(&own);
+    if faults.is_empty() {
+        println!("nothing on the console, and no other place asked");
+        Ok(())
+    } else {
+        Err(faults.join("\n"))
+    }
+}
+
+/// What is to be seen, one after the other.
+fn look(browser: &mut Browser, server: &Server, wishes: &Wishes) -> Result<(), String> {
+    let port = wishes.port;
+    // As the chart's legend says it.
+    let rate = "(() => { const text = [...document.querySelectorAll('#panel-requests .legend li')].find((li) => \
+                li.querySelector('.name').textContent === 'requests').querySelector('strong').textContent; \
+                return parseFloat(text) * (text.includes('k') ? 1000 : 1); })()";
+    let quiet = format!("store.times.length > 2 && {rate} < 10");
+    wait(browser, &quiet, "without load there are few requests")?;
+    let picture = "document.querySelector('#panel-requests canvas').toDataURL()";
+    let before = browser.evaluate(picture)?;
+    let _load = Load::start(port, &server.files());
+    let busy = format!("{rate} > 50 && {picture} !== {before}");
+    wait(browser, &busy, "the load moves the chart of requests")?;
+    std::thread::sleep(Duration::from_secs(wishes.seconds));
+    every_chart_has_a_line(browser)?;
+    a_held_pool_shows_its_queue(browser, server, port)?;
+    who_keeps_a_loop_is_named(browser, server, port)?;
+    match &wishes.screenshot {
+        Some(path) => take(browser, path),
+        None => Ok(()),
+    }
+}
+
+fn every_chart_has_a_line(browser: &mut Browser) -> Result<(), String> {
+    let hidden = "[...document.querySelectorAll('#panels canvas')].filter((c) => c.hidden).map((c) => c.parentNode.id).join()";
+    let empty = browser.evaluate(hidden)?;
+    if empty != "" {
+        return Err(format!("charts without a line: {empty}"));
+    }
+    println!("every chart has a line");
+    Ok(())
+}
+
+fn a_held_pool_shows_its_queue(
+    browser: &mut Browser,
+    server: &Server,
+    port: u16,
+) -> Result<(), String> {
+    server.hold_pools()?;
+    // It is looked for from time to time.
+    std::thread::sleep(Duration::from_secs(1));
+    for _ in 0..HELD {
+        std::thread::spawn(move || ask(port, "/held"));
+    }
+    let queue = format!(
+        "[...document.querySelectorAll('#panel-queue .legend li')].some((li) => li.querySelector('.name').textContent === \
+         'held read' && Number(li.querySelector('strong').textContent) >= {HELD})"
+    );
+    wait(
+        browser,
+        &queue,
+        "the panel of the held pool shows its queue",
+    )?;
+    server.release_pools();
+    let empty = queue.replace(&format!(">= {HELD}"), "=== 0");
+    wait(browser, &empty, "and that it is empty when the pool goes on")
+}
+
+/// On the page, in the log, and in the ring that `status_json` shows.
+fn who_keeps_a_loop_is_named(
+    browser: &mut Browser,
+    server: &Server,
+    port: u16,
+) -> Result<(), String> {
+    let whose = format!("content, request: \"{CULPRIT}\"");
+    let others = server.log().matches(" was kept for ").count();
+    println!("stalls that the log names before anybody keeps a loop on purpose: {others}");
+    let deadline = Instant::now() + PATIENCE;
+    while !server.log().contains(&whose) {
+        if Instant::now() > deadline {
+            return Err(format!(
+                "the log does not name the culprit: {whose}\n{}",
+                server.log()
+            ));
+        }
+        ask(port, "/keep");
+        std::thread::sleep(APART);
+    }
+    println!("the log names who kept a loop");
+    let answer = ask(port, "/status.json");
+    let (_, body) = answer.split_once("\r\n\r\n").ok_or("no status_json")?;
+    let figures: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
+    let ring = figures["stalls"].as_array().into_iter().flatten();
+    let is_it = |stall: &&Value| {
+        let is_long = stall["seconds"].as_f64() >= Some(0.05);
+        is_long && stall["request"] == CULPRIT && stall["phase"] == "content"
+    };
+    let it = ring
+        .clone()
+        .find(is_it)
+        .ok_or("status_json does not name the culprit")?;
+    println!("the ring names it: {it}");
+    let line = format!(
+        "[...document.querySelectorAll('#stalls li')].some((li) => \
+         /loop \\d+ was kept for \\S+ m?s by connection \\*\\d+, content, /.test(li.textContent) && li.textContent.includes({}))",
+        json!(CULPRIT)
+    );
+    wait(browser, &line, "the page names it")
+}
+
+fn wait(browser: &mut Browser, expression: &str, what: &str) -> Result<(), String> {
+    let deadline = Instant::now() + PATIENCE;
+    // The script may not be there yet.
+    while !browser
+        .evaluate(expression)
+        .is_ok_and(|value| value == true)
+    {
+        if Instant::now() > deadline {
+            return Err(format!("not seen: {what}"));
+        }
+        std::thread::sleep(TICK);
+    }
+    println!("{what}");
+    Ok(())
+}
+
+fn take(browser: &mut Browser, path: &str) -> Result<(), String> {
+    let asked = json!({"format": "png", "captureBeyondViewport": true});
+    let picture = browser.call("Page.captureScreenshot", &asked)?;
+    let mut base64 = Command::new("base64");
+    let mut child = base64
+        .arg("-d")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::fs::File::create(path).map_err(|error| error.to_string())?)
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let text = picture["data"].as_str().unwrap_or_default();
+    let mut stdin = child.stdin.take().ok_or("base64 takes nothing")?;
+    stdin
+        .write_all(text.as_bytes())
+        .map_err(|error| error.to_string())?;
+    drop(stdin);
+    child.wait().map(drop).map_err(|error| error.to_string())
+}

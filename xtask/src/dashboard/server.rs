@@ -1,0 +1,114 @@
+//! The server whose dashboard is looked at: two loops, a cache in front of a server of its own, a pool that can be held, and a
+//! location that keeps its loop.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Instant;
+
+use super::{PATIENCE, TICK};
+
+/// Files that it has.
+pub const FILES: usize = 200;
+
+/// Ends with this value.
+pub struct Server {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Server {
+    /// Starts it, with its files in `directory`.
+    pub fn start(binary: &Path, directory: &Path, port: u16) -> Result<Server, String> {
+        prepare(directory, port)?;
+        let child = Command::new(binary)
+            .arg("-p")
+            .arg(format!("{}/", directory.display()))
+            .args(["-c", "nginx.conf", "-e", "logs/error.log"])
+            .env("FREEWHEEL_DEBUG_HOLD", directory.join("hold"))
+            .spawn()
+            .map_err(|error| format!("{}: {error}", binary.display()))?;
+        let mut server = Server {
+            child,
+            directory: directory.to_owned(),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let has_ended = !matches!(server.child.try_wait(), Ok(None));
+            if has_ended || Instant::now() > deadline {
+                return Err(format!("the server does not listen\n{}", server.log()));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(server)
+    }
+
+    /// Where its files are.
+    pub fn files(&self) -> PathBuf {
+        self.directory.join("files")
+    }
+
+    /// What its error log says.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("logs/error.log")).unwrap_or_default()
+    }
+
+    /// Pools stand still from now on.
+    pub fn hold_pools(&self) -> Result<(), String> {
+        std::fs::write(self.directory.join("hold"), "").map_err(|error| error.to_string())
+    }
+
+    /// They go on.
+    pub fn release_pools(&self) {
+        // Gone already: well.
+        let _ = std::fs::remove_file(self.directory.join("hold"));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn prepare(directory: &Path, port: u16) -> Result<(), String> {
+    let (files, cache) = (directory.join("files"), directory.join("cache"));
+    let make = || {
+        for directory in [&files, &cache, &directory.join("logs")] {
+            std::fs::create_dir(directory)?;
+        }
+        for number in 0..FILES {
+            let bytes = vec![b'x'; 20_000 + number * 500];
+            std::fs::write(files.join(number.to_string()), bytes)?;
+        }
+        for directory in [directory, &cache] {
+            std::fs::set_permissions(directory, PermissionsExt::from_mode(0o777))?;
+        }
+        Ok(())
+    };
+    make().map_err(|error: std::io::Error| error.to_string())?;
+    let origin = port.checked_add(1).ok_or("--port: too large")?;
+    let text = configuration(directory, port, origin);
+    std::fs::write(directory.join("nginx.conf"), text).map_err(|error| error.to_string())
+}
+
+fn configuration(directory: &Path, port: u16, origin: u16) -> String {
+    let name = directory.display();
+    format!(
+        "daemon off; pid nginx.pid; error_log logs/error.log warn; worker_processes 2; thread_pool held threads=2; thread_pool disk threads=8;\nevents {{ }}\n\
+         http {{ access_log off; root {name}/files; aio threads=disk;\n\
+         proxy_cache_path {name}/cache levels=1:2 keys_zone=cache:8m max_size=8m;\n\
+         upstream origin {{ server 127.0.0.1:{origin}; }}\n\
+         server {{ listen 127.0.0.1:{port}; status_zone site; location = /dashboard {{ dashboard; }}\n\
+         location = /status.json {{ status_json; }} location = /keep {{ keep_loop 50; }}\n\
+         location = /held {{ aio threads=held; alias /proc/self/limits; }} location / {{ }}\n\
+         location /cached/ {{ proxy_pass http://origin/; proxy_cache cache; proxy_cache_valid 200 3s; }} }}\n\
+         server {{ listen 127.0.0.1:{origin}; }} }}\n"
+    )
+}
