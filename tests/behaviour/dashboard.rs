@@ -5,10 +5,20 @@
     reason = "tests run on no loop: they touch files"
 )]
 
-use blackbox::{Connection, Server, Site, is_nginx};
+use blackbox::{Connection, PATIENCE, Server, Site, is_nginx};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::sockopt::RcvBuf;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket,
+};
+use std::os::fd::AsRawFd;
 
 /// As `dashboard::STREAMS_MAX`.
 const STREAMS_MAX: usize = 256;
+/// Dashboards that are opened at once.
+const DASHBOARDS: usize = 1000;
+/// Zones, so that there is much to be told.
+const ZONES: usize = 150;
 
 const DASHBOARD: &str = "location = /d { access_log off; dashboard; }";
 const STREAM: &str = "GET /d?stream HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -124,28 +134,115 @@ fn streams_end_when_the_server_leaves() {
 }
 
 #[test]
-fn streams_are_bounded_and_a_place_is_given_back() {
+fn of_a_thousand_dashboards_as_many_are_shown_as_may_be() {
     if is_nginx() {
         return;
     }
-    let server = start();
-    let mut streams: Vec<Connection> = (0..STREAMS_MAX).map(|_| server.connect()).collect();
-    for stream in &mut streams {
-        stream.send(STREAM).until("\r\n\r\n");
+    allow_descriptors();
+    let server = Server::start_with(
+        "worker_processes 4; worker_rlimit_nofile 4000;",
+        &format!("server {{ listen 127.0.0.1:%PORT%; {DASHBOARD} }}"),
+    );
+    let mut all: Vec<Connection> = (0..DASHBOARDS).map(|_| server.connect()).collect();
+    for one in &mut all {
+        one.send(STREAM);
     }
-    let refused = server.get("/d?stream");
-    assert_eq!(refused.status, 503);
-    assert_eq!(refused.header("Retry-After"), Some("10"));
+    let (mut shown, mut refused) = (Vec::new(), 0);
+    for mut one in all {
+        let head = one.until("\r\n\r\n");
+        if head.starts_with("HTTP/1.1 200 ") {
+            shown.push(one);
+        } else {
+            assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+            assert!(head.contains("\r\nRetry-After: 10\r\n"), "{head}");
+            refused += 1;
+        }
+    }
+    assert_eq!(
+        (shown.len(), refused),
+        (STREAMS_MAX, DASHBOARDS - STREAMS_MAX)
+    );
     assert_eq!(server.get("/d").status, 200);
-    streams.truncate(STREAMS_MAX / 2);
+    for one in &mut shown {
+        one.until("event: sample");
+    }
+    shown.truncate(STREAMS_MAX / 2);
     // A client that has left is noticed when it is sent something.
-    let mut one_more = 503;
-    while one_more == 503 {
-        streams[0].until("event: sample");
+    until_one_more_is_shown(&server);
+}
+
+#[test]
+fn who_never_reads_is_dropped_and_its_place_given_back() {
+    if is_nginx() {
+        return;
+    }
+    allow_descriptors();
+    // What a dashboard begins with must be more than the sockets of both sides hold.
+    let zones = (0..ZONES).map(|number| format!("location /{number} {{ status_zone {number}; }}"));
+    let zones: String = zones.collect();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT% sndbuf=4k; send_timeout 1s; {DASHBOARD} {zones} }}"
+    ));
+    for number in 0..ZONES {
+        server.get(&format!("/{number}"));
+    }
+    // The next sample has them all.
+    let (mut stream, _) = open(&server);
+    stream.until(&format!("\"zone\":\"{}\"", ZONES - 1));
+    drop(stream);
+    // They read that they are let in, and no more.
+    let mut deaf = Vec::new();
+    while deaf.len() < STREAMS_MAX {
+        let mut one = connect_deaf(&server);
+        if one.send(STREAM).until("\r\n\r\n").contains(" 200 ") {
+            deaf.push(one);
+        }
+    }
+    let said = "client timed out (110: Connection timed out) while sending response to client";
+    let begun = std::time::Instant::now();
+    while server.error_log().matches(said).count() < STREAMS_MAX {
+        assert!(begun.elapsed() < PATIENCE, "they are not dropped");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    until_one_more_is_shown(&server);
+    for one in &mut deaf {
+        assert!(!one.rest().ends_with(b"0\r\n\r\n"), "the end was sent");
+    }
+}
+
+/// Opens streams until one is not refused.
+fn until_one_more_is_shown(server: &Server) {
+    let begun = std::time::Instant::now();
+    loop {
         let mut next = server.connect();
         let head = next.send(STREAM).until("\r\n\r\n");
-        one_more = if head.contains(" 200 ") { 200 } else { 503 };
+        if head.contains(" 200 ") {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no place is given back");
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
+}
+
+/// A connection with as small a buffer as there can be.
+fn connect_deaf(server: &Server) -> Connection {
+    let socket = socket(
+        AddressFamily::Inet,
+        SockType::Stream,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    );
+    let socket = socket.expect("a socket is to be had");
+    setsockopt(&socket, RcvBuf, &1).expect("any size is rounded up");
+    let address = SockaddrIn::new(127, 0, 0, 1, server.site().port(0));
+    connect(socket.as_raw_fd(), &address).expect("the server listens");
+    Connection::new(socket.into())
+}
+
+/// As many descriptors as this process may have: so many connections need more than is usual.
+fn allow_descriptors() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("it has a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("a process may do so");
 }
 
 #[test]

@@ -123,6 +123,9 @@ fn figures_grow_over_reloads_whatever_changes() {
     let after = metrics(&server);
     assert_eq!(after.shrunk_since(&before), [""; 0]);
     assert_eq!(after.get("freewheel_configuration_generation"), Some(2.0));
+    let took = after.get("freewheel_configuration_load_seconds");
+    let patience = blackbox::PATIENCE.as_secs_f64();
+    assert!(took > Some(0.0) && took < Some(patience), "{took:?}");
     assert_eq!(server.get("/far").status, 200);
     assert_eq!(metrics(&server).get(&answered), Some(6.0));
 }
@@ -165,33 +168,107 @@ fn until(server: &Server, is_reached: impl Fn(&Exposition) -> bool) -> Expositio
     }
 }
 
+/// A line of the access log: location, status, bytes sent and received, what the cache did.
+struct Logged {
+    place: String,
+    status: u64,
+    sent: u64,
+    received: u64,
+    cached: String,
+}
+
+fn logged(line: &str) -> Logged {
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |at: usize| words[at].parse().expect(line);
+    Logged {
+        place: words[0].to_owned(),
+        status: number(1),
+        sent: number(2),
+        received: number(3),
+        cached: words[4].to_owned(),
+    }
+}
+
+/// The figures of a zone are those of these lines, to the last request and byte.
+fn compare(page: &Exposition, zone: &str, lines: &[&Logged]) {
+    let zone = &format!("zone=\"{zone}\"")[..];
+    for class in 1..=5 {
+        let logged = lines.iter().filter(|line| line.status / 100 == class);
+        let status = format!("status=\"{class}xx\"");
+        let counted = page.sum("freewheel_zone_requests_total", &[zone, &status]);
+        assert_eq!(counted, logged.count() as f64, "{zone} {status}");
+    }
+    let all = page.sum("freewheel_zone_requests_total", &[zone]);
+    assert_eq!(all, lines.len() as f64, "{zone}");
+    let times = page.sum("freewheel_zone_request_seconds_count", &[zone]);
+    assert_eq!(times, all, "{zone}");
+    // Nothing was sent to who got no answer.
+    let answered = lines.iter().filter(|line| line.sent > 0).count();
+    let times = page.sum("freewheel_zone_first_byte_seconds_count", &[zone]);
+    assert_eq!(times, answered as f64, "{zone}");
+    for (direction, bytes) in [
+        ("sent", lines.iter().map(|line| line.sent).sum::<u64>()),
+        ("received", lines.iter().map(|line| line.received).sum()),
+    ] {
+        let direction = format!("direction=\"{direction}\"");
+        let counted = page.sum("freewheel_zone_bytes_total", &[zone, &direction]);
+        assert_eq!(counted, bytes as f64, "{zone} {direction}");
+    }
+}
+
+/// What the cache did is what the lines say.
+fn compare_cache(page: &Exposition, lines: &[Logged]) {
+    for status in ["MISS", "HIT", "EXPIRED", "STALE"] {
+        let logged = lines.iter().filter(|line| line.cached == status).count();
+        let status = format!("status=\"{status}\"");
+        let counted = page.sum("freewheel_cache_requests_total", &[&status]);
+        assert_eq!(counted, logged as f64, "{status}");
+    }
+}
+
 #[test]
 fn the_sum_of_figures_is_the_access_log_s_to_the_last_request() {
     if is_nginx() {
         return;
     }
-    let origin = blackbox::Origin::start(|_| blackbox::Answer::ok("from afar"));
+    let origin = blackbox::Origin::start(|_| {
+        blackbox::Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "from afar")
+    });
+    let address = origin.address();
     let server = Server::start_with(
         "worker_processes 3;",
         &format!(
-            "log_format sizes '$status $bytes_sent $request_length';
+            "proxy_cache_path %DIR%/cache keys_zone=kept:1m; upstream back {{ server {address}; }}
+             log_format sizes '$uri $status $bytes_sent $request_length $upstream_cache_status';
              server {{ listen 127.0.0.1:%PORT%; server_name figures; {METRICS} }}
              server {{ listen 127.0.0.1:%PORT%; server_name counted; status_zone whole; access_log logs/access.log sizes;
-                location /far {{ proxy_pass http://{}; status_zone part; }}
-                location /gone {{ return 410; }} location /silent {{ return 444; }} location / {{ return 200 x; }} }}",
-            origin.address()
+                location /far {{ proxy_pass http://back; status_zone part; }}
+                location /cached {{ proxy_pass http://back; proxy_cache kept; status_zone part; }}
+                location /gone {{ return 410; }} location /moved {{ return 301 /; }} location /lost {{ return 503; }}
+                location /silent {{ return 444; }} location /text {{ return 200 x; }} location / {{ }} }}"
         ),
     );
-    let paths = ["/", "/far/1", "/gone", "/silent", "/far/2"];
+    server.file("file", "small and soon ready");
+    let paths = [
+        "/text", "/far", "/gone", "/silent", "/file", "/moved", "/lost", "/missing", "/cached",
+        "/file",
+    ];
+    let requests = 4 * 50;
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
+        for client in 0..4 {
+            let (server, paths) = (&server, &paths);
+            scope.spawn(move || {
+                let mut kept = server.connect();
                 for number in 0..50 {
                     let path = paths[number % paths.len()];
-                    let head = format!(
-                        "GET {path} HTTP/1.1\r\nHost: counted\r\nConnection: close\r\n\r\n"
-                    );
-                    server.connect().send(head).rest();
+                    let head = format!("GET {path} HTTP/1.1\r\nHost: counted\r\n");
+                    // Half of the clients keep their connections as long as they are let.
+                    if client % 2 == 0 && path != "/silent" {
+                        kept.send(head + "\r\n").reply();
+                    } else {
+                        let head = head + "Connection: close\r\n\r\n";
+                        server.connect().send(head).rest();
+                    }
                 }
             });
         }
@@ -199,36 +276,106 @@ fn the_sum_of_figures_is_the_access_log_s_to_the_last_request() {
     // A request that is none.
     server.raw("GET\r\n\r\n");
     let zone = "zone=\"whole\"";
-    let requests = |page: &Exposition| page.sum("freewheel_zone_requests_total", &[zone]);
-    let page = until(&server, |page| requests(page) >= 200.0);
+    let page = until(&server, |page| {
+        page.sum("freewheel_zone_requests_total", &[zone]) >= f64::from(requests)
+    });
     let log = server.access_log(200);
-    let lines: Vec<Vec<u64>> = log
+    let lines: Vec<Logged> = log
         .lines()
         .filter(|line| !line.contains('"'))
-        .map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect())
+        .map(logged)
         .collect();
-    assert_eq!(lines.len(), 200);
-    assert_eq!(requests(&page), 200.0);
-    for (class, first) in [("2xx", 2), ("4xx", 4), ("5xx", 5)] {
-        let logged = lines.iter().filter(|line| line[0] / 100 == first).count();
-        let status = format!("status=\"{class}\"");
-        let counted = page.sum("freewheel_zone_requests_total", &[zone, &status]);
-        assert_eq!(counted, logged as f64, "{class}");
+    compare(&page, "whole", &lines.iter().collect::<Vec<_>>());
+    let is_of_part = |line: &&Logged| ["/far", "/cached"].contains(&&line.place[..]);
+    let of_part: Vec<_> = lines.iter().filter(is_of_part).collect();
+    assert_eq!(of_part.len(), 40);
+    compare(&page, "part", &of_part);
+    compare_cache(&page, &lines);
+    let asked = page.sum("freewheel_upstream_requests_total", &["upstream=\"back\""]);
+    assert_eq!(asked, origin.received().len() as f64);
+}
+
+#[test]
+fn requests_in_progress_are_those_of_the_server_s_zone() {
+    if is_nginx() {
+        return;
     }
-    for (direction, column) in [("sent", 1), ("received", 2)] {
-        let logged: u64 = lines.iter().map(|line| line[column]).sum();
-        let direction = format!("direction=\"{direction}\"");
-        let counted = page.sum("freewheel_zone_bytes_total", &[zone, &direction]);
-        assert_eq!(counted, logged as f64, "{direction}");
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let origin = blackbox::Origin::start(move |_| {
+        let _ = held.lock().expect("nobody panics").recv();
+        blackbox::Answer::ok("at last")
+    });
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; server_name figures; {METRICS} }}
+         server {{ listen 127.0.0.1:%PORT%; server_name counted; status_zone whole;
+            location / {{ proxy_pass http://{}; status_zone part; }} }}",
+        origin.address()
+    ));
+    let running = |zone: &str| format!("freewheel_zone_requests_running{{zone=\"{zone}\"}}");
+    let ask = || {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: counted\r\n\r\n");
+        client
+    };
+    let mut clients = [ask(), ask()];
+    until(&server, |page| page.get(&running("whole")) == Some(2.0));
+    // Whose turn it is is not known.
+    (0..2).for_each(|_| release.send(()).expect("the origin waits"));
+    for client in &mut clients {
+        client.reply();
     }
-    assert_eq!(
-        page.sum("freewheel_zone_request_seconds_count", &[zone]),
-        200.0
-    );
-    assert_eq!(
-        page.sum("freewheel_zone_requests_total", &["zone=\"part\""]),
-        80.0
-    );
+    let page = until(&server, |page| page.get(&running("whole")) == Some(0.0));
+    let counted = page.sum("freewheel_zone_requests_total", &["zone=\"part\""]);
+    assert_eq!(counted, 2.0);
+    assert_eq!(page.get(&running("part")), None);
+}
+
+#[test]
+fn nothing_that_a_request_says_becomes_a_name() {
+    if is_nginx() {
+        return;
+    }
+    let origin = blackbox::Origin::start(|_| {
+        blackbox::Answer::with("299 odd-one", "Odd-One: odd-one\r\n", "odd-one")
+    });
+    let server = Server::start(&format!(
+        "proxy_cache_path %DIR%/cache keys_zone=kept:1m;
+         server {{ listen 127.0.0.1:%PORT%; status_zone zone; {METRICS}
+            location /far {{ proxy_pass http://$arg_to$uri; }}
+            location /cached {{ proxy_pass http://{}; proxy_cache kept; proxy_cache_key $uri$http_odd; proxy_cache_valid any 1m; }}
+            location / {{ aio threads=default; }} }}",
+        origin.address()
+    ));
+    // Another one: an upstream that stands in the configuration has a name.
+    let other = blackbox::Origin::start(|_| blackbox::Answer::ok("odd-one"));
+    let others = "freewheel_upstream_requests_total{upstream=\"\",peer=\"\",outcome=\"answered\"}";
+    assert_eq!(metrics(&server).get(others), None);
+    let far = format!("/far/odd-one?to={}", other.address());
+    for path in ["/odd-one\"}\\%0a", &far, "/cached/odd-one"] {
+        server.raw(format!(
+            "GET {path} HTTP/1.1\r\nHost: odd-one\r\nOdd: odd-one\"\r\nConnection: close\r\n\r\n"
+        ));
+    }
+    server.raw("ODD-ONE / HTTP/1.1\r\nHost: odd-one\r\nConnection: close\r\n\r\n");
+    for shown in ["/metrics", "/json"] {
+        let text = server.get(shown).text();
+        assert!(!text.contains("odd-one") && !text.contains("ODD-ONE"));
+    }
+    // Upstreams that requests name have no names.
+    assert_eq!(metrics(&server).get(others), Some(1.0));
+}
+
+#[test]
+fn every_open_file_is_a_descriptor() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start(&format!("server {{ listen 127.0.0.1:%PORT%; {METRICS} }}"));
+    let open = "freewheel_process_descriptors{state=\"open\"}";
+    let before = metrics(&server).get(open).expect("it is told");
+    let _kept: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    until(&server, |page| page.get(open) >= Some(before + 50.0));
 }
 
 #[test]
@@ -241,19 +388,22 @@ fn who_keeps_a_loop_is_named() {
         module,
         "stall_threshold 20ms;",
         &format!(
-            "server {{ listen 127.0.0.1:%PORT%; {METRICS} location /slow {{ keep_loop $arg_ms; }} }}"
+            "server {{ listen 127.0.0.1:%PORT%; {METRICS} location /slow {{ keep_loop $arg_ms; }} location / {{ }} }}"
         ),
     );
+    // What the disk layer did for another request is not this one's.
+    server.file("file", "x");
+    assert_eq!(server.get("/file").text(), "x");
     assert_eq!(server.get("/slow?ms=60").text(), "kept");
     server.wait_for(
-        "connection *1, content, request: \"GET /slow?ms=60 HTTP/1.1\"",
+        "connection *2, content, request: \"GET /slow?ms=60 HTTP/1.1\"",
         "a stall",
     );
     assert!(server.error_log().contains("[warn]"));
     let json = server.get("/json").text();
     assert!(
         json.contains(
-            "\"connection\": 1, \"request\": \"GET /slow?ms=60 HTTP/1.1\", \"phase\": \"content\""
+            "\"connection\": 2, \"request\": \"GET /slow?ms=60 HTTP/1.1\", \"phase\": \"content\""
         ),
         "{json}"
     );

@@ -1,6 +1,6 @@
 //! A fault in the code ends the connection that met it, and nothing else.
 
-use blackbox::{Server, Site, is_nginx};
+use blackbox::{Exposition, Server, Site, is_nginx};
 use std::path::Path;
 
 #[test]
@@ -12,7 +12,7 @@ fn a_panic_ends_its_connection_only_and_names_the_client() {
     let server = Server::start_on(
         site,
         "worker_processes 1;",
-        "server { listen 127.0.0.1:%PORT%; location / { panic_in $arg_in; } }",
+        "server { listen 127.0.0.1:%PORT%; status_zone zone; location = /metrics { metrics; } location / { panic_in $arg_in; } }",
     );
     let mut other = server.connect();
     let calm = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -38,5 +38,9 @@ fn a_panic_ends_its_connection_only_and_names_the_client() {
         "{log}"
     );
     assert!(!log.contains("exited on signal"), "{log}");
+    // Only the one that asks: what has panicked is not in progress.
+    let page = Exposition::read(&server.get("/metrics").text(), false);
+    let running = "freewheel_zone_requests_running{zone=\"zone\"}";
+    assert_eq!(page.get(running), Some(1.0));
     server.forget_log();
 }

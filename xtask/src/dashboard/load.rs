@@ -77,7 +77,9 @@ pub fn ask(port: u16, path: &str) -> String {
 
 /// Puts one file after the other out of memory, so that some are always to be read from the disk.
 fn evict(files: &Path, is_on: &AtomicBool) {
-    let paths: Vec<PathBuf> = (0..FILES).map(|file| files.join(file.to_string())).collect();
+    let paths: Vec<PathBuf> = (0..FILES)
+        .map(|file| files.join(file.to_string()))
+        .collect();
     for path in paths.iter().cycle() {
         if !is_on.load(Relaxed) {
             return;

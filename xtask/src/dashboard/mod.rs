@@ -52,10 +52,8 @@ impl Wishes {
         match arguments.first() {
             Some(unknown) => Err(format!("unknown argument {unknown}")),
             None => Ok(Wishes {
-                binary: binary.map_or_else(
-                    || project.join("target/debug/told-module"),
-                    PathBuf::from,
-                ),
+                binary: binary
+                    .map_or_else(|| project.join("target/debug/told-module"), PathBuf::from),
                 chromium: chromium.unwrap_or_else(|| "chromium".to_owned()),
                 port: port.map_err(|error| format!("--port: {error}"))?,
                 screenshot,
@@ -150,7 +148,11 @@ fn a_held_pool_shows_its_queue(
     )?;
     server.release_pools();
     let empty = queue.replace(&format!(">= {HELD}"), "=== 0");
-    wait(browser, &empty, "and that it is empty when the pool goes on")
+    wait(
+        browser,
+        &empty,
+        "and that it is empty when the pool goes on",
+    )
 }
 
 /// On the page, in the log, and in the ring that `status_json` shows.

@@ -20,6 +20,7 @@ use message::{RequestHead, Version};
 use wire::http1::read::Limits;
 use wire::{Error as WireError, Stream};
 
+use crate::figures::zones::{self, Running};
 use crate::log::Level;
 use crate::loops::culprit;
 use crate::loops::{Accepted, Generation, Idle, Loop};
@@ -148,6 +149,7 @@ fn exchange(
         counted.answer();
         culprit::begin(head.line());
         let mut request = Request::new(wire, client, generation, head, server);
+        counted.zone = zones::begin(&request);
         request.is_pipelined = is_pipelined;
         request.capture_server_name();
         tell_dropped(&request);
@@ -202,6 +204,7 @@ fn exchange(
 struct Counted {
     loop_: Rc<Loop>,
     is_answering: bool,
+    zone: Option<Running>,
 }
 
 impl Counted {
@@ -210,6 +213,7 @@ impl Counted {
         Self {
             loop_: Rc::clone(loop_),
             is_answering: false,
+            zone: None,
         }
     }
 

@@ -22,6 +22,8 @@ pub fn page(ledger: &Ledger) -> Page {
     page.add(Family::ProcessStart, &[], seconds(ledger.started_ms));
     page.whole(Family::Generation, &[], ledger.generation.get());
     page.add(Family::Configured, &[], seconds(ledger.configured_ms.get()));
+    let took = ledger.configuring_ns.get();
+    page.nanoseconds(Family::ConfigurationTook, &[], took);
     for (index, sum) in loops(ledger) {
         add_loop(&mut page, &index.to_string(), &sum);
     }
@@ -66,7 +68,7 @@ pub struct LoopSum {
 }
 
 impl LoopSum {
-    fn add(&mut self, figures: &LoopFigures, connections: u32) {
+    fn add(&mut self, figures: &LoopFigures, connections: u64) {
         self.blocked.merge(&figures.blocked);
         self.polls.merge(&figures.polls);
         self.ticks.merge(&figures.ticks);
@@ -77,8 +79,8 @@ impl LoopSum {
         }
     }
 
-    fn add_numbers(&mut self, figures: &LoopFigures, connections: u32) {
-        self.connections += u64::from(connections);
+    fn add_numbers(&mut self, figures: &LoopFigures, connections: u64) {
+        self.connections += connections;
         self.in_exchange += figures.in_exchange.get();
         self.answering += figures.answering.get();
         self.accepted += figures.accepted.get();
@@ -103,8 +105,7 @@ impl LoopSum {
 pub fn all_loops(ledger: &Ledger) -> LoopSum {
     let mut sum = LoopSum::default();
     for entry in ledger.loops.lock().iter() {
-        let berth = entry.berth.upgrade();
-        sum.add_numbers(&entry.figures, berth.map_or(0, |berth| berth.connections()));
+        sum.add_numbers(&entry.figures, entry.connections());
     }
     sum
 }
@@ -113,10 +114,11 @@ pub fn all_loops(ledger: &Ledger) -> LoopSum {
 #[must_use]
 pub fn loops(ledger: &Ledger) -> BTreeMap<usize, LoopSum> {
     let mut sums: BTreeMap<usize, LoopSum> = BTreeMap::new();
-    for entry in ledger.loops.lock().iter() {
-        let connections = entry.berth.upgrade().map_or(0, |berth| berth.connections());
-        let sum = sums.entry(entry.index).or_default();
-        sum.add(&entry.figures, connections);
+    // A copy: adding up takes long, and a loop may want to know of all connections meanwhile.
+    let entries = ledger.loops.lock().clone();
+    for entry in entries {
+        let sum = sums.entry(entry.figures.index).or_default();
+        sum.add(&entry.figures, entry.connections());
     }
     sums
 }

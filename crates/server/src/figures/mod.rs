@@ -31,7 +31,8 @@ use parking_lot::Mutex;
 
 use crate::dashboard::History;
 use crate::log::Logs;
-use crate::loops::Berth;
+use crate::loops::crew::Plan;
+use crate::loops::{Berth, timing};
 use crate::settings::Settings;
 pub use names::Family;
 pub use of_loop::LoopFigures;
@@ -56,6 +57,8 @@ pub struct Ledger {
     generation: Number,
     /// Since when, in milliseconds since 1970.
     configured_ms: Number,
+    /// How long that took, in nanoseconds.
+    configuring_ns: Number,
     /// Since when there are figures, in milliseconds since 1970.
     started_ms: u64,
     thread: Thread,
@@ -64,12 +67,18 @@ pub struct Ledger {
 }
 
 /// A loop that is, or was.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Entry {
-    index: usize,
     figures: Arc<LoopFigures>,
     /// What others see of the loop, while it is.
     berth: Weak<Berth>,
+}
+
+impl Entry {
+    fn connections(&self) -> u64 {
+        let berth = self.berth.upgrade();
+        berth.map_or(0, |berth| u64::from(berth.connections()))
+    }
 }
 
 impl Ledger {
@@ -85,6 +94,7 @@ impl Ledger {
             settings: Mutex::default(),
             generation: Number::default(),
             configured_ms: Number::default(),
+            configuring_ns: Number::default(),
             started_ms: now_ms(),
             thread: Thread::default(),
             history: History::default(),
@@ -95,10 +105,10 @@ impl Ledger {
     #[must_use]
     pub fn begin_loop(&self, index: usize) -> Arc<LoopFigures> {
         let mut loops = self.loops.lock();
-        // Nobody else has them: the thread that wrote them is gone.
+        // Nobody else has them: the thread that wrote them is gone, and nobody adds them up.
         let free = loops
             .iter_mut()
-            .filter(|entry| entry.index == index)
+            .filter(|entry| entry.figures.index == index)
             .find_map(|entry| {
                 Arc::get_mut(&mut entry.figures)
                     .is_some()
@@ -114,7 +124,6 @@ impl Ledger {
             ..LoopFigures::default()
         });
         loops.push(Entry {
-            index,
             figures: Arc::clone(&figures),
             berth: Weak::new(),
         });
@@ -133,11 +142,13 @@ impl Ledger {
     }
 
     /// All loops serve this configuration.
-    pub fn configure(&self, generation: u64, settings: &Arc<Settings>, stall_ns: u64) {
-        self.stalls.threshold_ns.set(stall_ns);
-        *self.settings.lock() = Arc::downgrade(settings);
-        self.generation.set(generation);
+    pub fn configure(&self, plan: &Plan) {
+        self.stalls.threshold_ns.set(plan.stall_ns);
+        *self.settings.lock() = Arc::downgrade(&plan.settings);
+        self.generation.set(plan.number);
         self.configured_ms.set(now_ms());
+        let took_ns = timing::now_ns().saturating_sub(plan.begun_ns);
+        self.configuring_ns.set(took_ns);
     }
 }
 

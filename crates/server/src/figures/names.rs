@@ -66,6 +66,7 @@ families! {
     ProcessStart Gauge "freewheel_process_start_time_seconds" "seconds" [] "When the worker began to count, in seconds since 1970.";
     Generation Gauge "freewheel_configuration_generation" "" [] "The number of the configuration that is served; grows with each reload.";
     Configured Gauge "freewheel_configuration_loaded_timestamp_seconds" "seconds" [] "Since when it is served, in seconds since 1970.";
+    ConfigurationTook Gauge "freewheel_configuration_load_seconds" "seconds" [] "How long it took to be served by the last loop: since the master began to read it, or since the worker was started with it.";
     ProcessMemory Gauge "freewheel_process_memory_bytes" "bytes" ["kind"] "Memory of the worker: anonymous (its own), resident (in use), virtual (addresses).";
     ProcessDescriptors Gauge "freewheel_process_descriptors" "" ["state"] "Descriptors of the worker: open, and the most that there may be (max).";
     ProcessThreads Gauge "freewheel_process_threads" "" [] "Threads of the worker.";
@@ -80,6 +81,7 @@ families! {
     LoopRequests Counter "freewheel_loop_requests" "" ["loop"] "Requests whose head was read.";
     Stalls Counter "freewheel_stalls" "" [] "Polls that kept a loop for longer than stall_threshold; status_json names the last ones.";
     ZoneRequests Counter "freewheel_zone_requests" "" ["zone", "status"] "Requests that have ended, by class of status, where status_zone says so.";
+    ZoneRunning Gauge "freewheel_zone_requests_running" "" ["zone"] "Requests that have begun at a server of the zone and not ended; missing where only locations count in it.";
     ZoneBytes Counter "freewheel_zone_bytes" "bytes" ["zone", "direction"] "Bytes of these: received from clients, sent to them.";
     ZoneFirstByte Histogram "freewheel_zone_first_byte_seconds" "seconds" ["zone"] "From a request's coming to the first byte of its answer.";
     ZoneTotal Histogram "freewheel_zone_request_seconds" "seconds" ["zone"] "From a request's coming to its end.";

@@ -51,6 +51,9 @@ pub(super) fn add_zones(page: &mut Page, zones: &Zones) {
         for (class, count) in CLASSES.iter().zip(sum.classes) {
             page.whole(Family::ZoneRequests, &[&name, class], count);
         }
+        if let Some(running) = sum.running {
+            page.whole(Family::ZoneRunning, &[&name], running);
+        }
         page.whole(Family::ZoneBytes, &[&name, "received"], sum.received);
         page.whole(Family::ZoneBytes, &[&name, "sent"], sum.sent);
         page.times(Family::ZoneFirstByte, &[&name], sum.first_byte);

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 
 use crate::upstream::{Outcome, Times};
 
-/// Peers that are told apart; what comes of further ones is counted together.
+/// Peers that are told apart. Where a further one comes, those are forgotten that no upstream has any more; what comes of still more is
+/// counted together.
 pub const PEERS_MAX: usize = 4096;
 
 /// What came of the requests to a peer. Several loops write.
@@ -32,6 +33,16 @@ pub struct PeerFigures {
 }
 
 impl PeerFigures {
+    fn was_asked(&self) -> bool {
+        let all = [
+            &self.answered,
+            &self.unwanted,
+            &self.failed,
+            &self.abandoned,
+        ];
+        all.iter().any(|count| count.get() > 0)
+    }
+
     /// A request has ended.
     pub fn count(&self, outcome: Outcome, times: Times) {
         match outcome {
@@ -59,7 +70,10 @@ pub fn of(upstream: &str, peer: &str) -> Arc<PeerFigures> {
     let names = (upstream.to_owned(), peer.to_owned());
     let mut peers = PEERS.lock();
     if peers.len() >= PEERS_MAX && !peers.contains_key(&names) {
-        return others();
+        peers.retain(|_, figures| Arc::strong_count(figures) > 1);
+        if peers.len() >= PEERS_MAX {
+            return others();
+        }
     }
     Arc::clone(peers.entry(names).or_default())
 }
@@ -70,11 +84,12 @@ pub fn others() -> Arc<PeerFigures> {
     Arc::clone(&OTHERS)
 }
 
-/// All of them, those without a name last.
+/// All of them; last, without a name, those that have none of their own, once one was asked.
 #[must_use]
 pub fn all() -> Vec<(Names, Arc<PeerFigures>)> {
     let peers = PEERS.lock();
     let named = peers.iter();
     let named = named.map(|(names, figures)| (names.clone(), Arc::clone(figures)));
-    named.chain([(Names::default(), others())]).collect()
+    let others = OTHERS.was_asked().then(|| (Names::default(), others()));
+    named.chain(others).collect()
 }

@@ -72,6 +72,8 @@ pub(super) struct Take {
 pub struct Plan {
     /// The configuration's number.
     pub number: u64,
+    /// When it was asked for, by [`timing::now_ns`].
+    pub begun_ns: u64,
     /// The configuration.
     pub settings: Arc<Settings>,
     /// `worker_processes`.
@@ -159,9 +161,7 @@ impl Crew {
         drop(done);
         while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
-        self.shared
-            .ledger
-            .configure(plan.number, &plan.settings, plan.stall_ns);
+        self.shared.ledger.configure(plan);
         if plan.settings.shows_dashboard() {
             dashboard::sampler::begin(&self.shared.ledger);
         }

@@ -106,7 +106,7 @@ impl Generation {
     }
 
     /// What this loop counts of a zone.
-    pub fn zone(&self, zone: usize, find: impl FnOnce() -> Arc<ZoneFigures>) -> &ZoneFigures {
+    pub fn zone(&self, zone: usize, find: impl FnOnce() -> Arc<ZoneFigures>) -> &Arc<ZoneFigures> {
         self.zones[zone].get_or_init(find)
     }
 

@@ -84,6 +84,7 @@ fn open(loops: usize, sockets: usize) -> Site {
     let plan = Plan {
         stall_ns: 0,
         number: 1,
+        begun_ns: 0,
         settings,
         loops,
         connections_max: 10_000,

@@ -26,6 +26,8 @@ use crate::listen::Address;
 pub struct Bundle {
     /// Counts the configurations of this master, from 1.
     pub generation: u64,
+    /// When it was asked for, in nanoseconds of CLOCK_MONOTONIC.
+    pub begun_ns: u64,
     /// The prefix (`-p`), ending in a slash.
     pub prefix: PathBuf,
     /// The first configuration file.
@@ -63,6 +65,7 @@ impl Bundle {
         let mut out = Writer::default();
         let mut descriptors = Vec::new();
         out.number(self.generation);
+        out.number(self.begun_ns);
         put_path(&mut out, &self.prefix);
         put_path(&mut out, &self.root);
         out.number(u64::from(self.globals.is_some()));
@@ -101,6 +104,7 @@ impl Bundle {
         let mut from = Reader(body);
         let mut descriptors = descriptors.into_iter();
         let generation = from.number()?;
+        let begun_ns = from.number()?;
         let prefix = path(&mut from)?;
         let root = path(&mut from)?;
         let has_globals = from.number()? != 0;
@@ -139,6 +143,7 @@ impl Bundle {
         }
         Some(Self {
             generation,
+            begun_ns,
             prefix,
             root,
             globals,
@@ -207,6 +212,7 @@ mod tests {
         let socket: Arc<OwnedFd> = Arc::new(read.into());
         let bundle = Bundle {
             generation: 3,
+            begun_ns: 7,
             prefix: "/srv/".into(),
             root: "/srv/nginx.conf".into(),
             globals: Some(b"pid x;".to_vec()),
@@ -242,8 +248,8 @@ mod tests {
             .collect();
         let back = Bundle::unpack(&body, owned).unwrap();
         assert_eq!(
-            (back.generation, &back.prefix, &back.root),
-            (3, &bundle.prefix, &bundle.root)
+            (back.generation, back.begun_ns, &back.prefix, &back.root),
+            (3, 7, &bundle.prefix, &bundle.root)
         );
         assert_eq!(
             (&back.globals, &back.account, back.is_daemon),

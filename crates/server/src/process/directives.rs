@@ -67,7 +67,8 @@ config::directives! {
         /// Ignored: regular expressions always use the just-in-time compiler.
         pcre_jit: Option<Flag> = none, [MAIN] FLAG;
         /// Sets how long a task may keep an event loop before that is noted: the figures then name the connection, its request
-        /// and what was being done (`status_json`), and the error log has a line of it, at most one in a second. 0: never.
+        /// and what was being done (`status_json`, `dashboard`), and the error log has a line of it (level `warn`), at most one in a second.
+        /// 0: never.
         stall_threshold: Msec = "10ms", [MAIN] 1;
         /// Declares a pool of threads for operations that may wait for a disk.
         ///

@@ -27,6 +27,7 @@ use super::sockets::Sockets;
 use super::start::Options;
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
 use super::worker::word;
+use crate::loops::timing::now_ns;
 
 /// A configuration that a worker is to serve.
 #[derive(Debug)]
@@ -79,12 +80,13 @@ pub struct Master {
 }
 
 impl Candidate {
-    /// The message for a worker.
+    /// The message for a worker; `begun_ns`: when it was begun to make it one, by [`now_ns`].
     #[must_use]
-    pub fn bundle(&self, options: &Options) -> Bundle {
+    pub fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
         let processes = &self.loaded.main.processes;
         Bundle {
             generation: self.generation,
+            begun_ns,
             prefix: options.origin.prefix.clone(),
             root: options.origin.root.clone(),
             globals: options.origin.globals.clone(),
@@ -424,8 +426,9 @@ impl Master {
             return;
         }
         error_log(Level::Notice, format_args!("reconfiguring"));
+        let begun_ns = now_ns();
         match self.prepare() {
-            Ok(next) => self.send(next),
+            Ok(next) => self.send(next, begun_ns),
             Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
         }
     }
@@ -461,8 +464,8 @@ impl Master {
     }
 
     /// Sends a new configuration to the worker that serves; where it needs a new process, to that.
-    fn send(&mut self, next: Candidate) {
-        let bundle = next.bundle(&self.options);
+    fn send(&mut self, next: Candidate, begun_ns: u64) {
+        let bundle = next.bundle(&self.options, begun_ns);
         let serving = self
             .workers
             .iter()

@@ -20,6 +20,7 @@ use super::{privileges, worker};
 use crate::caching::Registry;
 use crate::figures::Ledger;
 use crate::log::Logs;
+use crate::loops::timing::now_ns;
 use crate::loops::{Crew, Shared};
 
 /// How often a process that leaves looks whether its loops have ended.
@@ -50,7 +51,8 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
     let shared = Shared { logs, disk, ledger };
     let mut crew = Crew::new(master.options.serve, shared.clone());
     let caches = Registry::new(Arc::clone(&shared.disk));
-    apply(&mut crew, &caches, master, &master.current, &shared)?;
+    let first = (&master.current, now_ns());
+    apply(&mut crew, &caches, master, first, &shared)?;
     let processes = &master.current.loaded.main.processes;
     let path = processes.pid.resolve(&master.options.origin.prefix);
     let file = PidFile::write(&path).map_err(|error| {
@@ -102,11 +104,11 @@ fn apply(
     crew: &mut Crew,
     caches: &Registry,
     master: &Master,
-    candidate: &Candidate,
+    (candidate, begun_ns): (&Candidate, u64),
     shared: &Shared,
 ) -> Result<(), String> {
     let Shared { logs, disk, .. } = shared;
-    let bundle = candidate.bundle(&master.options);
+    let bundle = candidate.bundle(&master.options, begun_ns);
     let _held = super::logs::make_known(&bundle, &candidate.logs.0, logs);
     super::logs::use_thread(&candidate.logs.0, logs);
     candidate
@@ -121,9 +123,11 @@ fn apply(
 
 fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shared) {
     error_log(Level::Notice, format_args!("reconfiguring"));
-    let outcome = master
-        .prepare()
-        .and_then(|next| apply(crew, caches, master, &next, shared).map(|()| next));
+    let begun_ns = now_ns();
+    let outcome = master.prepare().and_then(|next| {
+        let applied = apply(crew, caches, master, (&next, begun_ns), shared);
+        applied.map(|()| next)
+    });
     match outcome {
         Ok(next) => {
             next.sockets.remove_files_of_others(&master.current.sockets);

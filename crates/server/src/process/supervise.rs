@@ -16,6 +16,7 @@ use super::master::{Master, Purpose};
 use super::report::{Level, error_log};
 use super::spawn;
 use super::worker::{self, word};
+use crate::loops::timing::now_ns;
 
 /// A worker that dies sooner than this is not started again at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ pub(super) struct Worker {
 impl Master {
     /// Starts a worker for the current configuration; false when that cannot be.
     pub(super) fn start_worker(&mut self) -> bool {
-        let bundle = self.current.bundle(&self.options);
+        let bundle = self.current.bundle(&self.options, now_ns());
         self.start_with(&bundle)
     }
 

@@ -438,6 +438,7 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
     }
     Plan {
         number: bundle.generation,
+        begun_ns: bundle.begun_ns,
         settings: Arc::clone(&loaded.settings),
         loops,
         connections_max: loaded.main.events.worker_connections.0,

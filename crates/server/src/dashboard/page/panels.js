@@ -26,6 +26,11 @@ const PANELS = [
     lines: () => each(store.find('freewheel_zone_first_byte_seconds'), ['zone'], (g) => most(g.map(p99))),
   },
   {
+    id: 'running', title: 'Requests in progress', what: 'at servers with status_zone', unit: 'number',
+    none: 'No server has a zone (status_zone).',
+    lines: () => each(store.find('freewheel_zone_requests_running'), ['zone'], (g) => sum(g.map(gauge))),
+  },
+  {
     id: 'connections', title: 'Connections', what: 'of clients', unit: 'number', none: 'No loop runs.',
     lines: () => each(store.find('freewheel_loop_connections'), ['state'], (g) => sum(g.map(gauge))),
   },
@@ -42,13 +47,14 @@ const PANELS = [
     lines: () => each(store.find('freewheel_pool_threads', {state: 'busy'}), ['pool'], (g) => sum(g.map(gauge))),
   },
   {
-    id: 'running', title: 'Pools: running', what: '99 of 100 jobs ran no longer', unit: 'seconds', none: 'No pool has had a job.',
+    id: 'pool-running', title: 'Pools: running', what: '99 of 100 jobs ran no longer', unit: 'seconds', none: 'No pool has had a job.',
     lines: () => each(store.find('freewheel_pool_running_seconds'), ['pool'], (g) => most(g.map(p99))),
   },
   {
     id: 'memory', title: 'Files: served from memory', what: 'share of what loops asked for', unit: 'share', none: 'No file was asked for.',
     lines: () => {
-      const all = store.find('freewheel_disk_answers');
+      // What changes a disk is never answered from memory.
+      const all = store.find('freewheel_disk_answers').filter((one) => ['open', 'stat', 'read', 'send', 'readdir'].includes(one.labels.operation));
       const fromMemory = all.filter((one) => ['memory', 'kept'].includes(one.labels.source));
       return by(all, 'operation').map(([name, group]) => ({
         name,
@@ -108,13 +114,15 @@ function tiles() {
   const lately = (lines) => lines.map((values) => Math.max(...values.slice(-5).map((v) => v ?? 0)));
   const blocked = store.find('freewheel_event_loop_blocked_seconds').map(p99);
   const generation = store.find('freewheel_configuration_generation').map(gauge);
+  const took = store.find('freewheel_configuration_load_seconds').map(gauge);
   const started = store.find('freewheel_process_start_time_seconds').map(gauge);
   return [
     ['requests', shown('rate', last(sum(store.find('freewheel_loop_requests').map(perSecond))))],
     ['connections', shown('number', last(sum(store.find('freewheel_loop_connections').map(gauge))))],
     ['blocked, 10 s', shown('seconds', blocked.length ? Math.max(...lately(blocked)) : null)],
     ['jobs that wait', shown('number', last(sum(store.find('freewheel_pool_queue').map(gauge))))],
-    ['configuration', started.length ? `${last(generation[0])}, up ${duration(now() / 1000 - last(started[0]))}` : '–'],
+    ['configuration', took.length ? `${last(generation[0])}, in ${shown('seconds', last(took[0]))}` : '–'],
+    ['up', started.length ? duration(now() / 1000 - last(started[0])) : '–'],
   ];
 }
 

@@ -56,11 +56,7 @@ const store = {
 const gauge = (one) => one.values;
 const perSecond = (one) => one.values.map((v, at) => v === null ? null : v * 1000 / store.stepMs(at));
 const column = (index) => (one) => one.values.map((v) => Array.isArray(v) ? v[index] / 1e6 : null);
-const p50 = column(1);
 const p99 = column(2);
-const longest = column(3);
-const eventsPerSecond = (one) => one.values.map((v, at) =>
-  v === null ? null : (Array.isArray(v) ? v[0] : 0) * 1000 / store.stepMs(at));
 
 // The sum, or another way to make one of several, at each sample.
 function together(arrays, join = (a, b) => a + b) {
@@ -74,11 +70,11 @@ const sum = (arrays) => together(arrays);
 const most = (arrays) => together(arrays, Math.max);
 const share = (part, whole) => whole.map((w, at) => w ? (part[at] ?? 0) / w : null);
 
-// One line for each value of a label: [name, series of that value].
+// One line for each value of a label: [name, series of that value]. What is counted together has no name of its own.
 function by(list, ...labels) {
   const groups = new Map();
   for (const one of list) {
-    const key = labels.map((label) => one.labels[label]).filter((value) => value !== '').join(' ');
+    const key = labels.map((label) => one.labels[label]).filter((value) => value !== '').join(' ') || 'others';
     groups.set(key, [...(groups.get(key) ?? []), one]);
   }
   return [...groups].sort(([a], [b]) => a.localeCompare(b, 'en', {numeric: true}));
