@@ -24,6 +24,7 @@ pub mod loops;
 pub mod manual;
 pub mod map;
 pub mod names;
+pub mod password;
 pub mod path;
 mod places;
 pub mod process;

@@ -2,13 +2,15 @@
 //!
 //! To add a judge, add a line to [`run`], in nginx's order. Sub-requests are not judged.
 
-use config::directives;
+use config::{Msec, directives};
 
 use crate::Failure;
+use crate::log::Level;
 use crate::request::Request;
+use crate::request_body::CLIENT_CLOSED;
 use crate::respond::Outcome;
 
-use super::{access, auth_request};
+use super::{access, auth_basic, auth_request};
 
 config::choices! {
     /// `satisfy`.
@@ -23,9 +25,11 @@ config::choices! {
 directives! {
     /// Who may pass.
     pub struct Admission in Location {
-        /// Says whether all that judge a client (`allow` and `deny`, `auth_request`) must let it pass, or whether one of them is
+        /// Says whether all that judge a client (`allow` and `deny`, `auth_basic`, `auth_request`) must let it pass, or whether one of them is
         /// enough.
         satisfy: Satisfy = "all", [HTTP | SERVER | LOCATION] 1;
+        /// Keeps who is refused with 401 or 407 waiting for so long, which makes guessing passwords slow.
+        auth_delay: Msec = "0", [HTTP | SERVER | LOCATION] 1;
     }
 }
 
@@ -44,29 +48,68 @@ pub enum Verdict {
 pub async fn run(request: &mut Request) -> Option<Outcome> {
     let settings = &request.location().settings;
     let has_auth_request = settings.auth_request.auth_request.is_some();
-    if request.is_subrequest() || (settings.access.rules.is_empty() && !has_auth_request) {
+    let has_auth_basic = settings.auth_basic.auth_basic.is_some();
+    let has_rules = !settings.access.rules.is_empty();
+    if request.is_subrequest() || !(has_rules || has_auth_basic || has_auth_request) {
         return None;
     }
-    let satisfy = settings.admission.satisfy;
+    let failure = ask(request, has_auth_basic, has_auth_request).await?;
+    if !asks_who(&failure) || request.location().settings.admission.auth_delay.0 == 0 {
+        return Some(Outcome::Failed(failure));
+    }
+    Some(Box::pin(delay(request, failure)).await)
+}
+
+async fn ask(
+    request: &mut Request,
+    has_auth_basic: bool,
+    has_auth_request: bool,
+) -> Option<Failure> {
+    let satisfy = request.location().settings.admission.satisfy;
     let mut refused = None;
     match weigh(satisfy, access::judge(request), &mut refused) {
         Weighed::Open => {}
         Weighed::Passed => return None,
-        Weighed::Refused(failure) => return Some(Outcome::Failed(failure)),
+        Weighed::Refused(failure) => return Some(failure),
+    }
+    if has_auth_basic {
+        let verdict = Box::pin(auth_basic::judge(request)).await;
+        match weigh(satisfy, verdict, &mut refused) {
+            Weighed::Open => {}
+            Weighed::Passed => return None,
+            Weighed::Refused(failure) => return Some(failure),
+        }
     }
     if has_auth_request {
         let verdict = auth_request::judge(request).await;
         match weigh(satisfy, verdict, &mut refused) {
             Weighed::Open => {}
             Weighed::Passed => return None,
-            Weighed::Refused(failure) => return Some(Outcome::Failed(failure)),
+            Weighed::Refused(failure) => return Some(failure),
         }
     }
     let failure = refused?;
     if failure.status == 403 {
         access::log_forbidden(request);
     }
-    Some(Outcome::Failed(failure))
+    Some(failure)
+}
+
+/// May the client pass once it says who it is?
+fn asks_who(failure: &Failure) -> bool {
+    matches!(failure.status, 401 | 407)
+}
+
+/// Refuses after a while, unless the client leaves before.
+async fn delay(request: &Request, failure: Failure) -> Outcome {
+    request.log(Level::Info, &|out| {
+        out.extend_from_slice(b"delaying unauthorized request");
+    });
+    let delay = request.location().settings.admission.auth_delay.duration();
+    tokio::select! {
+        () = request.client.loop_.wire.wheel.sleep(delay) => Outcome::Failed(failure),
+        () = request.wire.peer_closed() => Outcome::Failed(Failure::new(CLIENT_CLOSED)),
+    }
 }
 
 /// What a verdict means for the whole.
@@ -82,9 +125,13 @@ fn weigh(satisfy: Satisfy, verdict: Verdict, refused: &mut Option<Failure>) -> W
     match (satisfy, verdict) {
         (_, Verdict::Silent) | (Satisfy::All, Verdict::Passed) => Weighed::Open,
         (Satisfy::Any, Verdict::Passed) => Weighed::Passed,
-        (Satisfy::Any, Verdict::Refused(failure)) if matches!(failure.status, 401 | 403) => {
-            if refused.as_ref().is_none_or(|known| known.status != 401) {
-                *refused = Some(failure);
+        (Satisfy::Any, Verdict::Refused(failure))
+            if failure.status == 403 || asks_who(&failure) =>
+        {
+            match refused {
+                // Each says how.
+                Some(known) if asks_who(known) => known.headers.extend(failure.headers),
+                _ => *refused = Some(failure),
             }
             Weighed::Open
         }

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod admission;
+pub mod auth_basic;
 pub mod auth_request;
 pub mod limits;
 pub mod mirror;
@@ -15,6 +16,7 @@ pub mod try_files;
 
 use self::access::Access;
 use self::admission::Admission;
+use self::auth_basic::AuthBasic;
 use self::auth_request::AuthRequest;
 use self::mirror::Mirroring;
 use self::real_ip::RealIp;
@@ -110,11 +112,12 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         rewrite_messages: _,
         real_ip: RealIp { set_real_ip_from, real_ip_header: _, real_ip_recursive: _ },
         access: Access { rules },
+        auth_basic: AuthBasic { auth_basic, auth_basic_user_file: _ },
         auth_request: AuthRequest { auth_request, auth_request_set: _ },
         trying: Trying { try_files },
         mirroring: Mirroring { mirror, mirror_request_body: _ },
         // Only says how the judges above are put together.
-        admission: Admission { satisfy: _ },
+        admission: Admission { satisfy: _, auth_delay: _ },
         // `limits` looks at bodies alone.
         client_body: _,
         // No step obeys these.
@@ -126,6 +129,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
     } = settings;
     set_real_ip_from.is_empty()
         && rules.is_empty()
+        && auth_basic.is_none()
         && !auth_request.is_some()
         && try_files.is_none()
         && !mirror.is_any()

@@ -72,7 +72,7 @@ pub fn load(
         config::load_checked(&origin.root, origin.globals.as_deref(), source, &grammar)
             .map_err(|error| refused(error, Vec::new()))?;
     let mut scope = Scope::new();
-    let built = build(&tree, &mut scope, &origin.prefix, modules);
+    let built = build(&tree, &mut scope, origin, modules);
     warnings.extend(scope.take_warnings());
     match built {
         Ok((main, settings)) => Ok(Loaded {
@@ -88,13 +88,15 @@ pub fn load(
 fn build(
     tree: &Tree,
     scope: &mut Scope,
-    prefix: &Path,
+    origin: &Origin,
     modules: Modules,
 ) -> Result<(Main, Settings), Error> {
     let main = Main::read(tree, scope)?;
     let pools = main.processes.thread_pool.iter();
     let surroundings = Surroundings {
-        prefix: prefix.to_owned(),
+        prefix: origin.prefix.clone(),
+        // With nothing behind it the directory gets its slash.
+        conf_prefix: origin.root.parent().unwrap_or(Path::new("/")).join(""),
         is_root: rustix::process::geteuid().is_root(),
         modules,
         pools: pools.map(|pool| pool.name.clone().into()).collect(),

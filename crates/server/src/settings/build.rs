@@ -39,6 +39,8 @@ pub const SERVERS_MAX: usize = 1 << 20;
 pub struct Surroundings {
     /// The prefix (`-p`), ending in a slash.
     pub prefix: PathBuf,
+    /// The directory of the configuration, ending in a slash.
+    pub conf_prefix: PathBuf,
     /// Runs with the rights of root: without them a missing `listen` means port 8000.
     pub is_root: bool,
     /// What makes content besides files.
@@ -98,6 +100,7 @@ impl Settings {
         }
         let mut settings = Self {
             prefix: surroundings.prefix.clone(),
+            conf_prefix: surroundings.conf_prefix.clone(),
             hostname: super::server::hostname(),
             listens: Listens::default(),
             names: Vec::new(),

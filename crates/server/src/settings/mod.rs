@@ -45,6 +45,8 @@ pub const ROOTS_MAX: usize = 256;
 pub struct Settings {
     /// The directory that relative paths of data begin at; ends in a slash.
     pub prefix: PathBuf,
+    /// The directory of the configuration, that relative paths of files of users begin at; ends in a slash.
+    pub conf_prefix: PathBuf,
     /// The machine's name (`$hostname`).
     pub hostname: Bytes,
     /// Every address with its servers.

@@ -11,6 +11,7 @@ use crate::after::slice::Slicing;
 use crate::after::userid::UserId;
 use crate::before::access::Access;
 use crate::before::admission::Admission;
+use crate::before::auth_basic::AuthBasic;
 use crate::before::auth_request::AuthRequest;
 use crate::before::mirror::Mirroring;
 use crate::before::real_ip::RealIp;
@@ -85,6 +86,8 @@ sections! {
         access: Access,
         /// [`Admission`].
         admission: Admission,
+        /// [`AuthBasic`].
+        auth_basic: AuthBasic,
         /// [`AuthRequest`].
         auth_request: AuthRequest,
         /// [`Mirroring`].

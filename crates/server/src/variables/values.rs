@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use message::{Framing, HeaderId, credentials, uri};
 
 use crate::after::slice;
+use crate::before::auth_basic;
 use crate::content::proxy::variables as proxy;
 use crate::identity::NGINX_VERSION;
 use crate::path;
@@ -178,7 +179,7 @@ fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 fn remote_user(request: &Request, out: &mut Vec<u8>) -> bool {
-    let header = request.head.get(HeaderId::Authorization);
+    let header = auth_basic::header(request);
     header
         .and_then(credentials::basic_user)
         .is_some_and(|user| put(&user, out))

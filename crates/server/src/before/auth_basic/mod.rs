@@ -1,0 +1,161 @@
+//! `auth_basic`: who knows a password of a file may pass. nginx-drop-in 49.
+//!
+//! The file is looked at for each request, so that a change holds at once; passwords are checked in the pool, a few at a time, and what was
+//! found right is remembered for a short while ([`proven`]). Not here: the forms of passwords ([`crate::password`]).
+
+mod proven;
+mod users;
+
+use bytes::Bytes;
+use config::{Template, directives};
+use disk::{Access, Lane};
+use message::{HeaderId, Method, credentials};
+use tokio::sync::Semaphore;
+
+use crate::Failure;
+use crate::content::files;
+use crate::log::Level;
+use crate::password::{self, Unreadable};
+use crate::request::Request;
+
+use super::admission::Verdict;
+use proven::Proof;
+
+/// Passwords that are checked at once, by all loops: others wait, so that threads are left in the pool for disks, and processors for loops.
+const CHECKS_MAX: usize = 4;
+static CHECKS: Semaphore = Semaphore::const_new(CHECKS_MAX);
+
+directives! {
+    /// Asking for a name and a password.
+    pub struct AuthBasic in Location {
+        /// Asks for a name and a password; the text, which may have variables, says for what. `off` asks nobody.
+        auth_basic: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "string | off";
+        /// Names the file with the users: a line for each, with name, password and, behind another colon, what is not looked at. The name may
+        /// have variables; a relative one begins at the configuration's directory. Passwords are in the forms of crypt(3) (DES, `$1$`,
+        /// bcrypt, `$5$`, `$6$`, yescrypt), in Apache's (`$apr1$`), or `{PLAIN}`, `{SHA}`, `{SSHA}`. They are checked in the location's pool.
+        auth_basic_user_file: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "file";
+    }
+}
+
+/// What a client says who it is.
+struct Said {
+    user: Vec<u8>,
+    password: Vec<u8>,
+}
+
+/// Asks the client's name and password.
+pub async fn judge(request: &Request) -> Verdict {
+    let settings = &request.location().settings.auth_basic;
+    let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
+        return Verdict::Silent;
+    };
+    let realm = request.evaluate(realm);
+    if realm == "off" {
+        return Verdict::Silent;
+    }
+    let header = header(request);
+    let Some((user, password)) = header.and_then(credentials::basic) else {
+        request.log(Level::Info, &|out| {
+            out.extend_from_slice(b"no user/password was provided for basic authentication");
+        });
+        return refused(request, &realm);
+    };
+    let said = Said { user, password };
+    let path = path_of(request, request.evaluate(file));
+    match is_known(request, &said, &path).await {
+        Ok(true) => Verdict::Passed,
+        Ok(false) => refused(request, &realm),
+        Err(failure) => Verdict::Refused(failure),
+    }
+}
+
+/// What the client says who it is: to whom it opens a tunnel through, it says so in a line of its own.
+#[must_use]
+pub fn header(request: &Request) -> Option<&[u8]> {
+    request.head.get(match request.method {
+        Method::Connect => HeaderId::ProxyAuthorization,
+        _ => HeaderId::Authorization,
+    })
+}
+
+/// 401 (407 for a tunnel), and what is asked for.
+fn refused(request: &Request, realm: &[u8]) -> Verdict {
+    let (status, name) = match request.method {
+        Method::Connect => (407, "Proxy-Authenticate"),
+        _ => (401, "WWW-Authenticate"),
+    };
+    let challenge = [b"Basic realm=\"", realm, b"\""].concat();
+    Verdict::Refused(Failure::new(status).with_header(name, challenge.into()))
+}
+
+fn path_of(request: &Request, file: Bytes) -> Bytes {
+    use std::os::unix::ffi::OsStrExt as _;
+    if file.starts_with(b"/") {
+        return file;
+    }
+    let prefix = request.settings().conf_prefix.as_os_str().as_bytes();
+    [prefix, &file].concat().into()
+}
+
+async fn is_known(request: &Request, said: &Said, path: &[u8]) -> Result<bool, Failure> {
+    let pool = files::pool(request)?;
+    let mut access = files::reading(request.location(), pool);
+    access.moment = request.moment;
+    access.directio = None;
+    let Some(stored) = users::find(request, &said.user, path, &access).await? else {
+        request.log(Level::Error, &|out| {
+            append_user(said, out);
+            out.extend_from_slice(b" was not found in \"");
+            out.extend_from_slice(path);
+            out.push(b'"');
+        });
+        return Ok(false);
+    };
+    match fits(request, said, stored, &access).await? {
+        Ok(true) => return Ok(true),
+        Ok(false) => request.log(Level::Error, &|out| {
+            append_user(said, out);
+            out.extend_from_slice(b": password mismatch");
+        }),
+        Err(Unreadable) => request.log(Level::Error, &|out| {
+            append_user(said, out);
+            out.extend_from_slice(b": the password in \"");
+            out.extend_from_slice(path);
+            out.extend_from_slice(b"\" is broken, or of a form that is not known");
+        }),
+    }
+    Ok(false)
+}
+
+fn append_user(said: &Said, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"user \"");
+    out.extend_from_slice(&said.user);
+    out.push(b'"');
+}
+
+/// Does the password fit? In the pool, unless that is known.
+async fn fits(
+    request: &Request,
+    said: &Said,
+    stored: Bytes,
+    access: &Access<'_>,
+) -> Result<Result<bool, Unreadable>, Failure> {
+    let proof = Proof::of(&said.user, &said.password, &stored);
+    let now_ms = wire::clock::monotonic_ms;
+    if proven::is_known(&proof, now_ms()) {
+        return Ok(Ok(true));
+    }
+    let _turn = CHECKS.acquire().await;
+    // While it waited, another request may have asked the same.
+    if proven::is_known(&proof, now_ms()) {
+        return Ok(Ok(true));
+    }
+    let password = said.password.clone();
+    let check = move || password::fits(&password, &stored);
+    let checked = access.pool.run(Lane::Read, check).await;
+    let answer = checked.map_err(|overflow| files::overflowed(request, &overflow))?;
+    if answer == Ok(true) {
+        proven::remember(proof, now_ms());
+    }
+    Ok(answer)
+}

@@ -1,0 +1,114 @@
+//! Passwords that were found right a short while ago, so that they are not checked again for each request.
+//!
+//! Nobody's password is kept: only a keyed hash of name, password and stored form, of which the key never leaves the process. What is in the file is part
+//! of it, so that nothing has to be forgotten when a file changes. One list for all loops: it is asked only where `auth_basic` is on.
+//! Invariant: at most [`PROOFS_MAX`], each for [`KEPT_MS`] from its last use on.
+
+use std::sync::LazyLock;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+/// Proofs that are remembered.
+const PROOFS_MAX: usize = 4096;
+/// How long one is remembered that nobody asks for.
+const KEPT_MS: u64 = 60_000;
+
+/// That a user has a password which fits what is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Proof([u8; 32]);
+
+static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
+    let mut key = [0; 32];
+    // Up to 256 bytes come whole, and wait only before the kernel has its first entropy.
+    rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())
+        .expect("the kernel gives 32 random bytes");
+    key
+});
+
+/// When each was last of use.
+static KNOWN: LazyLock<Mutex<HashMap<Proof, u64>>> = LazyLock::new(Mutex::default);
+
+impl Proof {
+    /// What stands for these three together.
+    #[must_use]
+    pub fn of(user: &[u8], password: &[u8], stored: &[u8]) -> Self {
+        let mut hash = Sha256::new().chain_update(*KEY);
+        for part in [user, password, stored] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+/// Was it found right a short while ago?
+pub fn is_known(proof: &Proof, now_ms: u64) -> bool {
+    let mut known = KNOWN.lock();
+    match known.get_mut(proof) {
+        Some(used) if is_fresh(*used, now_ms) => {
+            *used = now_ms;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Remembers that it was found right.
+pub fn remember(proof: Proof, now_ms: u64) {
+    put(&mut KNOWN.lock(), proof, now_ms);
+}
+
+fn is_fresh(used: u64, now_ms: u64) -> bool {
+    now_ms.saturating_sub(used) < KEPT_MS
+}
+
+fn put(known: &mut HashMap<Proof, u64>, proof: Proof, now_ms: u64) {
+    if known.len() >= PROOFS_MAX {
+        known.retain(|_, used| is_fresh(*used, now_ms));
+    }
+    if known.len() >= PROOFS_MAX {
+        let oldest = known.iter().min_by_key(|(_, used)| **used);
+        if let Some(oldest) = oldest.map(|(proof, _)| *proof) {
+            known.remove(&oldest);
+        }
+    }
+    known.insert(proof, now_ms);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_counts() {
+        let proof = Proof::of(b"ab", b"c", b"d");
+        assert_eq!(proof, Proof::of(b"ab", b"c", b"d"));
+        assert_ne!(proof, Proof::of(b"a", b"bc", b"d"));
+        assert_ne!(proof, Proof::of(b"ab", b"c", b"e"));
+    }
+
+    #[test]
+    fn proofs_are_forgotten() {
+        let proof = Proof::of(b"user of this test", b"c", b"d");
+        assert!(!is_known(&proof, 0));
+        remember(proof, 0);
+        assert!(is_known(&proof, KEPT_MS - 1));
+        assert!(is_known(&proof, 2 * KEPT_MS - 2), "used meanwhile");
+        assert!(!is_known(&proof, 4 * KEPT_MS));
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let mut known = HashMap::new();
+        let of = |number: usize| Proof::of(b"user", &number.to_le_bytes(), b"d");
+        for number in 0..PROOFS_MAX + 10 {
+            put(&mut known, of(number), number as u64);
+        }
+        assert_eq!(known.len(), PROOFS_MAX);
+        assert!(!known.contains_key(&of(9)) && known.contains_key(&of(10)));
+        put(&mut known, of(0), u64::MAX);
+        assert_eq!(known.len(), 1, "those that were too old have gone");
+    }
+}

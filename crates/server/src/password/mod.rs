@@ -1,0 +1,267 @@
+//! Does a password fit what a user file keeps of it? By the forms of crypt(3) and those that nginx itself knows.
+//!
+//! Burns CPU (milliseconds to seconds): never on a loop. Not here: where the stored form comes from ([`crate::before::auth_basic`]).
+//! Invariants: stored forms are compared in constant time; what cannot be read fits no password; one check is bounded.
+
+mod des_crypt;
+mod md5_crypt;
+
+use message::base64;
+use sha_crypt::{PasswordVerifier as _, ShaCrypt};
+use sha1::{Digest, Sha1};
+use subtle::ConstantTimeEq;
+use yescrypt::Yescrypt;
+
+/// crypt(3) takes no longer passwords.
+const PASSWORD_MAX: usize = 511;
+/// The exponent of rounds of bcrypt: a minute or so. More is taken for unreadable.
+const BCRYPT_COST_MAX: u32 = 20;
+/// Rounds of SHA-256 and SHA-512: some ten seconds. More is taken for unreadable.
+const SHA_ROUNDS_MAX: u32 = 10_000_000;
+/// Characters of a hash of yescrypt. One that is shorter would fit more passwords.
+const YESCRYPT_HASH: usize = 43;
+const SHA1_BYTES: usize = 20;
+
+/// The stored form is none that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable;
+
+/// Does the password fit the stored form?
+///
+/// # Errors
+/// The form is not known, or broken, or asks for too much work.
+pub fn fits(password: &[u8], stored: &[u8]) -> Result<bool, Unreadable> {
+    // nginx would take what stands before a zero byte for the whole.
+    if password.contains(&0) {
+        return Ok(false);
+    }
+    if stored.starts_with(md5_crypt::APR1) {
+        return Ok(equal(
+            &md5_crypt::hash(md5_crypt::APR1, password, stored),
+            stored,
+        ));
+    }
+    if let Some(plain) = stored.strip_prefix(b"{PLAIN}") {
+        return Ok(equal(password, plain));
+    }
+    if let Some(encoded) = stored.strip_prefix(b"{SSHA}") {
+        return salted_sha(password, encoded);
+    }
+    if let Some(encoded) = stored.strip_prefix(b"{SHA}") {
+        let wanted = base64::encode(&Sha1::digest(password));
+        return Ok(equal(wanted.as_bytes(), encoded));
+    }
+    if password.len() > PASSWORD_MAX {
+        return Ok(false);
+    }
+    crypt(password, stored)
+}
+
+/// The forms of crypt(3).
+fn crypt(password: &[u8], stored: &[u8]) -> Result<bool, Unreadable> {
+    if stored.starts_with(md5_crypt::MD5) {
+        return Ok(equal(
+            &md5_crypt::hash(md5_crypt::MD5, password, stored),
+            stored,
+        ));
+    }
+    let text = std::str::from_utf8(stored).map_err(|_| Unreadable)?;
+    match stored {
+        [b'$', b'5' | b'6', b'$', rest @ ..] => {
+            check_rounds(rest)?;
+            known(ShaCrypt::default().verify_password(password, text))
+        }
+        [b'$', b'2', b'a' | b'b' | b'y', b'$', tens, ones, b'$', ..] => {
+            let cost = [*tens, *ones].map(|digit| char::from(digit).to_digit(10));
+            match cost {
+                [Some(tens), Some(ones)] if tens * 10 + ones <= BCRYPT_COST_MAX => {
+                    bcrypt::verify(password, text).map_err(|_| Unreadable)
+                }
+                _ => Err(Unreadable),
+            }
+        }
+        [b'$', b'y', b'$', rest @ ..] => {
+            let (params, _) = rest.split_at_checked(b"j9T$".len()).ok_or(Unreadable)?;
+            let hash = stored
+                .rsplit(|byte| *byte == b'$')
+                .next()
+                .unwrap_or_default();
+            // The exponent of memory: up to 128 MiB, as mkpasswd(1) and passwd(1) write it.
+            let is_bounded = matches!(
+                params,
+                [b'j', b'.' | b'/' | b'0'..=b'9' | b'A'..=b'C', b'T', b'$']
+            );
+            if !is_bounded || hash.len() != YESCRYPT_HASH {
+                return Err(Unreadable);
+            }
+            known(Yescrypt::default().verify_password(password, text))
+        }
+        _ => {
+            let wanted = des_crypt::hash(password, stored).ok_or(Unreadable)?;
+            Ok(equal(&wanted, stored))
+        }
+    }
+}
+
+fn known(verified: Result<(), sha_crypt::password_hash::Error>) -> Result<bool, Unreadable> {
+    match verified {
+        Ok(()) => Ok(true),
+        Err(sha_crypt::password_hash::Error::PasswordInvalid) => Ok(false),
+        Err(_) => Err(Unreadable),
+    }
+}
+
+/// What stands behind `$5$` or `$6$` asks for no more rounds than are allowed.
+fn check_rounds(rest: &[u8]) -> Result<(), Unreadable> {
+    let Some(rounds) = rest.strip_prefix(b"rounds=") else {
+        return Ok(());
+    };
+    let end = memchr::memchr(b'$', rounds).ok_or(Unreadable)?;
+    let rounds = std::str::from_utf8(&rounds[..end]).map_err(|_| Unreadable)?;
+    match rounds.parse::<u32>() {
+        Ok(rounds) if rounds <= SHA_ROUNDS_MAX => Ok(()),
+        _ => Err(Unreadable),
+    }
+}
+
+/// `{SSHA}`: the hash of password and salt, and the salt, in base64.
+fn salted_sha(password: &[u8], encoded: &[u8]) -> Result<bool, Unreadable> {
+    let decoded = base64::decode(encoded).ok_or(Unreadable)?;
+    let salt = decoded.get(SHA1_BYTES..).ok_or(Unreadable)?;
+    let hash = Sha1::new()
+        .chain_update(password)
+        .chain_update(salt)
+        .finalize();
+    let wanted = base64::encode(&[&hash[..], salt].concat());
+    Ok(equal(wanted.as_bytes(), encoded))
+}
+
+fn equal(one: &[u8], other: &[u8]) -> bool {
+    one.ct_eq(other).into()
+}
+
+/// The digits of crypt(3).
+const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: &str = "a password that is longer than all the blocks of all the hashes, which have sixty-four bytes, or a hundred and twenty-eight";
+
+    /// Made by libxcrypt's crypt(3) and openssl-passwd(1).
+    const STORED: &[(&str, &str)] = &[
+        ("secret", "abNANd1rDfiNc"),
+        ("secret", "./17m29LFAflg"),
+        ("secret", "zZ5x4y8hS4SZE"),
+        ("secret", "Q93fPWpU0tyTg"),
+        ("secret", "$1$saltsalt$9xy1btjgzLYfb7hivXtC//"),
+        (
+            "secret",
+            "$5$saltstring$C3o4O1TC6aRHF4FI.QSZMXtHbaj2gSXr4sUc/3NcUi.",
+        ),
+        (
+            "secret",
+            "$6$rounds=1400$anotherlongsalt$GgIsmY8/iRvu5gZ47obybyiAhDD7s7u3Dw7dmgui/06yeirFJjz/UHTF1ruurLHgwOs1LjZn57x0E0WZeclyd1",
+        ),
+        (
+            "secret",
+            "$6$ab$2lDVylRMp48hlYZZFOCx/xnhJEsGPynJ17rt2um9Gb8wX6ygI4uDxg3Bg43pp/Hv397hwWfT8mciHws9eE4sR/",
+        ),
+        (
+            "secret",
+            "$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW",
+        ),
+        (
+            "secret",
+            "$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a",
+        ),
+        (
+            "secret",
+            "$2a$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a",
+        ),
+        (
+            "secret",
+            "$y$j7T$F5Jx5fExrKuPp53xLKQ..1$duplC7uyW/zFNFHbTvMb4a6R4FZKyZj7WdnZISTXXP7",
+        ),
+        ("aVeryLongPassword", "xyakWxPiKaluY"),
+        ("Grüße", "grsK2XGnKCCIk"),
+        (LONG, "$1$longlong$PlRl6odioYGI.Lyaat05h."),
+        (
+            LONG,
+            "$5$rounds=1000$longlong$vu/vl90FLFzOfyUuTUHYyle7KpAoKON7e6eYa8sPjS3",
+        ),
+        (
+            LONG,
+            "$6$rounds=1000$longlong$1ujv2ylquIWCCOBZ1NPio/5L5oDGBH3ZCbkyzr5gM38fEvSk/H2jPc13sdxdxdgOTeS0OT.VMn3Xg/q1fHGIo1",
+        ),
+        ("secret", "$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0"),
+        (LONG, "$apr1$saltsalt$sBTbdm8efpJLoYK8ddDUl1"),
+        ("secret", "$apr1$ab$jiiV6N7hIIuIoJbc1hxOE/"),
+        ("secret", "{PLAIN}secret"),
+        ("secret", "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="),
+        ("secret", "{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0"),
+        ("secret", "{SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ="),
+    ];
+
+    #[test]
+    fn passwords_fit_what_was_made_of_them() {
+        for (password, stored) in STORED {
+            assert_eq!(
+                fits(password.as_bytes(), stored.as_bytes()),
+                Ok(true),
+                "{stored}"
+            );
+            assert_eq!(fits(b"other", stored.as_bytes()), Ok(false), "{stored}");
+            assert_eq!(fits(b"", stored.as_bytes()), Ok(false), "{stored}");
+            let zero = [password.as_bytes(), b"\0x"].concat();
+            assert_eq!(fits(&zero, stored.as_bytes()), Ok(false), "{stored}");
+        }
+    }
+
+    #[test]
+    fn what_is_broken_fits_nothing() {
+        for stored in [
+            "",
+            "x",
+            "*0",
+            "$apr1$",
+            "$apr1$salt",
+            "$1$",
+            "{SHA}",
+            "{SHA}x",
+            "{SSHA}",
+            "{SSHA}Zm9v",
+            "{SSHA}!!!",
+            "{NONE}secret",
+            "$5$",
+            "$6$salt",
+            "$6$salt$",
+            "$6$rounds=x$salt$hash",
+            "$6$rounds=999999999$salt$hash",
+            "$2y$",
+            "$2y$05$short",
+            "$2y$31$abcdefghijklmnopqrstuu5cTJm0zIdVvs9zVCrUIcMWVOLVBZ5fG",
+            "$y$",
+            "$y$j9T$",
+            "$y$j9T$salt$",
+            "$y$jFT$salt$hash",
+            "$7$C6..../....",
+            "a",
+            "a:b",
+            "aa",
+            "é123456789012",
+        ] {
+            for password in ["", "secret"] {
+                let answer = fits(password.as_bytes(), stored.as_bytes());
+                assert_ne!(answer, Ok(true), "{stored}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_passwords_cost_nothing() {
+        let long = [b'a'; PASSWORD_MAX + 1];
+        assert_eq!(fits(&long, b"$6$salt$hash"), Ok(false));
+    }
+}
