@@ -4,37 +4,62 @@
 //! suite, for one) get a true answer: modules of nginx that are on unless left out are listed as
 //! `--without-…` until they are built, others are not named.
 
+use std::collections::BTreeMap;
+
+use config::known::{self, Fate};
+
 use super::{CONFIGURATION, ERROR_LOG, PREFIX};
 
 /// The nginx whose behaviour is followed.
 const NGINX: &str = "1.31.5";
 
-/// Modules that nginx has by default and of which nothing is built here. (Of the rewrite module `return` is; of what goes
-/// with the gzip module, compressed logs and the core's `gzip_*` directives are.)
-const NOT_BUILT: &[&str] = &[
-    "http_charset_module",
-    "http_ssi_module",
-    "http_userid_module",
-    "http_auth_basic_module",
-    "http_geo_module",
-    "http_referer_module",
-    "http_fastcgi_module",
-    "http_uwsgi_module",
-    "http_scgi_module",
-    "http_grpc_module",
-    "http_memcached_module",
-    "http_limit_conn_module",
-    "http_limit_req_module",
-    "http_empty_gif_module",
-    "http_browser_module",
+/// Modules that nginx has only when asked, as its documentation names them but for `ngx_` and `_module`.
+const OPTIONAL: &[&str] = &[
+    "http_addition",
+    "http_auth_request",
+    "http_dav",
+    "http_degradation",
+    "http_flv",
+    "http_geoip",
+    "http_gunzip",
+    "http_gzip_static",
+    "http_image",
+    "http_mp4",
+    "http_perl",
+    "http_random_index",
+    "http_realip",
+    "http_secure_link",
+    "http_slice",
+    "http_ssl",
+    "http_stub_status",
+    "http_sub",
+    "http_v2",
+    "http_v3",
+    "http_xslt",
 ];
 
-/// Modules that nginx has only when asked, and that are built here.
-const BUILT: &[&str] = &[
-    "http_auth_request_module",
-    "http_gzip_static_module",
-    "http_slice_module",
-];
+/// The modules of nginx that serve HTTP, each with whether it is built here: whether some table has a directive of it, and none of its
+/// directives is to come yet. TLS to servers is no part of that: `-V` says that TLS is not built.
+fn modules() -> BTreeMap<&'static str, bool> {
+    let tables = crate::process::tables();
+    let has = |name: &str| {
+        let mut tables = tables.iter();
+        tables.any(|table| table.named(name.as_bytes()).next().is_some())
+    };
+    let mut modules = BTreeMap::new();
+    let rows = known::all().iter().filter(|row| {
+        let is_tls = row.name.contains("_ssl_");
+        row.module.starts_with("http_") && row.module != "http_core" && !is_tls
+    });
+    for row in rows {
+        let (some, all) = modules.entry(row.module).or_insert((false, true));
+        let is_built = has(row.name);
+        *some |= is_built;
+        *all &= is_built || row.fate != Fate::NotYet;
+    }
+    let is_built = |(module, (some, all))| (module, some && all);
+    modules.into_iter().map(is_built).collect()
+}
 
 /// Our own name and version, then the version of nginx that is followed.
 #[must_use]
@@ -49,13 +74,12 @@ pub fn version() -> String {
 #[must_use]
 pub fn configure() -> String {
     let mut text = String::from("TLS is not built\nconfigure arguments:");
-    for module in BUILT {
-        text.push_str(" --with-");
-        text.push_str(module);
-    }
-    for module in NOT_BUILT {
-        text.push_str(" --without-");
-        text.push_str(module);
+    for (module, is_built) in modules() {
+        match (OPTIONAL.contains(&module), is_built) {
+            (true, true) => text.push_str(&format!(" --with-{module}_module")),
+            (false, false) => text.push_str(&format!(" --without-{module}_module")),
+            (true, false) | (false, true) => {}
+        }
     }
     text.push('\n');
     text
@@ -93,6 +117,20 @@ Options:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_are_named_once_they_are_built() {
+        let modules = modules();
+        assert!(modules["http_slice"] && modules["http_map"] && modules["http_proxy"]);
+        assert!(!modules["http_ssl"] && !modules["http_fastcgi"] && !modules["http_degradation"]);
+        let text = configure();
+        assert!(text.contains(" --with-http_slice_module "), "{text}");
+        assert!(text.contains(" --without-http_fastcgi_module "), "{text}");
+        assert!(
+            !text.contains("http_map") && !text.contains("http_ssl"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn the_lines_that_scripts_look_for_are_there() {
