@@ -8,6 +8,7 @@ mod cache;
 mod conditional;
 mod connections;
 mod dashboard;
+mod dav;
 mod errors;
 mod faults;
 mod figures;

@@ -35,12 +35,14 @@ mod proofs;
 mod read;
 mod readdir;
 mod recycle;
+mod relocate;
 mod replace;
 mod send;
 mod sink;
 mod stale;
 mod stream;
 mod temporary;
+mod tree;
 mod walk;
 mod watch;
 mod window;
@@ -58,6 +60,9 @@ mod send_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tree_tests;
 
 pub use access::{Access, Mode, Symlinks};
 pub use cache::{BODY_BYTES_MAX, FILES_MAX};
@@ -78,11 +83,13 @@ pub use path::PathFile;
 pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
 pub use read::READ_MAX;
 pub use readdir::{Entry, NAMES_MAX, Name, READDIR_MAX};
+pub use relocate::{Before, Putting};
 pub use replace::Placing;
 pub use rustix::io::Errno;
 pub use sink::Sink;
 pub use stale::{StaleFiles, StaleSettings};
 pub use temporary::{Fate, LEVELS_MAX, Temporary, TemporaryPlace};
+pub use tree::{Purpose as CopyPurpose, TREE_DEPTH_MAX, TROUBLES_MAX, Trouble, Troubles};
 pub use watch::GUARDS_MAX;
 pub use window::{IDLE, MAPPED_MAX, SEGMENTS_MAX, WINDOW};
 pub use write::{Create, Output};

@@ -71,24 +71,30 @@ impl Local {
 
 /// **Waits.**
 fn begin(path: &[u8], directory_mode: u32) -> Result<(OwnedFd, Vec<u8>), Error> {
-    let mut has_directories = false;
+    match beside(path) {
+        Err(error) if error.errno() == Some(Errno::NOENT) => {
+            make_directories(path, directory_mode)?;
+            beside(path)
+        }
+        outcome => outcome,
+    }
+}
+
+/// **Waits.** Makes a file with a name that begins with `path`.
+pub(crate) fn beside(path: &[u8]) -> Result<(OwnedFd, Vec<u8>), Error> {
     for _ in 0..TRIES_MAX {
         let beside = [path, format!(".{:010}", next_number()).as_bytes()].concat();
         match create(&beside, Create::New, MODE_MEANWHILE) {
             Ok(fd) => return Ok((fd, beside)),
             Err(error) if error.errno() == Some(Errno::EXIST) => {}
-            Err(error) if error.errno() == Some(Errno::NOENT) && !has_directories => {
-                make_directories(path, directory_mode)?;
-                has_directories = true;
-            }
             Err(error) => return Err(error),
         }
     }
     Err(Error::system("open()", Errno::EXIST))
 }
 
-/// Makes the directories above a path.
-fn make_directories(path: &[u8], mode: u32) -> Result<(), Error> {
+/// **Waits.** Makes the directories above a path.
+pub(crate) fn make_directories(path: &[u8], mode: u32) -> Result<(), Error> {
     let slashes = path.iter().enumerate().skip(1);
     for (at, _) in slashes.filter(|(_, byte)| **byte == b'/') {
         make_directory(&path[..at], mode)?;

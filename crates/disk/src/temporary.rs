@@ -131,7 +131,7 @@ impl Local {
         pool: &Pool,
     ) -> Result<Temporary, Error> {
         let place = place.clone();
-        let work = move || create(&place, fate, mode);
+        let work = move || make_temporary(&place, fate, mode);
         let (fd, path) = self.write_job(Operation::Create, pool, work).await?;
         let path: Arc<[u8]> = path.into();
         let doomed = (fate == Fate::Removed).then(|| (Doomed::new(&path), pool.clone()));
@@ -155,7 +155,11 @@ impl Local {
 }
 
 /// **Waits.**
-fn create(place: &TemporaryPlace, fate: Fate, mode: u32) -> Result<(OwnedFd, Vec<u8>), Error> {
+pub(crate) fn make_temporary(
+    place: &TemporaryPlace,
+    fate: Fate,
+    mode: u32,
+) -> Result<(OwnedFd, Vec<u8>), Error> {
     for _ in 0..TRIES_MAX {
         let path = path_of(place, next_number());
         match open(place, &path, mode) {

@@ -26,6 +26,7 @@ pub mod map;
 pub mod names;
 pub mod password;
 pub mod path;
+pub mod permissions;
 mod places;
 pub mod process;
 pub mod redirects;

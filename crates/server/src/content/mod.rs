@@ -3,6 +3,7 @@
 //! To add a kind of content, add a line to [`make`].
 
 pub mod autoindex;
+pub mod dav;
 pub mod empty_gif;
 pub mod error_text;
 pub mod files;
@@ -37,6 +38,9 @@ pub async fn make(request: &mut Request) -> Outcome {
     }
     if let Some(leading) = request.location().tunnelling.clone() {
         return Box::pin(tunnel_pass::make(request, &leading)).await;
+    }
+    if let Some(outcome) = dav::make(request).await {
+        return outcome;
     }
     if request.uri.ends_with(b"/") {
         if random_index::is_on(request)

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use disk::{Pool, Temporary};
 use message::Framing;
 use wire::http1::body::{BodyFault, Decoder};
 
@@ -140,10 +141,44 @@ impl Arriving {
 /// # Errors
 /// The answer for a body that is too large, broken off or no body, and for a disk that does not take it; it is logged.
 pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
+    let begun = match begin(request)? {
+        Begun::Known(body) => return Ok(body),
+        Begun::Fresh(begun) => begun,
+    };
+    prepare(request).await?;
+    let stored = Box::pin(storing::read(request, begun)).await?;
+    let body = RequestBody::Stored(Rc::new(stored));
+    request.body.body = Some(body.clone());
+    Ok(body)
+}
+
+/// Writes the whole body to a file. What was not read before is not kept in the request.
+///
+/// # Errors
+/// As [`store`].
+pub async fn write_to(request: &mut Request, file: &Temporary, pool: &Pool) -> Result<(), Outcome> {
+    match begin(request)? {
+        Begun::Known(body) => storing::copy_to(request, &body, file, pool).await,
+        Begun::Fresh(begun) => {
+            prepare(request).await?;
+            storing::write_to(request, begun, file, pool).await
+        }
+    }
+}
+
+/// Where reading a body begins.
+enum Begun {
+    /// It was read before.
+    Known(RequestBody),
+    /// With these bytes, which have come.
+    Fresh(Bytes),
+}
+
+fn begin(request: &mut Request) -> Result<Begun, Outcome> {
     let begun = match request.body.body.take() {
         None if request.head.framing == Framing::None => {
             request.body.body = Some(RequestBody::None);
-            return Ok(RequestBody::None);
+            return Ok(Begun::Known(RequestBody::None));
         }
         None => Bytes::new(),
         Some(RequestBody::Passing(pipe)) => match pipe.reclaim() {
@@ -152,16 +187,12 @@ pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
         },
         Some(known) => {
             request.body.body = Some(known.clone());
-            return Ok(known);
+            return Ok(Begun::Known(known));
         }
     };
     // Whoever comes after a failure finds no body.
     request.body.body = Some(RequestBody::None);
-    prepare(request).await?;
-    let stored = Box::pin(storing::read(request, begun)).await?;
-    let body = RequestBody::Stored(Rc::new(stored));
-    request.body.body = Some(body.clone());
-    Ok(body)
+    Ok(Begun::Fresh(begun))
 }
 
 /// Gives the body as it comes, or whole where it has come. What passes moves only while [`alongside`] runs.

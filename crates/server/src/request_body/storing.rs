@@ -15,7 +15,8 @@ use crate::request::Request;
 use crate::respond::Outcome;
 
 use super::directives::InFileOnly;
-use super::read_once;
+use super::pieces::PieceError;
+use super::{RequestBody, read_once};
 
 /// Permissions of a body's file.
 const MODE: u32 = 0o600;
@@ -151,6 +152,62 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
     })
 }
 
+/// Reads to the end, into a file that there is; `begun` is what came before.
+pub(super) async fn write_to(
+    request: &mut Request,
+    begun: Bytes,
+    file: &Temporary,
+    pool: &Pool,
+) -> Result<(), Outcome> {
+    let settings = &request.location().settings.client_body;
+    let size = settings.client_body_buffer_size.0;
+    let mut memory = begun.to_vec();
+    while !request.body.decoder.is_end() {
+        read_once(request, &mut memory).await?;
+        if memory.len() as u64 >= size {
+            append(request, file, std::mem::take(&mut memory).into(), pool).await?;
+        }
+    }
+    append(request, file, memory.into(), pool).await
+}
+
+/// Writes a body that was read before.
+pub(super) async fn copy_to(
+    request: &Request,
+    body: &RequestBody,
+    file: &Temporary,
+    pool: &Pool,
+) -> Result<(), Outcome> {
+    let mut pieces = body.pieces();
+    loop {
+        match pieces.next().await {
+            Ok(Some(piece)) => append(request, file, piece, pool).await?,
+            Ok(None) => return Ok(()),
+            Err(PieceError::Disk(error)) => return Err(refuse(request, &error, file.path())),
+            Err(error @ PieceError::Truncated) => {
+                request.log(Level::Crit, &|out| {
+                    out.extend_from_slice(error.to_string().as_bytes());
+                });
+                return Err(Outcome::Failed(Failure::new(500)));
+            }
+        }
+    }
+}
+
+async fn append(
+    request: &Request,
+    file: &Temporary,
+    bytes: Bytes,
+    pool: &Pool,
+) -> Result<(), Outcome> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let disk = &request.client.loop_.disk;
+    let written = disk.append(&file.output, vec![bytes], pool).await;
+    written.map_err(|error| refuse(request, &error, file.path()))
+}
+
 /// A file that is being written.
 struct Spool {
     temporary: Temporary,
@@ -171,11 +228,7 @@ async fn write(
         return Ok(());
     };
     let len = bytes.len() as u64;
-    let disk = &request.client.loop_.disk;
-    let written = disk.append(&spool.temporary.output, vec![bytes.into()], &spool.pool);
-    if let Err(error) = written.await {
-        return Err(refuse(request, &error, spool.temporary.path()));
-    }
+    append(request, &spool.temporary, bytes.into(), &spool.pool).await?;
     spool.len += len;
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
 use crate::content::autoindex::Autoindex;
+use crate::content::dav::Dav;
 use crate::content::empty_gif::EmptyGif;
 use crate::content::files::Files;
 use crate::content::gzip_static::GzipStatic;
@@ -66,6 +67,8 @@ sections! {
         empty_gif: EmptyGif,
         /// [`Status`].
         status: Status,
+        /// [`Dav`].
+        dav: Dav,
         /// [`GzipStatic`].
         gzip_static: GzipStatic,
         /// [`Proxy`].

@@ -21,6 +21,7 @@ use crate::content::files;
 use crate::log::Level;
 use crate::loops::{Kind, Seat, spawn};
 use crate::path;
+use crate::permissions::Permissions;
 use crate::request::Request;
 use crate::settings::LocationSettings;
 use crate::settings::locations::Raw;
@@ -61,46 +62,6 @@ impl Value for StoreTo {
     }
 }
 
-/// `proxy_store_access`: permissions of files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreAccess(u32);
-
-impl StoreAccess {
-    /// Permissions of the directories: who may read may also enter.
-    const fn of_directories(self) -> u32 {
-        self.0 | (self.0 & 0o444) >> 2
-    }
-}
-
-impl Value for StoreAccess {
-    const SYNTAX: &'static str = "users:permissions …";
-
-    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
-        let (mut access, mut user) = (0, 0o600);
-        for (at, word) in args.iter().enumerate() {
-            let invalid = || Problem::new(format!("invalid value \"{}\"", word.display())).at(at);
-            let text = word.bytes();
-            let place = text.iter().position(|byte| *byte == b':');
-            let (who, what) = text.split_at(place.ok_or_else(invalid)?);
-            let right = match what {
-                b":rw" => 0o6,
-                b":r" => 0o4,
-                _ => return Err(invalid()),
-            };
-            access |= match who {
-                b"user" => {
-                    user = 0;
-                    right << 6
-                }
-                b"group" => right << 3,
-                b"all" => right,
-                _ => return Err(invalid()),
-            };
-        }
-        Ok(Self(access | user))
-    }
-}
-
 directives! {
     /// Storing answers of other servers as files.
     pub struct ProxyStore in Location {
@@ -110,7 +71,7 @@ directives! {
         proxy_store: Placed<StoreTo> = "off", [HTTP | SERVER | LOCATION] 1;
         /// Sets the permissions of stored files: `user`, `group` or `all`, with `r` or `rw`. Directories that are made on the way can be
         /// entered by those who may read.
-        proxy_store_access: StoreAccess = "user:rw", [HTTP | SERVER | LOCATION] 1..=3;
+        proxy_store_access: Permissions = "user:rw", [HTTP | SERVER | LOCATION] 1..=3;
     }
 }
 
@@ -370,7 +331,7 @@ impl Saving {
             return;
         };
         let placing = Placing {
-            mode: self.access().0,
+            mode: self.access().of_files(),
             mtime: self.mtime,
         };
         let disk = self.about.loop_().disk.clone();
@@ -380,7 +341,7 @@ impl Saving {
         }
     }
 
-    fn access(&self) -> StoreAccess {
+    fn access(&self) -> Permissions {
         let settings = &self.about.location().settings;
         settings.proxy_store.proxy_store_access
     }
