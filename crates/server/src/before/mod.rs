@@ -7,6 +7,8 @@ pub mod access;
 pub mod admission;
 pub mod auth_basic;
 pub mod auth_request;
+pub mod limit_conn;
+pub mod limit_req;
 pub mod limits;
 pub mod mirror;
 pub mod real_ip;
@@ -18,6 +20,8 @@ use self::access::Access;
 use self::admission::Admission;
 use self::auth_basic::AuthBasic;
 use self::auth_request::AuthRequest;
+use self::limit_conn::LimitConn;
+use self::limit_req::LimitReq;
 use self::mirror::Mirroring;
 use self::real_ip::RealIp;
 use self::rewrite::{Rewriting, Rewritten};
@@ -66,6 +70,12 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         }
     }
     real_ip::run(request);
+    if let Some(early) = limit_req::run(request).await {
+        return Some(early);
+    }
+    if let Some(early) = limit_conn::run(request) {
+        return Some(early);
+    }
     if let Some(early) = admission::run(request).await {
         return Some(early);
     }
@@ -116,6 +126,8 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         auth_request: AuthRequest { auth_request, auth_request_set: _ },
         trying: Trying { try_files },
         mirroring: Mirroring { mirror, mirror_request_body: _ },
+        limit_req: LimitReq { limit_req, limit_req_dry_run: _, limit_req_log_level: _, limit_req_status: _ },
+        limit_conn: LimitConn { limit_conn, limit_conn_dry_run: _, limit_conn_log_level: _, limit_conn_status: _ },
         // Only says how the judges above are put together.
         admission: Admission { satisfy: _, auth_delay: _ },
         // `limits` looks at bodies alone.
@@ -128,6 +140,8 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         userid: _, browser: _, referers: _, secure_link: _,
     } = settings;
     set_real_ip_from.is_empty()
+        && limit_req.0.is_empty()
+        && limit_conn.0.is_empty()
         && rules.is_empty()
         && auth_basic.is_none()
         && !auth_request.is_some()

@@ -59,6 +59,7 @@ pub async fn finish(
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
     }
+    request.release_limits();
     culprit::phase("logging");
     log(&request).await;
     zones::count(&request);

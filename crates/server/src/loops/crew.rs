@@ -133,6 +133,12 @@ impl Crew {
     /// When a thread, an epoll instance or a registration cannot be had; the loops go on with what
     /// they have then.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
+        let former = self.settings();
+        let former = former.as_ref().map(|settings| &settings.limits);
+        plan.settings
+            .limits
+            .equip(former)
+            .map_err(io::Error::other)?;
         self.forget_old();
         self.settings.push(Arc::clone(&plan.settings));
         plan.settings.upstreams.watch();

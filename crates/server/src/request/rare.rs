@@ -4,11 +4,12 @@
 //! Not here: what it means, which its module knows. Invariant: an internal redirect forgets what [`Rare::forget`] says; a sub-request
 //! gets what [`Rare::of_child`] says, and nothing else.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use crate::after::userid::Uids;
 use crate::connection::Client;
+use crate::limits::Limited;
 
 use super::Request;
 
@@ -17,6 +18,8 @@ use super::Request;
 pub struct Rare {
     /// The client of the connection itself, once `real_ip_header` has named the one behind it.
     pub connected: Option<Rc<Client>>,
+    /// What `limit_req` and `limit_conn` have said, once one was asked.
+    pub limited: OnceCell<Rc<Limited>>,
     /// `$limit_rate` in bytes a second, when it was set.
     pub limit_rate: Cell<Option<u64>>,
     /// Where the slice begins that is asked for (`$slice_range`).
@@ -32,13 +35,13 @@ impl Rare {
         self.uids.set(None);
     }
 
-    /// What a sub-request knows of it from its beginning; none: nothing.
-    fn of_child(&self) -> Option<Self> {
-        let connected = Some(Rc::clone(self.connected.as_ref()?));
-        Some(Self {
-            connected,
+    /// What a sub-request knows of it from its beginning.
+    fn of_child(&self) -> Self {
+        Self {
+            connected: self.connected.clone(),
+            limited: self.limited.clone(),
             ..Self::default()
-        })
+        }
     }
 }
 
@@ -74,7 +77,11 @@ impl Request {
 
     /// Tells a new sub-request of this one.
     pub(super) fn share_rare(&self, child: &mut Self) {
-        if let Some(shared) = self.rare_if_any().and_then(Rare::of_child) {
+        if self.settings().limits.is_any() {
+            // Whoever of them is asked first is asked for all.
+            self.limited();
+        }
+        if let Some(shared) = self.rare_if_any().map(Rare::of_child) {
             *child.rare_mut() = shared;
         }
     }

@@ -15,6 +15,7 @@ use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
 use crate::figures::zones::ZONES_MAX;
+use crate::limits;
 use crate::listen::{Listen, Table as Listens};
 use crate::log::directives::LogFormats;
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
@@ -71,6 +72,7 @@ struct Http<'a> {
     formats: <LogFormats as Section>::Raw,
     upstreams: Blocks,
     zones: Zones,
+    limits: limits::Zones,
     servers: Vec<ServerBlock<'a>>,
     is_seen: bool,
 }
@@ -111,6 +113,7 @@ impl Settings {
             wants_first_byte: false,
             status_zones: Vec::new(),
             zones: std::mem::take(&mut http.zones),
+            limits: std::mem::take(&mut http.limits),
             caches: std::sync::OnceLock::new(),
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
             servers: Vec::new(),
@@ -118,6 +121,7 @@ impl Settings {
         };
         finish_http(http, surroundings, &mut settings, scope)?;
         settings.settle_resolvers()?;
+        settings.limits.settle(&settings.locations)?;
         real_ip::settle(&settings.locations, &mut host)?;
         settings.check_pools(tree)?;
         let locations = &settings.locations;
@@ -247,7 +251,9 @@ fn read_http<'a>(
                 }
             }
             b"proxy_cache_path" => http.zones.read(line, &around.prefix)?,
+            b"limit_req_zone" | b"limit_conn_zone" => http.limits.read(line, scope)?,
             b"map" => definitions.read_map(line, scope)?,
+            b"geo" => definitions.read_geo(line, scope)?,
             b"upstream" => http.upstreams.read(line, scope, &mut host)?,
             b"split_clients" => definitions.read_split_clients(line, scope)?,
             b"log_format" => LogFormats::set(&mut http.formats, line, scope).map(|_| ())?,

@@ -27,6 +27,7 @@ use crate::content::module::Handler;
 use crate::content::proxy::Passing;
 use crate::content::status::Shown;
 use crate::content::tunnel_pass::Leading;
+use crate::limits;
 use crate::listen;
 use crate::log::format::Formats;
 use crate::log::{AccessLogs, ErrorLogs};
@@ -65,6 +66,8 @@ pub struct Settings {
     pub wants_first_byte: bool,
     /// The names of `status_zone`, each once.
     pub status_zones: Vec<String>,
+    /// The zones of limits.
+    pub limits: limits::Zones,
     /// The caches that are declared.
     pub zones: Zones,
     /// The same, opened, once [`Settings::set_caches`] has been called.

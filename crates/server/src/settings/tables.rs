@@ -13,6 +13,8 @@ use crate::before::access::Access;
 use crate::before::admission::Admission;
 use crate::before::auth_basic::AuthBasic;
 use crate::before::auth_request::AuthRequest;
+use crate::before::limit_conn::LimitConn;
+use crate::before::limit_req::LimitReq;
 use crate::before::mirror::Mirroring;
 use crate::before::real_ip::RealIp;
 use crate::before::rewrite::{RewriteMessages, Rewriting};
@@ -85,6 +87,10 @@ sections! {
         tunnelling: Tunnelling,
         /// [`RealIp`].
         real_ip: RealIp,
+        /// [`LimitReq`].
+        limit_req: LimitReq,
+        /// [`LimitConn`].
+        limit_conn: LimitConn,
         /// [`Access`].
         access: Access,
         /// [`Admission`].
@@ -163,6 +169,12 @@ blocks! {
         "internal": [LOCATION] 0;
         /// Makes a variable out of another value: by name, by wildcard (with `hostnames`), by regular expression.
         "map": [HTTP] 2 => LINES, syntax "string $variable";
+        /// Makes a variable whose value depends on an address: the client's, or the one that another variable holds. A line has a
+        /// network and its value, the narrowest counts; with `ranges` first, a range of IPv4 addresses and its value. `default` is
+        /// for all others; `delete` takes a network or range out again; `include` reads lines from a file. For clients that are a
+        /// `proxy`, the last address in `X-Forwarded-For` counts, with `proxy_recursive` the last one that is no proxy. `volatile`
+        /// finds the value anew each time. What has no address (a unix socket's client) counts as 255.255.255.255.
+        "geo": [HTTP] 1..=2 => LINES, syntax "[$address] $variable";
         /// Makes a variable that splits clients into groups by a hash of a value.
         "split_clients": [HTTP] 2 => LINES, syntax "string $variable";
     }
@@ -171,7 +183,11 @@ blocks! {
 /// Every table of the program, in the manual's order.
 #[must_use]
 pub fn all() -> Vec<&'static Table> {
-    let mut tables = vec![structure(), crate::caching::zone::lines()];
+    let mut tables = vec![
+        structure(),
+        crate::caching::zone::lines(),
+        crate::limits::zones::lines(),
+    ];
     tables.extend(ServerSettings::tables());
     tables.extend(LocationSettings::tables());
     tables.extend(crate::upstream::block::tables());

@@ -13,11 +13,16 @@ pub mod remembered;
 pub mod secure_link;
 pub mod values;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+use message::HeaderId;
+use smallvec::SmallVec;
 
+use crate::forwarded;
+use crate::geo::{self, Geo};
 use crate::log::Level;
 use crate::map::{self, Key, Map};
 use crate::regex::Regex;
@@ -41,6 +46,8 @@ pub enum Definition {
     Map(Arc<MapSource>),
     /// Made by `split_clients`.
     Split(Arc<SplitSource>),
+    /// Made by `geo`.
+    Geo(Arc<Geo>),
     /// A named group of a regular expression: what the last match set.
     Group,
     /// One that only `set` gives a value; with its name.
@@ -142,6 +149,32 @@ impl Definitions {
         Ok(())
     }
 
+    /// Reads a `geo` block.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place.
+    pub fn read_geo(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
+        let mut name = |at: usize| {
+            let index = made_by(&block.args[at], scope);
+            index.map_err(|problem| block.error(&problem.at(at)))
+        };
+        let (address, target) = match &block.args[..] {
+            [address, _] => {
+                let target = name(1)?;
+                let name = name_of(address).map_err(|problem| block.error(&problem.at(0)))?;
+                let index = scope.intern(name, Some(&address.place()));
+                (
+                    Some(index.map_err(|problem| block.error(&problem))?),
+                    target,
+                )
+            }
+            _ => (None, name(0)?),
+        };
+        let geo = Geo::read(block, address, scope)?;
+        self.made.push((target, Definition::Geo(Arc::new(geo))));
+        Ok(())
+    }
+
     /// The definition of every variable that the configuration uses, by index.
     ///
     /// # Errors
@@ -210,12 +243,7 @@ pub fn to_assign(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Proble
 
 /// The name of a variable that may be set.
 fn settable(word: &Word) -> Result<&str, Problem> {
-    let invalid = || Problem::new(format!("invalid variable name \"{}\"", word.display())).at(0);
-    let name = word
-        .bytes()
-        .strip_prefix(b"$")
-        .filter(|name| !name.is_empty());
-    let name = std::str::from_utf8(name.ok_or_else(invalid)?).map_err(|_| invalid())?;
+    let name = name_of(word).map_err(|problem| problem.at(0))?;
     match names::core(&name.to_ascii_lowercase()) {
         Some(core) if !core.is_changeable() => {
             Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0))
@@ -237,22 +265,27 @@ fn source_and_target(
         return Err(block.error(&Problem::argument_count("map")));
     };
     let source = Template::of_word(source, scope).map_err(|problem| block.error(&problem.at(0)))?;
-    let invalid = || {
-        block.error(&Problem::new(format!("invalid variable name \"{}\"", target.display())).at(1))
-    };
-    let name = target
+    let index = made_by(target, scope).map_err(|problem| block.error(&problem.at(1)))?;
+    Ok((source, index))
+}
+
+/// The variable that a block makes.
+fn made_by(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
+    let name = name_of(word)?;
+    if names::core(name).is_some_and(|core| !core.is_changeable()) {
+        return Err(Problem::new(format!("the duplicate \"{name}\" variable")));
+    }
+    scope.define(name, &word.place())
+}
+
+/// The name in `$name`.
+fn name_of(word: &Word) -> Result<&str, Problem> {
+    let name = word
         .bytes()
         .strip_prefix(b"$")
-        .filter(|name| !name.is_empty())
-        .ok_or_else(invalid)?;
-    let name = std::str::from_utf8(name).map_err(|_| invalid())?;
-    if names::core(name).is_some_and(|core| !core.is_changeable()) {
-        return Err(block.error(&Problem::new(format!("the duplicate \"{name}\" variable")).at(1)));
-    }
-    let index = scope
-        .define(name, &target.place())
-        .map_err(|problem| block.error(&problem.at(1)))?;
-    Ok((source, index))
+        .filter(|name| !name.is_empty());
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    name.ok_or_else(|| Problem::new(format!("invalid variable name \"{}\"", word.display())))
 }
 
 fn add_to_map(
@@ -334,6 +367,10 @@ impl Request {
                 None => append(self.map(source), out),
             },
             Definition::Map(source) => append(self.once(index, || self.map(source)), out),
+            Definition::Geo(geo) if geo.is_volatile && self.remembered(index).is_none() => {
+                append(Some(self.geo(geo)), out)
+            }
+            Definition::Geo(geo) => append(self.once(index, || Some(self.geo(geo))), out),
             Definition::Split(source) => append(self.once(index, || self.split(source)), out),
         }
     }
@@ -371,6 +408,25 @@ impl Request {
         };
         let value = source.map.find(&text, matches);
         Some(value.map_or_else(Bytes::new, |template| self.evaluate(template)))
+    }
+
+    fn geo(&self, geo: &Geo) -> Bytes {
+        let own = match geo.address {
+            None => self.client.peer,
+            Some(variable) => {
+                let mut text = Vec::new();
+                self.append_variable(variable, &mut text);
+                match geo::parse_address(&text) {
+                    Some(address) => Some(SocketAddr::new(address, 0)),
+                    None => return geo.find(None),
+                }
+            }
+        };
+        let named = || {
+            let lines: SmallVec<[&[u8]; 4]> = self.head.get_each(HeaderId::XForwardedFor).collect();
+            forwarded::find(own, &lines, &geo.proxies, geo.is_recursive)
+        };
+        geo.find(named().or(own).map(|address| address.ip()))
     }
 
     fn split(&self, source: &SplitSource) -> Option<Bytes> {

@@ -66,8 +66,12 @@ variables! {
     InvalidReferer "invalid_referer"
     /// `:` when `$request_port` is not empty, else empty.
     IsRequestPort "is_request_port"
+    /// What `limit_conn` has said: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`.
+    LimitConnStatus "limit_conn_status"
     /// The response's rate limit in bytes a second; settable.
     LimitRate "limit_rate"
+    /// What `limit_req` has said: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`.
+    LimitReqStatus "limit_req_status"
     /// The value of `modern_browser_value` for browsers that `modern_browser` means, else empty.
     ModernBrowser "modern_browser"
     /// The time in seconds with milliseconds.

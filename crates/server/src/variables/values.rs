@@ -11,6 +11,7 @@ use crate::after::slice;
 use crate::before::auth_basic;
 use crate::content::proxy::variables as proxy;
 use crate::identity::NGINX_VERSION;
+use crate::limits::limited;
 use crate::path;
 use crate::request::Request;
 use crate::request_body::Stored;
@@ -40,6 +41,8 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::Https => put(b"", out),
         Core::IsArgs => put(if request.args.is_empty() { b"" } else { b"?" }, out),
         Core::IsRequestPort => put(request.head.port.map_or(b"", |_| b":"), out),
+        Core::LimitConnStatus => limited::append_counted(request, out),
+        Core::LimitReqStatus => limited::append_paced(request, out),
         Core::LimitRate => limit_rate(request, out),
         Core::Msec => {
             request.client.loop_.feed.clock().tick().append_msec(out);

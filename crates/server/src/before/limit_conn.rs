@@ -1,0 +1,174 @@
+//! `limit_conn`: only so many requests with a key are answered at the same time. nginx-drop-in 52.
+//!
+//! Not here: how they are counted ([`crate::limits::connections`]). Invariant: a request is asked once, and counted in a zone once, until
+//! it and its sub-requests have ended.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use config::{Flag, NumberWithin, Problem, Scope, Template, Value, Word, directives};
+
+use crate::Failure;
+use crate::limits::connections::Refused;
+use crate::limits::zones::number;
+use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName};
+use crate::log::Level;
+use crate::process::report::error_log;
+use crate::request::Request;
+use crate::respond::Outcome;
+
+/// Bytes that a key may have.
+const KEY_BYTES_MAX: usize = 255;
+/// Requests that one key may be allowed.
+const COUNT_MAX: i64 = 65_535;
+
+/// One line.
+#[derive(Debug, Clone)]
+pub struct Limit {
+    /// Where it is counted.
+    pub zone: ZoneName,
+    max: u32,
+}
+
+/// The lines of one level.
+#[derive(Debug, Clone, Default)]
+pub struct Limits(pub Vec<Limit>);
+
+impl Value for Limits {
+    const SYNTAX: &'static str = "zone number";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let [zone, count] = args else {
+            return Err(Problem::argument_count("limit_conn"));
+        };
+        let invalid = || {
+            let text = count.display();
+            Problem::new(format!("invalid number of connections \"{text}\"")).at(1)
+        };
+        let max = number(count.bytes()).ok_or_else(invalid)?;
+        if max > COUNT_MAX {
+            return Err(Problem::new("connection limit must be less 65536").at(1));
+        }
+        Ok(Self(vec![Limit {
+            zone: ZoneName::new(zone.bytes().clone()),
+            max: u32::try_from(max).map_err(|_| invalid())?,
+        }]))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let Self(limits) = slot.get_or_insert_default();
+        if limits
+            .iter()
+            .any(|known| args[0].bytes() == &known.zone.name)
+        {
+            return Err(Problem::duplicate());
+        }
+        if limits.len() == LIMITS_MAX {
+            let rest = format!("is repeated too often, there may be {LIMITS_MAX}");
+            return Err(Problem::directive(rest));
+        }
+        limits.extend(Self::parse(args, scope)?.0);
+        Ok(())
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+directives! {
+    /// How many requests may be answered at the same time.
+    pub struct LimitConn in Location {
+        /// Limits the requests with one key of a zone (`limit_conn_zone`) that are being answered: mostly as many as there are
+        /// connections. Several lines hold together. A level with lines of its own inherits none.
+        limit_conn: Limits = none, [HTTP | SERVER | LOCATION] 2;
+        /// Only says in the log what would be refused.
+        limit_conn_dry_run: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Sets the level of the lines in the log about what is refused.
+        limit_conn_log_level: Gravity = "error", [HTTP | SERVER | LOCATION] 1;
+        /// Sets the status of what is refused.
+        limit_conn_status: NumberWithin<400, 599> = "503", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// Counts the request; `Some`: it is refused.
+pub fn run(request: &Request) -> Option<Outcome> {
+    let settings = &request.location().settings.limit_conn;
+    if settings.limit_conn.0.is_empty() {
+        return None;
+    }
+    let limited = Rc::clone(request.limited());
+    if limited.counted.get().is_some() {
+        return None;
+    }
+    for limit in &settings.limit_conn.0 {
+        let zones = &request.settings().limits.connections;
+        let Some((zone, connections)) = limit.zone.of(zones).and_then(|z| Some((z, z.state()?)))
+        else {
+            continue;
+        };
+        let key = request.evaluate(&zone.key);
+        if key.len() > KEY_BYTES_MAX {
+            log_long_key(request, &zone.key, &key, KEY_BYTES_MAX);
+            continue;
+        }
+        if key.is_empty() {
+            continue;
+        }
+        limited.counted.set(Some(Counted::Passed));
+        match connections.take(&key, limit.max) {
+            Ok(held) => limited.held.borrow_mut().push(held),
+            Err(refused) => {
+                limited.held.take();
+                return refuse(request, settings, refused, &zone.name);
+            }
+        }
+    }
+    None
+}
+
+fn refuse(
+    request: &Request,
+    settings: &LimitConn,
+    refused: Refused,
+    zone: &Bytes,
+) -> Option<Outcome> {
+    let is_dry = settings.limit_conn_dry_run;
+    let counted = &request.limited().counted;
+    match refused {
+        Refused::Limit => request.log(settings.limit_conn_log_level.level(), &|out| {
+            out.extend_from_slice(b"limiting connections");
+            if is_dry {
+                out.extend_from_slice(b", dry run,");
+            }
+            out.extend_from_slice(b" by zone \"");
+            out.extend_from_slice(zone);
+            out.push(b'"');
+        }),
+        Refused::Full => {
+            let name = String::from_utf8_lossy(zone);
+            error_log(
+                crate::process::report::Level::Crit,
+                format_args!("ngx_slab_alloc() failed: no memory in limit_conn_zone \"{name}\""),
+            );
+        }
+    }
+    if is_dry {
+        counted.set(Some(Counted::RejectedDryRun));
+        return None;
+    }
+    counted.set(Some(Counted::Rejected));
+    let status = u16::try_from(settings.limit_conn_status.0).unwrap_or(503);
+    Some(Outcome::Failed(Failure::new(status)))
+}
+
+/// Says that a request is not counted, since its key is too long.
+pub fn log_long_key(request: &Request, key: &Template, value: &[u8], max: usize) {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"the value of the \"");
+        out.extend_from_slice(key.source());
+        out.extend_from_slice(format!("\" key is more than {max} bytes: \"").as_bytes());
+        out.extend_from_slice(value);
+        out.push(b'"');
+    });
+}

@@ -1,0 +1,103 @@
+//! How many requests with a key are being answered, as `limit_conn` counts them. nginx-drop-in 52.
+//!
+//! Invariant: what is counted is taken back when its [`Held`] is dropped, and a key of which nothing is left takes no room.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::table::{Hasher, Slot, Table, TooLarge};
+
+/// Bytes of a node in nginx, its key not counted.
+const NODE_BYTES: usize = 36;
+
+/// Why a request is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// There are as many as there may be.
+    Limit,
+    /// There is no room to remember it.
+    Full,
+}
+
+/// The keys of one zone, for all loops.
+#[derive(Debug)]
+pub struct Connections {
+    hasher: Hasher,
+    keys: Mutex<Table<u32>>,
+}
+
+/// A request that is counted.
+#[derive(Debug)]
+pub struct Held {
+    zone: Arc<Connections>,
+    slot: Slot,
+}
+
+impl Connections {
+    /// No key yet, in a zone of so many bytes.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn new(zone_bytes: u64) -> Result<Self, TooLarge> {
+        Ok(Self {
+            hasher: Hasher::default(),
+            keys: Mutex::new(Table::new(zone_bytes, NODE_BYTES)?),
+        })
+    }
+
+    /// Counts a request with this key, of which there may be `max`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn take(self: &Arc<Self>, key: &[u8], max: u32) -> Result<Held, Refused> {
+        let hash = self.hasher.hash(key);
+        let mut keys = self.keys.lock();
+        let slot = match keys.find(hash, key) {
+            Some(slot) if keys.get(slot) >= max => return Err(Refused::Limit),
+            Some(slot) => {
+                *keys.get_mut(slot) += 1;
+                slot
+            }
+            None => keys.insert(hash, key, 1).ok_or(Refused::Full)?,
+        };
+        Ok(Held {
+            zone: Arc::clone(self),
+            slot,
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut keys = self.zone.keys.lock();
+        match keys.get_mut(self.slot) {
+            1 => keys.remove(self.slot),
+            count => *count -= 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_counted_until_it_is_dropped() {
+        let zone = Arc::new(Connections::new(32 << 10).expect("there is memory"));
+        let first = zone.take(b"a", 2).expect("there is none");
+        let second = zone.take(b"a", 2).expect("there is one");
+        assert_eq!(zone.take(b"a", 2).err(), Some(Refused::Limit));
+        assert!(zone.take(b"b", 1).is_ok());
+        drop(first);
+        assert!(zone.take(b"a", 2).is_ok());
+        drop(second);
+        let held: Vec<Held> = (0_u32..)
+            .map_while(|number| zone.take(&number.to_le_bytes(), 1).ok())
+            .collect();
+        assert_eq!(held.len(), 6 * 64);
+        assert_eq!(zone.take(b"a", 1).err(), Some(Refused::Full));
+        drop(held);
+        assert!(zone.take(b"a", 1).is_ok());
+    }
+}

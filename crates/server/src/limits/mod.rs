@@ -1,0 +1,60 @@
+//! Limits that all loops share: how fast requests with a key come (`limit_req`), and how many are being answered (`limit_conn`).
+//!
+//! * [`zones`]: the lines that declare zones, and what they become over reloads.
+//! * [`requests`], [`connections`]: what is known of the keys of a zone.
+//! * [`table`]: keys in a bounded number of bytes.
+//! * [`limited`]: what a request remembers.
+//!
+//! Not here: the steps that ask ([`crate::before::limit_req`], [`crate::before::limit_conn`]). Invariant: a zone's lock is held for
+//! one look at one key, never while anything is evaluated, logged or waited for.
+
+pub mod connections;
+pub mod limited;
+pub mod requests;
+pub mod table;
+pub mod zones;
+
+pub use limited::{Counted, Limited, Paced};
+pub use zones::{ZoneName, Zones};
+
+use crate::log::Level;
+
+/// Lines `limit_req`, or `limit_conn`, of one level.
+pub const LIMITS_MAX: usize = 64;
+
+config::choices! {
+    /// How grave a refusal is.
+    pub enum Gravity {
+        /// Information.
+        Info = "info",
+        /// Worth a note.
+        Notice = "notice",
+        /// A warning.
+        Warn = "warn",
+        /// An error.
+        Error = "error",
+    }
+}
+
+impl Gravity {
+    /// As a level of the log.
+    #[must_use]
+    pub fn level(self) -> Level {
+        match self {
+            Self::Info => Level::Info,
+            Self::Notice => Level::Notice,
+            Self::Warn => Level::Warn,
+            Self::Error => Level::Error,
+        }
+    }
+
+    /// The level one below, for what is only delayed.
+    #[must_use]
+    pub fn milder(self) -> Level {
+        match self {
+            Self::Info | Self::Notice => Level::Info,
+            Self::Warn => Level::Notice,
+            Self::Error => Level::Warn,
+        }
+    }
+}

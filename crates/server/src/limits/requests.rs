@@ -1,0 +1,263 @@
+//! How fast requests with a key come, as `limit_req` counts it: in thousandths of a request. nginx-drop-in 51.
+//!
+//! Times come in. Invariant: a request is charged to a key once, and to none where it is refused.
+
+use parking_lot::Mutex;
+
+use super::table::{Hasher, Slot, Table, TooLarge};
+
+/// Bytes of a node in nginx, its key not counted.
+const NODE_BYTES: usize = 80;
+/// What has been silent for so long, in milliseconds, makes room for others as soon as it owes nothing.
+const SILENT_MS: i64 = 60_000;
+/// Silent keys that make room for one that comes.
+const SILENT_AT_ONCE_MAX: usize = 2;
+/// One request.
+const ONE: i64 = 1000;
+
+/// What is known of a key.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// What came beyond the rate, in thousandths of a request.
+    excess: i64,
+    /// When it was counted last, in milliseconds.
+    last_ms: i64,
+    /// Requests that have passed here and are being asked about elsewhere: it must stay.
+    asked: u32,
+}
+
+/// A rate, and how far beyond it requests may go, in thousandths of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// Per second.
+    pub rate: i64,
+    /// More than this is refused.
+    pub burst: i64,
+    /// More than this is delayed.
+    pub delay: i64,
+}
+
+/// What a zone says to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may pass, and is charged: so much has come beyond the rate.
+    Charged(i64),
+    /// It may pass, and is not charged yet.
+    Asked(Slot),
+    /// It may not.
+    Refused(i64),
+    /// There is no room to remember it.
+    Full,
+}
+
+/// The keys of one zone, for all loops.
+#[derive(Debug)]
+pub struct Requests {
+    hasher: Hasher,
+    keys: Mutex<Table<Pace>>,
+}
+
+impl Requests {
+    /// No key yet, in a zone of so many bytes.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn new(zone_bytes: u64) -> Result<Self, TooLarge> {
+        Ok(Self {
+            hasher: Hasher::default(),
+            keys: Mutex::new(Table::new(zone_bytes, NODE_BYTES)?),
+        })
+    }
+
+    /// Looks at a request with this key; the last zone that is asked charges it at once (`is_last`).
+    pub fn ask(&self, key: &[u8], rule: &Rule, is_last: bool, now_ms: i64) -> Verdict {
+        let hash = self.hasher.hash(key);
+        let mut keys = self.keys.lock();
+        let Some(slot) = keys.find(hash, key) else {
+            return add(&mut keys, hash, key, rule, is_last, now_ms);
+        };
+        keys.touch(slot);
+        let pace = keys.get_mut(slot);
+        let (excess, passed_ms) = pace.with_one_more(rule.rate, now_ms);
+        if excess > rule.burst {
+            return Verdict::Refused(excess);
+        }
+        if !is_last {
+            pace.asked += 1;
+            return Verdict::Asked(slot);
+        }
+        pace.charge(excess, passed_ms, now_ms);
+        Verdict::Charged(excess)
+    }
+
+    /// Charges a request that has passed everywhere; says what has come beyond the rate.
+    pub fn charge(&self, slot: Slot, rule: &Rule, now_ms: i64) -> i64 {
+        let mut keys = self.keys.lock();
+        let pace = keys.get_mut(slot);
+        let (excess, passed_ms) = pace.with_one_more(rule.rate, now_ms);
+        pace.charge(excess, passed_ms, now_ms);
+        pace.asked -= 1;
+        excess
+    }
+
+    /// A request that has passed here was refused elsewhere.
+    pub fn forget(&self, slot: Slot) {
+        self.keys.lock().get_mut(slot).asked -= 1;
+    }
+}
+
+impl Pace {
+    /// What will have come beyond the rate with one request more, and the milliseconds since the last one.
+    fn with_one_more(&self, rate: i64, now_ms: i64) -> (i64, i64) {
+        let passed_ms = match now_ms - self.last_ms {
+            // A clock that went far back is a new one.
+            ..-60_000 => 1,
+            passed => passed.max(0),
+        };
+        let gone = rate.saturating_mul(passed_ms) / 1000;
+        let excess = self.excess.saturating_sub(gone).saturating_add(ONE);
+        (excess.max(0), passed_ms)
+    }
+
+    fn charge(&mut self, excess: i64, passed_ms: i64, now_ms: i64) {
+        self.excess = excess;
+        if passed_ms > 0 {
+            self.last_ms = now_ms;
+        }
+    }
+}
+
+fn add(
+    keys: &mut Table<Pace>,
+    hash: u64,
+    key: &[u8],
+    rule: &Rule,
+    is_last: bool,
+    now_ms: i64,
+) -> Verdict {
+    let pace = Pace {
+        excess: 0,
+        // What is only asked about counts from its charge on, as the first request.
+        last_ms: if is_last { now_ms } else { 0 },
+        asked: u32::from(!is_last),
+    };
+    make_room(keys, SILENT_AT_ONCE_MAX, false, rule.rate, now_ms);
+    let slot = keys.insert(hash, key, pace).or_else(|| {
+        make_room(keys, SILENT_AT_ONCE_MAX + 1, true, rule.rate, now_ms);
+        keys.insert(hash, key, pace)
+    });
+    match slot {
+        None => Verdict::Full,
+        Some(_) if is_last => Verdict::Charged(0),
+        Some(slot) => Verdict::Asked(slot),
+    }
+}
+
+/// Takes up to `count` keys out, the one that was not used for longest first: the first one whatever it owes, where it `must` be,
+/// the others if they were silent for long and owe nothing.
+fn make_room(keys: &mut Table<Pace>, count: usize, must: bool, rate: i64, now_ms: i64) {
+    for number in 0..count {
+        let Some(slot) = keys.oldest() else { return };
+        let pace = keys.get(slot);
+        if pace.asked > 0 {
+            return;
+        }
+        let silent_ms = (now_ms - pace.last_ms).abs();
+        let owes = pace.excess > rate.saturating_mul(silent_ms) / 1000;
+        if !(must && number == 0) && (silent_ms < SILENT_MS || owes) {
+            return;
+        }
+        keys.remove(slot);
+    }
+}
+
+/// Milliseconds that a request waits which came so far beyond the rate.
+#[must_use]
+pub fn delay_ms(excess: i64, rule: &Rule) -> u64 {
+    let over = excess.saturating_sub(rule.delay).max(0);
+    over.saturating_mul(1000).unsigned_abs() / rule.rate.max(1).unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: Rule = Rule {
+        rate: 2000,
+        burst: 2000,
+        delay: 1000,
+    };
+
+    fn zone() -> Requests {
+        Requests::new(32 << 10).expect("there is memory")
+    }
+
+    #[test]
+    fn the_first_request_is_free_and_the_others_are_counted_in_thousandths() {
+        let zone = zone();
+        let ask = |now_ms| zone.ask(b"a", &RULE, true, now_ms);
+        assert_eq!(ask(10_000), Verdict::Charged(0));
+        assert_eq!(ask(10_000), Verdict::Charged(1000));
+        assert_eq!(ask(10_001), Verdict::Charged(1998));
+        // What is refused is not charged.
+        assert_eq!(ask(10_001), Verdict::Refused(2998));
+        assert_eq!(ask(10_001), Verdict::Refused(2998));
+        assert_eq!(ask(10_500), Verdict::Charged(2000));
+        assert_eq!(ask(60_000), Verdict::Charged(0));
+        assert_eq!(zone.ask(b"b", &RULE, true, 10_001), Verdict::Charged(0));
+    }
+
+    #[test]
+    fn delays_are_as_long_as_it_takes_to_be_within_the_rate() {
+        assert_eq!(delay_ms(1000, &RULE), 0);
+        assert_eq!(delay_ms(1500, &RULE), 250);
+        assert_eq!(delay_ms(0, &RULE), 0);
+        let nodelay = Rule {
+            delay: i64::MAX,
+            ..RULE
+        };
+        assert_eq!(delay_ms(i64::MAX, &nodelay), 0);
+    }
+
+    #[test]
+    fn several_zones_charge_only_when_all_have_passed() {
+        let zone = zone();
+        let Verdict::Asked(slot) = zone.ask(b"a", &RULE, false, 5_000_000) else {
+            panic!("it is not the last one");
+        };
+        zone.forget(slot);
+        let Verdict::Asked(slot) = zone.ask(b"a", &RULE, false, 5_000_000) else {
+            panic!("it is not the last one");
+        };
+        assert_eq!(zone.charge(slot, &RULE, 5_000_000), 0);
+        assert_eq!(
+            zone.ask(b"a", &RULE, true, 5_000_000),
+            Verdict::Charged(1000)
+        );
+    }
+
+    #[test]
+    fn a_full_zone_forgets_who_was_silent_for_longest() {
+        let zone = zone();
+        let key = |number: u32| number.to_le_bytes();
+        // Six pages with 32 nodes of 128 bytes each.
+        for number in 0..6 * 32 {
+            assert_eq!(zone.ask(&key(number), &RULE, true, 0), Verdict::Charged(0));
+        }
+        assert_eq!(zone.ask(&key(0), &RULE, true, 0), Verdict::Charged(1000));
+        assert_eq!(zone.ask(b"new", &RULE, true, 0), Verdict::Charged(0));
+        assert_eq!(zone.ask(&key(0), &RULE, true, 0), Verdict::Charged(2000));
+        assert_eq!(zone.ask(&key(1), &RULE, true, 0), Verdict::Charged(0));
+        assert_eq!(zone.ask(&key(3), &RULE, true, 0), Verdict::Charged(1000));
+    }
+
+    #[test]
+    fn who_is_asked_about_stays_and_then_there_is_no_room() {
+        let zone = zone();
+        for number in 0..6 * 32_u32 {
+            let verdict = zone.ask(&number.to_le_bytes(), &RULE, false, 0);
+            assert!(matches!(verdict, Verdict::Asked(_)), "{number}");
+        }
+        assert_eq!(zone.ask(b"new", &RULE, true, 0), Verdict::Full);
+    }
+}

@@ -1,0 +1,280 @@
+//! Keys and what is known of each, in a bounded number of bytes, counted as nginx's zones count them.
+//!
+//! Not here: what is known of a key, and when a key has to go. Every operation takes the same short time, however large the table is:
+//! nothing is ever moved or hashed anew, since all loops share a table behind one lock. Invariant: a place is given out once, until
+//! it is given back.
+
+use std::hash::BuildHasher;
+
+use hashbrown::DefaultHashBuilder;
+use smallvec::SmallVec;
+
+/// Bytes of a page: smaller things share one in equal parts, larger ones have whole ones.
+const PAGE_BYTES: u64 = 4096;
+/// What nginx keeps for each page besides it, in bytes.
+const PAGE_HEAD_BYTES: u64 = 24;
+/// Keys that one table may hold.
+const KEYS_MAX: u64 = 1 << 31;
+/// Bytes of a key that need no memory of their own.
+const KEY_INLINE: usize = 16;
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// Where a key stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(u32);
+
+/// A table would need more memory than there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// What makes numbers of keys; of each table another one, so that nobody can choose keys that share a number.
+#[derive(Debug, Default)]
+pub struct Hasher(DefaultHashBuilder);
+
+impl Hasher {
+    /// The number of a key.
+    #[must_use]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.0.hash_one(key)
+    }
+}
+
+#[derive(Debug)]
+struct Node<V> {
+    key: SmallVec<[u8; KEY_INLINE]>,
+    hash: u64,
+    value: V,
+    /// The next one of the same bucket; of a free place, the next free one.
+    next: u32,
+    /// By the time of their last use.
+    newer: u32,
+    older: u32,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Table<V> {
+    /// The first node of each bucket; a power of two.
+    buckets: Vec<u32>,
+    nodes: Vec<Node<V>>,
+    free: u32,
+    newest: u32,
+    oldest: u32,
+    /// Bytes of a node in nginx, its key not counted.
+    node_bytes: usize,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl<V: Copy> Table<V> {
+    /// A table in a zone of so many bytes, for nodes of `node_bytes` and their keys.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn new(zone_bytes: u64, node_bytes: usize) -> Result<Self, TooLarge> {
+        let pages = (zone_bytes / (PAGE_BYTES + PAGE_HEAD_BYTES)).saturating_sub(1);
+        let bytes_max = pages * PAGE_BYTES;
+        let keys_max = bytes_max / cost(node_bytes, 1);
+        if keys_max > KEYS_MAX {
+            return Err(TooLarge);
+        }
+        let keys_max = usize::try_from(keys_max).map_err(|_| TooLarge)?;
+        let (mut buckets, mut nodes) = (Vec::new(), Vec::new());
+        let width = keys_max.next_power_of_two();
+        buckets.try_reserve_exact(width).map_err(|_| TooLarge)?;
+        buckets.resize(width, NONE);
+        // The kernel gives this memory only as it is used.
+        nodes.try_reserve_exact(keys_max).map_err(|_| TooLarge)?;
+        Ok(Self {
+            buckets,
+            nodes,
+            free: NONE,
+            newest: NONE,
+            oldest: NONE,
+            node_bytes,
+            bytes: 0,
+            bytes_max,
+        })
+    }
+
+    /// Where a key stands.
+    #[must_use]
+    pub fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
+        let mut at = self.buckets[self.bucket(hash)];
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.hash == hash && node.key[..] == *key {
+                return Some(Slot(at));
+            }
+            at = node.next;
+        }
+        None
+    }
+
+    /// Adds a key that is not there, as the newest; `None`: there is no room.
+    pub fn insert(&mut self, hash: u64, key: &[u8], value: V) -> Option<Slot> {
+        let bytes = self.bytes + cost(self.node_bytes, key.len());
+        let is_full = self.free == NONE && self.nodes.len() == self.nodes.capacity();
+        if bytes > self.bytes_max || is_full {
+            return None;
+        }
+        self.bytes = bytes;
+        let bucket = self.bucket(hash);
+        let node = Node {
+            key: SmallVec::from_slice(key),
+            hash,
+            value,
+            next: self.buckets[bucket],
+            newer: NONE,
+            older: NONE,
+        };
+        let at = if self.free == NONE {
+            self.nodes.push(node);
+            u32::try_from(self.nodes.len() - 1).expect("there are at most KEYS_MAX")
+        } else {
+            let at = self.free;
+            self.free = self.nodes[at as usize].next;
+            self.nodes[at as usize] = node;
+            at
+        };
+        self.buckets[bucket] = at;
+        self.put_first(at);
+        Some(Slot(at))
+    }
+
+    /// Takes a key out.
+    pub fn remove(&mut self, slot: Slot) {
+        self.take_out_of_order(slot.0);
+        let hash = self.nodes[slot.0 as usize].hash;
+        let next = self.nodes[slot.0 as usize].next;
+        let bucket = self.bucket(hash);
+        let mut at = self.buckets[bucket];
+        if at == slot.0 {
+            self.buckets[bucket] = next;
+        } else {
+            while self.nodes[at as usize].next != slot.0 {
+                at = self.nodes[at as usize].next;
+            }
+            self.nodes[at as usize].next = next;
+        }
+        let node = &mut self.nodes[slot.0 as usize];
+        self.bytes -= cost(self.node_bytes, node.key.len());
+        node.key = SmallVec::new();
+        node.next = self.free;
+        self.free = slot.0;
+    }
+
+    /// Makes a key the newest.
+    pub fn touch(&mut self, slot: Slot) {
+        self.take_out_of_order(slot.0);
+        self.put_first(slot.0);
+    }
+
+    /// The key that was not used for longest.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Slot> {
+        (self.oldest != NONE).then_some(Slot(self.oldest))
+    }
+
+    /// What is known of a key.
+    #[must_use]
+    pub fn get(&self, slot: Slot) -> V {
+        self.nodes[slot.0 as usize].value
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, slot: Slot) -> &mut V {
+        &mut self.nodes[slot.0 as usize].value
+    }
+
+    fn bucket(&self, hash: u64) -> usize {
+        // The low half is enough: there are fewer buckets.
+        (hash & (self.buckets.len() as u64 - 1)) as usize
+    }
+
+    fn put_first(&mut self, at: u32) {
+        let before = std::mem::replace(&mut self.newest, at);
+        let node = &mut self.nodes[at as usize];
+        (node.newer, node.older) = (NONE, before);
+        match before {
+            NONE => self.oldest = at,
+            before => self.nodes[before as usize].newer = at,
+        }
+    }
+
+    fn take_out_of_order(&mut self, at: u32) {
+        let Node { newer, older, .. } = self.nodes[at as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.nodes[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.nodes[older as usize].newer = newer,
+        }
+    }
+}
+
+/// Bytes that a node takes in nginx's zone: the next power of two up to half a page, else whole pages.
+fn cost(node_bytes: usize, key_bytes: usize) -> u64 {
+    let bytes = (node_bytes + key_bytes) as u64;
+    if bytes > PAGE_BYTES / 2 {
+        bytes.next_multiple_of(PAGE_BYTES)
+    } else {
+        bytes.next_power_of_two()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_until_they_are_taken_out() {
+        let hasher = Hasher::default();
+        let mut table: Table<u32> = Table::new(32 << 10, 36).expect("there is memory");
+        let key = |number: u32| format!("key {number}").into_bytes();
+        let mut slots = Vec::new();
+        for number in 0.. {
+            let key = key(number);
+            match table.insert(hasher.hash(&key), &key, number) {
+                Some(slot) => slots.push(slot),
+                None => break,
+            }
+        }
+        // Six pages with 64 nodes of 64 bytes each.
+        assert_eq!(slots.len(), 6 * 64);
+        for (number, slot) in (0_u32..).zip(&slots) {
+            let key = key(number);
+            assert_eq!(table.find(hasher.hash(&key), &key), Some(*slot));
+            assert_eq!(table.get(*slot), number);
+        }
+        assert_eq!(table.oldest(), Some(slots[0]));
+        table.touch(slots[0]);
+        assert_eq!(table.oldest(), Some(slots[1]));
+        for slot in slots.iter().rev() {
+            table.remove(*slot);
+        }
+        assert_eq!(table.oldest(), None);
+        assert_eq!(table.bytes, 0);
+        assert_eq!(table.find(hasher.hash(b"key 7"), b"key 7"), None);
+        assert!(table.insert(hasher.hash(b"again"), b"again", 1).is_some());
+    }
+
+    #[test]
+    fn long_keys_take_whole_pages() {
+        assert_eq!(cost(80, 4), 128);
+        assert_eq!(cost(80, 48), 128);
+        assert_eq!(cost(80, 49), 256);
+        assert_eq!(cost(80, 2000), 4096);
+        assert_eq!(cost(80, 65_535), 17 * 4096);
+        let mut table: Table<()> = Table::new(32 << 10, 80).expect("there is memory");
+        assert_eq!(table.insert(0, &[b'a'; 65_535], ()), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_no_panic() {
+        assert_eq!(Table::<u32>::new(u64::MAX, 36).map(drop), Err(TooLarge));
+    }
+}
