@@ -10,6 +10,7 @@ mod connections;
 mod dashboard;
 mod dav;
 mod errors;
+mod explain;
 mod faults;
 mod figures;
 mod fills;

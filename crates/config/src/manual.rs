@@ -228,9 +228,10 @@ fn compatibility(tables: &[&Table]) -> String {
         .partition(|row| without_effect(tables, row).is_some());
     let of = |wanted: fn(Fate) -> bool| others.iter().copied().filter(move |row| wanted(row.fate));
     let mut out = format!(
-        "{GENERATED}\n# Compatibility with nginx\n\nEvery directive of the public modules of nginx 1.31.5. Deliberate differences of \
-         those that are built: [differences](../differences.md).\n"
+        "{GENERATED}\n# Compatibility with nginx\n\nEvery directive of the public modules of nginx 1.31.5 is the same, or is ignored or \
+         refused with the reason. Deliberate differences of those that are the same: [differences](../differences.md).\n"
     );
+    out.push_str(&counts(tables));
     out.push_str("\n## Built\n\n");
     let names: Vec<_> = built.iter().map(|row| format!("`{}`", row.name)).collect();
     let _ = writeln!(out, "{}", distinct(names).join(", "));
@@ -264,6 +265,40 @@ fn compatibility(tables: &[&Table]) -> String {
     }
     for (module, names) in by_module {
         let _ = writeln!(out, "* {module}: {}", names.join(", "));
+    }
+    out
+}
+
+/// What becomes of a directive, in the order of the columns of [`counts`].
+fn column(tables: &[&Table], row: &Known) -> usize {
+    match row.fate {
+        _ if is_built(tables, row) => usize::from(without_effect(tables, row).is_some()),
+        Fate::Ignored(_) => 1,
+        Fate::Refused(_) => 2,
+        Fate::NotYet => 3,
+    }
+}
+
+/// How many directives are what, in sum and for each module of nginx. A name counts for each module that knows it.
+fn counts(tables: &[&Table]) -> String {
+    const COLUMNS: usize = 4;
+    let mut modules: BTreeMap<&str, [usize; COLUMNS]> = BTreeMap::new();
+    let mut sums = [0; COLUMNS];
+    for row in known::all() {
+        let column = column(tables, row);
+        modules.entry(row.module).or_default()[column] += 1;
+        sums[column] += 1;
+    }
+    let [same, ignored, refused, not_yet] = sums;
+    let all: usize = sums.iter().sum();
+    let mut out = format!(
+        "\nOf {all} directives (a name counts for each module that knows it) {same} are the same, {ignored} are ignored, {refused} are \
+         refused for good, and {not_yet} are refused because they are not built yet.\n\n\
+         | module of nginx | same | ignored | refused | not built yet |\n|---|---|---|---|---|\n"
+    );
+    for (module, counted) in modules {
+        let cells = counted.map(|number| if number == 0 { String::new() } else { number.to_string() });
+        let _ = writeln!(out, "| {module} | {} |", cells.join(" | "));
     }
     out
 }

@@ -12,6 +12,7 @@ pub mod connection;
 pub mod content;
 pub mod dashboard;
 pub mod error_page;
+pub mod explain;
 pub mod failure;
 pub mod figures;
 pub mod forwarded;

@@ -83,14 +83,18 @@ async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
     }
 }
 
-enum Settled {
+/// What an outcome comes to.
+pub enum Settled {
+    /// An answer.
     Response(Box<Response>),
+    /// Another round.
     Redirect(Target),
+    /// Nothing: the connection is closed, and logs show this status.
     Close(u16),
 }
 
 /// Makes the outcome a response: through the error pages where it failed, through the steps after the content always.
-fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
+pub fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
     loop {
         let response = match outcome {
             Outcome::Answer(response) => response,

@@ -98,6 +98,7 @@ pub fn is_idle(location: &Location) -> bool {
         // Which of its scopes a request is in is known when it was entered.
         exception: _,
         name: _,
+        place: _,
         inner: _,
         logs: _,
         passing: _,

@@ -19,6 +19,9 @@ use crate::Failure;
 use crate::clock::Moment;
 use crate::content::files;
 use crate::content::proxy::directives::IgnoreHeaders;
+use crate::content::proxy::pass::Url;
+use crate::content::proxy::passing::Target;
+use crate::content::proxy::{self, order, with_slash};
 use crate::request::Request;
 use crate::settings::Location;
 
@@ -140,15 +143,19 @@ pub fn key_text(request: &Request) -> Bytes {
     }
     let mut text = Vec::with_capacity(request.head.target().len() + 64);
     text.extend_from_slice(b"http://");
-    crate::content::proxy::variables::host(request, &mut text);
-    if request.is_target_raw && !request.head.target().is_empty() {
-        text.extend_from_slice(request.head.target());
+    proxy::variables::host(request, &mut text);
+    let Some(passing) = &request.location().passing else {
         return text.into();
-    }
-    text.extend_from_slice(&request.uri);
-    if !request.args.is_empty() {
-        text.push(b'?');
-        text.extend_from_slice(&request.args);
+    };
+    match &passing.target {
+        Target::Fixed { url, .. } => {
+            order::append_target(request, passing, (&url.uri, false), &mut text);
+        }
+        Target::Made(template) => {
+            let uri = Url::parse(&request.evaluate(template)).map(|url| with_slash(url.uri));
+            let uri = uri.unwrap_or_default();
+            order::append_target(request, passing, (&uri, true), &mut text);
+        }
     }
     text.into()
 }

@@ -16,7 +16,7 @@ mod fetch;
 mod fill;
 mod follow;
 mod guest;
-mod inquiry;
+pub mod inquiry;
 pub mod keeper;
 pub mod note;
 mod pace;

@@ -7,6 +7,7 @@
 mod flags;
 mod made;
 mod proxy;
+mod question;
 mod serve;
 mod top;
 mod version;
@@ -53,8 +54,15 @@ pub fn main(modules: Modules) -> ExitCode {
     }
 }
 
-fn as_nginx(args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode {
+fn as_nginx(mut args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode {
     let is_bare = args.is_empty();
+    let question = match question::take(&mut args) {
+        Ok(question) => question,
+        Err(sentence) => {
+            eprintln!("freewheel: {sentence}");
+            return ExitCode::FAILURE;
+        }
+    };
     let flags = match flags::parse(args.into_iter().map(OsString::into_vec)) {
         Ok(flags) => flags,
         Err(sentence) => {
@@ -75,6 +83,9 @@ fn as_nginx(args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode {
         }
     }
     let options = options(&flags, serve, modules);
+    if let Some(question) = question {
+        return question::answer(&options, &question);
+    }
     if flags.tests {
         return start::test(&options, flags.dumps);
     }

@@ -96,6 +96,8 @@ pub fn help() -> String {
                        [--dashboard ADDRESS|off] [--print-config]
        freewheel top [URL]
        freewheel --explain DIRECTIVE
+       freewheel -t [-c filename] --explain-url URL [--method METHOD] [--header 'NAME: VALUE']
+                       [--from ADDRESS]
 
 Options:
   -?,-h         : this help

@@ -253,23 +253,32 @@ fn tell_dropped(request: &Request) {
 }
 
 /// How a request that was read begins.
-enum Started {
+pub enum Started {
+    /// As any other.
     Fresh,
     /// With an answer of this status.
     Refused {
+        /// The status.
         status: u16,
+        /// What the log says.
         why: String,
+        /// Is more of it likely to come?
         must_linger: bool,
     },
     /// With no answer at all; the log says this status.
     Silent {
+        /// The status.
         status: u16,
+        /// What the log says.
         why: String,
     },
 }
 
 /// Reads a head and chooses the server by its host.
-async fn read(
+///
+/// # Errors
+/// The connection broke before a request had come.
+pub async fn read(
     wire: &mut wire::Connection,
     client: &Client,
     generation: &Generation,

@@ -260,6 +260,19 @@ impl Loop {
         loop_
     }
 
+    /// A loop outside of any crew, on this thread: for who looks at a request and serves none (`--explain-url`).
+    #[must_use]
+    pub fn alone(generation: Generation, serve: Serve, shared: &Shared) -> Rc<Self> {
+        let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
+        let berth = Arc::new(Berth {
+            connections: AtomicU32::new(0),
+            inbox,
+        });
+        let figures = shared.ledger.begin_loop(0);
+        timing::enter(Arc::clone(&figures));
+        Self::new(0, berth, generation, serve, shared, figures)
+    }
+
     /// 16 random bytes, from getrandom(2), which waits only before the kernel has its first entropy.
     #[must_use]
     pub fn random_16(&self) -> [u8; 16] {

@@ -36,6 +36,8 @@ pub struct Loaded {
     pub settings: Arc<Settings>,
     /// What the user should know.
     pub warnings: Vec<Error>,
+    /// The names of the variables, by index.
+    pub variables: Vec<String>,
 }
 
 impl Loaded {
@@ -80,6 +82,11 @@ pub fn load(
             main,
             settings: Arc::new(settings),
             warnings,
+            variables: scope
+                .variables()
+                .iter()
+                .map(|variable| variable.name.clone())
+                .collect(),
         }),
         Err(error) => Err(refused(error, warnings)),
     }

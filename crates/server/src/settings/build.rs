@@ -348,6 +348,7 @@ fn finish_server(
         kind: None,
         name: Bytes::new(),
         is_internal: false,
+        place: Some(block.directive.place()),
     };
     let itself = locations::add(level, &own, &mut all, scope)?;
     let (inner, named) = locations::finish_all(block.locations, &own, &mut all, scope)?;

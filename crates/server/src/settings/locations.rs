@@ -183,6 +183,7 @@ impl<'a> Block<'a> {
             kind: Some(&self.kind),
             name: self.name,
             is_internal: self.is_internal,
+            place: Some(self.directive.place()),
         };
         let id = add(level, &own, all, scope)?;
         self.scopes.finish((&self.kind, id), &own, all, scope)?;
@@ -212,6 +213,8 @@ pub struct Level<'a> {
     pub name: Bytes,
     /// `internal`?
     pub is_internal: bool,
+    /// The block's directive.
+    pub place: Option<config::Place>,
 }
 
 /// Adds a location without any inside it.
@@ -244,6 +247,7 @@ pub fn add(
         is_conditional: false,
         exception: None,
         is_internal: level.is_internal,
+        place: level.place,
         logs: OnceLock::new(),
         shown,
         zone: None,

@@ -203,6 +203,8 @@ pub struct Location {
     pub exception: Option<Exception>,
     /// `internal`?
     pub is_internal: bool,
+    /// Where its block stands.
+    pub place: Option<config::Place>,
     /// Its logs, once [`Settings::equip`] has been called.
     pub(crate) logs: OnceLock<(AccessLogs, ErrorLogs)>,
     /// Where it passes requests on to (`proxy_pass`).

@@ -31,6 +31,7 @@ pub struct Block<'a> {
     raw: Raw,
     /// Lines that are no module's of ours.
     lines: Vec<&'a Directive>,
+    place: Option<config::Place>,
 }
 
 /// The scopes of one location as read.
@@ -42,7 +43,10 @@ pub struct Blocks<'a> {
 
 impl<'a> Block<'a> {
     fn read(directive: &'a Directive, scope: &mut Scope) -> Result<Self, Error> {
-        let mut block = Self::default();
+        let mut block = Self {
+            place: Some(directive.place()),
+            ..Self::default()
+        };
         for line in directive.children() {
             if !LocationSettings::set(&mut block.raw, line, scope)? {
                 block.lines.push(line);
@@ -69,6 +73,7 @@ impl<'a> Block<'a> {
             kind: (!has_own_content).then_some(kind),
             name,
             is_internal: false,
+            place: self.place,
         };
         let id = locations::add(level, &own, all, scope)?;
         let location = &mut all.locations[id as usize];

@@ -57,10 +57,11 @@ pub async fn run_waiting(request: &mut Request, program: &Program) -> Ended {
     }
 }
 
-struct Machine<'a> {
+/// A program that is being run.
+pub struct Machine<'a> {
     program: &'a Program,
     /// The next instruction.
-    at: usize,
+    pub at: usize,
     is_moved: bool,
     /// `rewrite_log`, of the location that the program belongs to.
     is_logged: bool,
@@ -69,7 +70,9 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    fn new(request: &Request, program: &'a Program) -> Self {
+    /// At the first instruction.
+    #[must_use]
+    pub fn new(request: &Request, program: &'a Program) -> Self {
         Self {
             program,
             at: 0,
@@ -80,7 +83,8 @@ impl<'a> Machine<'a> {
     }
 
     /// The look at a file that the next step needs.
-    fn file_test(&self) -> Option<&'a FileTest> {
+    #[must_use]
+    pub fn file_test(&self) -> Option<&'a FileTest> {
         match self.program.at(self.at)? {
             Instruction::If { condition, .. } => match &**condition {
                 Condition::File(test) => Some(test),
@@ -91,7 +95,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Obeys one instruction; `is_met` says what the look at a file found, where it needs one.
-    fn step(&mut self, request: &mut Request, is_met: bool) -> Option<Ended> {
+    pub fn step(&mut self, request: &mut Request, is_met: bool) -> Option<Ended> {
         let Some(instruction) = self.program.at(self.at) else {
             return Some(Ended::Whole {
                 is_moved: self.is_moved,

@@ -5,7 +5,7 @@
 //! `return` answers (`return_`), and the scopes themselves (`settings::scopes`).
 
 pub mod condition;
-mod machine;
+pub mod machine;
 pub mod program;
 mod replacement;
 

@@ -220,7 +220,10 @@ fn flowing(
 }
 
 /// Who is asked by this request.
-fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
+///
+/// # Errors
+/// What was made of variables is no URL.
+pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
     match &passing.target {
         Target::Fixed { url, upstream } => {
             order::begin(request, url.host_header.clone(), url.port_text.clone());
@@ -255,7 +258,9 @@ async fn resolved(request: &Request, name: &Unresolved) -> Result<Arc<Upstream>,
     })
 }
 
-fn with_slash(uri: Bytes) -> Bytes {
+/// A URI that is no more than arguments has a path, too.
+#[must_use]
+pub fn with_slash(uri: Bytes) -> Bytes {
     match uri.first() {
         Some(b'?') => [b"/", &uri[..]].concat().into(),
         _ => uri,

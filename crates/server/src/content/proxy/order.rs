@@ -288,42 +288,14 @@ impl Writing<'_> {
             .collect()
     }
 
-    /// The URI: the client's own where nothing changed it, else made of what it is now.
     fn target(&self) -> Cow<'_, [u8]> {
-        let request = self.request;
-        let is_raw = request.is_target_raw && !request.head.is_path_empty;
-        if self.to.uri.is_empty() && is_raw {
+        let (request, to) = (self.request, self.to);
+        if is_as_it_came(request, &to.uri) {
             return Cow::Borrowed(request.head.target());
         }
         let mut out = Vec::with_capacity(request.head.target().len() + 16);
-        self.write_target(&mut out);
+        append_target(request, self.passing, (&to.uri, to.is_whole), &mut out);
         Cow::Owned(out)
-    }
-
-    fn write_target(&self, out: &mut Vec<u8>) {
-        let request = self.request;
-        if self.to.is_whole && !self.to.uri.is_empty() {
-            // As it is, but for what would end the URI or the line.
-            return escape_breaks(&self.to.uri, out);
-        }
-        let mut skipped = 0;
-        if request.is_location_valid {
-            out.extend_from_slice(&self.to.uri);
-            if !self.to.uri.is_empty() {
-                skipped = self.passing.prefix_len.min(request.uri.len());
-            }
-        }
-        let rest = &request.uri[skipped..];
-        let is_quoted = memchr::memchr(b'%', request.head.target()).is_some();
-        if is_quoted || request.is_internal {
-            Escape::Uri.write(rest, out);
-        } else {
-            escape_breaks(rest, out);
-        }
-        if !request.args.is_empty() {
-            out.push(b'?');
-            out.extend_from_slice(&request.args);
-        }
     }
 
     fn refuse(&self, why: &str) -> Failure {
@@ -331,6 +303,46 @@ impl Writing<'_> {
             out.extend_from_slice(why.as_bytes());
         });
         Failure::new(500)
+    }
+}
+
+/// Is the client's own URI asked for, since nothing changed it?
+fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
+    uri.is_empty() && request.is_target_raw && !request.head.is_path_empty
+}
+
+/// Appends the URI that is asked for: the client's own where nothing changed it, else made of what it is now. `uri` is that of
+/// `proxy_pass`, and whether it is the whole one.
+pub fn append_target(
+    request: &Request,
+    passing: &Passing,
+    (uri, is_whole): (&Bytes, bool),
+    out: &mut Vec<u8>,
+) {
+    if is_as_it_came(request, uri) {
+        return out.extend_from_slice(request.head.target());
+    }
+    if is_whole && !uri.is_empty() {
+        // As it is, but for what would end the URI or the line.
+        return escape_breaks(uri, out);
+    }
+    let mut skipped = 0;
+    if request.is_location_valid {
+        out.extend_from_slice(uri);
+        if !uri.is_empty() {
+            skipped = passing.prefix_len.min(request.uri.len());
+        }
+    }
+    let rest = &request.uri[skipped..];
+    let is_quoted = memchr::memchr(b'%', request.head.target()).is_some();
+    if is_quoted || request.is_internal {
+        Escape::Uri.write(rest, out);
+    } else {
+        escape_breaks(rest, out);
+    }
+    if !request.args.is_empty() {
+        out.push(b'?');
+        out.extend_from_slice(&request.args);
     }
 }
 

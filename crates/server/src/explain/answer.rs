@@ -1,0 +1,98 @@
+//! What is told of an answer: its head as it would be sent, and the lines that add to it or change its body.
+
+use config::Directive;
+use message::{Method, date};
+use wire::http1::write;
+
+use crate::Response;
+use crate::redirects;
+use crate::request::Request;
+
+use super::lines::Lines;
+use super::report::Report;
+use super::walk::chain;
+
+/// Lines that add to an answer's head.
+const ADDED: &[&str] = &["add_header", "add_trailer", "expires", "charset", "userid"];
+/// Lines that change an answer's body.
+const FILTERS: &[&str] = &[
+    "gzip",
+    "brotli",
+    "zstd",
+    "gunzip",
+    "ssi",
+    "sub_filter",
+    "add_before_body",
+    "add_after_body",
+];
+
+/// The answer's head, and the lines that added to it.
+pub fn tell_answer(
+    request: &mut Request,
+    mut response: Box<Response>,
+    lines: &Lines<'_>,
+    report: &mut Report,
+) {
+    let chain = chain(request, lines);
+    redirects::complete(request, &mut response);
+    let mut head = Vec::new();
+    let context = write::Context {
+        server_line: b"",
+        date: &date::format(0),
+        connection: write::Connection::Close,
+        is_chunked: false,
+    };
+    response.omits_date = true;
+    write::head(&mut head, &response, &context);
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let shown: Vec<&str> = head
+        .lines()
+        .filter(|line| !line.is_empty() && *line != "Connection: close")
+        .collect();
+    report.pause();
+    report.say("answer", shown.join("\n"));
+    let mut added = lines.of_each(&chain, ADDED);
+    added.retain(|line| adds(line, &shown));
+    if !added.is_empty() {
+        report.say_by("added", "to its head", &added);
+    }
+    tell_filters(&chain, lines, report);
+    request.response = Some(response);
+    if request.method == Method::Head {
+        report.say("body", "none: the method is HEAD");
+    }
+}
+
+/// Did this line add to this head?
+fn adds(line: &Directive, head: &[&str]) -> bool {
+    let has = |name: &str| {
+        let mut names = head.iter().filter_map(|line| line.split(':').next());
+        names.any(|known| known.eq_ignore_ascii_case(name))
+    };
+    match &line.name.bytes()[..] {
+        b"add_header" => line.args.first().is_some_and(|name| has(&name.display())),
+        b"expires" => has("Expires") || has("Cache-Control"),
+        b"userid" => has("Set-Cookie"),
+        _ => true,
+    }
+}
+
+/// The lines that may add to an answer's head or change its body.
+pub fn tell_added(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) {
+    let added = lines.of_each(chain, ADDED);
+    if !added.is_empty() {
+        report.say_by(
+            "added",
+            "to its head, as far as its status has them",
+            &added,
+        );
+    }
+    tell_filters(chain, lines, report);
+}
+
+fn tell_filters(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) {
+    let filters = lines.of_each(chain, FILTERS);
+    if !filters.is_empty() {
+        report.say_by("filters", "of its body", &filters);
+    }
+}

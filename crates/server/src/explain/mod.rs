@@ -1,0 +1,278 @@
+//! `freewheel -t --explain-url URL`: what becomes of a request, and which lines of the configuration say so.
+//!
+//! The steps that choose are the server's own, run for a request that comes over a pair of sockets inside of this process: reading,
+//! server, location, rewriting, access, `try_files`, `index`, files, error pages, header lines. Nothing is sent, nobody else is asked
+//! and nothing is written. Not here: those steps. Invariant: whatever would ask another server, or change a file, is told and not done.
+
+mod answer;
+mod lines;
+mod passing;
+mod report;
+mod values;
+mod walk;
+
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use disk::Disk;
+
+use crate::connection::{self, Client, Started};
+use crate::figures::Ledger;
+use crate::listen::Address;
+use crate::log::Logs;
+use crate::loops::{Generation, Listener, Loop, Shared};
+use crate::process::load::Loaded;
+use crate::process::pools::define_pools;
+use crate::request::Request;
+use crate::route::ServerId;
+use lines::Lines;
+use report::{Report, shown};
+
+/// Bytes of a request that is explained; it must fit into a socket's buffer.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// The port from which the request comes.
+const CLIENT_PORT: u16 = 50_000;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// `http://HOST[:PORT]/PATH?ARGS`, or the same with `https`.
+    pub url: String,
+    /// The method.
+    pub method: String,
+    /// Header lines, `Name: value`.
+    pub headers: Vec<String>,
+    /// The client's address.
+    pub from: IpAddr,
+}
+
+/// Where a URL leads.
+struct Asked {
+    host: String,
+    port: u16,
+    target: String,
+}
+
+/// Explains a request to a configuration.
+///
+/// # Errors
+/// The URL cannot be read, nothing listens there, or this process cannot have what it needs.
+pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
+    let asked = asked(&question.url)?;
+    let bytes = request_of(question, &asked)?;
+    let fault = |error: std::io::Error| error.to_string();
+    let logs = Logs::start().map_err(fault)?;
+    let disk = Disk::new(Disk::prepare());
+    define_pools(&loaded.main.processes, &disk);
+    let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
+    let shared = Shared { logs, disk, ledger };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(tokio::runtime::LocalOptions::default())
+        .map_err(fault)?;
+    runtime.block_on(async {
+        let connections_max = 1;
+        let generation = Generation::new(1, Arc::clone(&loaded.settings), connections_max);
+        let loop_ = Loop::alone(generation, connection::serve, &shared);
+        told(loaded, question, &asked, &bytes, loop_).await
+    })
+}
+
+/// Takes a URL apart.
+fn asked(url: &str) -> Result<Asked, String> {
+    let (port, rest) = match url.split_once("://") {
+        Some(("http", rest)) => (80, rest),
+        Some(("https", rest)) => (443, rest),
+        _ => return Err(format!("\"{url}\" does not begin with http:// or https://")),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    let target = target.split('#').next().unwrap_or_default();
+    let target = match target.starts_with('/') {
+        true => target.to_owned(),
+        false => format!("/{target}"),
+    };
+    let bracket = authority.rfind(']').map_or(0, |at| at + 1);
+    let (host, port) = match authority[bracket..].split_once(':') {
+        Some((host, port)) => {
+            let number = port.parse().map_err(|_| format!("\"{port}\" is no port"))?;
+            (format!("{}{host}", &authority[..bracket]), number)
+        }
+        None => (authority.to_owned(), port),
+    };
+    if host.is_empty() {
+        return Err(format!("\"{url}\" names no host"));
+    }
+    Ok(Asked { host, port, target })
+}
+
+/// The request as a client would send it.
+fn request_of(question: &Question, asked: &Asked) -> Result<Vec<u8>, String> {
+    let Asked { host, port, target } = asked;
+    let mut text = format!("{} {target} HTTP/1.1\r\n", question.method);
+    let has_host = |line: &&String| line.to_ascii_lowercase().starts_with("host:");
+    if !question.headers.iter().any(|line| has_host(&line)) {
+        match port {
+            80 | 443 => text.push_str(&format!("Host: {host}\r\n")),
+            _ => text.push_str(&format!("Host: {host}:{port}\r\n")),
+        }
+    }
+    for line in &question.headers {
+        if line.contains(['\r', '\n']) || !line.contains(':') {
+            return Err(format!("\"{}\" is no header line", line.escape_debug()));
+        }
+        text.push_str(&format!("{line}\r\n"));
+    }
+    text.push_str("\r\n");
+    if text.len() > REQUEST_BYTES_MAX {
+        return Err(format!(
+            "the request is longer than {REQUEST_BYTES_MAX} bytes"
+        ));
+    }
+    Ok(text.into_bytes())
+}
+
+/// The address that is asked: one that is listened on at the port, the host itself where it is one.
+fn address(loaded: &Loaded, asked: &Asked) -> Result<SocketAddr, String> {
+    let entries = loaded.settings.listens.entries();
+    let inet = |address: &Address| match address {
+        Address::Inet(address) => Some(*address),
+        Address::Unix(_) => None,
+    };
+    let all: Vec<SocketAddr> = entries
+        .iter()
+        .filter_map(|entry| inet(&entry.address))
+        .collect();
+    let literal = asked.host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+    if let Some(ip) = literal {
+        let local = SocketAddr::new(ip, asked.port);
+        if loaded
+            .settings
+            .listens
+            .find(&Address::Inet(local))
+            .is_some()
+        {
+            return Ok(local);
+        }
+    } else if let Some(found) = all.iter().find(|address| address.port() == asked.port) {
+        return Ok(match found.ip().is_unspecified() {
+            true => SocketAddr::new([127, 0, 0, 1].into(), found.port()),
+            false => *found,
+        });
+    }
+    let known: Vec<String> = entries
+        .iter()
+        .map(|entry| entry.address.to_string())
+        .collect();
+    Err(format!(
+        "nothing listens on {}:{}: the connection would be refused; there are {}",
+        asked.host,
+        asked.port,
+        known.join(", ")
+    ))
+}
+
+async fn told(
+    loaded: &Loaded,
+    question: &Question,
+    asked: &Asked,
+    bytes: &[u8],
+    loop_: Rc<Loop>,
+) -> Result<String, String> {
+    let fault = |error: std::io::Error| error.to_string();
+    let local = address(loaded, asked)?;
+    let (mut client_end, server_end) = std::os::unix::net::UnixStream::pair().map_err(fault)?;
+    client_end.set_nonblocking(true).map_err(fault)?;
+    client_end.write_all(bytes).map_err(fault)?;
+    server_end.set_nonblocking(true).map_err(fault)?;
+    let stream = tokio::net::UnixStream::from_std(server_end).map_err(fault)?;
+    let mut wire = wire::Connection::new(wire::Stream::Unix(stream), &loop_.wire);
+    let generation = loop_.generation();
+    let listener = Arc::new(Listener {
+        address: Address::Inet(local),
+    });
+    let peer = SocketAddr::new(question.from, CLIENT_PORT);
+    let client = Rc::new(Client::new(loop_, 1, Some(peer), Some(local), listener));
+    let read = connection::read(&mut wire, &client, &generation).await;
+    let (head, server, start) = read.map_err(|error| format!("{error:?}"))?;
+    client.requests.set(1);
+    let lines = Lines::new(&loaded.tree, crate::process::tables());
+    let mut report = Report::default();
+    report.say("request", shown(head.line()));
+    report.say("from", format!("{} to {local}", question.from));
+    let mut request = Request::new(wire, client, generation, head, server);
+    request.capture_server_name();
+    tell_server(&request, server, &lines, &mut report);
+    match start {
+        Started::Fresh => walk::walk(&mut request, &lines, &mut report).await,
+        Started::Refused { status, why, .. } | Started::Silent { status, why } => {
+            report.say("refused", format!("{status}: {why}"));
+        }
+    }
+    values::tell(&request, loaded, &lines, &mut report);
+    Ok(report.into_text())
+}
+
+/// Which server, by which address and which name.
+fn tell_server(request: &Request, server: ServerId, lines: &Lines<'_>, report: &mut Report) {
+    let settings = request.settings();
+    let Some(entry) = request.client.entry(&request.generation) else {
+        return;
+    };
+    let entry = &settings.listens.entries()[entry];
+    let place = settings
+        .location(settings.server(server).location)
+        .place
+        .clone();
+    let chain = lines.around(place.as_ref());
+    let own = chain.last().copied();
+    let listens: Vec<_> = own
+        .into_iter()
+        .flat_map(|block| lines::named(block, &["listen"]))
+        .collect();
+    report.say_by("listen", entry.address.to_string(), &listens);
+    let names: Vec<_> = own
+        .into_iter()
+        .flat_map(|block| lines::named(block, &["server_name"]))
+        .collect();
+    let host = request.head.host().unwrap_or_default();
+    let found = settings
+        .listens
+        .entries()
+        .iter()
+        .position(|one| one == entry);
+    let named = found.and_then(|at| settings.names[at].find(host));
+    let why = match named {
+        Some(named) if named.regex.is_some() => {
+            "a regular expression among its names matches the host"
+        }
+        Some(_) => "one of its names is that of the host",
+        None if entry.servers.len() == 1 => "the only one at this address",
+        None => "the default server of this address, since no name is that of the host",
+    };
+    let name = &settings.server(server).name;
+    let text = format!("\"{}\": {why}, \"{}\"", shown(name), shown(host));
+    report.say_by("server", text, own.as_slice());
+    report.by(&names);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let parts = |url: &str| asked(url).map(|asked| (asked.host, asked.port, asked.target));
+        let of = |host: &str, port, target: &str| Ok((host.to_owned(), port, target.to_owned()));
+        assert_eq!(parts("http://a/b?c#d"), of("a", 80, "/b?c"));
+        assert_eq!(parts("https://a"), of("a", 443, "/"));
+        assert_eq!(parts("http://a:81?x"), of("a", 81, "/?x"));
+        assert_eq!(parts("http://[::1]:8080/"), of("[::1]", 8080, "/"));
+        assert!(parts("ftp://a/").is_err());
+        assert!(parts("http:///x").is_err());
+        assert!(parts("http://a:x/").is_err());
+    }
+}

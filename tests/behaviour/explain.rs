@@ -1,0 +1,273 @@
+//! `--explain-url`: what becomes of a request, with the lines that say so. Freewheel's own.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+use blackbox::{Site, is_nginx};
+
+const CONFIGURATION: &str = "
+events { }
+thread_pool big threads=3;
+http {
+    types { text/html html; }
+    upstream app { server 127.0.0.1:%PORT2%; server 127.0.0.1:%PORT3%; }
+    proxy_cache_path %DIR%/cache keys_zone=one:1m levels=1:2;
+    map $arg_lang $lang { default en; de german; }
+    server { listen 127.0.0.1:%PORT%; server_name other; return 404; }
+    server {
+        listen 127.0.0.1:%PORT%;
+        server_name example.com ~^(?<who>[a-z]+)\\.example\\.net$;
+        root %DIR%/html;
+        error_page 404 /404.html;
+        location / {
+            try_files $uri $uri/ =404;
+            expires 1h;
+        }
+        location /old {
+            rewrite ^/never /x;
+            rewrite ^/old/(.*)$ /new/$1 last;
+        }
+        location /new {
+            if ($arg_x = 1) {
+                return 403;
+            }
+            return 200 \"$lang $who\";
+        }
+        location ~ \\.php$ {
+            allow 10.0.0.0/8;
+            deny all;
+        }
+        location ^~ /app/ {
+            aio threads=big;
+            proxy_pass http://app/v1/;
+            proxy_set_header X-Lang $lang;
+            proxy_cache one;
+        }
+    }
+}
+";
+
+fn site() -> Site {
+    let site = Site::new();
+    site.configure(CONFIGURATION);
+    site.file("a.html", "a");
+    site.file("d/index.html", "index");
+    site
+}
+
+/// What is told of a URL, with single blanks.
+fn told(site: &Site, host: &str, path: &str, more: &[&str]) -> String {
+    let url = site.fill(&format!("http://{host}:%PORT%{path}"));
+    let arguments = [&["-t", "--explain-url", &url], more].concat();
+    let (status, text) = site.run(&arguments);
+    assert!(status.success(), "{text}");
+    let text = text.replace(&site.fill("%DIR%/"), "");
+    let lines = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The number of the line of the configuration that begins so, as it is told.
+fn line(text: &str) -> String {
+    let number = CONFIGURATION
+        .lines()
+        .position(|line| line.trim().starts_with(text));
+    format!(
+        "nginx.conf:{}: {text}",
+        number.expect("it stands there") + 1
+    )
+}
+
+#[track_caller]
+fn assert_told(text: &str, wanted: &[&str]) {
+    let mut rest = text;
+    for one in wanted {
+        let at = rest
+            .find(one)
+            .unwrap_or_else(|| panic!("\"{one}\" is not told, or not there:\n{text}"));
+        rest = &rest[at + one.len()..];
+    }
+}
+
+#[test]
+fn a_file_is_explained_with_each_line_that_decides() {
+    if is_nginx() {
+        return;
+    }
+    let site = site();
+    let text = told(&site, "example.com", "/a.html", &[]);
+    assert_told(
+        &text,
+        &[
+            "request GET /a.html HTTP/1.1",
+            "server \"example.com\": one of its names",
+            "location for /a.html: the longest prefix",
+            &line("location / {"),
+            "try_files there is what the URI names",
+            &line("try_files $uri"),
+            "file ",
+            "html/a.html",
+            &line("root "),
+            "answer HTTP/1.1 200 OK",
+            "Cache-Control: max-age=3600",
+            &line("expires 1h;"),
+            "$uri = \"/a.html\"",
+        ],
+    );
+}
+
+#[test]
+fn what_is_missing_goes_on_with_the_error_page() {
+    if is_nginx() {
+        return;
+    }
+    let text = told(&site(), "example.com", "/none", &[]);
+    assert_told(
+        &text,
+        &[
+            "try_files nothing of it is there: 404",
+            "status 404",
+            &line("error_page 404"),
+            "goes on with /404.html for 404",
+            "location for /404.html",
+            "answer HTTP/1.1 404 Not Found",
+        ],
+    );
+    assert!(
+        !text.contains("expires 1h"),
+        "an answer with 404 has no lines of expires:\n{text}"
+    );
+}
+
+#[test]
+fn directories_and_rewrites_go_round_again() {
+    if is_nginx() {
+        return;
+    }
+    let site = site();
+    let text = told(&site, "example.com", "/d/", &[]);
+    assert_told(
+        &text,
+        &[
+            "index there is a file",
+            "goes on with /d/index.html",
+            "answer HTTP/1.1 200 OK",
+        ],
+    );
+    let text = told(&site, "ann.example.net", "/old/x?lang=de", &[]);
+    assert_told(
+        &text,
+        &[
+            "a regular expression among its names",
+            "rewrite changes nothing",
+            &line("rewrite ^/never"),
+            "rewrite the URI is now /new/x?lang=de",
+            &line("rewrite ^/old/"),
+            "location for /new/x",
+            "rewrite does not hold",
+            &line("if ($arg_x"),
+            "rewrite answers",
+            "answer HTTP/1.1 200 OK",
+            "Content-Length: 10",
+            "$lang = \"german\"",
+            &line("map $arg_lang"),
+            "$who = \"ann\"",
+        ],
+    );
+}
+
+#[test]
+fn access_is_judged_for_the_address_that_is_given() {
+    if is_nginx() {
+        return;
+    }
+    let site = site();
+    let text = told(&site, "example.com", "/x.php", &[]);
+    assert_told(
+        &text,
+        &[
+            "the first regular expression that matches",
+            "access the address is denied",
+            &line("deny all;"),
+            "answer HTTP/1.1 403",
+        ],
+    );
+    let text = told(&site, "example.com", "/x.php", &["--from", "10.1.2.3"]);
+    assert_told(
+        &text,
+        &[
+            "access the address is allowed",
+            &line("allow 10.0.0.0/8;"),
+            "answer HTTP/1.1 404",
+        ],
+    );
+}
+
+/// Nobody listens at the servers, and nobody is asked.
+#[test]
+fn what_is_passed_on_is_told_and_not_asked() {
+    if is_nginx() {
+        return;
+    }
+    let site = site();
+    let text = told(
+        &site,
+        "example.com",
+        "/app/list?lang=de",
+        &["--method", "HEAD", "--header", "X-Own: 1"],
+    );
+    assert_told(
+        &text,
+        &[
+            "request HEAD /app/list?lang=de",
+            "whose ^~ keeps regular expressions from being asked",
+            "content passed on",
+            &line("proxy_pass "),
+            "cache \"one\"",
+            &line("proxy_cache one;"),
+            &line("proxy_cache_path "),
+            "key http://app/v1/list?lang=de",
+            "entry cache/",
+            "pool \"big\", 3 threads",
+            &line("aio threads=big;"),
+            "servers \"app\": 127.0.0.1:",
+            "asks HEAD /v1/list?lang=de HTTP/1.1",
+            "Host: app",
+            "X-Lang: german",
+            "X-Own: 1",
+            "answer that of the server",
+        ],
+    );
+    assert!(
+        std::fs::read_dir(site.path("cache")).is_err(),
+        "nothing is made"
+    );
+}
+
+#[test]
+fn what_cannot_be_explained_says_why() {
+    if is_nginx() {
+        return;
+    }
+    let site = site();
+    let refused = |arguments: &[&str]| {
+        let (status, text) = site.run(arguments);
+        assert!(!status.success());
+        text
+    };
+    assert!(
+        refused(&["-t", "--explain-url", "http://example.com:1/"])
+            .contains("nothing listens on example.com:1")
+    );
+    assert!(
+        refused(&["-t", "--explain-url", "ftp://example.com/"])
+            .contains("does not begin with http://")
+    );
+    assert!(refused(&["-t", "--explain-url"]).contains("--explain-url needs a value"));
+    let url = site.fill("http://example.com:%PORT%/");
+    assert!(
+        refused(&["-t", "--explain-url", &url, "--header", "nonsense"])
+            .contains("is no header line")
+    );
+    let bad = told(&site, "example.com", "/%zz", &[]);
+    assert_told(&bad, &["refused 400"]);
+}
