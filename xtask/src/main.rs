@@ -36,8 +36,9 @@ usage: cargo xtask TASK
       configurations and requests through nginx 1.31.5 and freewheel, answers compared; CASE is the beginning of a name
   cache-faults
       the cache on disks that are full, read-only or fail, and `max_size` under a steady stream; root (mounts images), a minute
-  instructions [--binary BIN] [--record]
-      what a loop spends on one hot request, counted in single steps: a fault when it is 5 % more than is recorded
+  instructions [--binary BIN] [--record | --figures]
+      what a loop spends on one hot request, counted in single steps: a fault when it is 5 % more than is recorded; --figures: when it is
+      3 % more than without figures (builds such a program)
   dashboard [--binary BIN] [--chromium PROGRAM] [--port N] [--seconds N] [--screenshot FILE]
       the dashboard in a headless Chromium: load moves its charts, a held pool shows its queue, who keeps a loop is named, nothing is on
       the console; needs `cargo build -p blackbox --bin told-module` (freewheel with a module that can keep a loop)

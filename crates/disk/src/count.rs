@@ -3,7 +3,7 @@
 //! Not here: what the calls took that were made in pools (`calls`). Invariant: each loop counts in memory of its own, which it alone
 //! writes; sums are made by who reads.
 
-use crate::figures::Number;
+use crate::figures::{ARE_COUNTED, Number};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -148,7 +148,9 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub fn memory(&self, operation: Operation) {
-        LAST.set(Some(operation));
+        if ARE_COUNTED {
+            LAST.set(Some(operation));
+        }
         self.lines[operation as usize].memory.add(1);
     }
 

@@ -3,6 +3,8 @@
 //! They are counted one by one: the loop's thread of a running server goes in single steps (ptrace(2)), its system calls are the real ones. So
 //! that what the machine does besides does not matter (valgrind would have none of openat2). What the kernel does is not in it; nor is it
 //! time. Invariant: a request that was not answered as it should be is never counted.
+//!
+//! With `--figures` they are compared with those of a program that counts nothing (the feature `without_figures`, built for it).
 
 mod origin;
 mod server;
@@ -33,6 +35,8 @@ const COUNTED_MAX: usize = 60;
 const APART: Duration = Duration::from_millis(20);
 /// More than what is recorded by so many percent is a fault.
 const PERCENT_MAX: u64 = 5;
+/// Figures may make a request more expensive by so many percent.
+const FIGURES_PERCENT_MAX: f64 = 3.0;
 const RECORD: &str = "xtask/src/instructions/recorded.txt";
 const HEAD: &str = "\
 # Instructions of one hot request in a loop's thread, user space, release build, by `cargo xtask instructions --record` (x86-64; glibc
@@ -45,12 +49,16 @@ const MADE_BY: &str = "# Made by ";
 pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     let mut arguments = arguments.to_vec();
     let is_recorded = flag(&mut arguments, "--record");
+    let is_of_figures = flag(&mut arguments, "--figures");
     let binary = match option(&mut arguments, "--binary")? {
         Some(path) => PathBuf::from(path),
-        None => built(project)?,
+        None => built(project, None)?,
     };
     if let Some(unknown) = arguments.first() {
         return Err(format!("unknown argument {unknown}"));
+    }
+    if is_of_figures {
+        return cost_of_figures(&binary, &built(project, Some("without_figures"))?);
     }
     let path = project.join(RECORD);
     if is_recorded {
@@ -100,18 +108,49 @@ fn advice(text: &str, maker: &str) -> String {
     )
 }
 
-fn built(project: &Path) -> Result<PathBuf, String> {
+/// The server, built; with a feature in a folder of its own.
+fn built(project: &Path, feature: Option<&str>) -> Result<PathBuf, String> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
+    let target = feature.map_or(target.clone(), |name| target.join(name));
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--package", "server"])
+        .args(feature.iter().flat_map(|name| ["--features", name]))
+        .arg("--target-dir")
+        .arg(&target)
         .current_dir(project)
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
     if status.success() {
         Ok(target.join("release/freewheel"))
     } else {
         Err("the server was not built".to_owned())
+    }
+}
+
+/// Counts with figures and without; an error names the requests that they make too expensive.
+fn cost_of_figures(with: &Path, without: &Path) -> Result<(), String> {
+    let (with, without) = (
+        count(with, &BTreeMap::new())?,
+        count(without, &BTreeMap::new())?,
+    );
+    let mut faults = Vec::new();
+    for ((what, with), (_, without)) in with.into_iter().zip(without) {
+        let percent = (with as f64 / without as f64 - 1.0) * 100.0;
+        let text =
+            format!("{what}: {with} instructions, without figures {without} ({percent:+.1} %)");
+        println!("{text}");
+        if percent > FIGURES_PERCENT_MAX {
+            faults.push(text);
+        }
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
+            "figures may cost {FIGURES_PERCENT_MAX} %:\n{}",
+            faults.join("\n")
+        ))
     }
 }
 

@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use disk::Waited;
+use disk::figures::ARE_COUNTED;
 
 use super::timing;
 
@@ -62,6 +63,9 @@ pub struct Kept(Option<Box<Known>>);
 impl Kept {
     /// A poll of this connection begins.
     pub fn enter(&mut self, connection: u64) {
+        if !ARE_COUNTED {
+            return;
+        }
         CONNECTION.set(connection);
         KNOWN.with_borrow_mut(|known| match &self.0 {
             Some(kept) => {
@@ -77,6 +81,9 @@ impl Kept {
 
     /// It ends, and there will be another one.
     pub fn leave(&mut self) {
+        if !ARE_COUNTED {
+            return;
+        }
         KNOWN.with_borrow_mut(|known| {
             if !known.is_open {
                 self.0 = None;
@@ -94,6 +101,9 @@ impl Kept {
 
 /// A request begins.
 pub fn begin(line: &[u8]) {
+    if !ARE_COUNTED {
+        return;
+    }
     KNOWN.with_borrow_mut(|known| {
         known.len = line.len().min(LINE_MAX);
         known.line[..known.len].copy_from_slice(&line[..known.len]);
@@ -105,6 +115,9 @@ pub fn begin(line: &[u8]) {
 
 /// How far it has come.
 pub fn phase(phase: &'static str) {
+    if !ARE_COUNTED {
+        return;
+    }
     KNOWN.with_borrow_mut(|known| {
         if !known.is_settled {
             known.phase = phase;
@@ -115,6 +128,9 @@ pub fn phase(phase: &'static str) {
 /// It is to be sent. Where the poll has been long until here, the phase before stays the one that is named: a clock that is read at
 /// each phase would cost more than it tells.
 pub fn sending() {
+    if !ARE_COUNTED {
+        return;
+    }
     let so_far_ms = wire::clock::monotonic_ms().saturating_sub(timing::poll_began_ns() / 1_000_000);
     KNOWN.with_borrow_mut(|known| known.is_settled |= so_far_ms >= LONG_MS);
     phase("sending");
@@ -122,6 +138,9 @@ pub fn sending() {
 
 /// It has ended; who asks in this poll still learns of it.
 pub fn end() {
+    if !ARE_COUNTED {
+        return;
+    }
     KNOWN.with_borrow_mut(|known| known.is_open = false);
 }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use disk::figures::ARE_COUNTED;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinHandle;
 
@@ -336,6 +337,10 @@ impl<F: Future> Future for Timed<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
+        let _vital = this.kind.is_vital().then_some(Vital(this.kind));
+        if !ARE_COUNTED {
+            return this.future.as_mut().poll(context);
+        }
         let task = this.stamp.task.get_or_init(|| context.waker().clone());
         // The runtime keeps one waker per task: were it not so, a wake could go astray.
         debug_assert!(task.will_wake(context.waker()));
@@ -353,7 +358,6 @@ impl<F: Future> Future for Timed<F> {
         READING.set(Reading::PollStart);
         MOMENT.set(this.stamp.last.load(Ordering::Relaxed));
         disk::forget_last_operation();
-        let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         let outcome = this
             .future
             .as_mut()
