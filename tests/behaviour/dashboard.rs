@@ -5,13 +5,18 @@
     reason = "tests run on no loop: they touch files"
 )]
 
-use blackbox::{Connection, PATIENCE, Server, Site, is_nginx};
+use blackbox::{Connection, PATIENCE, Server, Site, binary, is_nginx};
+use nix::pty::{Winsize, openpty};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::sockopt::RcvBuf;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket,
 };
+use nix::sys::termios::tcgetattr;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
 /// As `dashboard::STREAMS_MAX`.
 const STREAMS_MAX: usize = 256;
@@ -243,6 +248,59 @@ fn connect_deaf(server: &Server) -> Connection {
 fn allow_descriptors() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("it has a limit");
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("a process may do so");
+}
+
+#[test]
+fn top_shows_the_same_in_a_terminal_and_leaves_it_as_it_was() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; status_zone site; {DASHBOARD} location / {{ return 200 x; }} }}"
+    ));
+    server.get("/");
+    // The next sample has it: so all of a line is drawn at once, and not what of it is new.
+    let (mut stream, upto) = open(&server);
+    if !upto.contains("\"zone\":\"site\"") {
+        stream.until("\"zone\":\"site\"");
+    }
+    let size = Winsize {
+        ws_row: 50,
+        ws_col: 120,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let terminal = openpty(&size, None).expect("a terminal is to be had");
+    let before = tcgetattr(&terminal.slave).expect("it is one");
+    let end = || {
+        terminal
+            .slave
+            .try_clone()
+            .expect("descriptors are to be had")
+    };
+    let mut top = Command::new(binary())
+        .args([
+            "top",
+            &format!("http://127.0.0.1:{}/d", server.site().port(0)),
+        ])
+        .env("TERM", "xterm")
+        .stdin(end())
+        .stdout(end())
+        .spawn()
+        .expect("the program can be run");
+    let mut shown = File::from(terminal.master);
+    let (mut seen, mut piece) = (String::new(), [0; 4096]);
+    while !seen.contains("first99") || !seen.contains("site") {
+        let count = shown.read(&mut piece).expect("there is something to show");
+        seen += &String::from_utf8_lossy(&piece[..count]);
+    }
+    assert!(seen.contains("freewheel top") && seen.contains("blocked99"));
+    shown.write_all(b"q").expect("it reads keys");
+    // What it still shows is to be read, or it waits.
+    std::thread::spawn(move || std::io::copy(&mut shown, &mut std::io::sink()));
+    assert!(top.wait().expect("it ends").success());
+    let after = tcgetattr(&terminal.slave).expect("it is one");
+    assert_eq!(after.local_flags, before.local_flags);
 }
 
 #[test]

@@ -297,7 +297,13 @@ fn counts(tables: &[&Table]) -> String {
          | module of nginx | same | ignored | refused | not built yet |\n|---|---|---|---|---|\n"
     );
     for (module, counted) in modules {
-        let cells = counted.map(|number| if number == 0 { String::new() } else { number.to_string() });
+        let cells = counted.map(|number| {
+            if number == 0 {
+                String::new()
+            } else {
+                number.to_string()
+            }
+        });
         let _ = writeln!(out, "| {module} | {} |", cells.join(" | "));
     }
     out
