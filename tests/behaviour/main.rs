@@ -14,6 +14,7 @@ mod explain;
 mod faults;
 mod figures;
 mod fills;
+mod films;
 mod freshness;
 mod geo;
 mod headers;

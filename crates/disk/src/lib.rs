@@ -20,6 +20,7 @@ mod copies;
 mod count;
 mod disk;
 mod error;
+mod examine;
 pub mod figures;
 mod file;
 mod fill;
@@ -73,6 +74,7 @@ pub use count::{
 };
 pub use disk::{Disk, POOLS_MAX, Prepared, Probe};
 pub use error::{Error, WouldBlock, message as errno_text};
+pub use examine::Reader;
 pub use file::{INLINE_CLOSE_MAX, Kind, Meta, OpenFile};
 pub use group::Group;
 pub use guards::WALKS_MAX;

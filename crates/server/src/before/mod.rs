@@ -134,7 +134,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         // `limits` looks at bodies alone.
         client_body: _,
         // No step obeys these.
-        root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, gzip_static: _, proxy: _,
+        root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, flv: _, mp4: _, gzip_static: _, proxy: _,
         proxy_answers: _, proxy_store: _, proxy_rewrites: _, hints: _, tunnelling: _, subrequests: _, error_pages: _,
         caching: _, not_modified: _, headers: _, ranges: _, slicing: _, identity: _, redirects: _, keepalive: _,
         sending: _, closing: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,

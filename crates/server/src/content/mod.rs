@@ -7,9 +7,11 @@ pub mod dav;
 pub mod empty_gif;
 pub mod error_text;
 pub mod files;
+pub mod flv;
 pub mod gzip_static;
 pub mod index;
 pub mod module;
+pub mod mp4;
 pub mod proxy;
 pub mod random_index;
 pub mod ready_files;
@@ -32,6 +34,16 @@ pub async fn make(request: &mut Request) -> Outcome {
     }
     if request.location().settings.empty_gif.empty_gif.is_some() {
         return empty_gif::make(request);
+    }
+    if flv::is_on(request)
+        && let Some(outcome) = Box::pin(flv::make(request)).await
+    {
+        return outcome;
+    }
+    if mp4::is_on(request)
+        && let Some(outcome) = Box::pin(mp4::make(request)).await
+    {
+        return outcome;
     }
     if request.location().passing.is_some() {
         return proxy::make(request).await;

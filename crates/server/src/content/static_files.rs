@@ -39,7 +39,11 @@ pub async fn make(request: &mut Request) -> Outcome {
     }
 }
 
-async fn open(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Failure> {
+/// Opens the file of the request's URI.
+///
+/// # Errors
+/// What a disk says, as a status; it is logged.
+pub async fn open(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Failure> {
     let mut mapped = Mapped::default();
     path::map(request, &mut mapped)?;
     let access = files::access(request, &mapped.path)?;
@@ -85,15 +89,7 @@ pub async fn of_file(
     mapped: &Mapped,
 ) -> Result<Box<Response>, Failure> {
     let meta = file.meta();
-    let mut response = Response::boxed(200);
-    response.content_type = request.content_type();
-    response.content_length = Some(meta.len);
-    response.last_modified = Some(meta.mtime);
-    if request.location().settings.static_files.etag {
-        response.etag = Some(ETag::of_file(meta.mtime, meta.len));
-    }
-    response.ranges = Ranges::Allowed;
-    response.conditional = true;
+    let mut response = head_of(request, file, meta.len);
     response.body = match meta.len {
         0 => Body::Empty,
         _ if request.is_head() => Body::file(Rc::clone(file), 0, meta.len),
@@ -102,6 +98,21 @@ pub async fn of_file(
         _ => Body::file(Rc::clone(file), 0, meta.len),
     };
     Ok(response)
+}
+
+/// A 200 for a file of which so many bytes are sent, or something made of it; without a body yet.
+pub fn head_of(request: &Request, file: &OpenFile, len: u64) -> Box<Response> {
+    let meta = file.meta();
+    let mut response = Response::boxed(200);
+    response.content_type = request.content_type();
+    response.content_length = Some(len);
+    response.last_modified = Some(meta.mtime);
+    if request.location().settings.static_files.etag {
+        response.etag = Some(ETag::of_file(meta.mtime, len));
+    }
+    response.ranges = Ranges::Allowed;
+    response.conditional = true;
+    response
 }
 
 /// The contents of a small file.

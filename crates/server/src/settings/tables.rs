@@ -25,8 +25,10 @@ use crate::content::autoindex::Autoindex;
 use crate::content::dav::Dav;
 use crate::content::empty_gif::EmptyGif;
 use crate::content::files::Files;
+use crate::content::flv::Flv;
 use crate::content::gzip_static::GzipStatic;
 use crate::content::index::Index;
+use crate::content::mp4::Mp4;
 use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use crate::content::random_index::RandomIndex;
 use crate::content::static_files::StaticFiles;
@@ -71,6 +73,10 @@ sections! {
         status: Status,
         /// [`Dav`].
         dav: Dav,
+        /// [`Flv`].
+        flv: Flv,
+        /// [`Mp4`].
+        mp4: Mp4,
         /// [`GzipStatic`].
         gzip_static: GzipStatic,
         /// [`Proxy`].
