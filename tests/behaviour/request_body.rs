@@ -351,3 +351,42 @@ fn a_body_that_breaks_off_is_not_ended_at_the_origin() {
     }
     server.forget_log();
 }
+
+#[test]
+fn a_body_is_read_early_where_the_server_wants_it() {
+    let server = Server::start(
+        "map $http_content_type $is_json { application/json 1; }
+         server { listen 127.0.0.1:%PORT%; client_body_early_read $is_json $arg_early;
+             client_max_body_size 10;
+             if ($request_body = evil) { return 403; }
+             location / { client_max_body_size 20; return 200 [$request_body]; } }",
+    );
+    for (headers, body, expected) in [
+        ("", "hello", "[]"),
+        ("Content-Type: application/json\r\n", "hello", "[hello]"),
+        ("Content-Type: application/json\r\n", "evil", "403"),
+        ("Content-Type: application/json\r\n", "hello, hello", "413"),
+        ("", "hello, hello", "[]"),
+        ("", "hello, hello, hello, hello", "413"),
+    ] {
+        let mut connection = server.connect();
+        let length = body.len();
+        connection.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+        ));
+        let reply = connection.reply();
+        let said = match reply.status {
+            200 => reply.text(),
+            other => other.to_string(),
+        };
+        assert_eq!(said, expected, "{headers}{body}");
+    }
+    let mut connection = server.connect();
+    for _ in 0..2 {
+        connection.send(
+            "POST /?early=1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        );
+        assert_eq!(connection.reply().text(), "[abc]");
+    }
+    server.forget_log();
+}

@@ -381,3 +381,58 @@ fn limit_except_is_a_scope_for_other_methods() {
     server.wait_for("access forbidden by rule", "the reason");
     server.forget_log();
 }
+
+#[test]
+fn a_request_that_was_answered_goes_on_elsewhere() {
+    let origin = Origin::start(|_| Answer::ok("origin"));
+    let server = Server::start(&format!(
+        "log_format after '$uri $status'; access_log %DIR%/logs/after.log after;
+         server {{ listen 127.0.0.1:%PORT%;
+             location / {{ post_action /done; }}
+             location /named {{ post_action @done; return 200 named; }}
+             location /if {{ if ($arg_a) {{ post_action /done; }} return 200 if; }}
+             location /closed {{ post_action /done; return 444; }}
+             location /round {{ post_action /round; return 200 round; }}
+             location /done {{ internal; proxy_pass http://{0}/done?$uri-$request_uri-$body_bytes_sent-$request_completion; }}
+             location @done {{ proxy_pass http://{0}; }} }}",
+        origin.address()
+    ));
+    server.file("a", "content");
+    for (target, expected) in [
+        ("/a", Some("/done?/done-/a-7-OK")),
+        ("/none", Some("/done?/done-/none-LENGTH-OK")),
+        ("/named?b", Some("/named?b")),
+        ("/if?a=1", Some("/done?/done-/if?a=1-2-OK")),
+        ("/if", None),
+        ("/round", None),
+    ] {
+        let before = origin.received().len();
+        let mut connection = server.connect();
+        let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let reply = connection.send(&head).reply();
+        let expected = expected.map(|text| text.replace("LENGTH", &reply.text().len().to_string()));
+        // The next request of a connection is served behind it. What leads into a circle ends it.
+        let next = if target == "/round" {
+            &mut server.connect()
+        } else {
+            &mut connection
+        };
+        next.send("GET /if HTTP/1.1\r\nHost: a\r\n\r\n").reply();
+        let all = origin.received();
+        let last = all.get(before).map(|received| received.target());
+        assert_eq!(last, expected.as_deref(), "{target}");
+    }
+    assert_eq!(server.raw("GET /closed HTTP/1.1\r\nHost: a\r\n\r\n"), "");
+    server.access_log(13);
+    let log = server.read("logs/after.log");
+    assert!(
+        log.starts_with("/done 200\n/if 200\n/done 404\n/if 200\n/named 200\n"),
+        "{log}"
+    );
+    assert!(log.ends_with("/closed 444\n"), "{log}");
+    server.wait_for(
+        "cycle while internally redirecting to \"/round\"",
+        "the reason",
+    );
+    server.forget_log();
+}

@@ -38,6 +38,8 @@ pub enum Start {
     Fresh,
     /// With the content, since what comes before was done for a request like it.
     Content,
+    /// Here, with what was known of it when it was answered (`post_action`).
+    Elsewhere(Target),
     /// It was refused while it was read: with this status.
     Refused(u16),
 }
@@ -50,6 +52,10 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
             None => pass(request, Arrival::Fresh).await,
         },
         Start::Content => content::make(request).await,
+        Start::Elsewhere(target) => {
+            let arrival = request.redirect(target);
+            Box::pin(pass(request, arrival)).await
+        }
         Start::Refused(status) => {
             request.keepalive = false;
             Outcome::Failed(Failure::new(status))

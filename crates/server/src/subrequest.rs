@@ -113,7 +113,7 @@ pub async fn ask_for_head_below(parent: &Request, request: Box<Request>) -> Box<
 }
 
 /// Takes what has come of a body that nobody wants: mostly all of it, so that the connection that it came over can be used again.
-async fn take_what_came(mut body: Body<Rc<OpenFile>>) {
+pub async fn take_what_came(mut body: Body<Rc<OpenFile>>) {
     let mut left = TAKEN_MAX;
     poll_fn(|cx| {
         while let Poll::Ready(Some(Ok(chunk))) = body.poll_next(cx) {

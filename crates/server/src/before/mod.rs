@@ -7,6 +7,7 @@ pub mod access;
 pub mod admission;
 pub mod auth_basic;
 pub mod auth_request;
+pub mod early_body;
 pub mod limit_conn;
 pub mod limit_req;
 pub mod limits;
@@ -42,6 +43,11 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         Arrival::Named => {}
         Arrival::Fresh | Arrival::Redirected => {
             if arrival == Arrival::Fresh && !request.is_subrequest() {
+                if early_body::may_be_wanted(request)
+                    && let Some(early) = Box::pin(early_body::run(request)).await
+                {
+                    return Some(early);
+                }
                 real_ip::run(request);
             }
             path::resolve(request).await;
@@ -137,7 +143,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, flv: _, mp4: _, gzip_static: _, proxy: _,
         proxy_answers: _, proxy_store: _, proxy_rewrites: _, hints: _, tunnelling: _, subrequests: _, error_pages: _,
         caching: _, not_modified: _, headers: _, ranges: _, slicing: _, identity: _, redirects: _, keepalive: _,
-        sending: _, closing: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,
+        sending: _, closing: _, post_action: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,
         userid: _, browser: _, referers: _, secure_link: _,
     } = settings;
     set_real_ip_from.is_empty()

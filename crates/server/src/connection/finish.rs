@@ -13,6 +13,7 @@ use crate::request::Request;
 use crate::respond::{self, Start};
 
 use super::directives::Lingering;
+use super::post_action;
 
 /// Reads of a body before its request is answered.
 const READS_AHEAD_MAX: usize = 8;
@@ -58,6 +59,9 @@ pub async fn finish(
 ) -> Option<(wire::Connection, Duration)> {
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
+    }
+    if post_action::is_wanted(&request) {
+        Box::pin(post_action::run(&mut request)).await;
     }
     request.release_limits();
     culprit::phase("logging");

@@ -8,6 +8,7 @@ pub mod directives;
 mod finish;
 pub mod guard;
 mod own_wire;
+pub mod post_action;
 mod send_file;
 mod transmit;
 

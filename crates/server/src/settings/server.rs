@@ -8,6 +8,7 @@ use config::{
 };
 use wire::http1::read::Limits;
 
+use crate::caching::directives::Conditions;
 use crate::regex::Regex;
 use crate::route::ServerName;
 
@@ -150,6 +151,9 @@ directives! {
         underscores_in_headers: Flag = "off", [HTTP | SERVER] FLAG;
         /// Takes several slashes in a URI for one.
         merge_slashes: Flag = "on", [HTTP | SERVER] FLAG;
+        /// Reads the body of a request, where one of these values is neither empty nor `0`, before its location is sought, so that
+        /// `$request_body` is known to `if`, `map` and `return`. What the server says about bodies holds.
+        client_body_early_read: Conditions = none, [HTTP | SERVER] 1..;
         /// Limits the header lines of a request.
         max_headers: Number = "1000", [HTTP | SERVER] 1;
     }

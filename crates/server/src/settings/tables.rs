@@ -21,6 +21,7 @@ use crate::before::rewrite::{RewriteMessages, Rewriting};
 use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
+use crate::connection::post_action::PostAction;
 use crate::content::autoindex::Autoindex;
 use crate::content::dav::Dav;
 use crate::content::empty_gif::EmptyGif;
@@ -147,6 +148,8 @@ sections! {
         sending: Sending,
         /// [`Closing`].
         closing: Closing,
+        /// [`PostAction`].
+        post_action: PostAction,
         /// [`Resolving`].
         resolving: Resolving,
         /// [`AccessLog`].

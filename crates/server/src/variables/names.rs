@@ -305,12 +305,12 @@ pub fn core(name: &str) -> Option<Core> {
         .map(|(_, core, _)| *core)
 }
 
-/// The family of that (lower-case) name, and the rest of the name.
+/// The family of that (lower-case) name, and the rest of the name. As in nginx nothing need be left of it; such a variable has no value.
 #[must_use]
 pub fn family(name: &str) -> Option<(Family, &str)> {
     FAMILIES.iter().find_map(|(prefix, family, _)| {
         let rest = name.strip_prefix(prefix)?;
-        (!rest.is_empty()).then_some((*family, rest))
+        Some((*family, rest))
     })
 }
 
@@ -327,7 +327,8 @@ mod tests {
             Some((Family::Http, "user_agent"))
         );
         assert_eq!(family("sent_http_x"), Some((Family::SentHttp, "x")));
-        assert_eq!(family("http_"), None);
+        assert_eq!(family("http_"), Some((Family::Http, "")));
+        assert_eq!(family("http"), None);
     }
 
     #[test]

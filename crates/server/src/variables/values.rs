@@ -188,8 +188,12 @@ fn remote_user(request: &Request, out: &mut Vec<u8>) -> bool {
         .is_some_and(|user| put(&user, out))
 }
 
+/// What was set; what the location says only from then on when the answer is sent, as in nginx.
 fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {
     let set = || {
+        if request.sent.get().bytes == 0 {
+            return None;
+        }
         let rate = request.location().settings.sending.limit_rate.as_ref()?;
         Some(rate.bytes(request))
     };
@@ -224,6 +228,8 @@ fn tcp_info(request: &Request, which: Core, out: &mut Vec<u8>) -> bool {
 /// Appends the value of a family's variable; `rest` is its name without the prefix.
 pub fn family(request: &Request, family: Family, rest: &[u8], out: &mut Vec<u8>) -> bool {
     match family {
+        // An argument without a name is none.
+        Family::Arg if rest.is_empty() => false,
         Family::Arg => uri::arg(&request.args, rest).is_some_and(|value| put(value, out)),
         Family::Cookie => request
             .head

@@ -191,6 +191,9 @@ pub async fn run_location(request: &mut Request) -> Rewritten {
 }
 
 async fn run(request: &mut Request) -> Rewritten {
+    if request.location().program.is_none() {
+        return Rewritten::Stays;
+    }
     let generation = request.generation.clone();
     let Some(program) = &generation.settings.location(request.location).program else {
         return Rewritten::Stays;

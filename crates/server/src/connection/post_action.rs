@@ -1,0 +1,76 @@
+//! `post_action`: where a request goes on when it was answered.
+//!
+//! It is the same request with all that is known of it (`$body_bytes_sent`, `$request_completion`), but without its connection: nothing is
+//! sent, and a client that leaves does not end it. Its log lines are written behind it, as nginx does.
+
+use bytes::Bytes;
+use config::directives;
+
+use crate::request::Request;
+use crate::request_body::{Arriving, RequestBody};
+use crate::respond::{self, Start, Target};
+use crate::subrequest;
+
+/// A request that was closed without a byte, on purpose, goes nowhere.
+const CLOSED: u16 = 444;
+
+directives! {
+    /// What follows a request.
+    pub struct PostAction in Location {
+        /// Sends the request to this URI, or to this named location, when it was answered; nothing of what is answered there is sent.
+        /// The client's next request waits for it, and the request is logged behind it. A location that inherits it from around leads
+        /// into a circle.
+        post_action: Option<Bytes> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "uri | @name";
+    }
+}
+
+/// Is there anything to do?
+#[must_use]
+pub fn is_wanted(request: &Request) -> bool {
+    request
+        .location()
+        .settings
+        .post_action
+        .post_action
+        .is_some()
+        && request.silent_status != Some(CLOSED)
+}
+
+/// Lets a request go on that was answered.
+pub async fn run(request: &mut Request) {
+    let body = match request.body.body() {
+        Some(stored @ RequestBody::Stored(_)) => stored.clone(),
+        // What was not kept is gone.
+        _ => RequestBody::None,
+    };
+    let body = std::mem::replace(&mut request.body, Arriving::given(body));
+    let none = request.wire.none_below();
+    let wire = std::mem::replace(&mut request.wire, none);
+    // At most `URI_CHANGES_MAX` times.
+    while let Some(target) = target(request) {
+        if !request.may_change_uri() {
+            request.log_cycle(&target);
+            break;
+        }
+        let response = respond::respond(request, Start::Elsewhere(target)).await;
+        if let Some(mut response) = response {
+            subrequest::take_what_came(std::mem::take(&mut response.body)).await;
+            request.response = Some(response);
+        }
+    }
+    request.body = body;
+    request.wire = wire;
+}
+
+fn target(request: &Request) -> Option<Target> {
+    let to = request
+        .location()
+        .settings
+        .post_action
+        .post_action
+        .clone()?;
+    Some(match to.starts_with(b"/") {
+        true => Target::Uri(to, Bytes::new()),
+        false => Target::Named(to),
+    })
+}
