@@ -37,6 +37,36 @@ fn stub_status_has_nginx_s_words() {
 }
 
 #[test]
+fn stub_status_counts_what_has_only_begun() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; location /s { stub_status; } location / { return 200 x; } }",
+    );
+    let wait_for = |expected: &str| {
+        let deadline = std::time::Instant::now() + blackbox::PATIENCE;
+        let mut kept = server.connect();
+        let mut text = String::new();
+        while std::time::Instant::now() < deadline {
+            text = kept
+                .send("GET /s HTTP/1.1\r\nHost: a\r\n\r\n")
+                .reply()
+                .text();
+            if text.ends_with(expected) {
+                return text;
+            }
+        }
+        panic!("{text}");
+    };
+    let silent = server.connect();
+    let mut half = server.connect();
+    half.send("GET /half HTTP/1.1\r\nHos");
+    wait_for("Reading: 1 Writing: 1 Waiting: 1 \n");
+    half.send("t: a\r\n\r\n").reply();
+    wait_for("Reading: 0 Writing: 1 Waiting: 2 \n");
+    drop((silent, half));
+    wait_for("Reading: 0 Writing: 1 Waiting: 0 \n");
+}
+
+#[test]
 fn the_text_is_what_prometheus_reads() {
     if is_nginx() {
         return;

@@ -61,3 +61,21 @@ fn the_user_is_the_one_of_the_authorization() {
     assert_eq!(user("Basic dXNlcg=="), "[]");
     assert!(server.access_log(2).starts_with("127.0.0.1 - user ["));
 }
+
+#[test]
+fn a_request_that_breaks_off_is_logged() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; location / { return 200 x; } }");
+    let mut left = server.connect();
+    left.send("GET /left HTTP/1.1\r\nHo");
+    drop(left);
+    let log = server.access_log(1);
+    assert!(log.contains("\"GET /left HTTP/1.1\" 400 0 "), "{log}");
+    let mut reset = server.connect();
+    reset.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\nGET /reset HTTP/1.1\r\nHo");
+    let log = server.access_log(2);
+    assert!(log.contains("\"GET /first HTTP/1.1\" 200 1 "), "{log}");
+    // With an answer in it that nobody has read, the kernel resets the connection.
+    drop(reset);
+    let log = server.access_log(3);
+    assert!(log.contains("\"GET /reset HTTP/1.1\" 400 0 "), "{log}");
+}

@@ -80,3 +80,13 @@ fn port_0_is_no_port() {
     };
     assert_eq!([ask("a:0"), ask("a:81")], ["a", "a:81"]);
 }
+
+#[test]
+fn a_prefix_by_itself_is_a_name() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+            location / { return 200 [$arg_][$http_][$cookie_][$sent_http_][$upstream_http_][$upstream_cookie_]; } }",
+    );
+    let reply = server.get_with("/?=y&a=b", "Cookie: =x; a=b\r\n");
+    assert_eq!(reply.text(), "[][][x][][][]");
+}

@@ -163,11 +163,22 @@ impl<V, R> Map<V, R> {
     }
 
     /// The value of a source string; `matches` tells whether a regex does. `None` without a default: an empty value.
-    pub fn find(&self, source: &[u8], mut matches: impl FnMut(&R, &[u8]) -> bool) -> Option<&V> {
-        let source = match source {
-            [rest @ .., b'.'] if self.hostnames => rest,
-            whole => whole,
-        };
+    pub fn find(&self, source: &[u8], matches: impl FnMut(&R, &[u8]) -> bool) -> Option<&V> {
+        self.find_whole(
+            match source {
+                [rest @ .., b'.'] if self.hostnames => rest,
+                whole => whole,
+            },
+            matches,
+        )
+    }
+
+    /// As [`Map::find`], with a trailing dot that counts.
+    pub fn find_whole(
+        &self,
+        source: &[u8],
+        mut matches: impl FnMut(&R, &[u8]) -> bool,
+    ) -> Option<&V> {
         let mut lower: SmallVec<[u8; SOURCE_INLINE]> = SmallVec::from_slice(source);
         lower.make_ascii_lowercase();
         self.find_name(&lower)

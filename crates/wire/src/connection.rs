@@ -403,20 +403,20 @@ impl Connection {
 
     /// What to say of a head that did not come to its end: no more than the error if it had not begun.
     fn broken_off(&mut self, parser: Parser, error: Error) -> Error {
-        let status = match error {
-            Error::Timeout => 408,
-            Error::Closed => 400,
-            other => return other,
+        let (status, why) = match &error {
+            Error::Timeout => (408, error.to_string()),
+            Error::Closed => (400, error.to_string()),
+            Error::Io(cause) => (
+                400,
+                format!("recv() failed ({cause}) while reading client request"),
+            ),
+            _ => return error,
         };
         let begun = std::mem::take(&mut self.unread);
         if parser.is_untouched() {
             return error;
         }
-        Error::Refused(Box::new(parser.broken_off(
-            &begun,
-            status,
-            error.to_string(),
-        )))
+        Error::Refused(Box::new(parser.broken_off(&begun, status, why)))
     }
 
     /// Goes on until data has come, or the end.

@@ -135,6 +135,11 @@ fn weigh(satisfy: Satisfy, verdict: Verdict, refused: &mut Option<Failure>) -> W
             }
             Weighed::Open
         }
-        (_, Verdict::Refused(failure)) => Weighed::Refused(failure),
+        (_, Verdict::Refused(mut failure)) => {
+            // What a judge before it asked for stays asked for.
+            let known = refused.take().map(|known| known.headers);
+            failure.headers.splice(0..0, known.unwrap_or_default());
+            Weighed::Refused(failure)
+        }
     }
 }

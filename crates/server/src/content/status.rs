@@ -186,10 +186,11 @@ fn answer(media_type: &'static str, text: String) -> Outcome {
 /// nginx's words, to the space at the end of each line.
 fn stub(sum: &gather::LoopSum) -> String {
     let (active, accepted) = (sum.connections, sum.accepted);
+    // nginx counts a request with its first byte.
+    let requests = sum.requests + sum.reading();
     format!(
-        "Active connections: {active} \nserver accepts handled requests\n {accepted} {accepted} {} \n\
+        "Active connections: {active} \nserver accepts handled requests\n {accepted} {accepted} {requests} \n\
          Reading: {} Writing: {} Waiting: {} \n",
-        sum.requests,
         sum.reading(),
         sum.answering,
         sum.waiting()

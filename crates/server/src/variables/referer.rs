@@ -242,9 +242,8 @@ impl Valid {
             return false;
         }
         let host = host.to_ascii_lowercase();
-        let named = self.names.find(&host, |regex, host| regex.is_match(host));
-        // Of a map of host names a dot at the end is no part; of a referer it is.
-        if let Some(uri) = named.filter(|_| !host.ends_with(b".")) {
+        let matches = |regex: &Arc<Regex>, host: &[u8]| regex.is_match(host);
+        if let Some(uri) = self.names.find_whole(&host, matches) {
             let slash = memchr::memchr(b'/', behind).unwrap_or(behind.len());
             return behind[slash..].starts_with(uri);
         }
