@@ -1,10 +1,12 @@
 //! Black-box tests of the program, by subject. Each describes behaviour that nginx has too, unless it says otherwise:
 //! `FREEWHEEL_TEST_BINARY=/path/to/nginx cargo test -p blackbox` tries it there.
 
+mod addition;
 mod auth_basic;
 mod autoindex;
 mod browsers;
 mod cache;
+mod charset;
 mod conditional;
 mod connections;
 mod dashboard;
@@ -40,7 +42,10 @@ mod rewrite;
 mod secure_link;
 mod slice;
 mod small_content;
+mod ssi;
+mod ssi_includes;
 mod static_files;
+mod sub_filter;
 mod subrequests;
 mod timeouts;
 mod try_files;

@@ -103,8 +103,9 @@ const OBSOLETE: Fate = Fate::Ignored("it is obsolete, and nginx ignores it too")
 const NO_STORED_BODY: Fate = Fate::Ignored(
     "only what passes requests on stores their bodies, and nothing of that is built yet",
 );
-const NO_SUBREQUESTS: Fate =
-    Fate::Ignored("nothing that is built gathers the answers of subrequests in memory");
+const TEXTS_ARE_READ: Fate =
+    Fate::Ignored("Freewheel sends all parts of a page with commands from memory");
+const NO_RECYCLED_BUFFERS: Fate = Fate::Ignored("Freewheel does not recycle buffers");
 const NO_INTERIM: Fate =
     Fate::Ignored("early hints of servers that requests are passed on to are not passed on yet");
 const NO_NAMES: Fate = Fate::Ignored("nothing that asks for names while it serves is built yet");

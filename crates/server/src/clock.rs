@@ -18,11 +18,16 @@ pub const TIME_ERROR_BYTES: usize = 19;
 /// `Sep 28 12:00:00`, the form of syslog (RFC 3164 4.1.2).
 pub const TIME_SYSLOG_BYTES: usize = 15;
 
+/// Bytes of a zone's name that are kept, such as `CEST`.
+const ZONE_NAME_BYTES: usize = 8;
+
 /// The offset from UTC, as known until its next change.
 #[derive(Clone, Copy)]
 struct Zone {
     /// Seconds east of UTC, valid before `until`.
     offset: i32,
+    /// What the zone is called until then, and from then on; zeros behind it.
+    names: [[u8; ZONE_NAME_BYTES]; 2],
     /// Unix time of the next change (daylight saving), `i64::MAX` without one.
     until: i64,
     /// Seconds east of UTC from `until` on.
@@ -32,6 +37,7 @@ struct Zone {
 // One for the process: TZ and /etc/localtime are the process's, and it is written about once a minute.
 static ZONE: RwLock<Zone> = RwLock::new(Zone {
     offset: 0,
+    names: [*b"UTC\0\0\0\0\0"; 2],
     until: i64::MAX,
     then: 0,
 });
@@ -41,8 +47,14 @@ pub fn refresh_zone() {
     let zone = jiff::tz::TimeZone::system();
     let now = jiff::Timestamp::now();
     let next = zone.following(now).next();
+    let name = zone_name_of(zone.to_offset_info(now).abbreviation());
+    let then = next.as_ref();
     *ZONE.write() = Zone {
         offset: zone.to_offset(now).seconds(),
+        names: [
+            name,
+            then.map_or(name, |change| zone_name_of(change.abbreviation())),
+        ],
         until: next
             .as_ref()
             .map_or(i64::MAX, |change| change.timestamp().as_second()),
@@ -58,6 +70,21 @@ fn offset_at(second: i64) -> i32 {
     } else {
         zone.then
     }
+}
+
+/// The name of the zone at this Unix time, with zeros behind it, as far as `refresh_zone` has found out.
+#[must_use]
+pub fn zone_name(second: i64) -> [u8; ZONE_NAME_BYTES] {
+    let zone = *ZONE.read();
+    zone.names[usize::from(second >= zone.until)]
+}
+
+fn zone_name_of(text: &str) -> [u8; ZONE_NAME_BYTES] {
+    let mut name = [0; ZONE_NAME_BYTES];
+    for (place, byte) in name.iter_mut().zip(text.bytes()) {
+        *place = byte;
+    }
+    name
 }
 
 /// A moment, in whole milliseconds since 1970 (UTC).

@@ -147,6 +147,9 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
     if matches!(status, 408 | 444 | 499) {
         return Cover::Close(status);
     }
+    if let Some(stub) = request.take_stub() {
+        return Cover::Answer(stub);
+    }
     request.error_status = Some(error_text::on_the_wire(status));
     if matches!(status, 400 | 413 | 414 | 495 | 496 | 497 | 500 | 501) {
         request.keepalive = false;

@@ -398,7 +398,7 @@ impl Request {
         let context = ErrorContext {
             server: Some(&self.server().name),
             request: Some(self.head.line()),
-            subrequest: self.parent.as_ref().map(|_| &self.uri[..]),
+            subrequest: (self.depth_of_subrequests() > 0).then_some(&self.uri[..]),
             host: self.head.get(HeaderId::Host),
             referrer: self.head.get(HeaderId::Referer),
             ..ErrorContext::default()

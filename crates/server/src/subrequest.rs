@@ -1,7 +1,9 @@
 //! Sub-requests: what a request asks the same server besides, on its own way to an answer.
 //!
 //! A sub-request is a [`Request`] without a connection: it goes the same way, but no access rules hold for it, nothing is added to
-//! its head and it is logged only where `log_subrequest` says so. Not here: who asks for one (`auth_request`, `mirror`, `slice`).
+//! its head and it is logged only where `log_subrequest` says so. Not here: who asks for one (`auth_request`, `mirror`, `slice`, `addition`, `ssi`).
+
+pub mod include;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -9,7 +11,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use config::{Flag, directives};
+use config::{Flag, Size, directives};
 use disk::OpenFile;
 use message::Body;
 
@@ -22,13 +24,16 @@ use crate::respond::{self, Start};
 /// Bytes that are taken of a body that nobody wants.
 const TAKEN_MAX: u64 = 64 << 10;
 /// How deep sub-requests may be of sub-requests, as nginx.
-pub const DEPTH_MAX: u32 = 50;
+pub const DEPTH_MAX: u32 = 51;
 
 directives! {
     /// Sub-requests.
     pub struct Subrequests in Location {
         /// Writes sub-requests to the access log too.
         log_subrequest: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Limits the body of a sub-request's answer that is kept in memory to become the value of a variable (`set` of `ssi`'s
+        /// `include`).
+        subrequest_output_buffer_size: Size = "4k", [HTTP | SERVER | LOCATION] 1;
     }
 }
 
@@ -45,6 +50,14 @@ pub fn make(
     args: Bytes,
     body: RequestBody,
 ) -> Result<Box<Request>, TooDeep> {
+    make_with(parent, uri, |uri| parent.child(uri, args, body))
+}
+
+fn make_with(
+    parent: &Request,
+    uri: Bytes,
+    child: impl FnOnce(Bytes) -> Box<Request>,
+) -> Result<Box<Request>, TooDeep> {
     if parent.depth_of_subrequests() >= DEPTH_MAX {
         parent.log(Level::Error, &|out| {
             out.extend_from_slice(b"subrequests cycle while processing \"");
@@ -53,7 +66,7 @@ pub fn make(
         });
         return Err(TooDeep);
     }
-    Ok(parent.child(uri, args, body))
+    Ok(child(uri))
 }
 
 /// Too many sub-requests of sub-requests.

@@ -87,7 +87,7 @@ rows! {
         "listen": [SERVER] (1..);
         "location": [SERVER | LOCATION] (1..=2) block;
         "log_not_found": [HTTP | SERVER | LOCATION] FLAG;
-        "log_subrequest": [HTTP | SERVER | LOCATION] FLAG => NO_SUBREQUESTS;
+        "log_subrequest": [HTTP | SERVER | LOCATION] FLAG;
         "max_headers": [HTTP | SERVER] 1;
         "max_ranges": [HTTP | SERVER | LOCATION] 1;
         "merge_slashes": [HTTP | SERVER] FLAG;
@@ -120,7 +120,7 @@ rows! {
         "server_names_hash_bucket_size": [HTTP] 1 => TABLES_GROW;
         "server_names_hash_max_size": [HTTP] 1 => TABLES_GROW;
         "server_tokens": [HTTP | SERVER | LOCATION] 1;
-        "subrequest_output_buffer_size": [HTTP | SERVER | LOCATION] 1 => NO_SUBREQUESTS;
+        "subrequest_output_buffer_size": [HTTP | SERVER | LOCATION] 1;
         "tcp_nodelay": [HTTP | SERVER | LOCATION] FLAG;
         "tcp_nopush": [HTTP | SERVER | LOCATION] FLAG;
         "types": [HTTP | SERVER | LOCATION] 0 block;
@@ -268,9 +268,9 @@ rows! {
     }
     "http_ssi" {
         "ssi": [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        "ssi_ignore_recycled_buffers": [HTTP | SERVER | LOCATION] FLAG;
+        "ssi_ignore_recycled_buffers": [HTTP | SERVER | LOCATION] FLAG => NO_RECYCLED_BUFFERS;
         "ssi_last_modified": [HTTP | SERVER | LOCATION] FLAG;
-        "ssi_min_file_chunk": [HTTP | SERVER | LOCATION] 1;
+        "ssi_min_file_chunk": [HTTP | SERVER | LOCATION] 1 => TEXTS_ARE_READ;
         "ssi_silent_errors": [HTTP | SERVER | LOCATION] FLAG;
         "ssi_types": [HTTP | SERVER | LOCATION] (1..);
         "ssi_value_length": [HTTP | SERVER | LOCATION] 1;

@@ -2,16 +2,22 @@
 //!
 //! To add a step, add a line to [`apply`]; to add one that changes bodies, to [`filter`], and see [`steps`].
 
+pub mod addition;
+pub mod charset;
 pub mod expires;
 pub mod headers;
 pub mod media_types;
 pub mod not_modified;
 pub mod ranges;
 pub mod slice;
+pub mod ssi;
 pub mod steps;
+pub mod sub_filter;
 pub mod userid;
 
 use std::rc::Rc;
+
+use message::Body;
 
 use crate::Response;
 use crate::request::Request;
@@ -32,7 +38,7 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     if request.is_subrequest() {
         // A slice is part of a body that is filtered as a whole.
         if location.has_filters && request.slice_start().is_none() {
-            filter(request, settings, &mut response).run(request, &mut response);
+            filter(request, settings, &mut response)?.run(request, &mut response);
         }
         return Ok(response);
     }
@@ -47,9 +53,10 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
         }
         response = request.response.take().expect("it was put there");
     }
-    let steps = location
-        .has_filters
-        .then(|| filter(request, settings, &mut response));
+    let steps = match location.has_filters {
+        true => Some(filter(request, settings, &mut response)?),
+        false => None,
+    };
     let part = ranges::apply(request, &settings.ranges, &mut response).map_err(Outcome::Failed)?;
     if let Some(whole) = sliced {
         slice::end(request, &mut response, whole, part);
@@ -62,12 +69,50 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
 
 /// Does a level say anything of filters? Where none does, [`filter`] is not asked.
 #[must_use]
-pub fn has_filters(_settings: &LocationSettings) -> bool {
-    false
+pub fn has_filters(settings: &LocationSettings) -> bool {
+    settings.sub_filter.sub_filter.is_any()
+        || settings.charset.charset.0.is_some()
+        || settings.ssi.ssi
+        || settings.addition.is_any()
 }
 
-/// Has the filters decide by the head what they will do with the body, in nginx's order: gunzip, addition, sub_filter, charset, ssi,
-/// gzip. Sub-requests come here too: a filter that is for the client's answer alone looks at [`Request::is_subrequest`].
-fn filter(_request: &Request, _settings: &LocationSettings, _response: &mut Response) -> Steps {
-    Steps::default()
+/// Has the filters decide by the head what they will do with the body, in nginx's order: gunzip, sub_filter, charset, ssi, addition,
+/// gzip. Sub-requests come here too: a filter that is for the client's answer alone looks at [`Request::is_subrequest`]. What is
+/// added around a body and what a page includes went through the filters of its own location, so it comes behind those.
+fn filter(
+    request: &mut Request,
+    settings: &LocationSettings,
+    response: &mut Response,
+) -> Result<Steps, Outcome> {
+    let mut steps = Steps::default();
+    sub_filter::begin(request, &settings.sub_filter, response, &mut steps);
+    charset::begin(request, response, &mut steps)?;
+    ssi::begin(request, &settings.ssi, response, &mut steps);
+    addition::begin(request, &settings.addition, response, &mut steps);
+    Ok(steps)
+}
+
+/// Does something with a request that knows the head of its answer (`$sent_http_content_type`, `$status`).
+fn with_head<T>(
+    request: &mut Request,
+    response: &Response,
+    work: impl FnOnce(&mut Request) -> T,
+) -> T {
+    request.response = Some(Box::new(response.with_body(Body::Empty)));
+    let done = work(request);
+    request.response = None;
+    done
+}
+
+/// Takes out of a head what names a version of the body, which is another one at every answer; `is_kept`: its date stays, and its
+/// tag as a weak one.
+fn forget_version(response: &mut Response, is_kept: bool) {
+    if is_kept {
+        response.weaken_etag();
+        return;
+    }
+    response.last_modified = None;
+    response.headers.remove(b"Last-Modified");
+    response.etag = None;
+    response.headers.remove(b"ETag");
 }

@@ -40,11 +40,16 @@ pub type AnswerBody = Body<Rc<OpenFile>>;
 
 /// A filter that is fed a body's bytes in order and gives others in their place.
 pub trait Filter {
-    /// Takes bytes, at most [`FEED_LEN`]. What it gives is put into `out`; it may keep some for later.
+    /// Takes bytes, at most [`Filter::feed_len`]. What it gives is put into `out`; it may keep some for later.
     ///
     /// # Errors
     /// The body cannot go on: the connection is cut.
     fn feed(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), BodyError>;
+
+    /// Bytes that it is to be fed at once: fewer where much may come of few. At least 1.
+    fn feed_len(&self) -> usize {
+        FEED_LEN
+    }
 
     /// Nothing more is ready at the moment: gives what it can of what it kept.
     fn flush(&mut self, _out: &mut Out) {}
@@ -315,7 +320,9 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
                     Poll::Pending => return Poll::Pending,
                 }
             }
-            let part = self.bytes.split_to(self.bytes.len().min(FEED_LEN));
+            let part = self
+                .bytes
+                .split_to(self.bytes.len().min(self.filter.feed_len()));
             self.is_kept = true;
             if let Err(error) = self.filter.feed(part, &mut self.out) {
                 return Poll::Ready(Some(Err(error)));

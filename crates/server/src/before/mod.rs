@@ -144,6 +144,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         proxy_answers: _, proxy_store: _, proxy_rewrites: _, hints: _, tunnelling: _, subrequests: _, error_pages: _,
         caching: _, not_modified: _, headers: _, ranges: _, slicing: _, identity: _, redirects: _, keepalive: _,
         sending: _, closing: _, post_action: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,
+        addition: _, sub_filter: _, charset: _, ssi: _,
         userid: _, browser: _, referers: _, secure_link: _,
     } = settings;
     set_real_ip_from.is_empty()

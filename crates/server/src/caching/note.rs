@@ -11,7 +11,7 @@ use super::tally::Status;
 use crate::request::Request;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Note {
     /// What is stored and was used, where its head was not made anew (`$upstream_http_…`).
     pub entry: Option<Rc<Entry>>,

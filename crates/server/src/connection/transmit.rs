@@ -312,6 +312,9 @@ async fn send_stream(
         })
     });
     let mut next = match first.await {
+        Some(Some(Err(error))) if request.location().settings.ssi.ssi => {
+            return Err(Stop::Body(error));
+        }
         Some(Some(Ok(Chunk::Bytes(bytes)))) if framing.rate.per_second == 0 => {
             send_piece(request, framing, &bytes, true).await?;
             next_piece(request, stream).await?
@@ -320,6 +323,14 @@ async fn send_stream(
             send_head(request, framing, &[]).await?;
             chunk
         }
+        // As nginx: until something of a page can be shown, it may still end without an answer.
+        None if request.location().settings.ssi.ssi => match next_piece(request, stream).await? {
+            Some(Err(error)) => return Err(Stop::Body(error)),
+            next => {
+                send_head(request, framing, &[]).await?;
+                next
+            }
+        },
         None => {
             send_head(request, framing, &[]).await?;
             next_piece(request, stream).await?
@@ -347,9 +358,12 @@ async fn next_piece(
     request: &Request,
     stream: &mut Body<Rc<OpenFile>>,
 ) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
-    let settings = &request.location().settings.proxy;
-    let ends_with_client =
-        request.passed.is_some() && request.cached.is_none() && !settings.proxy_ignore_client_abort;
+    let settings = &request.location().settings;
+    let ends_with_client = match request.passed.is_some() {
+        true => request.cached.is_none() && !settings.proxy.proxy_ignore_client_abort,
+        // Its parts may be of other servers.
+        false => settings.ssi.ssi || settings.addition.is_any(),
+    };
     let mut left = pin!(request.wire.peer_closed());
     poll_fn(|cx| match stream.poll_next(cx) {
         Poll::Ready(next) => Poll::Ready(Ok(next)),

@@ -6,8 +6,10 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Section, Tree};
+use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex};
+use hashbrown::HashMap;
 
+use crate::after::charset::{self, Charsets};
 use crate::after::userid;
 use crate::before::real_ip;
 use crate::before::rewrite::Program;
@@ -73,6 +75,7 @@ struct Http<'a> {
     upstreams: Blocks,
     zones: Zones,
     limits: limits::Zones,
+    charsets: Charsets,
     servers: Vec<ServerBlock<'a>>,
     is_seen: bool,
 }
@@ -107,6 +110,8 @@ impl Settings {
             listens: Listens::default(),
             names: Vec::new(),
             variables: Vec::new(),
+            variable_names: HashMap::new(),
+            charsets: std::mem::take(&mut http.charsets),
             upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?),
             uses_realpath: false,
             uid_reset: None,
@@ -127,13 +132,26 @@ impl Settings {
         let locations = &settings.locations;
         settings.zones.settle(locations, &surroundings.pools)?;
         settings.check_logs()?;
+        charset::settle(&mut settings.charsets, &mut settings.locations)?;
         settings.variables = definitions.finish(scope)?;
         settings.uid_reset = userid::reset_variable(scope);
+        settings.name_variables(scope);
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;
         let is_shown = scope.find("first_byte_time").is_some();
         settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
         Ok(settings)
+    }
+
+    /// Keeps the names of variables where pages may ask for them.
+    fn name_variables(&mut self, scope: &Scope) {
+        let mut locations = self.locations.iter();
+        if locations.any(|location| location.settings.ssi.ssi) {
+            let names = scope.variables().iter().zip(0..);
+            self.variable_names = names
+                .map(|(variable, index)| (variable.name.clone().into(), VariableIndex(index)))
+                .collect();
+        }
     }
 
     /// Looks up the name servers that are named by name.
@@ -252,6 +270,7 @@ fn read_http<'a>(
             }
             b"proxy_cache_path" => http.zones.read(line, &around.prefix)?,
             b"limit_req_zone" | b"limit_conn_zone" => http.limits.read(line, scope)?,
+            b"charset_map" => http.charsets.read(line)?,
             b"map" => definitions.read_map(line, scope)?,
             b"geo" => definitions.read_geo(line, scope)?,
             b"upstream" => http.upstreams.read(line, scope, &mut host)?,

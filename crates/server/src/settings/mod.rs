@@ -17,8 +17,10 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use bytes::Bytes;
 use config::VariableIndex;
 use disk::Pool;
+use hashbrown::HashMap;
 use wire::http1::read::Limits;
 
+use crate::after::charset::Charsets;
 use crate::before::rewrite::Program;
 use crate::caching::Cache;
 use crate::caching::directives::RulesSlot;
@@ -56,6 +58,10 @@ pub struct Settings {
     pub names: Vec<ServerNames>,
     /// What each variable is, by its index.
     pub variables: Vec<Definition>,
+    /// Their indices by name, in lower case, where pages may ask for them (`ssi`).
+    pub variable_names: HashMap<Box<str>, VariableIndex>,
+    /// The charsets that are named, and the ways between them.
+    pub charsets: Charsets,
     /// The groups of servers that requests are passed on to.
     pub upstreams: Upstreams,
     /// Whether `$realpath_root` is used anywhere.

@@ -4,10 +4,14 @@
 
 use config::{Section, Table, blocks, sections};
 
+use crate::after::addition::Addition;
+use crate::after::charset::Charset;
 use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
 use crate::after::ranges::Ranges;
 use crate::after::slice::Slicing;
+use crate::after::ssi::Ssi;
+use crate::after::sub_filter::SubFilter;
 use crate::after::userid::UserId;
 use crate::before::access::Access;
 use crate::before::admission::Admission;
@@ -138,6 +142,14 @@ sections! {
         ranges: Ranges,
         /// [`Slicing`].
         slicing: Slicing,
+        /// [`Addition`].
+        addition: Addition,
+        /// [`SubFilter`].
+        sub_filter: SubFilter,
+        /// [`Charset`].
+        charset: Charset,
+        /// [`Ssi`].
+        ssi: Ssi,
         /// [`Identity`].
         identity: Identity,
         /// [`Redirects`].
@@ -176,6 +188,9 @@ blocks! {
         "limit_except": [LOCATION] 1.. => LIMIT_EXCEPT, syntax "method …";
         /// Answers only internal redirects in this location; 404 to clients.
         "internal": [LOCATION] 0;
+        /// Says which bytes of one charset are which of another one: each line has a byte of the first and, in hexadecimal digits too,
+        /// the byte of the second, or its bytes in UTF-8 where the second one is `utf-8`.
+        "charset_map": [HTTP] 2 => LINES, syntax "charset1 charset2";
         /// Makes a variable out of another value: by name, by wildcard (with `hostnames`), by regular expression.
         "map": [HTTP] 2 => LINES, syntax "string $variable";
         /// Makes a variable whose value depends on an address: the client's, or the one that another variable holds. A line has a

@@ -332,6 +332,23 @@ impl Request {
         }
     }
 
+    /// Appends the value of a variable by its name in lower case, whether the configuration uses it or not; `false` when it has
+    /// none.
+    pub fn append_named(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
+        let Ok(name) = std::str::from_utf8(name) else {
+            return false;
+        };
+        if let Some(index) = self.settings().variable_names.get(name) {
+            return self.append_variable(*index, out);
+        }
+        match Definition::built_in(name) {
+            Some(Definition::Core(core)) => values::core(self, core, out),
+            Some(Definition::Kept(core)) => append(kept::make(self, core), out),
+            Some(Definition::Family(family, rest)) => values::family(self, family, &rest, out),
+            _ => false,
+        }
+    }
+
     /// Appends a variable's value; `false` when it has none.
     pub fn append_variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
         if self.depth.get() == DEPTH_MAX {

@@ -46,6 +46,10 @@ variables! {
     ConnectionsWaiting "connections_waiting"
     /// Those to which an answer is being written.
     ConnectionsWriting "connections_writing"
+    /// The time in Greenwich, in the format that a page set (`ssi`).
+    DateGmt "date_gmt"
+    /// The time in the machine's zone, in the format that a page set (`ssi`).
+    DateLocal "date_local"
     /// How long the request has waited for disks so far, in seconds with microseconds.
     DiskWait "disk_wait"
     /// What `root` or `alias` gives for the request.

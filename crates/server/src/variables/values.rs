@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use message::{Framing, HeaderId, credentials, uri};
 
-use crate::after::slice;
+use crate::after::{slice, ssi};
 use crate::before::auth_basic;
 use crate::content::proxy::variables as proxy;
 use crate::identity::NGINX_VERSION;
@@ -44,10 +44,6 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::LimitConnStatus => limited::append_counted(request, out),
         Core::LimitReqStatus => limited::append_paced(request, out),
         Core::LimitRate => limit_rate(request, out),
-        Core::Msec => {
-            request.client.loop_.feed.clock().tick().append_msec(out);
-            true
-        }
         Core::NginxVersion => put(NGINX_VERSION.as_bytes(), out),
         Core::Pid => number(u64::from(std::process::id()), out),
         Core::Pipe => put(if request.is_pipelined { b"p" } else { b"." }, out),
@@ -82,13 +78,28 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::TcpinfoRcvSpace | Core::TcpinfoRtt | Core::TcpinfoRttvar | Core::TcpinfoSndCwnd => {
             tcp_info(request, core, out)
         }
-        Core::TimeIso8601 => put(&request.client.loop_.feed.clock().time_iso8601(), out),
-        Core::TimeLocal => put(&request.client.loop_.feed.clock().time_local(), out),
         // What is told of the servers that it was passed on to.
         _ => figures::core(request, core, out)
             .or_else(|| connections::core(request, core, out))
+            .or_else(|| time(request, core, out))
             .unwrap_or_else(|| proxy::core(request, core, out)),
     }
+}
+
+/// Appends the time now in one of its forms; `None`: it is none of them.
+fn time(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
+    let clock = request.client.loop_.feed.clock();
+    Some(match core {
+        Core::DateGmt => ssi::append_date(request, true, out),
+        Core::DateLocal => ssi::append_date(request, false, out),
+        Core::Msec => {
+            clock.tick().append_msec(out);
+            true
+        }
+        Core::TimeIso8601 => put(&clock.time_iso8601(), out),
+        Core::TimeLocal => put(&clock.time_local(), out),
+        _ => return None,
+    })
 }
 
 fn put(text: &[u8], out: &mut Vec<u8>) -> bool {
@@ -272,10 +283,10 @@ fn sent_header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
     };
     match rest {
         b"connection" => put(
-            if request.keepalive {
-                b"keep-alive"
-            } else {
-                b"close"
+            match request.keepalive {
+                _ if response.status == 101 => b"upgrade",
+                true => b"keep-alive",
+                false => b"close",
             },
             out,
         ),

@@ -7,6 +7,7 @@ use config::{Flag, directives};
 use disk::{Errno, Kind as FileKind};
 use message::{Method, uri};
 
+use crate::after::charset;
 use crate::log::Level;
 use crate::path::{self, Mapped};
 use crate::request::Request;
@@ -87,6 +88,7 @@ async fn list(request: &Request) -> Result<Response, Failure> {
     };
     let uri = request.uri.clone();
     let is_call = callback.is_some();
+    let utf8 = charset::of_pages(request).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
     let write = move || {
         let mut entries: Vec<Entry> = entries
             .iter()
@@ -97,7 +99,7 @@ async fn list(request: &Request) -> Result<Response, Failure> {
         match format {
             Format::Html => Html {
                 uri: &uri,
-                utf8: false,
+                utf8,
                 exact_size,
                 utc_offset,
             }

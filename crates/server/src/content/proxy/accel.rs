@@ -1,6 +1,6 @@
-//! What a server tells us in its answer's `X-Accel-…` lines: another place for the content, a rate, a charset.
+//! What a server tells us in its answer's `X-Accel-…` lines: another place for the content, a rate.
 //!
-//! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Buffering` (a slow client holds the server back in either case).
+//! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Charset` (the charset filter's), `X-Accel-Buffering` (a slow client holds the server back in either case).
 
 use bytes::Bytes;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
@@ -118,8 +118,8 @@ pub fn give(kept: Kept, response: &mut Response, is_passed_on: bool) {
     response.headers.prepend(lines);
 }
 
-/// `X-Accel-Limit-Rate` and `X-Accel-Charset`.
-pub fn obey(request: &Request, head: &ResponseHead, response: &mut Response) {
+/// `X-Accel-Limit-Rate`.
+pub fn obey(request: &Request, head: &ResponseHead) {
     if let Some(rate) = head.get(HeaderId::XAccelLimitRate)
         && !ignores(request, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
         && let Some(rate) = std::str::from_utf8(rate)
@@ -128,18 +128,4 @@ pub fn obey(request: &Request, head: &ResponseHead, response: &mut Response) {
     {
         request.rare().limit_rate.set(Some(rate));
     }
-    if let Some(charset) = head.get(HeaderId::XAccelCharset)
-        && !ignores(request, IgnoreHeaders::X_ACCEL_CHARSET)
-        && !charset.eq_ignore_ascii_case(b"off")
-        && !response.content_type.is_empty()
-        && !has_charset(&response.content_type)
-    {
-        response.charset = Bytes::copy_from_slice(charset);
-    }
-}
-
-fn has_charset(media_type: &[u8]) -> bool {
-    media_type
-        .windows(b"charset=".len())
-        .any(|text| text.eq_ignore_ascii_case(b"charset="))
 }

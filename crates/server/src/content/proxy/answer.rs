@@ -77,8 +77,8 @@ pub fn shape(
     if let Some(elsewhere) = accel::elsewhere(asked, head) {
         return accel::follow(request, elsewhere, cookie);
     }
-    let mut response = copy(asked, &passing, head, body, origin, cookie);
-    accel::obey(asked, head, &mut response);
+    let response = copy(asked, &passing, head, body, origin, cookie);
+    accel::obey(asked, head);
     Outcome::Answer(response)
 }
 

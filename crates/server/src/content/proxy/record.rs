@@ -15,7 +15,7 @@ use crate::upstream::sticky::{Lesson, Session};
 use crate::upstream::tries::Tries;
 
 /// What a request knows of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Passed {
     /// What was tried.
     pub record: Rc<Record>,

@@ -1,0 +1,132 @@
+//! `add_before_body` and `add_after_body`: other answers of the same server before and behind a body.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use config::directives;
+use disk::OpenFile;
+use message::{Body, BodyError, Chunk, Header, Source};
+
+use crate::Response;
+use crate::request::Request;
+use crate::subrequest::include::{self, Inclusion, Whole};
+
+use super::media_types::MediaTypes;
+use super::steps::{AnswerBody, Steps};
+
+directives! {
+    /// Adding to bodies.
+    pub struct Addition in Location {
+        /// Shows the answer to this URI before the body of answers of status 200; `""` switches it off.
+        add_before_body: Bytes = "\"\"", [HTTP | SERVER | LOCATION] 1, syntax "uri";
+        /// Shows the answer to this URI behind the body of answers of status 200; `""` switches it off.
+        add_after_body: Bytes = "\"\"", [HTTP | SERVER | LOCATION] 1, syntax "uri";
+        /// Sets the media types of the answers that something is added to, beside `text/html`; `*` means all.
+        addition_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
+    }
+}
+
+impl Addition {
+    /// Is there anything to add?
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        !self.add_before_body.is_empty() || !self.add_after_body.is_empty()
+    }
+}
+
+/// Has the other answers put around the body of the client's one.
+pub fn begin(request: &Request, settings: &Addition, response: &mut Response, steps: &mut Steps) {
+    if !settings.is_any()
+        || request.is_subrequest()
+        || response.status != 200
+        || !settings.addition_types.has(response)
+    {
+        return;
+    }
+    response.becomes_another();
+    let uris = [&settings.add_before_body, &settings.add_after_body].map(Bytes::clone);
+    let whole = Whole::of(request, response);
+    steps.push(move |request, body| {
+        let [before, after] = uris.map(|uri| part(request, &whole, uri));
+        Body::Stream(Box::new(Around {
+            before,
+            body: Some(body),
+            after,
+            trailers: Vec::new(),
+        }))
+    });
+}
+
+/// A part, unless there is none or it cannot be.
+fn part(request: &Request, whole: &Rc<Whole>, uri: Bytes) -> Part {
+    if uri.is_empty() {
+        return Part::None;
+    }
+    let inclusion = Inclusion {
+        whole: Rc::clone(whole),
+        stub: None,
+        is_value: false,
+    };
+    match include::make(request, uri, Bytes::new(), inclusion) {
+        Ok(child) => Part::Body(include::body(child)),
+        Err(_) => Part::Failed,
+    }
+}
+
+enum Part {
+    None,
+    /// It cannot be asked for.
+    Failed,
+    Body(AnswerBody),
+}
+
+impl Part {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        let next = match self {
+            Self::None => return Poll::Ready(None),
+            Self::Failed => Some(Err(BodyError::Logged)),
+            Self::Body(body) => ready!(body.poll_next(cx)),
+        };
+        if next.is_none() {
+            *self = Self::None;
+        }
+        Poll::Ready(next)
+    }
+}
+
+/// A body with others around it, one after the other.
+struct Around {
+    before: Part,
+    body: Option<AnswerBody>,
+    after: Part,
+    trailers: Vec<Header>,
+}
+
+impl Source<Rc<OpenFile>> for Around {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        if let Some(next) = ready!(self.before.poll_next(cx)) {
+            return Poll::Ready(Some(next));
+        }
+        if let Some(body) = &mut self.body {
+            if let Some(next) = ready!(body.poll_next(cx)) {
+                return Poll::Ready(Some(next));
+            }
+            if let Body::Stream(source) = body {
+                self.trailers = source.trailers();
+            }
+            self.body = None;
+        }
+        self.after.poll_next(cx)
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        std::mem::take(&mut self.trailers)
+    }
+}

@@ -1,0 +1,333 @@
+//! The body of a page: its own text, and the answers to its sub-requests, each where it belongs.
+//!
+//! A page is read on while its sub-requests are asked, until something of it must be waited for. Invariant: what waits to be shown is
+//! bounded: [`AHEAD_MAX`] bytes of the page and of each sub-request, [`PARTS_MAX`] places, and [`RUNNING_MAX`] sub-requests of all
+//! pages of an answer at once (beside the one that is shown, without which nothing would go on).
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use disk::OpenFile;
+use message::{BodyError, Chunk, Header, Source};
+
+use crate::request::Request;
+use crate::subrequest::include::{self, Whole};
+
+use super::super::steps::{AnswerBody, Inside};
+use super::page::{Effect, Page, Part, Purpose};
+use super::parser::{Event, Parser};
+
+/// Bytes that are kept of the page, and of each sub-request, before what stands in front of them is shown.
+pub const AHEAD_MAX: u64 = 64 << 10;
+/// Texts and sub-requests of a page that wait to be shown.
+const PARTS_MAX: usize = 256;
+/// Sub-requests of all pages of one answer that are asked at once.
+const RUNNING_MAX: usize = 64;
+/// Texts up to this length are put together.
+const JOINED_MAX: usize = 16 << 10;
+/// Pieces that are kept of each sub-request.
+const PIECES_MAX: usize = 64;
+/// Commands and texts that are looked at in a row.
+const EVENTS_PER_TURN: usize = 64;
+/// How often what goes on is looked at anew before others get their turn.
+const TURNS_PER_POLL: usize = 8;
+
+type Piece = Chunk<Rc<OpenFile>>;
+
+/// What is shown at one place.
+enum Place {
+    /// Texts, put together.
+    Text(Vec<u8>),
+    /// A text that is long enough.
+    Long(Bytes),
+    /// The answer to a sub-request.
+    Asked(Asked),
+}
+
+/// Why a page is not read on.
+enum Waiting {
+    /// It is.
+    No,
+    /// The last place is still to end.
+    ForLast,
+    /// This variable is still to get its value.
+    ForValue(
+        Vec<u8>,
+        Pin<Box<dyn Future<Output = Result<Option<Bytes>, BodyError>>>>,
+    ),
+}
+
+/// See the module.
+pub struct Composed {
+    page: Page,
+    parser: Parser,
+    inside: Inside,
+    /// What was not looked at of the piece at hand.
+    piece: Bytes,
+    is_over: bool,
+    places: VecDeque<Place>,
+    waiting: Waiting,
+    trailers: Vec<Header>,
+}
+
+impl Composed {
+    /// The body of a page.
+    #[must_use]
+    pub fn new(request: &Request, page: Page, body: AnswerBody, value_max: usize) -> Self {
+        Self {
+            page,
+            parser: Parser::new(value_max),
+            inside: Inside::new(request, body),
+            piece: Bytes::new(),
+            is_over: false,
+            places: VecDeque::new(),
+            waiting: Waiting::No,
+            trailers: Vec::new(),
+        }
+    }
+
+    /// Reads the page on, as far as it may be; says whether it went on at all.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
+        for events in 0..EVENTS_PER_TURN {
+            if !self.may_read(cx)? {
+                return Ok(events > 0);
+            }
+            if self.piece.is_empty() {
+                match self.inside.poll_bytes(cx) {
+                    Poll::Pending => return Ok(events > 0),
+                    Poll::Ready(Some(bytes)) => self.piece = bytes?,
+                    Poll::Ready(None) => {
+                        self.end();
+                        return Ok(true);
+                    }
+                }
+            }
+            if let Some(event) = self.parser.next(&mut self.piece) {
+                self.obey(event);
+            }
+        }
+        Ok(true)
+    }
+
+    fn obey(&mut self, event: Event) {
+        let effect = match event {
+            Event::Text(text) => {
+                if let Some(text) = self.page.text(text) {
+                    self.show(text);
+                }
+                return;
+            }
+            Event::Fault(sentence) => return self.page.complain(&sentence),
+            Event::Broken => self.page.error(),
+            Event::Command(command) => self.page.obey(command),
+        };
+        match effect {
+            Effect::Nothing => {}
+            Effect::Text(text) => self.show(text),
+            Effect::Part(Part { child, purpose }) => match purpose {
+                Purpose::Value(name) => {
+                    self.waiting = Waiting::ForValue(name, Box::pin(include::value(child)));
+                }
+                Purpose::Shown => self.places.push_back(Place::Asked(Asked::new(child))),
+                Purpose::Awaited => {
+                    self.places.push_back(Place::Asked(Asked::new(child)));
+                    self.waiting = Waiting::ForLast;
+                }
+            },
+        }
+    }
+
+    /// May the page be read on?
+    fn may_read(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
+        match &mut self.waiting {
+            Waiting::No => {}
+            Waiting::ForLast => match self.places.back() {
+                Some(Place::Asked(asked)) if !asked.is_over => return Ok(false),
+                _ => self.waiting = Waiting::No,
+            },
+            Waiting::ForValue(name, value) => {
+                let Poll::Ready(value) = value.as_mut().poll(cx) else {
+                    return Ok(false);
+                };
+                if let Some(value) = value? {
+                    self.page.set(name, value);
+                }
+                self.waiting = Waiting::No;
+            }
+        }
+        Ok(!self.is_over && self.places.len() < PARTS_MAX && self.waiting_bytes() < AHEAD_MAX)
+    }
+
+    /// Bytes of the page itself that wait to be shown.
+    fn waiting_bytes(&self) -> u64 {
+        let bytes = |place: &Place| match place {
+            Place::Text(text) => text.len() as u64,
+            Place::Long(text) => text.len() as u64,
+            Place::Asked(_) => 0,
+        };
+        self.places.iter().map(bytes).sum()
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
+        self.trailers = self.inside.trailers();
+        let last = self.parser.end();
+        if let Some(text) = last.and_then(|text| self.page.text(text)) {
+            self.show(text);
+        }
+    }
+
+    fn show(&mut self, text: Bytes) {
+        match self.places.back_mut() {
+            Some(Place::Text(last)) if last.len() + text.len() <= JOINED_MAX => {
+                last.extend_from_slice(&text);
+            }
+            _ if text.len() > JOINED_MAX / 4 => self.places.push_back(Place::Long(text)),
+            _ => self.places.push_back(Place::Text(text.to_vec())),
+        }
+    }
+
+    /// Lets every sub-request go on: the first, and the others where not too many do. Says whether one did.
+    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut went_on = false;
+        for (number, place) in self.places.iter_mut().enumerate() {
+            if let Place::Asked(asked) = place {
+                went_on |= asked.go_on(number == 0, self.page.whole(), cx);
+            }
+        }
+        went_on
+    }
+
+    /// Takes what is to be shown next; `None`: it is not there yet, or there is no more.
+    fn take(&mut self) -> Option<Result<Piece, BodyError>> {
+        loop {
+            let piece = match self.places.front_mut()? {
+                Place::Asked(asked) => match asked.take() {
+                    Some(piece) => return Some(piece),
+                    None if asked.is_over => None,
+                    None => return None,
+                },
+                Place::Text(text) => Some(Bytes::from(std::mem::take(text))),
+                Place::Long(text) => Some(std::mem::take(text)),
+            };
+            self.places.pop_front();
+            if let Some(text) = piece {
+                return Some(Ok(Chunk::Bytes(text)));
+            }
+        }
+    }
+}
+
+impl Source<Rc<OpenFile>> for Composed {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
+        for _ in 0..TURNS_PER_POLL {
+            let went_on = self.go_on(cx);
+            let was_read = match self.read(cx) {
+                Ok(was_read) => was_read,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            if let Some(piece) = self.take() {
+                return Poll::Ready(Some(piece));
+            }
+            if self.is_over && self.places.is_empty() {
+                return Poll::Ready(None);
+            }
+            if !went_on && !was_read {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        std::mem::take(&mut self.trailers)
+    }
+}
+
+/// A sub-request, and what came of its answer.
+struct Asked {
+    body: AnswerBody,
+    /// Whose sub-requests it is counted among, while it runs.
+    counted: Option<Rc<Whole>>,
+    is_begun: bool,
+    is_over: bool,
+    pieces: VecDeque<Result<Piece, BodyError>>,
+    /// Of these, bytes in memory.
+    bytes: u64,
+}
+
+impl Asked {
+    fn new(child: Box<Request>) -> Self {
+        Self {
+            body: include::body(child),
+            counted: None,
+            is_begun: false,
+            is_over: false,
+            pieces: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    fn go_on(&mut self, is_first: bool, whole: &Rc<Whole>, cx: &mut Context<'_>) -> bool {
+        if self.is_over {
+            return false;
+        }
+        if !self.is_begun {
+            let running = whole.running.get();
+            if running >= RUNNING_MAX && !is_first {
+                return false;
+            }
+            whole.running.set(running + 1);
+            self.counted = Some(Rc::clone(whole));
+            self.is_begun = true;
+        }
+        let before = self.pieces.len();
+        while self.bytes < AHEAD_MAX && self.pieces.len() < PIECES_MAX {
+            let Poll::Ready(next) = self.body.poll_next(cx) else {
+                break;
+            };
+            self.is_over = !matches!(next, Some(Ok(_)));
+            if let Some(piece) = next {
+                self.bytes += piece.as_ref().map_or(0, bytes_of);
+                self.pieces.push_back(piece);
+            }
+            if self.is_over {
+                self.leave();
+                return true;
+            }
+        }
+        self.pieces.len() > before
+    }
+
+    fn take(&mut self) -> Option<Result<Piece, BodyError>> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= piece.as_ref().map_or(0, bytes_of);
+        Some(piece)
+    }
+
+    /// It runs no more.
+    fn leave(&mut self) {
+        if let Some(whole) = self.counted.take() {
+            whole.running.set(whole.running.get() - 1);
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Bytes of a piece that are in memory.
+fn bytes_of(piece: &Piece) -> u64 {
+    match piece {
+        Chunk::Bytes(bytes) => bytes.len() as u64,
+        Chunk::File(_) => 0,
+    }
+}

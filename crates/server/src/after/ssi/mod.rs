@@ -1,0 +1,68 @@
+//! `ssi`: pages with commands in them, which are obeyed as the page is sent.
+//!
+//! What is included is asked for while the page is read on, and shown where it belongs. Not here: finding the commands (`parser`),
+//! what they do (`page`), the order of what is shown (`composed`).
+
+mod commands;
+mod composed;
+mod condition;
+mod date;
+mod memory;
+mod page;
+mod parser;
+
+use std::rc::Rc;
+
+use config::{Flag, Size, directives};
+use message::Body;
+
+use crate::Response;
+use crate::request::Request;
+use crate::subrequest::include::Whole;
+
+use super::media_types::MediaTypes;
+use super::steps::Steps;
+use composed::Composed;
+pub use date::append_date;
+pub use memory::Memory;
+use page::Page;
+
+directives! {
+    /// Server-side includes.
+    pub struct Ssi in Location {
+        /// Obeys the commands in pages (`<!--#include virtual="/uri" -->`).
+        ssi: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
+        /// Keeps `Last-Modified` of pages with commands, and their entity tag as a weak one; else both are left out.
+        ssi_last_modified: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Shows nothing where a command failed, in the place of "[an error occurred while processing the directive]".
+        ssi_silent_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Sets the media types of the answers that have commands, beside `text/html`; `*` means all.
+        ssi_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
+        /// Limits the values of commands' parameters.
+        ssi_value_length: Size = "255", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+/// Has the commands in the body of an answer obeyed, where they are to be.
+pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: &mut Steps) {
+    if !settings.ssi || response.content_length == Some(0) || !settings.ssi_types.has(response) {
+        return;
+    }
+    // Of other sub-requests nobody sees the body.
+    if request.is_subrequest() && request.whole().is_none() {
+        return;
+    }
+    if !request.is_subrequest() {
+        response.content_length = None;
+        response.refuse_ranges();
+        super::forget_version(response, settings.ssi_last_modified);
+    }
+    let whole = Whole::of(request, response);
+    let head = Box::new(response.with_body(Body::Empty));
+    let (is_silent, value_max) = (settings.ssi_silent_errors, settings.ssi_value_length.0);
+    steps.push(move |request, body| {
+        let page = Page::new(request.stand_in(Rc::clone(&whole), head), whole, is_silent);
+        let value_max = usize::try_from(value_max).unwrap_or(usize::MAX);
+        Body::Stream(Box::new(Composed::new(request, page, body, value_max)))
+    });
+}

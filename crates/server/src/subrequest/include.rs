@@ -1,0 +1,225 @@
+//! Sub-requests whose answers are part of another answer: as its body, or as the value of a variable (`ssi`, `addition`).
+//!
+//! Each goes through the filters of its own location before it is put where it belongs. Not here: where that is.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use disk::OpenFile;
+use message::{Body, BodyError, Chunk};
+
+use crate::Response;
+use crate::after::ssi::Memory;
+use crate::after::steps::{AnswerBody, Inside};
+use crate::log::Level;
+use crate::request::Request;
+
+use super::{TooDeep, make_with};
+
+/// Sub-requests that the parts of one answer may be made of, as many as nginx counts at once.
+pub const INCLUSIONS_MAX: u32 = 64_535;
+
+/// What the parts of one answer share.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// The charset that all of them are to have; empty: each has its own.
+    pub charset: Bytes,
+    /// What the pages among them remember.
+    pub memory: RefCell<Memory>,
+    /// Parts that are being asked for.
+    pub running: Cell<usize>,
+    /// Parts that were asked for.
+    asked: Cell<u32>,
+}
+
+impl Whole {
+    /// The whole that an answer's parts are put into: that of the page above it, or a new one.
+    #[must_use]
+    pub fn of(request: &Request, response: &Response) -> Rc<Self> {
+        request.whole().map(Rc::clone).unwrap_or_else(|| {
+            Rc::new(Self {
+                charset: crate::after::charset::of(response),
+                ..Self::default()
+            })
+        })
+    }
+}
+
+/// How a sub-request belongs to the one above it.
+#[derive(Debug)]
+pub struct Inclusion {
+    /// What it is a part of.
+    pub whole: Rc<Whole>,
+    /// What is shown in the place of its answer when that fails or is empty.
+    pub stub: Option<Box<Response>>,
+    /// Its body becomes the value of a variable.
+    pub is_value: bool,
+}
+
+/// Makes a sub-request for a part.
+///
+/// # Errors
+/// There are too many, or they are too deep, or it is of one whose body becomes a value: that is logged.
+pub fn make(
+    parent: &Request,
+    uri: Bytes,
+    args: Bytes,
+    inclusion: Inclusion,
+) -> Result<Box<Request>, TooDeep> {
+    let asked = &inclusion.whole.asked;
+    if asked.get() >= INCLUSIONS_MAX {
+        complain(
+            parent,
+            "request reference counter overflow while processing",
+            &uri,
+        );
+        return Err(TooDeep);
+    }
+    if parent.is_value() {
+        complain(parent, "nested in-memory subrequest", &uri);
+        return Err(TooDeep);
+    }
+    asked.set(asked.get() + 1);
+    make_with(parent, uri, |uri| parent.included(uri, args, inclusion))
+}
+
+fn complain(request: &Request, text: &str, uri: &[u8]) {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(b" \"");
+        out.extend_from_slice(uri);
+        out.push(b'"');
+    });
+}
+
+/// The body of a part. Nothing is asked for before it is wanted.
+#[must_use]
+pub fn body(child: Box<Request>) -> AnswerBody {
+    Body::unfold(Part::Asked(child), Part::step)
+}
+
+/// A part on its way.
+enum Part {
+    Asked(Box<Request>),
+    Coming {
+        request: Box<Request>,
+        body: AnswerBody,
+        is_empty: bool,
+    },
+}
+
+type Piece = Chunk<Rc<OpenFile>>;
+
+impl Part {
+    async fn step(self) -> Result<Option<(Piece, Self)>, BodyError> {
+        let (mut request, mut body, mut is_empty) = match self {
+            Self::Asked(child) => {
+                let (request, body) = answer(child).await?;
+                (request, body, true)
+            }
+            Self::Coming {
+                request,
+                body,
+                is_empty,
+            } => (request, body, is_empty),
+        };
+        loop {
+            match body.next().await.transpose() {
+                Ok(Some(piece)) if piece.is_empty() => {}
+                Ok(Some(piece)) => {
+                    is_empty = false;
+                    let rest = Self::Coming {
+                        request,
+                        body,
+                        is_empty,
+                    };
+                    return Ok(Some((piece, rest)));
+                }
+                Ok(None) if is_empty && let Some(stub) = request.take_stub() => {
+                    body = show_empty(&mut request, stub);
+                }
+                Ok(None) => break,
+                // As in nginx: what another server left unfinished is shown so, and the answer goes on.
+                Err(BodyError::Logged) if request.passed.is_some() => break,
+                Err(error @ (BodyError::Truncated | BodyError::Timeout)) => {
+                    log(&request, &error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        super::log(&request).await;
+        Ok(None)
+    }
+}
+
+/// Shows a stub in the place of an answer that had nothing in it: as that, and as it is where that was known to be empty, so that no
+/// filter wanted it.
+fn show_empty(request: &mut Request, mut stub: Box<Response>) -> AnswerBody {
+    let Some(response) = request.response.as_ref() else {
+        return Body::Empty;
+    };
+    if response.content_length != Some(0) {
+        stub.content_type = response.content_type.clone();
+        if let Ok(filtered) = crate::after::apply(request, stub) {
+            return filtered.body;
+        }
+        return Body::Empty;
+    }
+    stub.body
+}
+
+/// Has a part answered.
+async fn answer(child: Box<Request>) -> Result<(Box<Request>, AnswerBody), BodyError> {
+    let (mut request, response) = super::ask(child).await;
+    // Closed without an answer, and so is the whole.
+    let mut response = response.ok_or(BodyError::Logged)?;
+    let body = std::mem::take(&mut response.body);
+    request.response = Some(response);
+    Ok((request, body))
+}
+
+fn log(request: &Request, error: &BodyError) {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(error.to_string().as_bytes());
+    });
+}
+
+/// The body of a part that becomes a value; `None`: it failed.
+///
+/// # Errors
+/// It is too long, or it broke off: the whole cannot go on.
+pub async fn value(child: Box<Request>) -> Result<Option<Bytes>, BodyError> {
+    let (request, body) = answer(child).await?;
+    let max = request
+        .location()
+        .settings
+        .subrequests
+        .subrequest_output_buffer_size
+        .0;
+    let response = request.response.as_ref().ok_or(BodyError::Logged)?;
+    let is_good = response.status < 300;
+    if let Some(length) = response.content_length.filter(|length| *length > max) {
+        return Err(too_big(&request, &format!(": {length}")));
+    }
+    let mut inside = Inside::new(&request, body);
+    let mut value = Vec::new();
+    while let Some(bytes) = poll_fn(|cx| inside.poll_bytes(cx)).await {
+        value.extend_from_slice(&bytes?);
+        if value.len() as u64 > max {
+            return Err(too_big(&request, ""));
+        }
+    }
+    super::log(&request).await;
+    Ok(is_good.then(|| value.into()))
+}
+
+fn too_big(request: &Request, length: &str) -> BodyError {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"too big subrequest response");
+        out.extend_from_slice(length.as_bytes());
+    });
+    BodyError::Logged
+}
