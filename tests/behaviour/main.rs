@@ -30,6 +30,7 @@ mod panics;
 mod process;
 mod proxy;
 mod proxy_answers;
+mod proxy_protocol;
 mod proxy_store;
 mod purge;
 mod ranges;

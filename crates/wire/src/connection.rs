@@ -4,6 +4,8 @@
 //! buffer, so that an idle connection holds none, and only bytes that came too early are kept (`unread`); the scratch and the
 //! out buffer are never borrowed across an `await`.
 
+mod prologue;
+
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;

@@ -110,11 +110,16 @@ directives! {
 }
 
 /// Asks the zones; `Some`: the request is refused, or its client has left while it waited.
-pub async fn run(request: &mut Request) -> Option<Outcome> {
+pub async fn run(request: &Request) -> Option<Outcome> {
     let settings = &request.location().settings.limit_req;
     if settings.limit_req.0.is_empty() || request.limited().paced.get().is_some() {
         return None;
     }
+    // In a box, since few requests are asked about.
+    Box::pin(ask(request)).await
+}
+
+async fn ask(request: &Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
     let settings = &settings.limit_req;
@@ -134,10 +139,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
             let status = u16::try_from(settings.limit_req_status.0).unwrap_or(503);
             Some(Outcome::Failed(Failure::new(status)))
         }
-        Said::Passed { delay_ms, .. } if delay_ms > 0 && !is_dry => {
-            // In a box: few wait.
-            Box::pin(wait(request, delay_ms)).await
-        }
+        Said::Passed { delay_ms, .. } if delay_ms > 0 && !is_dry => wait(request, delay_ms).await,
         _ => None,
     }
 }

@@ -21,16 +21,19 @@ use crate::settings::Location;
 pub enum Header {
     /// In `X-Forwarded-For`, whose lines are one list.
     XForwardedFor,
+    /// In the header of the PROXY protocol.
+    ProxyProtocol,
     /// In the first line of this name.
     Named(Bytes),
 }
 
 impl Value for Header {
-    const SYNTAX: &'static str = "field | X-Real-IP | X-Forwarded-For";
+    const SYNTAX: &'static str = "field | X-Real-IP | X-Forwarded-For | proxy_protocol";
 
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
         Ok(match &args[0].bytes()[..] {
             b"X-Forwarded-For" => Self::XForwardedFor,
+            b"proxy_protocol" => Self::ProxyProtocol,
             _ => Self::Named(args[0].bytes().clone()),
         })
     }
@@ -43,6 +46,7 @@ directives! {
         /// host's name stands for all its addresses. A level with lines of its own inherits none.
         set_real_ip_from: List<Placed<Trusted>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Names the header that says for whom a trusted client asks. Of a list (`X-Forwarded-For`) the last address counts.
+        /// `proxy_protocol` takes what came before the first request (`listen … proxy_protocol`).
         real_ip_header: Header = "X-Real-IP", [HTTP | SERVER | LOCATION] 1;
         /// Takes the last address of the list that is not trusted itself.
         real_ip_recursive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
@@ -87,16 +91,25 @@ pub fn run(request: &mut Request) {
 /// The address that is named, and may be.
 fn named(request: &Request, settings: &RealIp) -> Option<SocketAddr> {
     let head = &request.head;
+    let proxied = request.client.proxied();
     let lines: SmallVec<[&[u8]; 4]> = match &settings.real_ip_header {
         Header::XForwardedFor => head.get_each(HeaderId::XForwardedFor).collect(),
+        Header::ProxyProtocol => proxied
+            .iter()
+            .map(|said| &said.source.address[..])
+            .collect(),
         Header::Named(name) => head.get_all(name).take(1).collect(),
     };
-    forwarded::find(
+    let found = forwarded::find(
         request.client.peer,
         &lines,
         &settings.set_real_ip_from,
         settings.real_ip_recursive,
-    )
+    )?;
+    Some(match (&settings.real_ip_header, proxied) {
+        (Header::ProxyProtocol, Some(said)) => SocketAddr::new(found.ip(), said.source.port),
+        _ => found,
+    })
 }
 
 /// The client of the connection itself.

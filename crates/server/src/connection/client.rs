@@ -1,10 +1,11 @@
 //! The client of a connection, as requests see it: addresses, counts, ages.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::proxy_protocol::ProxyProtocol;
 use crate::listen::Address;
 use crate::log::{ErrorContext, ErrorLogs, Level};
 use crate::loops::{Generation, Listener, Loop, Place};
@@ -28,6 +29,8 @@ pub struct Client {
     pub place: Place,
     /// When it was accepted, in the loop's milliseconds.
     pub accepted_ms: u64,
+    /// What a proxy said of the client before the first request.
+    proxied: OnceCell<Rc<ProxyProtocol>>,
     /// The entry of the listening table, with the generation that it was sought in.
     entry: Cell<Option<(u64, usize)>>,
 }
@@ -51,6 +54,7 @@ impl Client {
             listener,
             requests: Cell::new(0),
             accepted_ms: wire::clock::monotonic_ms(),
+            proxied: OnceCell::new(),
             entry: Cell::new(None),
         }
     }
@@ -64,9 +68,22 @@ impl Client {
             peer: Some(peer),
             listener: Arc::clone(&self.listener),
             requests: self.requests.clone(),
+            proxied: self.proxied.clone(),
             entry: self.entry.clone(),
             ..*self
         }
+    }
+
+    /// Takes note of what a proxy said of the client.
+    pub fn set_proxied(&self, said: Box<ProxyProtocol>) {
+        // It is said once.
+        let _ = self.proxied.set(said.into());
+    }
+
+    /// What a proxy said of the client before the first request.
+    #[must_use]
+    pub fn proxied(&self) -> Option<&ProxyProtocol> {
+        self.proxied.get().map(|said| &**said)
     }
 
     /// The client's address; `None` at unix sockets.

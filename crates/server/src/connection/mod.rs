@@ -9,6 +9,7 @@ mod finish;
 pub mod guard;
 mod own_wire;
 pub mod post_action;
+pub mod proxy_protocol;
 mod send_file;
 mod transmit;
 
@@ -63,6 +64,12 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
 )]
 fn run(client: &Rc<Client>, mut wire: wire::Connection) -> impl Future<Output = ()> {
     async move {
+        // In a box, since few connections begin so.
+        if proxy_protocol::is_due(client)
+            && !Box::pin(proxy_protocol::read(&mut wire, client)).await
+        {
+            return;
+        }
         let mut keepalive = None;
         while wait(&mut wire, client, keepalive).await {
             // A reload may have come meanwhile.

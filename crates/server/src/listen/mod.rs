@@ -88,6 +88,8 @@ pub struct Listen {
     pub is_set: bool,
     /// `default_server`.
     pub is_default: bool,
+    /// `proxy_protocol`: connections begin with a header of that protocol.
+    pub has_proxy_protocol: bool,
 }
 
 /// Why a `listen` is refused.
@@ -116,6 +118,7 @@ impl Listen {
             options: SocketOptions::default(),
             is_set: false,
             is_default: false,
+            has_proxy_protocol: false,
         };
         for (index, word) in args.iter().enumerate().skip(1) {
             let word = String::from_utf8_lossy(word);
@@ -139,7 +142,8 @@ impl Listen {
             ("bind", None) => self.is_set = true,
             ("reuseport", None) => (options.reuseport, self.is_set) = (true, true),
             ("deferred", None) => (options.deferred, self.is_set) = (true, true),
-            ("proxy_protocol" | "multipath", None) => {
+            ("proxy_protocol", None) => self.has_proxy_protocol = true,
+            ("multipath", None) => {
                 return Err(format!(
                     "the \"{name}\" parameter of \"listen\" is not built yet"
                 ));
@@ -299,9 +303,11 @@ mod tests {
         );
         assert!(!parse("[::]:80 ipv6only=off").unwrap().options.ipv6only);
         assert!(!parse("80 default_server").unwrap().is_set);
+        let proxied = parse("80 proxy_protocol").unwrap();
+        assert!(proxied.has_proxy_protocol && !proxied.is_set);
         assert_eq!(
-            refused("80 proxy_protocol"),
-            "the \"proxy_protocol\" parameter of \"listen\" is not built yet"
+            refused("80 multipath"),
+            "the \"multipath\" parameter of \"listen\" is not built yet"
         );
     }
 

@@ -24,7 +24,12 @@ pub struct Entry {
     pub servers: Vec<u32>,
     /// The one that answers when no name matches: the one marked, else the first.
     pub default: u32,
+    /// Connections begin with a header of the PROXY protocol: some line says so.
+    pub has_proxy_protocol: bool,
     has_default: bool,
+    /// What the lines so far have in common, and whether they differed.
+    agreed: Option<bool>,
+    has_changed: bool,
 }
 
 /// All addresses of a configuration.
@@ -34,7 +39,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds one line of server `server`; names are resolved with `resolve`.
+    /// Adds one line of server `server`; names are resolved with `resolve`. Gives warnings.
     ///
     /// # Errors
     /// nginx's sentence: the host is not found, an option, a default or the line itself stands twice.
@@ -43,7 +48,8 @@ impl Table {
         listen: &Listen,
         server: u32,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<String>, String> {
+        let mut warnings = Vec::new();
         let addresses = listen.target.addresses(resolve).map_err(|reason| {
             format!(
                 "{reason} in \"{}\" of the \"listen\" directive",
@@ -56,11 +62,11 @@ impl Table {
                 .iter_mut()
                 .find(|entry| entry.address == address)
             {
-                Some(entry) => entry.join(listen, server)?,
+                Some(entry) => warnings.extend(entry.join(listen, server)?),
                 None => self.open(address, listen, server)?,
             }
         }
-        Ok(())
+        Ok(warnings)
     }
 
     fn open(&mut self, address: Address, listen: &Listen, server: u32) -> Result<(), String> {
@@ -74,6 +80,9 @@ impl Table {
             servers: vec![server],
             default: server,
             has_default: listen.is_default,
+            has_proxy_protocol: listen.has_proxy_protocol,
+            agreed: None,
+            has_changed: false,
         });
         Ok(())
     }
@@ -114,7 +123,7 @@ impl Table {
 }
 
 impl Entry {
-    fn join(&mut self, listen: &Listen, server: u32) -> Result<(), String> {
+    fn join(&mut self, listen: &Listen, server: u32) -> Result<Option<String>, String> {
         if self.servers.contains(&server) {
             return Err(format!("a duplicate listen {}", self.address));
         }
@@ -133,7 +142,28 @@ impl Entry {
             self.default = server;
         }
         self.servers.push(server);
-        Ok(())
+        let is_redefined = self.agree(listen);
+        let warning = || format!("protocol options redefined for {}", self.address);
+        Ok(is_redefined.then(warning))
+    }
+
+    /// Takes in what a line says of protocols; gives whether nginx warns of it: lines of one address should say the same, or only one
+    /// of them something.
+    fn agree(&mut self, listen: &Listen) -> bool {
+        let (before, now) = (self.has_proxy_protocol, listen.has_proxy_protocol);
+        let differs = self.agreed.is_some_and(|agreed| agreed != now);
+        let warns = match (before, now) {
+            (false, true) => (self.is_set && !listen.is_set) || self.has_changed,
+            (true, false) => listen.is_set || differs,
+            _ => (listen.is_set && self.has_changed) || differs,
+        };
+        self.agreed = Some(match (before, now) {
+            (false, true) => before,
+            _ => now,
+        });
+        self.has_changed |= before != now;
+        self.has_proxy_protocol |= now;
+        warns
     }
 }
 
@@ -142,13 +172,36 @@ mod tests {
     use super::*;
 
     fn table(lines: &[(&str, u32)]) -> Result<Table, String> {
+        table_and_warnings(lines).map(|(table, _)| table)
+    }
+
+    fn table_and_warnings(lines: &[(&str, u32)]) -> Result<(Table, Vec<String>), String> {
         let mut table = Table::default();
+        let mut warnings = Vec::new();
         for (line, server) in lines {
             let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             let listen = Listen::parse(&words).unwrap();
-            table.add(&listen, *server, &mut |_| Vec::new())?;
+            warnings.extend(table.add(&listen, *server, &mut |_| Vec::new())?);
         }
-        Ok(table)
+        Ok((table, warnings))
+    }
+
+    #[test]
+    fn one_line_with_proxy_protocol_is_enough_and_two_that_differ_are_told() {
+        let told = |lines: &[&str]| {
+            let lines: Vec<(&str, u32)> = lines.iter().copied().zip(0..).collect();
+            let (table, warnings) = table_and_warnings(&lines).unwrap();
+            assert!(table.entries()[0].has_proxy_protocol, "{lines:?}");
+            warnings.len()
+        };
+        assert_eq!(told(&["80 proxy_protocol"]), 0);
+        assert_eq!(told(&["80 proxy_protocol", "80"]), 0);
+        assert_eq!(told(&["80", "80 proxy_protocol"]), 0);
+        assert_eq!(told(&["80 proxy_protocol", "80 proxy_protocol"]), 0);
+        assert_eq!(told(&["80 proxy_protocol", "80", "80"]), 0);
+        assert_eq!(told(&["80 proxy_protocol", "80", "80 proxy_protocol"]), 1);
+        assert_eq!(told(&["80 bind", "80 proxy_protocol"]), 1);
+        assert_eq!(told(&["80 proxy_protocol", "80 bind"]), 1);
     }
 
     fn sockets(lines: &[(&str, u32)]) -> Vec<String> {

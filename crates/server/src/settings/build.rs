@@ -356,7 +356,14 @@ fn finish_server(
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
     let finished = ServerSettings::finish(ServerSettings::merge(server, block.raw), scope)?;
     finished.check()?;
-    listen_for(id, &block.listens, block.directive, http.around, settings)?;
+    listen_for(
+        id,
+        &block.listens,
+        block.directive,
+        http.around,
+        settings,
+        scope,
+    )?;
     name_for(id, &finished, settings, scope);
     let own = http.enter(block.own, block.lines);
     let mut all = Growing {
@@ -400,6 +407,7 @@ fn listen_for(
     block: &Directive,
     around: &Surroundings,
     settings: &mut Settings,
+    scope: &mut Scope,
 ) -> Result<(), Error> {
     let port: &[u8] = if around.is_root { b"80" } else { b"8000" };
     let default = [(
@@ -412,10 +420,13 @@ fn listen_for(
         listens
     };
     for (listen, line) in listens {
-        settings
+        let warnings = settings
             .listens
             .add(listen, id, &mut host)
             .map_err(|sentence| line.error(&Problem::new(sentence)))?;
+        for sentence in warnings {
+            scope.warn(line.error(&Problem::new(sentence)));
+        }
     }
     Ok(())
 }

@@ -179,7 +179,7 @@ blocks! {
         /// A virtual server.
         "server": [HTTP] 0 => SERVER;
         /// The address and port, or the path of the unix socket, on which the server is asked.
-        "listen" = "*:80 | *:8000": [SERVER] 1.., syntax "address[:port] [default_server] [reuseport] [backlog=number] [rcvbuf=size] [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [so_keepalive=on|off|[idle]:[interval]:[count]]";
+        "listen" = "*:80 | *:8000": [SERVER] 1.., syntax "address[:port] [default_server] [proxy_protocol] [reuseport] [backlog=number] [rcvbuf=size] [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [so_keepalive=on|off|[idle]:[interval]:[count]]";
         /// What holds for a part of the URIs: a prefix, `=` an exact URI, `^~` a prefix that stops the search, `~` and `~*`
         /// a regular expression with and without case, `@` a name for internal redirects.
         "location": [SERVER | LOCATION] 1..=2 => LOCATION, syntax "[ = | ~ | ~* | ^~ ] uri | @name";

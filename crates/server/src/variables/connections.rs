@@ -1,6 +1,8 @@
 //! Variables that tell of the connection that a request came on, whoever its client is said to be.
 
 use crate::before::real_ip;
+use crate::connection::proxy_protocol::{End, ProxyProtocol};
+use crate::log::Level;
 use crate::request::Request;
 
 use super::names::Core;
@@ -14,10 +16,41 @@ pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<b
             true
         }
         Core::RealipRemotePort => port(real_ip::connected(request).port(), out),
-        Core::ProxyProtocolAddr
-        | Core::ProxyProtocolPort
-        | Core::ProxyProtocolServerAddr
-        | Core::ProxyProtocolServerPort => false,
+        Core::ProxyProtocolAddr => address(request, |said| &said.source, out),
+        Core::ProxyProtocolPort => port_of(request, |said| &said.source, out),
+        Core::ProxyProtocolServerAddr => address(request, |said| &said.destination, out),
+        Core::ProxyProtocolServerPort => port_of(request, |said| &said.destination, out),
         _ => return None,
     })
+}
+
+fn address(request: &Request, which: fn(&ProxyProtocol) -> &End, out: &mut Vec<u8>) -> bool {
+    let Some(said) = request.client.proxied() else {
+        return false;
+    };
+    out.extend_from_slice(&which(said).address);
+    true
+}
+
+fn port_of(request: &Request, which: fn(&ProxyProtocol) -> &End, out: &mut Vec<u8>) -> bool {
+    let Some(said) = request.client.proxied() else {
+        return false;
+    };
+    port(Some(which(said).port).filter(|port| *port > 0), out)
+}
+
+/// `$proxy_protocol_tlv_NAME`.
+pub(super) fn tlv(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let said = request.client.proxied().map(|said| said.tlv(name));
+    match said {
+        None | Some(Ok(None)) => false,
+        Some(Ok(Some(value))) => {
+            out.extend_from_slice(&value);
+            true
+        }
+        Some(Err(why)) => {
+            request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
+            false
+        }
+    }
 }

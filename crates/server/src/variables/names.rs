@@ -253,6 +253,8 @@ pub enum Family {
     Cookie,
     /// `$http_NAME`.
     Http,
+    /// `$proxy_protocol_tlv_NAME`.
+    ProxyProtocolTlv,
     /// `$sent_http_NAME`.
     SentHttp,
     /// `$sent_trailer_NAME`.
@@ -273,6 +275,12 @@ pub const FAMILIES: &[(&str, Family, &str)] = &[
         "http_",
         Family::Http,
         "A header of the request: lower case, `_` for `-`.",
+    ),
+    (
+        "proxy_protocol_tlv_",
+        Family::ProxyProtocolTlv,
+        "What the PROXY protocol says more: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `ssl_verify`, `ssl_version`, `ssl_cn`, \
+         `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, or a number as `0x…`, `ssl_0x…`.",
     ),
     (
         "sent_http_",

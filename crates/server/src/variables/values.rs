@@ -247,6 +247,7 @@ pub fn family(request: &Request, family: Family, rest: &[u8], out: &mut Vec<u8>)
             .cookie(rest)
             .is_some_and(|value| put(value, out)),
         Family::Http => request_header(request, rest, out),
+        Family::ProxyProtocolTlv => connections::tlv(request, rest, out),
         Family::SentHttp => sent_header(request, rest, out),
         Family::UpstreamCookie => proxy::cookie(request, rest, out),
         Family::UpstreamHttp => proxy::header(request, |name| is_name(name, rest), out),
