@@ -436,3 +436,31 @@ fn a_request_that_was_answered_goes_on_elsewhere() {
     );
     server.forget_log();
 }
+
+#[test]
+fn an_if_keeps_the_cache_of_its_location() {
+    let origin =
+        Origin::start(|_| Answer::with("200 OK", "Cache-Control: max-age=100\r\n", "origin"));
+    let server = Server::start(&format!(
+        "proxy_cache_path %DIR%/cache keys_zone=one:1m;
+         server {{ listen 127.0.0.1:%PORT%;
+             location / {{ proxy_pass http://{0}/up/; proxy_cache one; proxy_cache_key $scope$uri;
+                 add_header X-Cache $upstream_cache_status;
+                 set $scope outer; set $skip \"\"; if ($arg_a) {{ set $scope inner; }}
+                 if ($arg_skip) {{ set $skip 1; }} proxy_cache_bypass $skip; }} }}",
+        origin.address()
+    ));
+    for (target, expected) in [
+        ("/x", "MISS"),
+        ("/x?b=1", "HIT"),
+        ("/x?a=1", "MISS"),
+        ("/x?a=2", "HIT"),
+        ("/x?skip=1", "BYPASS"),
+    ] {
+        let reply = server.get(target);
+        assert_eq!(reply.header("x-cache"), Some(expected), "{target}");
+    }
+    let all = origin.received();
+    let targets: Vec<_> = all.iter().map(|received| received.target()).collect();
+    assert_eq!(targets, ["/up/x", "/up/x?a=1", "/up/x?skip=1"]);
+}

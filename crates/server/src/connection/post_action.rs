@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use config::directives;
+use message::Framing;
 
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};
@@ -40,8 +41,9 @@ pub fn is_wanted(request: &Request) -> bool {
 pub async fn run(request: &mut Request) {
     let body = match request.body.body() {
         Some(stored @ RequestBody::Stored(_)) => stored.clone(),
+        _ if request.head.framing == Framing::None => RequestBody::None,
         // What was not kept is gone.
-        _ => RequestBody::None,
+        _ => RequestBody::bytes(Bytes::new()),
     };
     let body = std::mem::replace(&mut request.body, Arriving::given(body));
     let none = request.wire.none_below();

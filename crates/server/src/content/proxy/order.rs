@@ -334,8 +334,7 @@ pub fn append_target(
         }
     }
     let rest = &request.uri[skipped..];
-    let is_quoted = memchr::memchr(b'%', request.head.target()).is_some();
-    if is_quoted || request.is_internal {
+    if is_path_quoted(request.head.target()) || request.is_internal {
         Escape::Uri.write(rest, out);
     } else {
         escape_breaks(rest, out);
@@ -344,6 +343,12 @@ pub fn append_target(
         out.push(b'?');
         out.extend_from_slice(&request.args);
     }
+}
+
+/// Does the path of a target, as it came, hold something escaped?
+fn is_path_quoted(target: &[u8]) -> bool {
+    let path = memchr::memchr(b'?', target).map_or(target, |end| &target[..end]);
+    memchr::memchr(b'%', path).is_some()
 }
 
 /// Appends a URI in which blanks and control bytes, which would end it, are escaped.
