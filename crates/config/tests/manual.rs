@@ -89,6 +89,30 @@ fn the_compatibility_page_puts_every_directive_of_nginx_in_its_place() {
 }
 
 #[test]
+fn the_compatibility_page_counts_each_directive_once() {
+    let page = page("compatibility.md");
+    let rows = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| module of nginx"));
+    let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
+    let mut sums = [0; 4];
+    for row in rows {
+        for (sum, cell) in sums.iter_mut().zip(row.split('|').skip(2)) {
+            *sum += cell.trim().parse::<usize>().unwrap_or(0);
+        }
+    }
+    let all = config::known::all().len();
+    assert_eq!(sums.iter().sum::<usize>(), all, "{page}");
+    let [same, ignored, refused, not_yet] = sums;
+    let sentence = format!(
+        "Of {all} directives (a name counts for each module that knows it) {same} are the same, {ignored} are ignored, {refused} are \
+         refused for good, and {not_yet} are refused"
+    );
+    assert!(page.contains(&sentence), "{sentence} in {page}");
+    assert!(same > 0 && ignored > 0 && refused > 0);
+}
+
+#[test]
 fn a_directive_is_explained() {
     let text = explain(&tables(), "root").unwrap();
     assert_eq!(

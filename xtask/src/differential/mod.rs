@@ -94,10 +94,10 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
         .collect()
     });
     let judged = judge(run, chosen.is_empty() && faults.is_empty());
-    if faults.is_empty() {
-        judged
-    } else {
-        Err(format!("not measured: {}", faults.join("\n")))
+    match (faults.is_empty(), judged) {
+        (true, judged) => judged,
+        (false, Ok(())) => Err(format!("not measured: {}", faults.join("\n"))),
+        (false, Err(more)) => Err(format!("not measured: {}\n{more}", faults.join("\n"))),
     }
 }
 

@@ -18,9 +18,14 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
         .client_body
         .client_max_body_size
         .0;
-    if limit == 0 || length <= limit || request.is_subrequest() {
+    let is_known = request
+        .rare_if_any()
+        .is_some_and(|rare| rare.is_body_refused);
+    if limit == 0 || length <= limit || request.is_subrequest() || is_known {
         return None;
     }
+    // The page that covers it is not refused for it again: nobody will read the body.
+    request.rare_mut().is_body_refused = true;
     request.log(Level::Error, &|out| {
         out.extend_from_slice(
             format!("client intended to send too large body: {length} bytes").as_bytes(),

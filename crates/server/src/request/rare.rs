@@ -20,6 +20,8 @@ pub struct Rare {
     pub connected: Option<Rc<Client>>,
     /// What `limit_req` and `limit_conn` have said, once one was asked.
     pub limited: OnceCell<Rc<Limited>>,
+    /// Its body was refused for its length.
+    pub is_body_refused: bool,
     /// `$limit_rate` in bytes a second, when it was set.
     pub limit_rate: Cell<Option<u64>>,
     /// Where the slice begins that is asked for (`$slice_range`).

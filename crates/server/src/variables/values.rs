@@ -61,7 +61,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::RequestFilename => request_filename(request, out),
         Core::RequestId => request_id(request, out),
         Core::RequestLength => number(request.length(), out),
-        Core::RequestMethod => put(request.main_method_text(), out),
+        Core::RequestMethod => put_if_any(request.main_method_text(), out),
         Core::RequestPort => port(request.head.port, out),
         Core::RequestTime => request_time(request, out),
         Core::RequestUri => put(request.head.target(), out),
@@ -72,7 +72,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         }
         Core::ServerName => put(&request.server().name, out),
         Core::ServerPort => port(request.client.server_port(), out),
-        Core::ServerProtocol => put(request.head.protocol(), out),
+        Core::ServerProtocol => protocol(request, out),
         Core::SliceRange => slice::append_range(request, out),
         Core::Status => status(request, out),
         Core::TcpinfoRcvSpace | Core::TcpinfoRtt | Core::TcpinfoRttvar | Core::TcpinfoSndCwnd => {
@@ -110,6 +110,12 @@ fn put(text: &[u8], out: &mut Vec<u8>) -> bool {
 /// As [`put`], where nothing is "none", which logs show as `-`.
 fn put_if_any(text: &[u8], out: &mut Vec<u8>) -> bool {
     put(text, out) && !text.is_empty()
+}
+
+/// A version that is not known is empty; where there was none at all, there is no value.
+fn protocol(request: &Request, out: &mut Vec<u8>) -> bool {
+    let is_said = || memchr::memmem::find(request.head.line(), b" HTTP/").is_some();
+    put(request.head.protocol(), out) && (!request.head.protocol().is_empty() || is_said())
 }
 
 /// A bad URI is empty; where there was none at all, there is no value.
