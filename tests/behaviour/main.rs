@@ -7,6 +7,7 @@ mod autoindex;
 mod browsers;
 mod cache;
 mod charset;
+mod compression;
 mod conditional;
 mod connections;
 mod dashboard;

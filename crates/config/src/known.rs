@@ -123,7 +123,9 @@ const NO_SCGI: Fate =
 const NO_TLS: Fate = Fate::Ignored(
     "it has no effect without TLS, which is not built yet and which \"listen\" refuses",
 );
-const NO_GZIP: Fate = Fate::Ignored("it has no effect without \"gzip\", which is not built yet");
+const GZIP_MEMORY: Fate =
+    Fate::Ignored("answers are compressed piece by piece, with the memory that a piece needs");
+const GZIP_HASH: Fate = Fate::Ignored("the compressor chooses the size of its tables itself");
 const OTHER_SYSTEM: Fate =
     Fate::Refused("it belongs to an event method of another operating system");
 const NO_PERFTOOLS: Fate =

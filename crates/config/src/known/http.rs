@@ -158,18 +158,18 @@ rows! {
     }
     "http_gunzip" {
         "gunzip": [HTTP | SERVER | LOCATION] FLAG;
-        "gunzip_buffers": [HTTP | SERVER | LOCATION] 2;
+        "gunzip_buffers": [HTTP | SERVER | LOCATION] 2 => GZIP_MEMORY;
     }
     "http_gzip" {
         "gzip": [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        "gzip_buffers": [HTTP | SERVER | LOCATION] 2 => NO_GZIP;
-        "gzip_comp_level": [HTTP | SERVER | LOCATION] 1 => NO_GZIP;
-        "gzip_hash": [HTTP | SERVER | LOCATION] 1 => NO_GZIP;
-        "gzip_min_length": [HTTP | SERVER | LOCATION] 1 => NO_GZIP;
-        "gzip_no_buffer": [HTTP | SERVER | LOCATION] FLAG => NO_GZIP;
-        "gzip_types": [HTTP | SERVER | LOCATION] (1..) => NO_GZIP;
-        "gzip_window": [HTTP | SERVER | LOCATION] 1 => NO_GZIP;
-        "postpone_gzipping": [HTTP | SERVER | LOCATION] 1 => NO_GZIP;
+        "gzip_buffers": [HTTP | SERVER | LOCATION] 2 => GZIP_MEMORY;
+        "gzip_comp_level": [HTTP | SERVER | LOCATION] 1;
+        "gzip_hash": [HTTP | SERVER | LOCATION] 1 => GZIP_HASH;
+        "gzip_min_length": [HTTP | SERVER | LOCATION] 1;
+        "gzip_no_buffer": [HTTP | SERVER | LOCATION] FLAG => GZIP_MEMORY;
+        "gzip_types": [HTTP | SERVER | LOCATION] (1..);
+        "gzip_window": [HTTP | SERVER | LOCATION] 1;
+        "postpone_gzipping": [HTTP | SERVER | LOCATION] 1 => GZIP_MEMORY;
     }
     "http_gzip_static" {
         "gzip_static": [HTTP | SERVER | LOCATION] 1;

@@ -4,7 +4,9 @@
 
 pub mod addition;
 pub mod charset;
+pub mod compression;
 pub mod expires;
+pub mod gunzip;
 pub mod headers;
 pub mod media_types;
 pub mod not_modified;
@@ -24,6 +26,7 @@ use crate::request::Request;
 use crate::respond::Outcome;
 use crate::settings::LocationSettings;
 
+use compression::GzipTest;
 use steps::Steps;
 
 /// Finishes a response.
@@ -70,10 +73,12 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
 /// Does a level say anything of filters? Where none does, [`filter`] is not asked.
 #[must_use]
 pub fn has_filters(settings: &LocationSettings) -> bool {
-    settings.sub_filter.sub_filter.is_any()
+    settings.gunzip.gunzip
+        || settings.sub_filter.sub_filter.is_any()
         || settings.charset.charset.0.is_some()
         || settings.ssi.ssi
         || settings.addition.is_any()
+        || compression::is_on(settings)
 }
 
 /// Has the filters decide by the head what they will do with the body, in nginx's order: gunzip, sub_filter, charset, ssi, addition,
@@ -85,10 +90,13 @@ fn filter(
     response: &mut Response,
 ) -> Result<Steps, Outcome> {
     let mut steps = Steps::default();
+    let mut gzip = GzipTest::default();
+    gunzip::decide(request, response, &mut gzip, &mut steps);
     sub_filter::begin(request, &settings.sub_filter, response, &mut steps);
     charset::begin(request, response, &mut steps)?;
     ssi::begin(request, &settings.ssi, response, &mut steps);
     addition::begin(request, &settings.addition, response, &mut steps);
+    compression::decide(request, settings, response, &mut gzip, &mut steps);
     Ok(steps)
 }
 

@@ -140,12 +140,13 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         // `limits` looks at bodies alone.
         client_body: _,
         // No step obeys these.
-        root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, flv: _, mp4: _, gzip_static: _, proxy: _,
+        root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, flv: _, mp4: _, precompressed: _, proxy: _,
         proxy_answers: _, proxy_store: _, proxy_rewrites: _, hints: _, tunnelling: _, subrequests: _, error_pages: _,
         caching: _, not_modified: _, headers: _, ranges: _, slicing: _, identity: _, redirects: _, keepalive: _,
         sending: _, closing: _, post_action: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,
         addition: _, sub_filter: _, charset: _, ssi: _,
         userid: _, browser: _, referers: _, secure_link: _,
+        gunzip: _, accepting: _, gzip: _, brotli: _, zstd: _,
     } = settings;
     set_real_ip_from.is_empty()
         && limit_req.0.is_empty()

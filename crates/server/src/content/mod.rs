@@ -8,16 +8,18 @@ pub mod empty_gif;
 pub mod error_text;
 pub mod files;
 pub mod flv;
-pub mod gzip_static;
 pub mod index;
 pub mod module;
 pub mod mp4;
+pub mod precompressed;
 pub mod proxy;
 pub mod random_index;
 pub mod ready_files;
 pub mod static_files;
 pub mod status;
 pub mod tunnel_pass;
+
+use message::Header;
 
 use crate::loops::culprit;
 use crate::request::Request;
@@ -68,8 +70,27 @@ pub async fn make(request: &mut Request) -> Outcome {
         }
         return index::forbid(request);
     }
-    if let Some(outcome) = gzip_static::make(request).await {
-        return outcome;
+    if request.location().settings.precompressed.is_on() {
+        return precompressed_or_not(request).await;
     }
     static_files::make(request).await
+}
+
+/// A file, compressed where one lies beside it that the client takes.
+async fn precompressed_or_not(request: &mut Request) -> Outcome {
+    let found = precompressed::make(request).await;
+    if let Some(outcome) = found.answer {
+        return outcome;
+    }
+    let mut outcome = static_files::make(request).await;
+    match &mut outcome {
+        Outcome::Answer(response) => response.vary_accept_encoding |= found.varies,
+        // A file that is there only compressed is missing for this client alone.
+        Outcome::Failed(failure) if found.varies => {
+            let line = Header::new("Vary", "Accept-Encoding");
+            failure.headers.push(line);
+        }
+        _ => {}
+    }
+    outcome
 }

@@ -102,6 +102,6 @@ fn is_of_uri_alone(request: &Request) -> bool {
         && before::is_idle(server)
         && before::is_idle(location)
         && location.settings.root.path.literal().is_some()
-        && !location.settings.gzip_static.is_on()
+        && !location.settings.precompressed.is_on()
         && request.generation.stale_files(request.location).is_none()
 }

@@ -9,7 +9,7 @@ use config::{Error, Placed, Problem, Scope, Value, Word, directives};
 use message::{Body, HeaderId, Method};
 
 use crate::Response;
-use crate::content::gzip_static::accepts_gzip;
+use crate::after::compression::accept::names_gzip;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::failure::Failure;
@@ -139,7 +139,8 @@ pub async fn make(request: &Request, shown: Shown) -> Outcome {
 fn page(request: &Request) -> Outcome {
     let document = document();
     let mut response = Response::boxed(200);
-    let is_compressed = accepts_gzip(request);
+    let accepted = request.head.get(HeaderId::AcceptEncoding);
+    let is_compressed = accepted.is_some_and(names_gzip);
     let body = if is_compressed {
         response.content_encoding = Some(Bytes::from_static(b"gzip"));
         &document.gzip

@@ -7,14 +7,16 @@ use config::{Directive, Error, Problem, Scope, Value, Word};
 use disk::Disk;
 use disk::pool::{DEFAULT_MAX_QUEUE, DEFAULT_THREADS, THREADS_MAX};
 
+use crate::after::compression::crew;
+
 use super::directives::Processes;
 
 /// The pool of those that name none.
 const DEFAULT: &str = "default";
 /// Threads of the pool `default` at most, when nobody declares it.
 const DEFAULT_THREADS_MAX: usize = 512;
-/// Pools that one configuration may declare; `default` has a place of its own.
-pub const POOLS_MAX: usize = disk::POOLS_MAX - 1;
+/// Pools that one configuration may declare; `default` and the one that compresses have places of their own.
+pub const POOLS_MAX: usize = disk::POOLS_MAX - 2;
 
 /// `thread_pool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +109,7 @@ impl Kept {
         let names = processes.thread_pool.iter().map(|pool| pool.name.clone());
         let names: Vec<String> = names.collect();
         let is_kept = |name: &String| names.contains(name) || self.0.contains(name);
-        disk.keep_pools(|name| name == DEFAULT || is_kept(&name.to_owned()));
+        disk.keep_pools(|name| matches!(name, DEFAULT | crew::POOL) || is_kept(&name.to_owned()));
         self.0 = names;
     }
 }

@@ -7,6 +7,7 @@
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
+use crate::after::compression::ratio::Ratio;
 use crate::after::userid::Uids;
 use crate::connection::Client;
 use crate::limits::Limited;
@@ -28,6 +29,8 @@ pub struct Rare {
     pub slice_start: Cell<Option<u64>>,
     /// What `userid` knows of the client.
     pub uids: Cell<Option<Uids>>,
+    /// What compressing made of the answer's body (`$gzip_ratio`).
+    pub ratio: Option<Rc<Ratio>>,
 }
 
 impl Rare {

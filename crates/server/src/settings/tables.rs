@@ -6,6 +6,11 @@ use config::{Section, Table, blocks, sections};
 
 use crate::after::addition::Addition;
 use crate::after::charset::Charset;
+use crate::after::compression::accept::Accepting;
+use crate::after::compression::brotli::Brotli;
+use crate::after::compression::gzip::Gzip;
+use crate::after::compression::zstd::Zstd;
+use crate::after::gunzip::Gunzip;
 use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
 use crate::after::ranges::Ranges;
@@ -31,9 +36,9 @@ use crate::content::dav::Dav;
 use crate::content::empty_gif::EmptyGif;
 use crate::content::files::Files;
 use crate::content::flv::Flv;
-use crate::content::gzip_static::GzipStatic;
 use crate::content::index::Index;
 use crate::content::mp4::Mp4;
+use crate::content::precompressed::Precompressed;
 use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use crate::content::random_index::RandomIndex;
 use crate::content::static_files::StaticFiles;
@@ -82,8 +87,8 @@ sections! {
         flv: Flv,
         /// [`Mp4`].
         mp4: Mp4,
-        /// [`GzipStatic`].
-        gzip_static: GzipStatic,
+        /// [`Precompressed`].
+        precompressed: Precompressed,
         /// [`Proxy`].
         proxy: Proxy,
         /// [`ProxyAnswers`].
@@ -130,6 +135,16 @@ sections! {
         not_modified: NotModified,
         /// [`HeaderLines`].
         headers: HeaderLines,
+        /// [`Gunzip`].
+        gunzip: Gunzip,
+        /// [`Accepting`].
+        accepting: Accepting,
+        /// [`Gzip`].
+        gzip: Gzip,
+        /// [`Brotli`].
+        brotli: Brotli,
+        /// [`Zstd`].
+        zstd: Zstd,
         /// [`UserId`].
         userid: UserId,
         /// [`Referers`].

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use crate::after::compression::ratio;
 use crate::caching::tally::Status;
 use crate::figures::gather;
 use crate::loops::culprit;
@@ -24,7 +25,7 @@ pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<b
             return Some(first > 0 && seconds(first.saturating_sub(request.moment), out));
         }
         Core::ServedFrom => return Some(served_from(request, out)),
-        _ => return None,
+        _ => return ratio::core(request, core, out),
     };
     // Writing to memory cannot fail.
     let _ = write!(out, "{count}");

@@ -26,6 +26,8 @@ variables! {
     BinaryRemoteAddr "binary_remote_addr"
     /// Bytes sent to the client without the head.
     BodyBytesSent "body_bytes_sent"
+    /// How many times longer the body was before Brotli compressed it.
+    BrotliRatio "brotli_ratio"
     /// Bytes sent to the client.
     BytesSent "bytes_sent"
     /// The connection's serial number.
@@ -58,6 +60,8 @@ variables! {
     DocumentUri "document_uri"
     /// How long it took from the request's coming until the first byte of the answer was sent, in seconds with microseconds.
     FirstByteTime "first_byte_time"
+    /// How many times longer the body was before gzip compressed it.
+    GzipRatio "gzip_ratio"
     /// Host of the request line, else of `Host`, else the server's name; lower case, no port.
     Host "host"
     /// The machine's name.
@@ -206,6 +210,8 @@ variables! {
     UpstreamStatus "upstream_status"
     /// The current URI, decoded and normalised.
     Uri "uri"
+    /// How many times longer the body was before Zstandard compressed it.
+    ZstdRatio "zstd_ratio"
 }
 
 impl Core {

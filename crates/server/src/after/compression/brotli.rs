@@ -1,0 +1,153 @@
+//! `brotli`: answers compressed with Brotli, by the directives of the module ngx_brotli.
+
+use brotli::enc::StandardAlloc;
+use brotli::enc::encode::{
+    BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
+};
+use config::{Flag, NumberWithin, Problem, Scope, Size, Value, Word, directives};
+
+use crate::after::media_types::MediaTypes;
+
+use super::Unused;
+use super::coded::{Coder, Goal, Progress};
+
+/// Windows that `brotli_window` takes, by their logarithm.
+const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
+
+/// `brotli_window`: the logarithm of its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window(pub u32);
+
+impl Value for Window {
+    const SYNTAX: &'static str = "1k | 2k | … | 16m";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let size = Size::parse(args, scope)?;
+        let bits = WINDOW_BITS.into_iter().find(|bits| 1 << bits == size.0);
+        let wrong =
+            "must be 1k, 2k, 4k, 8k, 16k, 32k, 64k, 128k, 256k, 512k, 1m, 2m, 4m, 8m or 16m";
+        bits.map(Window)
+            .ok_or_else(|| Problem::directive(wrong).at(0))
+    }
+}
+
+directives! {
+    /// Compressing answers with Brotli.
+    pub struct Brotli in Location {
+        /// Compresses answers of status 200, 403 and 404 for clients that accept `br`; before `gzip`, and behind `zstd`, where a client
+        /// accepts several.
+        brotli: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
+        /// Sets how hard is tried: from 0, fast, to 11, small.
+        brotli_comp_level: NumberWithin<0, 11> = "6", [HTTP | SERVER | LOCATION] 1;
+        /// Compresses answers of these media types too, beside `text/html`; `*` stands for all.
+        brotli_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
+        /// Does not compress answers that say in `Content-Length` that they are shorter.
+        brotli_min_length: Size = "20", [HTTP | SERVER | LOCATION] 1;
+        /// Sets the window in which repetitions are looked for, at most: one as large as the answer is enough.
+        brotli_window: Window = "512k", [HTTP | SERVER | LOCATION] 1;
+        /// Has no effect, as in the module that it comes from.
+        brotli_buffers: Unused = none, [HTTP | SERVER | LOCATION] 2, syntax "number size";
+    }
+}
+
+/// A compressor.
+pub struct Encoder {
+    state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
+    level: u32,
+}
+
+impl Brotli {
+    /// A compressor for one answer, of this length where that is known.
+    #[must_use]
+    pub fn coder(&self, len: Option<u64>) -> Encoder {
+        let mut bits = self.brotli_window.0;
+        if let Some(len) = len.filter(|len| *len > 0) {
+            let needed = WINDOW_BITS.into_iter().find(|bits| len <= 1 << bits);
+            bits = bits.min(needed.unwrap_or(bits));
+        }
+        // It is within 0 to 11.
+        let level = self.brotli_comp_level.0 as u32;
+        let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, bits);
+        Encoder { state, level }
+    }
+}
+
+impl Coder for Encoder {
+    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String> {
+        let operation = match goal {
+            Goal::Take => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+            Goal::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+            Goal::End => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+        };
+        let mut given = out.len();
+        out.resize(out.capacity(), 0);
+        let (mut left, mut taken, mut room) = (input.len(), 0, out.len() - given);
+        let is_sound = self.state.compress_stream(
+            operation,
+            &mut left,
+            input,
+            &mut taken,
+            &mut room,
+            out,
+            &mut given,
+            &mut None,
+            &mut |_, _, _, _| (),
+        );
+        out.truncate(given);
+        if !is_sound {
+            return Err("BrotliEncoderCompressStream() failed".to_owned());
+        }
+        Ok(Progress {
+            taken,
+            is_done: match goal {
+                Goal::End => self.state.is_finished(),
+                Goal::Take | Goal::Flush => left == 0 && !self.state.has_more_output(),
+            },
+        })
+    }
+
+    fn inline_len(&self) -> usize {
+        match self.level {
+            0..=1 => 8 << 10,
+            2..=4 => 2 << 10,
+            5..=6 => 1 << 10,
+            _ => 0,
+        }
+    }
+
+    fn room(&self, len: usize) -> usize {
+        len
+    }
+
+    fn finish(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_piece_by_piece_is_one_stream() {
+        let text: Vec<u8> = (0..50_000_u32)
+            .map(|n| (n.wrapping_mul(n) % 251) as u8)
+            .collect();
+        for (level, bits) in [(0, 10), (6, 19), (11, 24)] {
+            let brotli = Brotli {
+                brotli: true,
+                brotli_comp_level: NumberWithin(level),
+                brotli_types: MediaTypes::All,
+                brotli_min_length: Size(0),
+                brotli_window: Window(bits),
+                brotli_buffers: Unused,
+            };
+            for len in [None, Some(text.len() as u64)] {
+                let coded = crate::after::compression::coded::all(brotli.coder(len), &text, 7_001);
+                let mut decoded = Vec::new();
+                brotli::BrotliDecompress(&mut &coded[..], &mut decoded).unwrap();
+                assert!(decoded == text, "level {level}, length {len:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! A body behind a coder: compressed or decompressed on its way, on the loop where that is little work, else by [`super::crew`].
+//!
+//! Not here: what the coders do. Invariants: one piece is under way at a time, and the next is asked for when it was taken; no poll
+//! codes more on the loop than [`Coder::inline_len`] says.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use disk::{Disk, OpenFile};
+use message::{Body, BodyError, Chunk, Header, Source};
+
+use crate::after::steps::{AnswerBody, Inside};
+use crate::request::Request;
+
+use super::crew;
+use super::ratio::Ratio;
+
+/// Bytes that a coder gives at once.
+pub const OUT_LEN: usize = 64 << 10;
+/// What a small answer is coded into, before it turns out that more is needed.
+const OUT_LEN_LEAST: usize = 1 << 10;
+
+/// What is wanted of a coder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// To take what it is given.
+    Take,
+    /// To give all that it has taken.
+    Flush,
+    /// To end: there is no more.
+    End,
+}
+
+/// How far a coder came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// So many bytes of what it was given it has taken.
+    pub taken: usize,
+    /// It has reached its goal; else it needs more room.
+    pub is_done: bool,
+}
+
+/// Compresses or decompresses.
+pub trait Coder: Send + 'static {
+    /// Codes on until the goal is reached or `out` has no more room; it makes none. For `Flush` and `End` it is given nothing.
+    ///
+    /// # Errors
+    /// Why this cannot go on, for the log.
+    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String>;
+
+    /// So many bytes, taken and given since the last flush, are coded on the loop: what takes about 100 µs.
+    fn inline_len(&self) -> usize;
+
+    /// For so many bytes it will mostly give less than this.
+    fn room(&self, len: usize) -> usize;
+
+    /// It has come to its end.
+    fn finish(self);
+}
+
+/// A piece of work for a coder, and what became of it.
+struct Work<C> {
+    coder: C,
+    input: Bytes,
+    goal: Goal,
+    /// Bytes of the input that are done.
+    taken: usize,
+    out: Vec<u8>,
+    is_done: bool,
+    failure: Option<String>,
+}
+
+impl<C: Coder> Work<C> {
+    fn code(mut self) -> Self {
+        match self.coder.code(&self.input, self.goal, &mut self.out) {
+            Ok(progress) => {
+                self.input.advance(progress.taken);
+                self.taken = progress.taken;
+                self.is_done = progress.is_done;
+            }
+            Err(failure) => self.failure = Some(failure),
+        }
+        self
+    }
+}
+
+type Job<C> = Pin<Box<dyn Future<Output = Result<Work<C>, BodyError>>>>;
+
+/// A body behind a coder.
+struct Coded<C> {
+    inside: Inside,
+    disk: Arc<Disk>,
+    /// `None` while it works elsewhere, and behind the end.
+    coder: Option<C>,
+    job: Option<Job<C>>,
+    /// What it is given next.
+    input: Bytes,
+    goal: Goal,
+    /// Has it still to reach its goal?
+    is_busy: bool,
+    /// Bytes taken and given since it was flushed.
+    since_flush: usize,
+    is_over: bool,
+    ratio: Option<Rc<Ratio>>,
+}
+
+/// The body behind a coder. What goes in and comes out is counted in `ratio`.
+#[must_use]
+pub fn body<C: Coder>(
+    request: &Request,
+    body: AnswerBody,
+    coder: C,
+    ratio: Option<Rc<Ratio>>,
+) -> AnswerBody {
+    Body::Stream(Box::new(Coded {
+        inside: Inside::new(request, body),
+        disk: Arc::clone(request.client.loop_.disk.disk()),
+        coder: Some(coder),
+        job: None,
+        input: Bytes::new(),
+        goal: Goal::Take,
+        is_busy: false,
+        since_flush: 0,
+        is_over: false,
+        ratio,
+    }))
+}
+
+impl<C: Coder> Coded<C> {
+    /// Finds out what the coder does next.
+    fn poll_goal(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        match self.inside.poll_bytes(cx) {
+            Poll::Ready(Some(Ok(bytes))) => {
+                if let Some(ratio) = &self.ratio {
+                    ratio.take(bytes.len());
+                }
+                self.input = bytes;
+                self.goal = Goal::Take;
+            }
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+            Poll::Ready(None) => self.goal = Goal::End,
+            Poll::Pending if self.since_flush > 0 && !self.inside.is_reading() => {
+                self.goal = Goal::Flush;
+            }
+            Poll::Pending => return Poll::Pending,
+        }
+        self.is_busy = true;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Has the coder work on: here, or elsewhere, in `job`.
+    fn work_on(&mut self, coder: C) -> Option<Work<C>> {
+        let due = self.since_flush + self.input.len();
+        let room = coder.room(due).clamp(OUT_LEN_LEAST, OUT_LEN);
+        let is_little = due <= coder.inline_len();
+        let work = Work {
+            coder,
+            input: std::mem::take(&mut self.input),
+            goal: self.goal,
+            taken: 0,
+            out: Vec::with_capacity(room),
+            is_done: false,
+            failure: None,
+        };
+        if is_little {
+            return Some(work.code());
+        }
+        let disk = Arc::clone(&self.disk);
+        self.job = Some(Box::pin(async move {
+            let done = crew::run(disk, || work.code()).await;
+            done.map_err(|overflow| BodyError::Io(std::io::Error::other(overflow)))
+        }));
+        None
+    }
+
+    /// Takes the coder back, and what it has given.
+    fn take_back(&mut self, work: Work<C>) -> Result<Bytes, BodyError> {
+        if let Some(failure) = work.failure {
+            return Err(BodyError::Io(std::io::Error::other(failure)));
+        }
+        self.since_flush += work.taken + work.out.len();
+        self.input = work.input;
+        self.is_busy = !work.is_done;
+        if let Some(ratio) = &self.ratio {
+            ratio.give(work.out.len());
+        }
+        match (work.goal, work.is_done) {
+            (Goal::End, true) => {
+                work.coder.finish();
+                self.is_over = true;
+                if let Some(ratio) = &self.ratio {
+                    ratio.end();
+                }
+            }
+            (goal, is_done) => {
+                if goal == Goal::Flush && is_done {
+                    self.since_flush = 0;
+                }
+                self.coder = Some(work.coder);
+            }
+        }
+        Ok(work.out.into())
+    }
+
+    /// What the coder gives next: often nothing yet; `None` at the end.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if let Some(job) = &mut self.job {
+            let done = ready!(job.as_mut().poll(cx));
+            self.job = None;
+            return Poll::Ready(Some(done.and_then(|work| self.take_back(work))));
+        }
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if !self.is_busy
+            && let Err(error) = ready!(self.poll_goal(cx))
+        {
+            return Poll::Ready(Some(Err(error)));
+        }
+        // Without one it broke off before.
+        let Some(coder) = self.coder.take() else {
+            return Poll::Ready(Some(Err(BodyError::Logged)));
+        };
+        match self.work_on(coder) {
+            Some(work) => Poll::Ready(Some(self.take_back(work))),
+            None => Poll::Ready(Some(Ok(Bytes::new()))),
+        }
+    }
+}
+
+impl<C: Coder> Source<Rc<OpenFile>> for Coded<C> {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        loop {
+            match ready!(self.poll_step(cx)) {
+                Some(Ok(bytes)) if bytes.is_empty() => {}
+                other => return Poll::Ready(other.map(|given| given.map(Chunk::Bytes))),
+            }
+        }
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        self.inside.trailers()
+    }
+}
+
+/// All that a coder makes of a text that it is given in pieces of this length, with a flush behind the first, and little room.
+#[cfg(test)]
+pub fn all(mut coder: impl Coder, text: &[u8], piece: usize) -> Vec<u8> {
+    let mut coded = Vec::new();
+    let mut reach = |input: &[u8], goal| {
+        let mut rest = input;
+        loop {
+            let mut out = Vec::with_capacity(1000);
+            let progress = coder.code(rest, goal, &mut out).unwrap();
+            rest = &rest[progress.taken..];
+            coded.extend_from_slice(&out);
+            if progress.is_done {
+                assert!(rest.is_empty());
+                return;
+            }
+        }
+    };
+    for (at, piece) in text.chunks(piece).enumerate() {
+        reach(piece, Goal::Take);
+        if at == 0 {
+            reach(&[], Goal::Flush);
+        }
+    }
+    reach(&[], Goal::End);
+    coded
+}

@@ -1,0 +1,68 @@
+//! The threads that compress: beside the loops, as many as there are cores.
+//!
+//! They are a pool of the disk layer, named [`POOL`], so that figures show it and `thread_pool` may give it other bounds. Invariant:
+//! where too much is under way, the next piece of work waits for its turn.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use disk::pool::{Lane, Overflow};
+use disk::{Disk, Pool};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+/// The pool's name.
+pub const POOL: &str = "compression";
+/// Pieces of work that may lie in the pool's queue; more wait in front of it, in order.
+const QUEUE_MAX: usize = 1024;
+
+/// The pool, and the turns of those who wait for a place in it.
+struct Crew {
+    pool: Pool,
+    turns: Arc<Semaphore>,
+}
+
+static CREW: Mutex<Option<Arc<Crew>>> = Mutex::new(None);
+
+/// The pool as it is defined now.
+fn crew(disk: &Disk) -> Arc<Crew> {
+    let mut known = CREW.lock();
+    let bounds = |pool: &Pool| (pool.threads(), pool.max_queue());
+    let declared = disk.pool(POOL.as_bytes());
+    if let Some(crew) = &*known
+        && declared
+            .as_ref()
+            .is_none_or(|pool| bounds(pool) == bounds(&crew.pool))
+    {
+        return Arc::clone(crew);
+    }
+    let pool = declared.unwrap_or_else(|| {
+        let cores = available_parallelism().map_or(1, usize::from);
+        disk.define_pool(POOL, cores, QUEUE_MAX)
+    });
+    // Work that was given up stays in the queue, empty, until a thread takes it out: half of the queue is for that.
+    let places = pool.threads() + pool.max_queue() / 2;
+    let turns = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
+    let crew = Arc::new(Crew { pool, turns });
+    *known = Some(Arc::clone(&crew));
+    crew
+}
+
+/// Has the pool do a piece of work, when it is its turn.
+///
+/// # Errors
+/// More work than the queue holds was given up and has not been taken out of it yet.
+pub async fn run<T: Send + 'static>(
+    disk: Arc<Disk>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Overflow> {
+    let crew = crew(&disk);
+    // It is never closed.
+    let turn = Arc::clone(&crew.turns).acquire_owned().await.ok();
+    let work = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
+    crew.pool.run(Lane::Read, work).await
+}

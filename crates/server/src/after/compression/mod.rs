@@ -1,0 +1,165 @@
+//! Compressing answers on their way out: `zstd`, `brotli` and `gzip`, in this order where a client accepts several.
+//!
+//! That is the order of the modules of these names for nginx, each of which leaves alone what has an encoding already; quality values
+//! do not choose among codings, they only refuse one with `q=0`. Not here: who accepts what (`accept`), how bodies are coded (`coded`).
+//! Invariant: sub-requests are never compressed, since their bodies go into another one.
+
+pub mod accept;
+pub mod brotli;
+pub mod coded;
+pub mod crew;
+pub mod gzip;
+pub mod ratio;
+pub mod zstd;
+
+use std::rc::Rc;
+
+use ::config::{Bufs, Problem, Scope, Size, Value, Word};
+use bytes::Bytes;
+
+use crate::Response;
+use crate::request::Request;
+use crate::settings::LocationSettings;
+
+use super::media_types::MediaTypes;
+use super::steps::Steps;
+
+use coded::Coder;
+use ratio::Ratio;
+
+/// The codings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// `Content-Encoding: gzip`.
+    Gzip,
+    /// `br`.
+    Brotli,
+    /// `zstd`.
+    Zstd,
+}
+
+impl Coding {
+    /// Its name in `Content-Encoding`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Coding::Gzip => "gzip",
+            Coding::Brotli => "br",
+            Coding::Zstd => "zstd",
+        }
+    }
+}
+
+/// Whether the client may be sent gzip: asked once for each answer, by whichever step asks first, as nginx.
+#[derive(Debug, Default)]
+pub struct GzipTest(Option<bool>);
+
+impl GzipTest {
+    /// Does it?
+    pub fn takes(&mut self, request: &Request, response: &Response) -> bool {
+        *self
+            .0
+            .get_or_insert_with(|| accept::takes_gzip(request, Some(response)))
+    }
+}
+
+/// A directive that nothing here needs: its line is checked, and gives a warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unused;
+
+impl Value for Unused {
+    const SYNTAX: &'static str = "number size";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        Bufs::parse(args, scope)?;
+        if let Some(word) = args.first() {
+            let sentence = "the directive is ignored: memory is taken as it is needed";
+            scope.warn(word.error(&Problem::new(sentence)));
+        }
+        Ok(Self)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self)
+    }
+}
+
+/// Does a level compress?
+#[must_use]
+pub fn is_on(settings: &LocationSettings) -> bool {
+    settings.zstd.zstd || settings.brotli.brotli || settings.gzip.gzip
+}
+
+/// The answer would be another one for a client that accepts other codings (`gzip_vary`).
+pub fn mark_varying(request: &Request, response: &mut Response) {
+    response.vary_accept_encoding |= request.location().settings.accepting.gzip_vary;
+}
+
+/// Has an answer compressed, where that is due.
+pub fn decide(
+    request: &mut Request,
+    settings: &LocationSettings,
+    response: &mut Response,
+    test: &mut GzipTest,
+    steps: &mut Steps,
+) {
+    let encoding = response.content_encoding.as_ref();
+    let is_encoded = encoding.is_some_and(|encoding| !encoding.is_empty());
+    if is_encoded || !matches!(response.status, 200 | 403 | 404) || request.is_subrequest() {
+        return;
+    }
+    let len = response.content_length;
+    if settings.zstd.zstd {
+        let zstd = &settings.zstd;
+        if may_compress(response, zstd.zstd_min_length, &zstd.zstd_types) {
+            mark_varying(request, response);
+            if accept::takes(request, Coding::Zstd) {
+                let make = move |settings: &LocationSettings| settings.zstd.coder(len);
+                return compress(request, response, Coding::Zstd, make, steps);
+            }
+        }
+    }
+    if settings.brotli.brotli {
+        let brotli = &settings.brotli;
+        if may_compress(response, brotli.brotli_min_length, &brotli.brotli_types) {
+            mark_varying(request, response);
+            if accept::takes(request, Coding::Brotli) {
+                let make = move |settings: &LocationSettings| settings.brotli.coder(len);
+                return compress(request, response, Coding::Brotli, make, steps);
+            }
+        }
+    }
+    if settings.gzip.gzip {
+        let gzip = &settings.gzip;
+        if may_compress(response, gzip.gzip_min_length, &gzip.gzip_types) {
+            mark_varying(request, response);
+            if test.takes(request, response) {
+                let make = |settings: &LocationSettings| settings.gzip.coder();
+                compress(request, response, Coding::Gzip, make, steps);
+            }
+        }
+    }
+}
+
+fn may_compress(response: &Response, min_length: Size, types: &MediaTypes) -> bool {
+    let length = response.content_length;
+    length.is_none_or(|length| length >= min_length.0) && types.has(response)
+}
+
+/// Has an answer compressed by the coder that `make` makes.
+fn compress<C: Coder>(
+    request: &mut Request,
+    response: &mut Response,
+    coding: Coding,
+    make: impl FnOnce(&LocationSettings) -> C + 'static,
+    steps: &mut Steps,
+) {
+    response.content_encoding = Some(Bytes::from_static(coding.name().as_bytes()));
+    response.becomes_another();
+    let ratio = Rc::new(Ratio::new(coding));
+    request.rare_mut().ratio = Some(Rc::clone(&ratio));
+    steps.push(|request, body| {
+        let coder = make(&request.location().settings);
+        coded::body(request, body, coder, Some(ratio))
+    });
+}

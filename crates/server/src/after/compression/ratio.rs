@@ -1,0 +1,105 @@
+//! How much smaller an answer became: `$gzip_ratio`, `$brotli_ratio`, `$zstd_ratio`.
+
+use std::cell::Cell;
+use std::io::Write as _;
+
+use crate::request::Request;
+use crate::variables::names::Core;
+
+use super::Coding;
+
+/// What went into a coder and came out of it, for the logs of its request.
+#[derive(Debug)]
+pub struct Ratio {
+    coding: Coding,
+    taken: Cell<u64>,
+    given: Cell<u64>,
+    is_over: Cell<bool>,
+}
+
+impl Ratio {
+    /// Nothing so far.
+    #[must_use]
+    pub fn new(coding: Coding) -> Self {
+        Self {
+            coding,
+            taken: Cell::new(0),
+            given: Cell::new(0),
+            is_over: Cell::new(false),
+        }
+    }
+
+    /// So many bytes went in.
+    pub fn take(&self, bytes: usize) {
+        self.taken.set(self.taken.get() + bytes as u64);
+    }
+
+    /// So many came out.
+    pub fn give(&self, bytes: usize) {
+        self.given.set(self.given.get() + bytes as u64);
+    }
+
+    /// That is all.
+    pub fn end(&self) {
+        self.is_over.set(true);
+    }
+
+    /// Appends the ratio, if it is this coding's and known: with two digits, rounded; for zstd, as its module, with three that are
+    /// cut off.
+    pub fn append(&self, coding: Coding, out: &mut Vec<u8>) -> bool {
+        let (taken, given) = (self.taken.get(), self.given.get());
+        if coding != self.coding || !self.is_over.get() || given == 0 {
+            return false;
+        }
+        let thousandths = u128::from(taken) * 1000 / u128::from(given);
+        match coding {
+            Coding::Zstd => write!(out, "{}.{:03}", thousandths / 1000, thousandths % 1000).is_ok(),
+            Coding::Gzip | Coding::Brotli => {
+                let hundredths = (thousandths + 5) / 10;
+                write!(out, "{}.{:02}", hundredths / 100, hundredths % 100).is_ok()
+            }
+        }
+    }
+}
+
+/// Appends a ratio; `None`: it is another variable.
+pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
+    let coding = match core {
+        Core::GzipRatio => Coding::Gzip,
+        Core::BrotliRatio => Coding::Brotli,
+        Core::ZstdRatio => Coding::Zstd,
+        _ => return None,
+    };
+    let ratio = request.rare_if_any().and_then(|rare| rare.ratio.as_ref());
+    Some(ratio.is_some_and(|ratio| ratio.append(coding, out)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_rounded_as_the_modules_do() {
+        let text = |coding, taken, given| {
+            let ratio = Ratio::new(coding);
+            ratio.take(taken);
+            ratio.give(given);
+            ratio.end();
+            let mut out = Vec::new();
+            ratio
+                .append(coding, &mut out)
+                .then_some(String::from_utf8(out).unwrap())
+        };
+        assert_eq!(text(Coding::Gzip, 2125, 1000).as_deref(), Some("2.13"));
+        assert_eq!(text(Coding::Gzip, 1999, 1000).as_deref(), Some("2.00"));
+        assert_eq!(text(Coding::Brotli, 1, 3).as_deref(), Some("0.33"));
+        assert_eq!(text(Coding::Zstd, 2125, 1001).as_deref(), Some("2.122"));
+        assert_eq!(text(Coding::Gzip, 1, 0), None);
+        let ratio = Ratio::new(Coding::Gzip);
+        ratio.give(1);
+        assert!(
+            !ratio.append(Coding::Gzip, &mut Vec::new()),
+            "it is not over"
+        );
+    }
+}
