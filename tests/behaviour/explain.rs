@@ -202,6 +202,44 @@ fn access_is_judged_for_the_address_that_is_given() {
     );
 }
 
+#[test]
+fn passwords_are_judged_and_content_from_memory_is_no_file() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(
+        "events { } http { server { listen 127.0.0.1:%PORT%; root html;
+             location /gif { satisfy any; deny all; auth_basic closed; auth_basic_user_file html/users; empty_gif; }
+             location /any/ { random_index on; } } }",
+    );
+    site.file("users", "a:{PLAIN}b\n");
+    site.file("any/file", "file");
+    let header = "Authorization: Basic YTpi";
+    let text = told(&site, "a", "/gif", &["--header", header]);
+    assert_told(
+        &text,
+        &[
+            "auth_basic the user and the password are right",
+            "nginx.conf:2: auth_basic_user_file html/users;",
+            "satisfy one that lets pass is enough",
+            "content a picture of one pixel",
+            "answer HTTP/1.1 200",
+        ],
+    );
+    assert!(!text.contains("file html/gif"), "{text}");
+    assert_told(&told(&site, "a", "/gif", &[]), &["answer HTTP/1.1 401"]);
+    let text = told(&site, "a", "/any/", &[]);
+    assert_told(
+        &text,
+        &[
+            "index any file of the directory",
+            "nginx.conf:3: random_index on;",
+            "file html/any/file",
+        ],
+    );
+}
+
 /// Nobody listens at the servers, and nobody is asked.
 #[test]
 fn what_is_passed_on_is_told_and_not_asked() {

@@ -372,15 +372,20 @@ async fn made(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> 
         );
         return Round::Told;
     }
+    if location.settings.empty_gif.empty_gif.is_some() {
+        let made = lines.of(&chain, &["empty_gif"]);
+        report.say_by("content", "a picture of one pixel", &made);
+        return Round::Goes(content::make(request).await);
+    }
     tell_file(request, lines, report);
     let is_directory = request.uri.ends_with(b"/");
     let outcome = content::make(request).await;
     if is_directory && let Outcome::Redirect(_) = &outcome {
-        report.say_by(
-            "index",
-            "there is a file for the directory",
-            &lines.of(&chain, &["index"]),
-        );
+        let (text, name) = match content::random_index::is_on(request) {
+            true => ("any file of the directory", "random_index"),
+            false => ("there is a file for the directory", "index"),
+        };
+        report.say_by("index", text, &lines.of(&chain, &[name]));
     }
     Round::Goes(outcome)
 }
