@@ -14,8 +14,6 @@ use crate::loops::Generation;
 
 /// Bytes of a header; more is refused, unless `client_header_buffer_size` is larger.
 pub const HEADER_BYTES_MAX: usize = 4096;
-/// Bytes of a header of version 1, its end included.
-const LINE_BYTES_MAX: usize = 107;
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The signature, version and command, family and transport, length.
@@ -62,11 +60,11 @@ pub fn parse(bytes: &[u8], max: usize) -> Parsed {
     if bytes.starts_with(SIGNATURE) || SIGNATURE.starts_with(bytes) {
         parse_binary(bytes, max)
     } else {
-        parse_line(bytes)
+        parse_line(bytes, max)
     }
 }
 
-fn parse_line(bytes: &[u8]) -> Parsed {
+fn parse_line(bytes: &[u8], max: usize) -> Parsed {
     const BEGINNING: &[u8] = b"PROXY ";
     let broken = || {
         let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
@@ -74,9 +72,9 @@ fn parse_line(bytes: &[u8]) -> Parsed {
         let text = String::from_utf8_lossy(line);
         Parsed::Broken(Some(format!("broken header: \"{text}\"")))
     };
-    let may_go_on = bytes.len() < LINE_BYTES_MAX
-        && (bytes.starts_with(BEGINNING) || BEGINNING.starts_with(bytes));
-    let Some(end) = memchr::memchr(b'\n', bytes) else {
+    let may_go_on =
+        bytes.len() < max && (bytes.starts_with(BEGINNING) || BEGINNING.starts_with(bytes));
+    let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(max)]) else {
         return if may_go_on { Parsed::More } else { broken() };
     };
     let words = bytes[..end]
@@ -397,8 +395,10 @@ mod tests {
             let why = format!("broken header: \"{first}\"");
             assert_eq!(line(broken), Parsed::Broken(Some(why)), "{broken}");
         }
-        let endless = format!("PROXY TCP4 {}", "1".repeat(LINE_BYTES_MAX));
+        let endless = format!("PROXY TCP4 {}", "1".repeat(HEADER_BYTES_MAX));
         assert!(matches!(line(&endless), Parsed::Broken(Some(_))));
+        let late = format!("PROXY UNKNOWN {}\r\n", "1".repeat(HEADER_BYTES_MAX));
+        assert!(matches!(line(&late), Parsed::Broken(Some(_))));
     }
 
     #[test]
