@@ -1,7 +1,8 @@
 //! What pages include: the answers to sub-requests.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::io::Read as _;
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use blackbox::{Answer, Origin, PATIENCE, Server};
@@ -292,4 +293,29 @@ fn charsets_of_parts_become_that_of_the_whole() {
         Some("text/html; charset=utf-8")
     );
     assert_eq!(reply.body, "xbа".as_bytes());
+}
+
+#[test]
+fn what_is_asked_of_others_ends_with_the_client() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let origin = Origin::start(move |request| {
+        let tell = tell.lock().expect("no panics").clone();
+        let target = request.target().to_owned();
+        Answer::Talk(Box::new(move |mut stream| {
+            let _ = tell.send(format!("asked {target}"));
+            // Until the other side closes.
+            let _ = stream.read(&mut [0]);
+            let _ = tell.send(format!("left {target}"));
+        }))
+    });
+    let server = pages(
+        &format!("location /p/ {{ proxy_pass http://{}; }}", origin.address()),
+        &[("a", "text<!--#include virtual='/p/1' -->")],
+    );
+    let mut client = server.connect();
+    client.send("GET /a.html HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(told.recv_timeout(PATIENCE).as_deref(), Ok("asked /p/1"));
+    drop(client);
+    assert_eq!(told.recv_timeout(PATIENCE).as_deref(), Ok("left /p/1"));
 }

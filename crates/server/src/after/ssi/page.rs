@@ -240,6 +240,14 @@ impl Page {
         }
     }
 
+    /// A variable that is to get a value is empty until then, unless it has one.
+    fn make_known(&self, name: &[u8]) {
+        let known = self.whole.memory.borrow().get(&name.to_ascii_lowercase());
+        if known.is_none() {
+            self.remember(name, Bytes::new());
+        }
+    }
+
     fn configure(&mut self, values: Values) {
         let [error_text, time_format, ..] = values;
         if let Some(format) = time_format {
@@ -338,10 +346,9 @@ impl Page {
     fn include(&mut self, values: Values) -> Result<Effect, Failed> {
         let [virtual_, file, wait, set, stub] = values;
         let shown = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-        let must_wait = file.is_some() || self.waits(wait.as_deref(), file.as_deref())?;
-        let target = match (virtual_, file) {
+        let target = match (&virtual_, &file) {
             (Some(uri), Some(file)) => {
-                let (uri, file) = (shown(&uri), shown(&file));
+                let (uri, file) = (shown(uri), shown(file));
                 return self.fail(&format!(
                     "inclusion may be either virtual=\"{uri}\" or file=\"{file}\""
                 ));
@@ -353,7 +360,8 @@ impl Page {
             return self
                 .fail("\"set\" and \"stub\" cannot be used together in \"include\" SSI command");
         }
-        let target = self.place(self.evaluate(&target)?);
+        let must_wait = self.waits(wait.as_deref(), file.as_deref())? || file.is_some();
+        let target = self.place(self.evaluate(target)?);
         let Some((path, args)) = uri::safe(&target) else {
             return self.fail(&format!("unsafe URI \"{}\" was detected", shown(&target)));
         };
@@ -363,7 +371,7 @@ impl Page {
             is_value: set.is_some(),
         };
         if let Some(name) = &set {
-            self.remember(name, Bytes::new());
+            self.make_known(name);
         }
         let args = Bytes::copy_from_slice(args);
         let child = include::make(&self.about, path.into(), args, inclusion);
