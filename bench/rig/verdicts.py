@@ -14,8 +14,8 @@ CLOSE_MAX = 1 << 20
 
 BY_PATH = {"open", "openat", "creat", "stat", "lstat", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "statfs", "chmod",
            "chown", "truncate", "unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir", "link", "linkat",
-           "symlink", "inotify_add_watch", "getdents", "getdents64", "fsync", "fdatasync", "ftruncate", "fallocate", "sync_file_range",
-           "copy_file_range"}
+           "symlink", "symlinkat", "fchmod", "fchmodat", "utimensat", "inotify_add_watch", "getdents", "getdents64", "fsync", "fdatasync",
+           "ftruncate", "fallocate", "sync_file_range", "copy_file_range"}
 OF_FILES = {"read", "readv", "pread64", "preadv", "write", "writev", "pwrite64", "pwritev", "pwritev2", "splice"}
 POOL_WORK = {"open", "openat", "openat2", "pread64", "preadv", "preadv2", "read", "madvise", "stat", "statx", "newfstatat"}
 

@@ -3,9 +3,10 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Instant;
 
-use blackbox::{PATIENCE, Reply, Server, is_nginx};
+use blackbox::{Connection, PATIENCE, Reply, Server, Site, is_nginx};
 
 const ALL: &str = "dav_methods PUT DELETE MKCOL COPY MOVE;";
 
@@ -235,6 +236,36 @@ fn making_directories() {
     assert!(exists(&server, "new one"));
     for (path, status) in [("/new%20one/", 405), ("/file", 409), ("/a/b/", 409)] {
         assert_eq!(make(path).status, status, "{path}");
+    }
+}
+
+/// The mask of whoever starts it does not hold for a daemon.
+#[test]
+fn a_daemon_gives_directories_the_permissions_that_were_asked_for() {
+    let site = Site::new();
+    site.configure(
+        "daemon on; pid nginx.pid; error_log logs/error.log; events { }
+         http { client_body_temp_path %DIR%/bodies; access_log off; root %DIR%/html;
+            server { listen 127.0.0.1:%PORT%; location / { dav_methods MKCOL; dav_access group:rw all:rw; } } }",
+    );
+    open(&site.path("html"));
+    // Nobody reads what it says: it would be read to its end.
+    let mut start = site.command();
+    start.stdout(Stdio::null()).stderr(Stdio::null());
+    assert!(start.status().unwrap().success());
+    let stream = std::net::TcpStream::connect(("127.0.0.1", site.port(0))).unwrap();
+    let mut connection = Connection::new(stream);
+    let request = "MKCOL /dir/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let reply = connection.send(request).reply();
+    let (status, text) = site.run(&["-s", "stop"]);
+    assert!(status.success(), "{text}");
+    assert_eq!(reply.status, 201);
+    let mode = std::fs::metadata(site.path("html/dir")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o777);
+    let begun = Instant::now();
+    while site.path("nginx.pid").exists() {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::yield_now();
     }
 }
 

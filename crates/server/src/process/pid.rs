@@ -57,7 +57,11 @@ impl Drop for PidFile {
 /// nginx's sentence: the file cannot be opened.
 pub fn test(path: &Path) -> Result<(), String> {
     let is_new = !path.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(path);
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o644)
+        .open(path);
     opened.map_err(|error| not_opened(path, &error))?;
     if is_new {
         let _ = std::fs::remove_file(path);

@@ -324,6 +324,8 @@ fn daemonise() -> io::Result<Daemon> {
         Forked::Child => {
             drop(told);
             nix::unistd::setsid()?;
+            // As nginx: what is made has the permissions that the configuration says, whoever started it.
+            rustix::process::umask(rustix::fs::Mode::empty());
             let null: OwnedFd = std::fs::OpenOptions::new()
                 .read(true)
                 .write(true)

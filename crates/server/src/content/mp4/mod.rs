@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{Flag, Size, directives};
-use disk::{Kind, OpenFile};
+use disk::{Kind, OpenFile, Pool};
 use message::response::Ranges;
 use message::{Body, Chunk, FileRange, Method, uri};
 
@@ -29,6 +29,9 @@ use super::{files, static_files};
 pub use boxes::{File, TRACKS_MAX, Wish};
 pub use cut::Part;
 pub use fault::Fault;
+
+/// Bytes of a new head that are sent at once.
+const PIECE: usize = 64 << 10;
 
 directives! {
     /// Parts of MP4 films.
@@ -86,14 +89,14 @@ async fn answer(
         Some(Part { head, data }) => {
             let len = data.end - data.start;
             let mut response = static_files::head_of(request, file, head.len() as u64 + len);
-            response.body = Body::chunks(vec![
-                Chunk::Bytes(Bytes::from(head)),
-                Chunk::File(FileRange {
-                    file: Rc::clone(file),
-                    offset: data.start,
-                    len,
-                }),
-            ]);
+            let pool = files::pool(request)?.clone();
+            let mut chunks = in_pieces(Bytes::from_owner(Head { bytes: head, pool }));
+            chunks.push(Chunk::File(FileRange {
+                file: Rc::clone(file),
+                offset: data.start,
+                len,
+            }));
+            response.body = Body::chunks(chunks);
             response
         }
     };
@@ -101,6 +104,35 @@ async fn answer(
         response.ranges = Ranges::Single;
     }
     Ok(response)
+}
+
+/// A new head. It is given back in the pool: of megabytes that takes the kernel milliseconds.
+struct Head {
+    bytes: Vec<u8>,
+    pool: Pool,
+}
+
+impl AsRef<[u8]> for Head {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        if self.bytes.len() > PIECE {
+            self.pool.release(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// A head of megabytes, sent at once, would keep the loop as long.
+fn in_pieces(mut head: Bytes) -> Vec<Chunk<Rc<OpenFile>>> {
+    let mut pieces = Vec::with_capacity(head.len() / PIECE + 2);
+    while !head.is_empty() {
+        pieces.push(Chunk::Bytes(head.split_to(head.len().min(PIECE))));
+    }
+    pieces
 }
 
 /// What the arguments ask for; `None`: the file as it is.
