@@ -10,7 +10,7 @@ use cache::index::Known;
 use cache::store::{Found, Hit, Missed};
 
 use super::directives::{Caching, UseStale};
-use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind};
+use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
 use super::inquiry::{Inquiry, access, is_asked, is_range_far, key_text};
 use super::serve::{Unusable, serve};
 use super::tally::Status;
@@ -165,7 +165,7 @@ fn newest(request: &Request, inquiry: &Inquiry<'_>) -> Option<Want> {
         return None;
     }
     let fill = fills.running(&inquiry.main)?;
-    fill.is_whole().then(|| Want {
+    (fill.is_whole() && !has_expired(inquiry, &fill)).then(|| Want {
         status: Some(Status::Miss),
         may_store: may_store(request, inquiry),
         ..Want::default()

@@ -78,11 +78,21 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
             Fetched::Again
         }
         Role::Fill(filler) => lead(request, inquiry, want, filler).await,
+        Role::Follow(fill) if has_expired(inquiry, &fill) => {
+            fetch_alone(request, inquiry, want).await
+        }
         Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_whole() => {
             Box::pin(follow(request, inquiry, want, fill)).await
         }
         Role::Follow(_) => fetch_alone(request, inquiry, want).await,
     }
+}
+
+/// Has it come as a whole and was no longer fresh when it came? It is for those who waited for it alone.
+pub fn has_expired(inquiry: &Inquiry<'_>, fill: &Fill) -> bool {
+    let is_fresh = |lifetime| inquiry.rules.is_fresh(lifetime, inquiry.now);
+    let lifetime = fill.about().and_then(|about| about.lifetime.as_ref());
+    fill.is_whole() && !lifetime.is_none_or(is_fresh)
 }
 
 fn is_stored(inquiry: &Inquiry<'_>, key: &Key) -> bool {
