@@ -8,8 +8,6 @@ use std::cell::{Cell, RefCell};
 use disk::Waited;
 use disk::figures::ARE_COUNTED;
 
-use super::timing;
-
 /// Bytes of a request line that are kept.
 const LINE_MAX: usize = 200;
 
@@ -21,8 +19,8 @@ struct Known {
     /// It goes on.
     is_open: bool,
     phase: &'static str,
-    /// The phase is the one that took long.
-    is_settled: bool,
+    /// That of the polls to come; empty: the same.
+    next: &'static str,
     /// What it waited in polls before this one.
     waited: Waited,
     /// What the thread had waited when this part of it began.
@@ -34,7 +32,7 @@ const NOTHING: Known = Known {
     len: 0,
     is_open: false,
     phase: READING,
-    is_settled: false,
+    next: "",
     waited: Waited {
         disk_ns: 0,
         pool_ns: 0,
@@ -45,8 +43,19 @@ const NOTHING: Known = Known {
     },
 };
 
-/// A poll is long from so many milliseconds on: two ticks of the coarse clock.
-const LONG_MS: u64 = 8;
+impl Known {
+    /// As `*self = *other`, but for what is behind the line.
+    fn become_that(&mut self, other: &Known) {
+        let len = other.len.min(LINE_MAX);
+        self.line[..len].copy_from_slice(&other.line[..len]);
+        self.len = len;
+        self.is_open = other.is_open;
+        self.phase = other.phase;
+        self.next = other.next;
+        self.waited = other.waited;
+        self.mark = other.mark;
+    }
+}
 
 /// Before a request has come.
 const READING: &str = "reading a request";
@@ -69,12 +78,12 @@ impl Kept {
         CONNECTION.set(connection);
         KNOWN.with_borrow_mut(|known| match &self.0 {
             Some(kept) => {
-                *known = **kept;
+                known.become_that(kept);
                 known.mark = disk::waited();
             }
             None => {
                 (known.len, known.is_open) = (0, false);
-                (known.phase, known.is_settled) = (READING, false);
+                (known.phase, known.next) = (READING, "");
             }
         });
     }
@@ -90,11 +99,11 @@ impl Kept {
                 return;
             }
             known.waited = known.waited.plus(disk::waited().since(known.mark));
-            known.is_settled = false;
-            match &mut self.0 {
-                Some(kept) => **kept = *known,
-                None => self.0 = Some(Box::new(*known)),
+            if !known.next.is_empty() {
+                known.phase = std::mem::take(&mut known.next);
             }
+            let kept = self.0.get_or_insert_with(|| Box::new(NOTHING));
+            kept.become_that(known);
         });
     }
 }
@@ -108,6 +117,7 @@ pub fn begin(line: &[u8]) {
         known.len = line.len().min(LINE_MAX);
         known.line[..known.len].copy_from_slice(&line[..known.len]);
         known.is_open = true;
+        (known.phase, known.next) = (READING, "");
         known.waited = Waited::default();
         known.mark = disk::waited();
     });
@@ -118,22 +128,16 @@ pub fn phase(phase: &'static str) {
     if !ARE_COUNTED {
         return;
     }
-    KNOWN.with_borrow_mut(|known| {
-        if !known.is_settled {
-            known.phase = phase;
-        }
-    });
+    KNOWN.with_borrow_mut(|known| known.phase = phase);
 }
 
-/// It is to be sent. Where the poll has been long until here, the phase before stays the one that is named: a clock that is read at
-/// each phase would cost more than it tells.
-pub fn sending() {
+/// What comes behind the content. It names the polls to come: the time of one that makes an answer, sends and logs it goes to making it,
+/// as a rule, and a clock that is read in between would cost more than it tells.
+pub fn behind(phase: &'static str) {
     if !ARE_COUNTED {
         return;
     }
-    let so_far_ms = wire::clock::monotonic_ms().saturating_sub(timing::poll_began_ns() / 1_000_000);
-    KNOWN.with_borrow_mut(|known| known.is_settled |= so_far_ms >= LONG_MS);
-    phase("sending");
+    KNOWN.with_borrow_mut(|known| known.next = phase);
 }
 
 /// It has ended; who asks in this poll still learns of it.
@@ -182,6 +186,26 @@ mod tests {
         one.leave();
         other.enter(2);
         assert_eq!(last().1, "");
+    }
+
+    #[test]
+    fn what_comes_behind_the_content_names_the_polls_to_come() {
+        let mut kept = Kept::default();
+        kept.enter(1);
+        begin(b"GET /one HTTP/1.1");
+        phase("content");
+        behind("sending");
+        assert_eq!(last().2, "content");
+        kept.leave();
+        kept.enter(1);
+        assert_eq!(last().2, "sending");
+        end();
+        // The next one, in the same poll.
+        begin(b"GET /two HTTP/1.1");
+        phase("content");
+        kept.leave();
+        kept.enter(1);
+        assert_eq!(last().2, "content");
     }
 
     #[test]

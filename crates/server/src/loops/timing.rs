@@ -123,12 +123,6 @@ pub fn now_ns() -> u64 {
         .wrapping_add(now.tv_nsec as u64)
 }
 
-/// When the poll that is running began, by [`now_ns`].
-#[must_use]
-pub fn poll_began_ns() -> u64 {
-    AT.get()
-}
-
 /// When the poll that is running was last woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
 /// then. 0: another thread woke it last, so nothing is known.
 #[must_use]
@@ -358,6 +352,7 @@ impl<F: Future> Future for Timed<F> {
         READING.set(Reading::PollStart);
         MOMENT.set(this.stamp.last.load(Ordering::Relaxed));
         disk::forget_last_operation();
+        wire::clock::forget();
         let outcome = this
             .future
             .as_mut()
