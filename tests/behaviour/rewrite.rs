@@ -1,6 +1,8 @@
 //! `rewrite`, `if`, `set`, `break` and `return`, in the order in which they stand.
 
-use blackbox::{Answer, Origin, Server};
+use std::time::Duration;
+
+use blackbox::{Answer, Origin, PATIENCE, Server, Site, is_nginx};
 
 /// The `Location` of an answer, behind the server's own name.
 fn location(server: &Server, target: &str) -> String {
@@ -463,4 +465,49 @@ fn an_if_keeps_the_cache_of_its_location() {
     let all = origin.received();
     let targets: Vec<_> = all.iter().map(|received| received.target()).collect();
     assert_eq!(targets, ["/up/x", "/up/x?a=1", "/up/x?skip=1"]);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test may wait for the file that holds the pools"
+)]
+#[test]
+fn a_look_at_a_file_that_waits_keeps_nobody_else() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    // What lies in procfs always goes through the pool.
+    let server = Server::start_on(
+        site,
+        "worker_processes 1;",
+        "server { listen 127.0.0.1:%PORT%;
+             location /slow { if (-f /proc/self/limits) { return 200 there; } return 200 none; }
+             location /known { if (-f %DIR%/html/a) { return 200 there; } return 200 none; }
+             location / { return 200 fine; } }",
+    );
+    server.file("a", "");
+    assert_eq!(server.get("/known").text(), "there");
+    let hold = server.site().path("hold");
+    std::fs::write(&hold, "").expect("the directory is ours");
+    // Until the pools stand still, a look is answered.
+    let mut waiting = server.connect();
+    loop {
+        waiting.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+        let stream = waiting.stream();
+        let patience = Some(Duration::from_millis(100));
+        stream.set_read_timeout(patience).expect("it is a socket");
+        if stream.peek(&mut [0]).is_err() {
+            break;
+        }
+        assert_eq!(waiting.reply().text(), "there");
+    }
+    assert_eq!(server.get("/").text(), "fine");
+    assert_eq!(server.get("/known").text(), "there", "it is in memory");
+    std::fs::remove_file(&hold).expect("it was there");
+    let stream = waiting.stream();
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("it is a socket");
+    assert_eq!(waiting.reply().text(), "there");
 }

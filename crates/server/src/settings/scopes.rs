@@ -184,6 +184,8 @@ fn inherit_content(raw: &mut Raw, outer: &Raw) -> bool {
     raw.tunnelling.tunnel_pass = outer.tunnelling.tunnel_pass.clone();
     raw.status = outer.status.clone();
     raw.empty_gif = outer.empty_gif.clone();
+    raw.flv = outer.flv.clone();
+    raw.mp4 = outer.mp4.clone();
     false
 }
 
