@@ -108,6 +108,11 @@ pub trait Source<F> {
         false
     }
 
+    /// Known to have given its last chunk, and to have no trailers? Then the end can go out with that chunk.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// The trailers; asked for once, after the end.
     fn trailers(&mut self) -> Vec<Header> {
         Vec::new()
@@ -205,6 +210,15 @@ impl<F> Body<F> {
     /// Known to hold no bytes?
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
+    }
+
+    /// Known to have given its last chunk, and to have no trailers?
+    pub fn is_over(&self) -> bool {
+        match self {
+            Body::Empty => true,
+            Body::Stream(source) => source.is_over(),
+            Body::Once(_) | Body::Tunnel => false,
+        }
     }
 
     /// The next chunk of whatever kind of body it is; `None` at the end. Tunnels have none.

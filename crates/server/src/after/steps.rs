@@ -90,6 +90,12 @@ impl Out {
         &mut self.joined
     }
 
+    /// Was nothing given since it was taken?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.one.is_empty() && self.joined.is_empty()
+    }
+
     /// What was given; `None`: nothing.
     pub fn take(&mut self) -> Option<Bytes> {
         let one = match self.joined.is_empty() {
@@ -213,6 +219,12 @@ impl Inside {
         self.body.is_empty()
     }
 
+    /// After the end: is it not sure that there are no trailers?
+    #[must_use]
+    pub fn may_have_trailers(&self) -> bool {
+        !self.body.is_over()
+    }
+
     /// The trailers of the body, after its end.
     pub fn trailers(&mut self) -> Vec<Header> {
         match &mut self.body {
@@ -333,6 +345,10 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over && self.out.is_empty() && !self.inside.may_have_trailers()
     }
 
     fn trailers(&mut self) -> Vec<Header> {

@@ -11,6 +11,7 @@ mod own_wire;
 pub mod post_action;
 pub mod proxy_protocol;
 mod send_file;
+mod stop;
 mod transmit;
 
 use std::future::Future;

@@ -18,7 +18,8 @@ use wire::{Stream, Timer};
 use crate::content::files;
 use crate::request::Request;
 
-use super::transmit::{Framing, Stop, TOGETHER_MAX, send_head};
+use super::stop::Stop;
+use super::transmit::{Framing, TOGETHER_MAX, send_head};
 
 /// A file that is the whole body: small ones go with the head, large ones from the page cache behind it.
 pub(super) async fn send_whole_file(

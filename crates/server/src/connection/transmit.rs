@@ -4,7 +4,6 @@
 //! [`Sent`](crate::request::Sent) was taken by the socket.
 
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -18,38 +17,22 @@ use wire::rate::Rate;
 
 use crate::after::headers;
 use crate::content::proxy::tunnel;
-use crate::log::Level;
 use crate::loops::culprit;
 use crate::loops::turn::others_first;
 use crate::request::Request;
-use crate::request_body;
 use crate::{Response, redirects};
 
 use super::directives::SizeTemplate;
 use super::finish::{After, invite};
 use super::is_http11;
 use super::send_file::{allowed, send_copy, send_file, send_whole_file};
+use super::stop::{Stop, stopped};
 
 /// Bytes of a file that are read into memory and sent with the head rather than with `sendfile`.
 pub const TOGETHER_MAX: u64 = 64 << 10;
 
 /// Pieces of a body that go out in a row, where neither its origin nor the client is ever waited for.
 pub const PIECES_PER_TURN: usize = 16;
-
-/// Why sending ended early; the connection is closed.
-pub(super) enum Stop {
-    Client(wire::Error),
-    Disk(disk::Error),
-    Body(BodyError),
-    /// The client closed while somebody else was waited for.
-    Left,
-}
-
-impl From<wire::Error> for Stop {
-    fn from(error: wire::Error) -> Self {
-        Self::Client(error)
-    }
-}
 
 /// How an answer is framed.
 #[derive(Clone, Copy)]
@@ -128,20 +111,20 @@ fn try_send(request: &mut Request, left: &mut Left) -> Result<bool, Stop> {
         .hold_next(matches!(left.body, Body::Once(Chunk::File(_))));
     match &mut left.body {
         Body::Once(Chunk::Bytes(bytes)) => {
-            let unsent = send_piece_now(request, left.framing, bytes, true)?;
+            let unsent = send_piece_now(request, left.framing, bytes, WITH_HEAD)?;
             left.head = unsent.head;
             bytes.advance(unsent.gone);
             Ok(left.head.is_empty() && bytes.is_empty())
         }
         Body::Once(Chunk::File(range)) => {
-            left.head = send_piece_now(request, left.framing, &[], true)?.head;
+            left.head = send_piece_now(request, left.framing, &[], WITH_HEAD)?.head;
             if left.head.is_empty() {
                 send_copy(request, range)?;
             }
             Ok(range.len == 0)
         }
         _ => {
-            left.head = send_piece_now(request, left.framing, &[], true)?.head;
+            left.head = send_piece_now(request, left.framing, &[], WITH_HEAD)?.head;
             Ok(left.head.is_empty())
         }
     }
@@ -292,19 +275,46 @@ async fn send(
         Body::Once(Chunk::File(range)) if !framing.is_chunked && framing.rate.per_second == 0 => {
             send_whole_file(request, range, framing).await
         }
-        mut stream => {
-            send_stream(request, &mut stream, framing).await?;
-            end(request, framing, &mut stream).await
-        }
+        mut stream => match send_stream(request, &mut stream, framing).await? {
+            Extent::End => Ok(()),
+            Extent::Chunks => end(request, framing, &mut stream).await,
+        },
     }
 }
 
-/// Sends piece after piece; what is here when the head is due goes with it.
+/// What went out of a body.
+enum Extent {
+    /// Its chunks: the end has still to be sent.
+    Chunks,
+    /// Its end too.
+    End,
+}
+
+/// Where in an answer a piece stands.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// The head goes before it.
+    has_head: bool,
+    /// The end of the chunked body goes behind it.
+    has_end: bool,
+}
+
+const WITH_HEAD: Place = Place {
+    has_head: true,
+    has_end: false,
+};
+
+/// Can the end of a body go out with the piece that was just taken?
+fn ends_with_this(framing: Framing, stream: &Body<Rc<OpenFile>>) -> bool {
+    framing.is_chunked && !framing.has_trailers && stream.is_over()
+}
+
+/// Sends piece after piece; what is here when the head is due goes with it, and the end with the last piece where that is known to be it.
 async fn send_stream(
     request: &mut Request,
     stream: &mut Body<Rc<OpenFile>>,
     framing: Framing,
-) -> Result<(), Stop> {
+) -> Result<Extent, Stop> {
     let first = poll_fn(|cx| {
         Poll::Ready(match stream.poll_next(cx) {
             Poll::Ready(chunk) => Some(chunk),
@@ -316,7 +326,14 @@ async fn send_stream(
             return Err(Stop::Body(error));
         }
         Some(Some(Ok(Chunk::Bytes(bytes)))) if framing.rate.per_second == 0 => {
-            send_piece(request, framing, &bytes, true).await?;
+            let place = Place {
+                has_head: true,
+                has_end: ends_with_this(framing, stream),
+            };
+            send_piece(request, framing, &bytes, place).await?;
+            if place.has_end {
+                return Ok(Extent::End);
+            }
             next_piece(request, stream).await?
         }
         Some(chunk) => {
@@ -344,13 +361,20 @@ async fn send_stream(
         }
         match chunk.map_err(Stop::Body)? {
             Chunk::Bytes(bytes) if framing.rate.per_second == 0 => {
-                send_piece(request, framing, &bytes, false).await?;
+                let place = Place {
+                    has_head: false,
+                    has_end: ends_with_this(framing, stream),
+                };
+                send_piece(request, framing, &bytes, place).await?;
+                if place.has_end {
+                    return Ok(Extent::End);
+                }
             }
             chunk => Box::pin(send_chunk(request, chunk, framing)).await?,
         }
         next = next_piece(request, stream).await?;
     }
-    Ok(())
+    Ok(Extent::Chunks)
 }
 
 /// The next piece of a body. What another server says for this client alone is given up when the client leaves.
@@ -379,18 +403,18 @@ pub(super) async fn send_head(
     framing: Framing,
     body: &[u8],
 ) -> Result<(), Stop> {
-    send_piece(request, framing, body, true).await
+    send_piece(request, framing, body, WITH_HEAD).await
 }
 
-/// Sends a piece of a body in memory, framed as the body is, and the head before it where that is due: with one call, if the
-/// socket takes it.
+/// Sends a piece of a body in memory, framed as the body is, with the head before it and the end behind it where these are due: with
+/// one call, if the socket takes it.
 async fn send_piece(
     request: &mut Request,
     framing: Framing,
     body: &[u8],
-    has_head: bool,
+    place: Place,
 ) -> Result<(), Stop> {
-    let left = send_piece_now(request, framing, body, has_head)?;
+    let left = send_piece_now(request, framing, body, place)?;
     for (bytes, is_head) in [
         (&left.head[..], true),
         (&body[left.gone..], false),
@@ -421,11 +445,16 @@ fn send_piece_now(
     request: &mut Request,
     framing: Framing,
     body: &[u8],
-    has_head: bool,
+    place: Place,
 ) -> Result<Unsent, Stop> {
-    let has_head = has_head && request.head.version >= Version::HTTP_10;
+    let has_head = place.has_head && request.head.version >= Version::HTTP_10;
     let is_chunk = framing.is_chunked && !body.is_empty();
-    let behind: &'static [u8] = if is_chunk { write::CRLF } else { &[] };
+    let behind: &'static [u8] = match (is_chunk, place.has_end) {
+        (true, true) => b"\r\n0\r\n\r\n",
+        (true, false) => write::CRLF,
+        (false, true) => b"0\r\n\r\n",
+        (false, false) => &[],
+    };
     let before = request.wire.sent();
     let mut head_bytes = 0;
     let location = request.generation.settings.location(request.location);
@@ -541,58 +570,4 @@ async fn end(
         .await?;
     request.count(before, 0);
     Ok(())
-}
-
-/// Says in the log why sending ended early, and closes.
-fn stopped(request: &mut Request, stop: Stop) -> After {
-    let mut is_timeout = false;
-    match stop {
-        Stop::Client(wire::Error::Timeout) => {
-            is_timeout = true;
-            log_timeout(request);
-        }
-        Stop::Disk(disk::Error::Socket(error)) if error.kind() == io::ErrorKind::TimedOut => {
-            is_timeout = true;
-            log_timeout(request);
-        }
-        Stop::Client(error) => request.log(Level::Info, &|out| {
-            out.extend_from_slice(
-                format!("send() failed: {error} while sending response to client").as_bytes(),
-            );
-        }),
-        Stop::Disk(disk::Error::Socket(error)) => request.log(Level::Info, &|out| {
-            out.extend_from_slice(
-                format!("sendfile() failed: {error} while sending response to client").as_bytes(),
-            );
-        }),
-        Stop::Disk(disk::Error::Overflow(overflow)) => request.log(Level::Error, &|out| {
-            out.extend_from_slice(overflow.to_string().as_bytes());
-        }),
-        Stop::Disk(error) => request.log(Level::Alert, &|out| {
-            out.extend_from_slice(error.to_string().as_bytes());
-            out.extend_from_slice(b" while sending response to client: \"");
-            let mut mapped = crate::path::Mapped::default();
-            if crate::path::map(request, &mut mapped).is_ok() {
-                out.extend_from_slice(&mapped.path);
-            }
-            out.push(b'"');
-        }),
-        Stop::Left => request_body::log_left(request),
-        Stop::Body(BodyError::Logged) => {}
-        Stop::Body(error) => request.log(Level::Error, &|out| {
-            out.extend_from_slice(error.to_string().as_bytes())
-        }),
-    }
-    After::Close {
-        must_linger: false,
-        is_timeout,
-    }
-}
-
-fn log_timeout(request: &Request) {
-    request.log(Level::Info, &|out| {
-        out.extend_from_slice(
-            b"client timed out (110: Connection timed out) while sending response to client",
-        );
-    });
 }

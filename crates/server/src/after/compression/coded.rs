@@ -21,6 +21,8 @@ use super::ratio::Ratio;
 
 /// Bytes that a coder gives at once.
 pub const OUT_LEN: usize = 64 << 10;
+/// Less than this is kept until there is more, or nothing more at the moment: coders give the beginning of their format at once.
+const HELD_LEN: usize = 4 << 10;
 /// What a small answer is coded into, before it turns out that more is needed.
 const OUT_LEN_LEAST: usize = 1 << 10;
 
@@ -70,6 +72,8 @@ struct Work<C> {
     /// Bytes of the input that are done.
     taken: usize,
     out: Vec<u8>,
+    /// So much of that was there before.
+    held: usize,
     is_done: bool,
     failure: Option<String>,
 }
@@ -102,6 +106,8 @@ struct Coded<C> {
     goal: Goal,
     /// Has it still to reach its goal?
     is_busy: bool,
+    /// What it gave and nobody was given yet.
+    held: Vec<u8>,
     /// Bytes taken and given since it was flushed.
     since_flush: usize,
     is_over: bool,
@@ -124,6 +130,7 @@ pub fn body<C: Coder>(
         input: Bytes::new(),
         goal: Goal::Take,
         is_busy: false,
+        held: Vec::new(),
         since_flush: 0,
         is_over: false,
         ratio,
@@ -157,12 +164,15 @@ impl<C: Coder> Coded<C> {
         let due = self.since_flush + self.input.len();
         let room = coder.room(due).clamp(OUT_LEN_LEAST, OUT_LEN);
         let is_little = due <= coder.inline_len();
+        let mut out = std::mem::take(&mut self.held);
+        out.reserve(room);
         let work = Work {
             coder,
             input: std::mem::take(&mut self.input),
             goal: self.goal,
             taken: 0,
-            out: Vec::with_capacity(room),
+            held: out.len(),
+            out,
             is_done: false,
             failure: None,
         };
@@ -182,11 +192,12 @@ impl<C: Coder> Coded<C> {
         if let Some(failure) = work.failure {
             return Err(BodyError::Io(std::io::Error::other(failure)));
         }
-        self.since_flush += work.taken + work.out.len();
+        let given = work.out.len() - work.held;
+        self.since_flush += work.taken + given;
         self.input = work.input;
         self.is_busy = !work.is_done;
         if let Some(ratio) = &self.ratio {
-            ratio.give(work.out.len());
+            ratio.give(given);
         }
         match (work.goal, work.is_done) {
             (Goal::End, true) => {
@@ -201,6 +212,10 @@ impl<C: Coder> Coded<C> {
                     self.since_flush = 0;
                 }
                 self.coder = Some(work.coder);
+                if goal == Goal::Take && is_done && work.out.len() < HELD_LEN {
+                    self.held = work.out;
+                    return Ok(Bytes::new());
+                }
             }
         }
         Ok(work.out.into())
@@ -243,6 +258,10 @@ impl<C: Coder> Source<Rc<OpenFile>> for Coded<C> {
                 other => return Poll::Ready(other.map(|given| given.map(Chunk::Bytes))),
             }
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over && self.job.is_none() && !self.inside.may_have_trailers()
     }
 
     fn trailers(&mut self) -> Vec<Header> {

@@ -315,6 +315,10 @@ impl Source<Rc<OpenFile>> for Flow {
             .map(|piece| piece.map(|piece| piece.map(Chunk::Bytes)))
     }
 
+    fn is_over(&self) -> bool {
+        Flow::is_over(self) && self.begun.is_empty() && self.trailers.is_empty()
+    }
+
     fn trailers(&mut self) -> Vec<Header> {
         let order = &self.try_.order;
         let settings = &order.about.location().settings.proxy_answers;

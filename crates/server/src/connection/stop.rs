@@ -1,0 +1,82 @@
+//! Why sending an answer ended early, and what the log says of it.
+//!
+//! Invariant: the connection is closed then, since nobody knows what the client has of the answer.
+
+use std::io;
+
+use message::BodyError;
+
+use crate::log::Level;
+use crate::request::Request;
+use crate::request_body;
+
+use super::finish::After;
+
+/// Why sending ended early; the connection is closed.
+pub(super) enum Stop {
+    Client(wire::Error),
+    Disk(disk::Error),
+    Body(BodyError),
+    /// The client closed while somebody else was waited for.
+    Left,
+}
+
+impl From<wire::Error> for Stop {
+    fn from(error: wire::Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// Says in the log why sending ended early, and closes.
+pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
+    let mut is_timeout = false;
+    match stop {
+        Stop::Client(wire::Error::Timeout) => {
+            is_timeout = true;
+            log_timeout(request);
+        }
+        Stop::Disk(disk::Error::Socket(error)) if error.kind() == io::ErrorKind::TimedOut => {
+            is_timeout = true;
+            log_timeout(request);
+        }
+        Stop::Client(error) => request.log(Level::Info, &|out| {
+            out.extend_from_slice(
+                format!("send() failed: {error} while sending response to client").as_bytes(),
+            );
+        }),
+        Stop::Disk(disk::Error::Socket(error)) => request.log(Level::Info, &|out| {
+            out.extend_from_slice(
+                format!("sendfile() failed: {error} while sending response to client").as_bytes(),
+            );
+        }),
+        Stop::Disk(disk::Error::Overflow(overflow)) => request.log(Level::Error, &|out| {
+            out.extend_from_slice(overflow.to_string().as_bytes());
+        }),
+        Stop::Disk(error) => request.log(Level::Alert, &|out| {
+            out.extend_from_slice(error.to_string().as_bytes());
+            out.extend_from_slice(b" while sending response to client: \"");
+            let mut mapped = crate::path::Mapped::default();
+            if crate::path::map(request, &mut mapped).is_ok() {
+                out.extend_from_slice(&mapped.path);
+            }
+            out.push(b'"');
+        }),
+        Stop::Left => request_body::log_left(request),
+        Stop::Body(BodyError::Logged) => {}
+        Stop::Body(error) => request.log(Level::Error, &|out| {
+            out.extend_from_slice(error.to_string().as_bytes())
+        }),
+    }
+    After::Close {
+        must_linger: false,
+        is_timeout,
+    }
+}
+
+fn log_timeout(request: &Request) {
+    request.log(Level::Info, &|out| {
+        out.extend_from_slice(
+            b"client timed out (110: Connection timed out) while sending response to client",
+        );
+    });
+}
