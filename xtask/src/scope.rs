@@ -14,7 +14,10 @@ const HEADINGS: [&str; 3] = [
     "Accepted and ignored, with one warning",
 ];
 
-/// The T1 files of `needs.json` that use nothing but what is built, in order of name.
+/// What a file of the suite may need that is no directive, and is not built.
+const NOT_BUILT: [&str; 5] = ["http_ssl", "http_v2", "http_v3", "mail", "stream"];
+
+/// The files of `needs.json` that use nothing but what is built, in order of name.
 pub fn files(project: &Path, needs: &Value) -> Result<Vec<String>, String> {
     let page = project.join(PAGE);
     let page = std::fs::read_to_string(&page)
@@ -46,7 +49,9 @@ fn chosen(usable: &BTreeSet<&str>, needs: &Value) -> Result<Vec<String>, String>
     let inside = |file: &&String| {
         let file = &files[file.as_str()];
         let directives = file["directives"].as_array().into_iter().flatten();
-        file["tier"] == "T1"
+        let needed = file["has"].as_array().into_iter().flatten();
+        let is_missing = |needed: &str| NOT_BUILT.iter().any(|name| needed.starts_with(name));
+        !needed.filter_map(Value::as_str).any(is_missing)
             && directives
                 .filter_map(Value::as_str)
                 .all(|name| usable.contains(name))
@@ -67,11 +72,15 @@ mod tests {
         let needs = serde_json::json!({
             "a.t": {"tier": "T1", "directives": ["root", "index", "use", "a_size"]},
             "b.t": {"tier": "T1", "directives": ["root", "proxy_pass"]},
-            "c.t": {"tier": "T2", "directives": ["root"]},
+            "c.t": {"tier": "T2", "directives": ["root"], "has": ["http", "http_ssl"]},
+            "f.t": {"tier": "T2", "directives": ["root"], "has": ["http"]},
             "d.t": {"tier": "T1", "directives": ["perl"]},
             "e.t": {"tier": "T1", "directives": ["epoll"]},
         });
-        assert_eq!(chosen(&usable(PAGE).unwrap(), &needs).unwrap(), ["a.t"]);
+        assert_eq!(
+            chosen(&usable(PAGE).unwrap(), &needs).unwrap(),
+            ["a.t", "f.t"]
+        );
     }
 
     #[test]

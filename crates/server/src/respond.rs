@@ -39,7 +39,8 @@ pub enum Start {
     /// With the content, since what comes before was done for a request like it.
     Content,
     /// Here, with what was known of it when it was answered (`post_action`).
-    Elsewhere(Target),
+    /// In a box, so that the many others need no place for it.
+    Elsewhere(Box<Target>),
     /// It was refused while it was read: with this status.
     Refused(u16),
 }
@@ -53,7 +54,7 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
         },
         Start::Content => content::make(request).await,
         Start::Elsewhere(target) => {
-            let arrival = request.redirect(target);
+            let arrival = request.redirect(*target);
             Box::pin(pass(request, arrival)).await
         }
         Start::Refused(status) => {

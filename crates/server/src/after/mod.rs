@@ -1,6 +1,6 @@
 //! The steps after the content, in the order in which nginx's header filters run.
 //!
-//! To add a step, add a line to [`apply`]; to add one that changes bodies, to [`filter`], and see [`steps`].
+//! To add a step, add a line to [`apply`]; to add one that changes bodies, to `filter`, and see [`steps`].
 
 pub mod addition;
 pub mod charset;
@@ -70,7 +70,7 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     Ok(response)
 }
 
-/// Does a level say anything of filters? Where none does, [`filter`] is not asked.
+/// Does a level say anything of filters? Where none does, `filter` is not asked.
 #[must_use]
 pub fn has_filters(settings: &LocationSettings) -> bool {
     settings.gunzip.gunzip

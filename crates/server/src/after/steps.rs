@@ -6,7 +6,7 @@
 //!    the head ([`Response::becomes_another`] for whatever gives other bytes) and pushes onto [`Steps`] what it will do with the body.
 //!    It does so for HEAD as well: the head must be the same, only the body is not touched then.
 //! 2. A filter that takes bytes and gives bytes implements [`Filter`] and pushes itself ([`Steps::filter`]); it never waits, and is
-//!    fed little at a time. One that waits for others (a sub-request, a pool) is a [`Source`](message::Source) of its own around
+//!    fed little at a time. One that waits for others (a sub-request, a pool) is a [`Source`] of its own around
 //!    [`Inside`], which gives it the bytes of the body in front of it ([`Steps::push`]).
 //!
 //! Bodies are wrapped when the head is final, behind ranges and slices, in the order in which the steps were pushed. What has no

@@ -54,7 +54,7 @@ pub async fn run(request: &mut Request) {
             request.log_cycle(&target);
             break;
         }
-        let response = respond::respond(request, Start::Elsewhere(target)).await;
+        let response = respond::respond(request, Start::Elsewhere(Box::new(target))).await;
         if let Some(mut response) = response {
             subrequest::take_what_came(std::mem::take(&mut response.body)).await;
             request.response = Some(response);

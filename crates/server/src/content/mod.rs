@@ -71,7 +71,8 @@ pub async fn make(request: &mut Request) -> Outcome {
         return index::forbid(request);
     }
     if request.location().settings.precompressed.is_on() {
-        return precompressed_or_not(request).await;
+        // In a box, so that what is not looked for needs no place in every request.
+        return Box::pin(precompressed_or_not(request)).await;
     }
     static_files::make(request).await
 }

@@ -1,7 +1,7 @@
 //! `geo`: a variable whose value depends on an address. nginx-drop-in 46.
 //!
-//! * [`spans`]: which value an address has; pure.
-//! * [`ranges`]: ranges of addresses, put in, split and deleted as nginx does it; pure.
+//! * `spans`: which value an address has; pure.
+//! * `ranges`: ranges of addresses, put in, split and deleted as nginx does it; pure.
 //! * here: the lines of a block.
 //!
 //! Not here: the request's address ([`crate::variables`]). Invariant: what is looked up is sorted once, when the block is read.

@@ -2,7 +2,7 @@
 //! others carry one empty pointer for it.
 //!
 //! Not here: what it means, which its module knows. Invariant: an internal redirect forgets what [`Rare::forget`] says; a sub-request
-//! gets what [`Rare::of_child`] says, and nothing else.
+//! gets what `Rare::of_child` says, and nothing else.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

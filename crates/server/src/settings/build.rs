@@ -10,6 +10,7 @@ use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex};
 use hashbrown::HashMap;
 
 use crate::after::charset::{self, Charsets};
+use crate::after::compression::crew;
 use crate::after::userid;
 use crate::before::real_ip;
 use crate::before::rewrite::Program;
@@ -138,6 +139,7 @@ impl Settings {
         settings.name_variables(scope);
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;
+        crew::learn_cores();
         let is_shown = scope.find("first_byte_time").is_some();
         settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
         Ok(settings)

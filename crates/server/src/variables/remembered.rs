@@ -1,7 +1,7 @@
 //! The values that a request remembers: of `map`s, of named groups, of what the configuration sets.
 //!
 //! A request and its sub-requests remember together, as in nginx. Invariant: the values are sorted by their variables' numbers, each
-//! once; so there are at most as many as the configuration has variables ([`config::scope::VARIABLES_MAX`]).
+//! once; so there are at most as many as the configuration has variables.
 
 use std::cell::RefCell;
 use std::rc::Rc;

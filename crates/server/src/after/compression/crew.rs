@@ -3,7 +3,7 @@
 //! They are a pool of the disk layer, named [`POOL`], so that figures show it and `thread_pool` may give it other bounds. Invariant:
 //! where too much is under way, the next piece of work waits for its turn.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 
 use disk::pool::{Lane, Overflow};
@@ -22,7 +22,14 @@ struct Crew {
     turns: Arc<Semaphore>,
 }
 
+/// As many threads as the pool has where nothing is said. To find it out, files are read (`/sys/fs/cgroup/…`): see [`learn_cores`].
+static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 static CREW: Mutex<Option<Arc<Crew>>> = Mutex::new(None);
+
+/// Finds out how many cores there are. To be called where settings are built, since a loop must not wait for that.
+pub fn learn_cores() {
+    LazyLock::force(&CORES);
+}
 
 /// The pool as it is defined now.
 fn crew(disk: &Disk) -> Arc<Crew> {
@@ -36,10 +43,7 @@ fn crew(disk: &Disk) -> Arc<Crew> {
     {
         return Arc::clone(crew);
     }
-    let pool = declared.unwrap_or_else(|| {
-        let cores = available_parallelism().map_or(1, usize::from);
-        disk.define_pool(POOL, cores, QUEUE_MAX)
-    });
+    let pool = declared.unwrap_or_else(|| disk.define_pool(POOL, *CORES, QUEUE_MAX));
     // Work that was given up stays in the queue, empty, until a thread takes it out: half of the queue is for that.
     let places = pool.threads() + pool.max_queue() / 2;
     let turns = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));

@@ -1,7 +1,7 @@
 //! `auth_basic`: who knows a password of a file may pass. nginx-drop-in 49.
 //!
 //! The file is looked at for each request, so that a change holds at once; passwords are checked in the pool, a few at a time, and what was
-//! found right is remembered for a short while ([`proven`]). Not here: the forms of passwords ([`crate::password`]).
+//! found right is remembered for a short while (`proven`). Not here: the forms of passwords ([`crate::password`]).
 
 mod proven;
 mod users;

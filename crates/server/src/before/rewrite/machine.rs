@@ -65,8 +65,8 @@ pub struct Machine<'a> {
     is_moved: bool,
     /// `rewrite_log`, of the location that the program belongs to.
     is_logged: bool,
-    /// How captures are put into values: as in nginx they are escaped until a `rewrite` has matched.
-    quoting: Quoting,
+    /// Has a `rewrite` matched? Until then captures are escaped where the client's own path was, as in nginx.
+    is_rewritten: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -78,7 +78,7 @@ impl<'a> Machine<'a> {
             at: 0,
             is_moved: false,
             is_logged: request.location().settings.rewrite_messages.rewrite_log,
-            quoting: quoting(request),
+            is_rewritten: false,
         }
     }
 
@@ -135,15 +135,15 @@ impl<'a> Machine<'a> {
 
     /// The text of a value.
     fn value(&self, request: &Request, value: &Template) -> Bytes {
-        match (self.quoting, value.literal()) {
-            (_, Some(literal)) => literal.clone(),
-            (Quoting::Plain, None) => request.evaluate(value),
-            (Quoting::Escaped, None) => {
-                let mut out = Vec::with_capacity(64);
-                template::evaluate_quoted(value, request, self.quoting, &mut out);
-                out.into()
-            }
+        if let Some(literal) = value.literal() {
+            return literal.clone();
         }
+        if self.is_rewritten || quoting(request) == Quoting::Plain {
+            return request.evaluate(value);
+        }
+        let mut out = Vec::with_capacity(64);
+        template::evaluate_quoted(value, request, Quoting::Escaped, &mut out);
+        out.into()
     }
 
     fn holds(&self, request: &Request, condition: &Condition, is_met: bool) -> bool {
@@ -216,7 +216,7 @@ impl<'a> Machine<'a> {
         if let Err(failure) = rewrite.replace(request, self.is_logged) {
             return Some(Ended::Answered(Outcome::Failed(failure)));
         }
-        self.quoting = Quoting::Plain;
+        self.is_rewritten = true;
         match rewrite.then {
             Then::Next | Then::Redirect(_) => {
                 self.is_moved = true;

@@ -17,7 +17,7 @@ use config::{
 };
 
 use crate::Failure;
-use crate::before::return_::Return;
+use crate::before::return_::{self, Return};
 use crate::log::Level;
 use crate::request::Request;
 use crate::respond::Outcome;
@@ -198,6 +198,9 @@ async fn run(request: &mut Request) -> Rewritten {
     let Some(program) = &generation.settings.location(request.location).program else {
         return Rewritten::Stays;
     };
+    if let Some(decided) = program.only_return() {
+        return Rewritten::Answered(return_::answer(request, decided));
+    }
     let ended = if program.waits() || generation.settings.uses_realpath {
         // In a box: few programs look at files.
         Box::pin(machine::run_waiting(request, program)).await

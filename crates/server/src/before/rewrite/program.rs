@@ -62,6 +62,15 @@ impl Program {
         self.waits
     }
 
+    /// What it answers, where that is all that it does.
+    #[must_use]
+    pub fn only_return(&self) -> Option<&Return> {
+        match &*self.instructions {
+            [Instruction::Return(decided)] => Some(decided),
+            _ => None,
+        }
+    }
+
     /// An instruction; `None`: the program is over.
     #[must_use]
     pub fn at(&self, number: usize) -> Option<&Instruction> {
