@@ -4,10 +4,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::directives;
-use disk::Kind;
-use message::{Body, Chunk, FileRange, Method, uri};
+use message::{Body, Chunk, FileRange, uri};
 
-use crate::Failure;
 use crate::content::status::Stands;
 use crate::request::Request;
 use crate::respond::Outcome;
@@ -33,19 +31,10 @@ pub fn is_on(request: &Request) -> bool {
 
 /// Answers with the film of the request's URI; `None` where that names no file.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
-    if !matches!(request.method, Method::Get | Method::Head) {
-        return Some(Outcome::Failed(Failure::new(405)));
-    }
-    if request.uri.ends_with(b"/") {
-        return None;
-    }
-    let (file, mapped) = match static_files::open(request).await {
+    let (file, mapped) = match static_files::open_film(request).await {
         Ok(opened) => opened,
-        Err(failure) => return Some(Outcome::Failed(failure)),
+        Err(instead) => return instead,
     };
-    if file.meta().kind != Kind::File {
-        return None;
-    }
     let size = file.meta().len;
     let start = uri::arg(&request.args, b"start").and_then(number);
     let Some(start) = start.filter(|start| (1..size).contains(start)) else {

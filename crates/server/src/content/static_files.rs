@@ -54,6 +54,25 @@ pub async fn open(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Failure> 
     }
 }
 
+/// Opens the film of the request's URI, for what answers GET and HEAD with a part of it.
+///
+/// # Errors
+/// What the request is answered with instead; `None`: the URI names no file.
+pub async fn open_film(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Option<Outcome>> {
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Err(Some(Outcome::Failed(Failure::new(405))));
+    }
+    if request.uri.ends_with(b"/") {
+        return Err(None);
+    }
+    let opened = open(request).await;
+    let (file, mapped) = opened.map_err(|failure| Some(Outcome::Failed(failure)))?;
+    match file.meta().kind {
+        Kind::File => Ok((file, mapped)),
+        Kind::Directory | Kind::Other => Err(None),
+    }
+}
+
 async fn answer(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Outcome {
     match file.meta().kind {
         Kind::Directory => return Outcome::Failed(add_slash(request)),

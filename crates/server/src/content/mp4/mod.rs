@@ -14,9 +14,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{Flag, Size, directives};
-use disk::{Kind, OpenFile, Pool};
+use disk::{OpenFile, Pool};
 use message::response::Ranges;
-use message::{Body, Chunk, FileRange, Method, uri};
+use message::{Body, Chunk, FileRange, uri};
 
 use crate::Failure;
 use crate::content::status::Stands;
@@ -55,19 +55,10 @@ pub fn is_on(request: &Request) -> bool {
 
 /// Answers with the film of the request's URI, or a part of it; `None` where that names no file.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
-    if !matches!(request.method, Method::Get | Method::Head) {
-        return Some(Outcome::Failed(Failure::new(405)));
-    }
-    if request.uri.ends_with(b"/") {
-        return None;
-    }
-    let (file, mapped) = match static_files::open(request).await {
+    let (file, mapped) = match static_files::open_film(request).await {
         Ok(opened) => opened,
-        Err(failure) => return Some(Outcome::Failed(failure)),
+        Err(instead) => return instead,
     };
-    if file.meta().kind != Kind::File {
-        return None;
-    }
     Some(match answer(request, &file, &mapped).await {
         Ok(response) => Outcome::Answer(response),
         Err(failure) => Outcome::Failed(failure),
