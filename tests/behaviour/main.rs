@@ -16,6 +16,7 @@ mod errors;
 mod explain;
 mod faults;
 mod figures;
+mod figures_of_modules;
 mod fills;
 mod films;
 mod freshness;

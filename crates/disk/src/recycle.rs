@@ -44,7 +44,9 @@ pub(crate) fn recycle(from: &[u8], path: &[u8], mode: u32) -> Result<OwnedFd, Er
 fn empty(path: &[u8]) -> std::io::Result<()> {
     let fd = open(path)?;
     sys::lease(fd.as_fd())?;
-    Ok(rustix::fs::ftruncate(&fd, 0)?)
+    Ok(calls::timed(Operation::Other, || {
+        rustix::fs::ftruncate(&fd, 0)
+    })?)
 }
 
 fn open(path: &[u8]) -> rustix::io::Result<OwnedFd> {

@@ -54,8 +54,9 @@ impl Local {
     pub async fn stat_link(&self, path: &[u8], pool: &Pool) -> Result<Meta, Error> {
         let path: Box<[u8]> = path.into();
         self.write_job(Operation::Stat, pool, move || {
-            let stat = rustix::fs::lstat(OsStr::from_bytes(&path));
-            let stat = stat.map_err(|errno| Error::system("lstat()", errno))?;
+            let look = || rustix::fs::lstat(OsStr::from_bytes(&path));
+            let stat = calls::timed(Operation::Stat, look)
+                .map_err(|errno| Error::system("lstat()", errno))?;
             Ok(Meta::from_stat(&stat))
         })
         .await
@@ -73,8 +74,8 @@ impl Local {
     ) -> Result<(), Error> {
         let path: Box<[u8]> = path.into();
         self.write_job(Operation::Other, pool, move || {
-            rustix::fs::mkdir(OsStr::from_bytes(&path), Mode::from_raw_mode(mode))
-                .map_err(|errno| Error::system("mkdir()", errno))
+            let make = || rustix::fs::mkdir(OsStr::from_bytes(&path), Mode::from_raw_mode(mode));
+            calls::timed(Operation::Other, make).map_err(|errno| Error::system("mkdir()", errno))
         })
         .await
     }
@@ -237,8 +238,8 @@ impl Copying {
         let (from, stat) = from;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
-        let to = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600));
-        let to = to.map_err(|errno| ("open()", errno))?;
+        let create = || rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600));
+        let to = calls::timed(Operation::Create, create).map_err(|errno| ("open()", errno))?;
         Ok(Copying::new(from, to, &stat))
     }
 
@@ -274,7 +275,12 @@ impl Copying {
     /// Where the kernel does not copy between these two.
     fn by_hand(&mut self) -> Result<usize, Failed> {
         let mut buffer = vec![0; PIECE];
-        let read = rustix::io::read(&self.from, &mut buffer[..]);
+        let read = calls::timed_on(
+            Operation::Read,
+            self.from.as_fd(),
+            |read| *read as u64,
+            || rustix::io::read(&self.from, &mut buffer[..]),
+        );
         let read = read.map_err(|errno| ("read()", errno))?;
         let written = crate::write::write_all(&self.to, &[&buffer[..read]]);
         written.map_err(|error| ("write()", error.errno().unwrap_or(Errno::IO)))?;
@@ -290,8 +296,8 @@ pub(crate) fn open_to_copy(
 ) -> Result<(OwnedFd, Stat), Failed> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
-    let fd = rustix::fs::openat(dir, name, flags, Mode::empty());
-    let fd = fd.map_err(|errno| ("open()", errno))?;
+    let open = || rustix::fs::openat(dir, name, flags, Mode::empty());
+    let fd = calls::timed(Operation::Open, open).map_err(|errno| ("open()", errno))?;
     let stat = rustix::fs::fstat(&fd).map_err(|errno| ("fstat()", errno))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok((fd, stat)),

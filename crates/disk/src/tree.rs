@@ -4,6 +4,7 @@
 //! entered by their descriptors, and nothing is removed behind a symlink: what somebody puts in their place meanwhile is not touched.
 //! What cannot be done is noted, and the rest is done all the same.
 
+use crate::calls;
 use crate::count::Operation;
 use crate::error::Error;
 use crate::file::Meta;
@@ -78,7 +79,8 @@ impl Local {
             return (troubles, outcome);
         };
         let removed = self.write_job(Operation::Unlink, pool, move || {
-            rustix::fs::rmdir(OsStr::from_bytes(&path)).map_err(|e| Error::system("rmdir()", e))
+            let remove = || rustix::fs::rmdir(OsStr::from_bytes(&path));
+            calls::timed(Operation::Unlink, remove).map_err(|e| Error::system("rmdir()", e))
         });
         (troubles, removed.await)
     }
@@ -236,7 +238,7 @@ impl Tree {
         match (kind, purpose) {
             (FileType::Directory, _) => self.enter(name, OFlags::NOFOLLOW),
             (_, None) => {
-                if let Err(errno) = rustix::fs::unlinkat(self.here(), &name, AtFlags::empty()) {
+                if let Err(errno) = unlinked(self.here(), &name, AtFlags::empty()) {
                     self.note("unlink()", Some(&name), errno);
                 }
             }
@@ -317,7 +319,7 @@ impl Tree {
 
     fn remove_directory(&mut self, name: &CStr) {
         if self.to.is_none()
-            && let Err(errno) = rustix::fs::unlinkat(self.here(), name, AtFlags::REMOVEDIR)
+            && let Err(errno) = unlinked(self.here(), name, AtFlags::REMOVEDIR)
         {
             self.note("rmdir()", Some(name), errno);
         }
@@ -342,7 +344,7 @@ impl Tree {
             Err((call, errno)) => {
                 if let Some(copy) = &self.levels.last().expect("step saw one").copy {
                     // What failed is told, not that its remains cannot be removed either.
-                    let _ = rustix::fs::unlinkat(copy, &name, AtFlags::empty());
+                    let _ = unlinked(copy.as_fd(), &name, AtFlags::empty());
                 }
                 self.note(call, Some(&name), errno);
             }
@@ -353,8 +355,10 @@ impl Tree {
         let Some(copy) = &self.levels.last().expect("step saw one").copy else {
             return;
         };
-        let made = rustix::fs::readlinkat(self.here(), name, Vec::new())
-            .and_then(|target| rustix::fs::symlinkat(target, copy, name));
+        let made = calls::timed(Operation::Other, || {
+            rustix::fs::readlinkat(self.here(), name, Vec::new())
+                .and_then(|target| rustix::fs::symlinkat(target, copy, name))
+        });
         if let Err(errno) = made {
             self.note("symlink()", Some(name), errno);
         }
@@ -394,14 +398,21 @@ fn id_of(stat: &Stat) -> (u64, u64) {
 fn enter(outer: impl AsFd, name: &CStr, more: OFlags) -> Result<(Dir, Stat), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
-    let fd = rustix::fs::openat(outer, name, flags, Mode::empty())?;
+    let open = || rustix::fs::openat(outer, name, flags, Mode::empty());
+    let fd = calls::timed(Operation::Readdir, open)?;
     let stat = rustix::fs::fstat(&fd)?;
     Ok((Dir::new(fd)?, stat))
 }
 
+/// **Waits.**
+fn unlinked(dir: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<(), Errno> {
+    calls::timed(Operation::Unlink, || rustix::fs::unlinkat(dir, name, flags))
+}
+
 /// **Waits.** Makes a directory that can be filled whatever its permissions will be.
 fn make(outer: impl AsFd + Copy, name: &CStr, mode: u32) -> Result<OwnedFd, Errno> {
-    rustix::fs::mkdirat(outer, name, Mode::from_raw_mode(mode | 0o700))?;
+    let mode = Mode::from_raw_mode(mode | 0o700);
+    calls::timed(Operation::Other, || rustix::fs::mkdirat(outer, name, mode))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
     rustix::fs::openat(outer, name, flags, Mode::empty())

@@ -224,7 +224,8 @@ impl Local {
 
 /// **Waits.** One that exists is fine.
 pub(crate) fn make_directory(path: &[u8], mode: u32) -> Result<(), Error> {
-    match rustix::fs::mkdir(OsStr::from_bytes(path), Mode::from_raw_mode(mode)) {
+    let make = || rustix::fs::mkdir(OsStr::from_bytes(path), Mode::from_raw_mode(mode));
+    match calls::timed(Operation::Other, make) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(Error::system("mkdir()", errno)),
     }

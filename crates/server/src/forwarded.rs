@@ -92,6 +92,13 @@ impl Trusted {
     }
 }
 
+/// Is the word of a client (none: a unix socket's) taken for an address?
+#[must_use]
+pub fn is_trusted(client: Option<SocketAddr>, trusted: &[Placed<Trusted>]) -> bool {
+    let who = client.map(|address| address.ip().to_canonical());
+    trusted.iter().any(|one| one.value.is(who))
+}
+
 /// The address that `lines` (of `X-Forwarded-For`, or one line of another header) name, where `client` (none: a unix socket's) is
 /// trusted: the last one; with `is_recursive` the last one that is not trusted itself. Its port is 0 where none is named.
 pub fn find(
@@ -121,8 +128,7 @@ fn walk(
     let is_between = |byte: &u8| matches!(byte, b' ' | b',');
     let mut left = line;
     loop {
-        let who = found.or(client).map(|address| address.ip().to_canonical());
-        if !trusted.iter().any(|one| one.value.is(who)) {
+        if !is_trusted(found.or(client), trusted) {
             return false;
         }
         while let [rest @ .., last] = left

@@ -16,6 +16,7 @@ use disk::OpenFile;
 use message::Body;
 
 use crate::Response;
+use crate::figures::By;
 use crate::log::Level;
 use crate::request::Request;
 use crate::request_body::RequestBody;
@@ -75,28 +76,33 @@ pub struct TooDeep;
 
 /// Answers a sub-request. Nothing of its answer's body has been asked for yet.
 #[must_use]
-pub fn ask(mut request: Box<Request>) -> Pin<Box<dyn Future<Output = Answered>>> {
+pub fn ask(mut request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output = Answered>>> {
     // Boxed and named, since requests answer sub-requests on their way.
     Box::pin(async move {
         let response = respond::respond(&mut request, Start::Fresh).await;
+        count(&request, by, response.as_deref());
         (request, response)
     })
 }
 
 /// As [`ask`], for one that begins where the request that it was made of has come to: at its content.
 #[must_use]
-pub fn ask_for_content(mut request: Box<Request>) -> Pin<Box<dyn Future<Output = Answered>>> {
+pub fn ask_for_content(
+    mut request: Box<Request>,
+    by: By,
+) -> Pin<Box<dyn Future<Output = Answered>>> {
     Box::pin(async move {
         let response = respond::respond(&mut request, Start::Content).await;
+        count(&request, by, response.as_deref());
         (request, response)
     })
 }
 
 /// Answers a sub-request of which nobody wants the body, and logs it.
 #[must_use]
-pub fn ask_for_head(request: Box<Request>) -> Pin<Box<dyn Future<Output = Box<Request>>>> {
+pub fn ask_for_head(request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output = Box<Request>>>> {
     Box::pin(async move {
-        let (mut request, response) = ask(request).await;
+        let (mut request, response) = ask(request, by).await;
         if let Some(mut response) = response {
             take_what_came(std::mem::take(&mut response.body)).await;
             request.response = Some(response);
@@ -108,9 +114,9 @@ pub fn ask_for_head(request: Box<Request>) -> Pin<Box<dyn Future<Output = Box<Re
 
 /// As [`ask_for_head`], for a sub-request that its parent waits for: what passes it on to another server gives up when the client
 /// leaves, unless its location says otherwise (`proxy_ignore_client_abort`).
-pub async fn ask_for_head_below(parent: &Request, request: Box<Request>) -> Box<Request> {
+pub async fn ask_for_head_below(parent: &Request, request: Box<Request>, by: By) -> Box<Request> {
     let leave = request.wire.leave();
-    let mut asked = ask_for_head(request);
+    let mut asked = ask_for_head(request, by);
     let mut left = pin!(parent.wire.peer_closed());
     let first = poll_fn(|cx| match asked.as_mut().poll(cx) {
         Poll::Ready(request) => Poll::Ready(Some(request)),
@@ -123,6 +129,13 @@ pub async fn ask_for_head_below(parent: &Request, request: Box<Request>) -> Box<
         leave.tell();
     }
     asked.await
+}
+
+/// A request that `by` asked for was answered; `None`: without a response.
+pub fn count(request: &Request, by: By, response: Option<&Response>) {
+    let status = response.map(|response| response.status);
+    let modules = &request.client.loop_.figures.modules;
+    modules.count_subrequest(by, status);
 }
 
 /// Takes what has come of a body that nobody wants: mostly all of it, so that the connection that it came over can be used again.

@@ -1,4 +1,5 @@
-//! The mixed load: files, some of which are out of memory, through a cache and without, and some that are not there.
+//! The mixed load: files, some of which are out of memory, through a cache and without, compressed, put together, behind limits, passwords
+//! and proxies, and some that are not there.
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
@@ -17,6 +18,12 @@ use super::server::FILES;
 const CLIENTS: usize = 8;
 /// Between two requests of a client, and between two files that are put out of memory.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Who knows the password, and who does not (`user:secret`, `user:wrong`).
+const RIGHT: &str = "Authorization: Basic dXNlcjpzZWNyZXQ=\r\n";
+const WRONG: &str = "Authorization: Basic dXNlcjp3cm9uZw==\r\n";
+/// What a proxy says of its client.
+const PROXY: &str = "PROXY TCP4 192.0.2.1 192.0.2.2 1234 80\r\n";
 
 /// Threads that ask; they end with this value.
 pub struct Load {
@@ -54,22 +61,37 @@ fn ask_much(port: u16, client: usize, is_on: &AtomicBool) {
     while is_on.load(Relaxed) {
         number = (number * 1_103_515_245 + 12_345) % (1 << 31);
         let file = number / 7 % FILES;
-        let path = match number / 3 % 5 {
-            0 => "/missing".to_owned(),
-            1 | 2 => format!("/{file}"),
-            _ => format!("/cached/{file}"),
+        let (path, headers) = match number / 3 % 20 {
+            0 | 1 => ("/missing".to_owned(), ""),
+            2..7 => (format!("/{file}"), ""),
+            7..13 => (format!("/cached/{file}"), ""),
+            13 => (format!("/limited/{file}?key={}", number % 3), ""),
+            14 => (format!("/packed/{file}"), "Accept-Encoding: gzip\r\n"),
+            15 => (format!("/packed/{file}"), "Accept-Encoding: zstd\r\n"),
+            16 => (format!("/closed/{file}"), RIGHT),
+            17 => (format!("/closed/{file}"), WRONG),
+            18 => (format!("/put-together/{file}"), ""),
+            _ => (format!("/{file}"), PROXY),
         };
-        ask(port, &path);
+        let asked = match headers {
+            PROXY => format!("{PROXY}GET {path} HTTP/1.0\r\n\r\n"),
+            _ => format!("GET {path} HTTP/1.0\r\n{headers}\r\n"),
+        };
+        say(port + if headers == PROXY { 2 } else { 0 }, &asked);
         std::thread::sleep(PAUSE);
     }
 }
 
 /// Asks for one thing: all of the answer, or as much as came.
 pub fn ask(port: u16, path: &str) -> String {
+    say(port, &format!("GET {path} HTTP/1.0\r\n\r\n"))
+}
+
+fn say(port: u16, request: &str) -> String {
     let mut answer = Vec::new();
     if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
         let _ = stream.set_read_timeout(Some(PATIENCE));
-        let asked = stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
+        let asked = stream.write_all(request.as_bytes());
         let _ = asked.and_then(|()| stream.read_to_end(&mut answer));
     }
     String::from_utf8_lossy(&answer).into_owned()

@@ -9,6 +9,7 @@ use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header, Source};
 
 use crate::Response;
+use crate::figures::By;
 use crate::request::Request;
 use crate::subrequest::include::{self, Inclusion, Whole};
 
@@ -64,6 +65,7 @@ fn part(request: &Request, whole: &Rc<Whole>, uri: Bytes) -> Part {
         return Part::None;
     }
     let inclusion = Inclusion {
+        by: By::Addition,
         whole: Rc::clone(whole),
         stub: None,
         is_value: false,

@@ -105,6 +105,7 @@ async fn delay(request: &Request, failure: Failure) -> Outcome {
     request.log(Level::Info, &|out| {
         out.extend_from_slice(b"delaying unauthorized request");
     });
+    request.client.loop_.figures.modules.delayed.add(1);
     let delay = request.location().settings.admission.auth_delay.duration();
     tokio::select! {
         () = request.client.loop_.wire.wheel.sleep(delay) => Outcome::Failed(failure),

@@ -5,6 +5,7 @@ use config::{List, Problem, Scope, Template, Value, VariableIndex, Word, directi
 use message::Header;
 
 use crate::Failure;
+use crate::figures::By;
 use crate::log::Level;
 use crate::request::Request;
 use crate::request_body::{CLIENT_CLOSED, RequestBody};
@@ -76,7 +77,7 @@ pub async fn judge(request: &mut Request) -> Verdict {
     let Ok(child) = made else {
         return Verdict::Refused(Failure::new(500));
     };
-    let answered = subrequest::ask_for_head_below(request, child).await;
+    let answered = subrequest::ask_for_head_below(request, child, By::AuthRequest).await;
     for assignment in settings.auth_request_set.iter() {
         let value = answered.evaluate(&assignment.value);
         request.assign(assignment.variable, value);

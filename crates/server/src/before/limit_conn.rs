@@ -9,7 +9,7 @@ use bytes::Bytes;
 use config::{Flag, NumberWithin, Problem, Scope, Template, Value, Word, directives};
 
 use crate::Failure;
-use crate::limits::connections::Refused;
+use crate::limits::connections::{Held, Refused};
 use crate::limits::zones::number;
 use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName};
 use crate::log::Level;
@@ -120,10 +120,15 @@ pub fn run(request: &Request) -> Option<Outcome> {
             Ok(held) => limited.held.borrow_mut().push(held),
             Err(refused) => {
                 limited.held.take();
-                return refuse(request, settings, refused, &zone.name);
+                let outcome = refuse(request, settings, refused, &zone.name);
+                if let Some(said) = limited.counted.get() {
+                    connections.figures().count(said);
+                }
+                return outcome;
             }
         }
     }
+    limited.held.borrow().iter().for_each(Held::count_passed);
     None
 }
 

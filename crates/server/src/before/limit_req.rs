@@ -134,6 +134,9 @@ async fn ask(request: &Request) -> Option<Outcome> {
         (Said::Passed { .. }, true) => Paced::DelayedDryRun,
     };
     request.limited().paced.set(Some(paced));
+    if let Some(requests) = said.zone().state() {
+        requests.figures().pace(paced);
+    }
     match said {
         Said::Refused { .. } if !is_dry => {
             let status = u16::try_from(settings.limit_req_status.0).unwrap_or(503);
@@ -145,15 +148,27 @@ async fn ask(request: &Request) -> Option<Outcome> {
 }
 
 /// What the zones say together.
-enum Said {
+enum Said<'a> {
     /// It may pass, in so many milliseconds; so much has come beyond the rate of the zone that says so.
     Passed {
         delay_ms: u64,
         excess: i64,
-        zone: Bytes,
+        zone: &'a Zone<Requests>,
     },
     /// It may not. What has come beyond the rate; none: there was no room to remember it, and that is logged.
-    Refused { excess: Option<i64>, zone: Bytes },
+    Refused {
+        excess: Option<i64>,
+        zone: &'a Zone<Requests>,
+    },
+}
+
+impl<'a> Said<'a> {
+    /// The zone that decided.
+    fn zone(&self) -> &'a Zone<Requests> {
+        match self {
+            Self::Passed { zone, .. } | Self::Refused { zone, .. } => zone,
+        }
+    }
 }
 
 /// A zone that let the request pass, and waits to charge it.
@@ -164,12 +179,13 @@ struct Asked<'a> {
     rule: Rule,
 }
 
-/// Asks one zone after the other; `None`: the request has no key that counts.
-fn weigh(request: &Request, limits: &[Limit]) -> Option<Said> {
+/// Asks one zone after the other; `None`: the request has no key that counts. It is counted as passed in those that let it pass, but for the
+/// one that decides.
+fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
     let zones = &request.generation.settings.limits.requests;
     let now_ms = i64::try_from(wire::clock::monotonic_ms()).unwrap_or(i64::MAX);
     let mut asked: SmallVec<[Asked<'_>; 4]> = SmallVec::new();
-    let mut longest: Option<(u64, i64, Bytes)> = None;
+    let mut longest: Option<(u64, i64, &Zone<Requests>, &Requests)> = None;
     for (number, limit) in limits.iter().enumerate() {
         let Some((zone, requests)) = limit.zone.of(zones).and_then(|z| Some((z, z.state()?)))
         else {
@@ -192,7 +208,7 @@ fn weigh(request: &Request, limits: &[Limit]) -> Option<Said> {
                 rule,
             }),
             Verdict::Charged(excess) => {
-                longest = Some((delay_ms(excess, &rule), excess, zone.name.clone()));
+                longest = Some((delay_ms(excess, &rule), excess, zone, requests));
             }
             Verdict::Refused(excess) => return Some(refuse(&asked, zone, Some(excess))),
             Verdict::Full => return Some(refuse(&asked, zone, None)),
@@ -201,18 +217,23 @@ fn weigh(request: &Request, limits: &[Limit]) -> Option<Said> {
     for one in asked.iter().rev() {
         let excess = one.requests.charge(one.slot, &one.rule, now_ms);
         let delay_ms = delay_ms(excess, &one.rule);
-        if longest.as_ref().is_none_or(|(known, ..)| delay_ms > *known) {
-            longest = Some((delay_ms, excess, one.zone.name.clone()));
+        let is_longer = longest.is_none_or(|(known, ..)| delay_ms > known);
+        let other = match is_longer {
+            true => longest.replace((delay_ms, excess, one.zone, one.requests)),
+            false => Some((delay_ms, excess, one.zone, one.requests)),
+        };
+        if let Some((.., requests)) = other {
+            requests.figures().pace(Paced::Passed);
         }
     }
-    longest.map(|(delay_ms, excess, zone)| Said::Passed {
+    longest.map(|(delay_ms, excess, zone, _)| Said::Passed {
         delay_ms,
         excess,
         zone,
     })
 }
 
-fn refuse(asked: &[Asked<'_>], zone: &Zone<Requests>, excess: Option<i64>) -> Said {
+fn refuse<'a>(asked: &[Asked<'_>], zone: &'a Zone<Requests>, excess: Option<i64>) -> Said<'a> {
     for one in asked {
         one.requests.forget(one.slot);
     }
@@ -221,10 +242,7 @@ fn refuse(asked: &[Asked<'_>], zone: &Zone<Requests>, excess: Option<i64>) -> Sa
         let text = format_args!("could not allocate node in limit_req zone \"{name}\"");
         error_log(crate::process::report::Level::Alert, text);
     }
-    Said::Refused {
-        excess,
-        zone: zone.name.clone(),
-    }
+    Said::Refused { excess, zone }
 }
 
 /// The request's key in a zone; none where it is empty or too long.
@@ -238,7 +256,7 @@ fn key_of(request: &Request, zone: &Zone<Requests>) -> Option<Bytes> {
 }
 
 /// Writes what becomes of the request, unless it just passes.
-fn tell(request: &Request, settings: &LimitReq, said: &Said) {
+fn tell(request: &Request, settings: &LimitReq, said: &Said<'_>) {
     let dry_run = match settings.limit_req_dry_run {
         true => ", dry run",
         false => "",
@@ -260,7 +278,7 @@ fn tell(request: &Request, settings: &LimitReq, said: &Said) {
         let (whole, rest) = (excess / 1000, excess % 1000);
         let text = format!("{what}{dry_run}, excess: {whole}.{rest:03}{end} by zone \"");
         out.extend_from_slice(text.as_bytes());
-        out.extend_from_slice(zone);
+        out.extend_from_slice(&zone.name);
         out.push(b'"');
     });
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use config::{Flag, Problem, Scope, Value, Word, directives};
 
 use crate::Failure;
+use crate::figures::By;
 use crate::log::Level;
 use crate::loops::{Kind, spawn};
 use crate::request::Request;
@@ -100,6 +101,7 @@ fn send(request: &Request, mut mirror: Box<Request>) {
         .loop_
         .take_seat(request.generation.connections_max)
     else {
+        subrequest::count(&mirror, By::Mirror, None);
         mirror.log(Level::Error, &|out| {
             out.extend_from_slice(b"worker_connections are not enough to mirror the request");
         });
@@ -107,6 +109,6 @@ fn send(request: &Request, mut mirror: Box<Request>) {
     };
     drop(spawn(Kind::Mirror, async move {
         let _seat = seat;
-        drop(subrequest::ask_for_head(mirror).await);
+        drop(subrequest::ask_for_head(mirror, By::Mirror).await);
     }));
 }

@@ -12,6 +12,7 @@ use message::HeaderId;
 use smallvec::SmallVec;
 
 use crate::connection::Client;
+use crate::figures::Named;
 use crate::forwarded::{self, Trusted};
 use crate::request::Request;
 use crate::settings::Location;
@@ -80,16 +81,36 @@ pub fn run(request: &mut Request) {
     if settings.set_real_ip_from.is_empty() || is_done() {
         return;
     }
-    let Some(address) = named(request, settings) else {
-        return;
+    let address = match named(request, settings) {
+        Ok(address) => address,
+        Err(Nothing { is_invalid }) => {
+            if is_invalid && !request.rare().is_misnamed.replace(true) {
+                count(request, Named::Invalid);
+            }
+            return;
+        }
     };
+    count(request, Named::Replaced);
     let client = Rc::new(request.client.behind(address));
     let connected = std::mem::replace(&mut request.client, client);
     request.rare_mut().connected = Some(connected);
 }
 
+/// Sub-requests are the client's request once more.
+fn count(request: &Request, came: Named) {
+    if !request.is_subrequest() {
+        request.client.loop_.figures.modules.count_named(came);
+    }
+}
+
+/// No address is named, or by somebody who is not trusted.
+struct Nothing {
+    /// Somebody who is says something that is none.
+    is_invalid: bool,
+}
+
 /// The address that is named, and may be.
-fn named(request: &Request, settings: &RealIp) -> Option<SocketAddr> {
+fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
     let head = &request.head;
     let proxied = request.client.proxied();
     let lines: SmallVec<[&[u8]; 4]> = match &settings.real_ip_header {
@@ -105,8 +126,12 @@ fn named(request: &Request, settings: &RealIp) -> Option<SocketAddr> {
         &lines,
         &settings.set_real_ip_from,
         settings.real_ip_recursive,
-    )?;
-    Some(match (&settings.real_ip_header, proxied) {
+    );
+    let found = found.ok_or_else(|| Nothing {
+        is_invalid: !lines.is_empty()
+            && forwarded::is_trusted(request.client.peer, &settings.set_real_ip_from),
+    })?;
+    Ok(match (&settings.real_ip_header, proxied) {
         (Header::ProxyProtocol, Some(said)) => SocketAddr::new(found.ip(), said.source.port),
         _ => found,
     })

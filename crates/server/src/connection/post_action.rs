@@ -7,6 +7,7 @@ use bytes::Bytes;
 use config::directives;
 use message::Framing;
 
+use crate::figures::By;
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};
 use crate::respond::{self, Start, Target};
@@ -55,6 +56,7 @@ pub async fn run(request: &mut Request) {
             break;
         }
         let response = respond::respond(request, Start::Elsewhere(Box::new(target))).await;
+        subrequest::count(request, By::PostAction, response.as_deref());
         if let Some(mut response) = response {
             subrequest::take_what_came(std::mem::take(&mut response.body)).await;
             request.response = Some(response);

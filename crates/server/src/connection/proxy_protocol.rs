@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 
 use super::client::{Client, append_ip};
+use crate::figures::Prologue;
 use crate::log::Level;
 use crate::loops::Generation;
 
@@ -306,6 +307,12 @@ pub async fn read(wire: &mut wire::Connection, client: &Client) -> bool {
         outcome = wire.read_prologue(timeout, parse) => outcome,
         () = idle.told() => return false,
     };
+    let came = match &outcome {
+        Ok(Ok(_)) => Prologue::Read,
+        Ok(Err(_)) => Prologue::Broken,
+        Err(_) => Prologue::Missing,
+    };
+    client.loop_.figures.modules.count_prologue(came);
     let tell = |level: Level, text: &str| tell(client, &generation, level, text);
     match outcome {
         Ok(Ok(said)) => {

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use disk::PoolCounters;
 use disk::figures::Times;
 
+use super::of_modules::{ModuleSum, Used};
 use super::page::Value;
 use super::parts;
 use super::process::Process;
-use super::{Family, Ledger, LoopFigures, Page};
+use super::{Family, Ledger, LoopFigures, Page, limits};
 use crate::loops::Kind;
 
 /// All figures.
@@ -35,9 +36,14 @@ pub fn page(ledger: &Ledger) -> Page {
     add_logs(&mut page, ledger);
     add_process(&mut page);
     parts::add_disks(&mut page, &ledger.disk);
-    if let Some(settings) = ledger.settings.lock().upgrade() {
+    // Not in the lock: who configures anew waits for nobody.
+    let settings = ledger.settings.lock().upgrade();
+    let used = settings.as_deref().map(Used::of).unwrap_or_default();
+    modules(ledger).show(&mut page, &used);
+    if let Some(settings) = settings {
         parts::add_caches(&mut page, &settings);
         parts::add_connections(&mut page, &settings);
+        limits::add(&mut page, &settings.limits);
     }
     parts::add_peers(&mut page);
     page
@@ -121,6 +127,17 @@ pub fn loops(ledger: &Ledger) -> BTreeMap<usize, LoopSum> {
         sum.add(&entry.figures, entry.connections());
     }
     sums
+}
+
+/// What all loops have counted of modules.
+fn modules(ledger: &Ledger) -> ModuleSum {
+    let mut sum = ModuleSum::default();
+    // A copy, as below.
+    let entries = ledger.loops.lock().clone();
+    for entry in entries {
+        sum.add(&entry.figures.modules);
+    }
+    sum
 }
 
 fn add_loop(page: &mut Page, index: &str, sum: &LoopSum) {

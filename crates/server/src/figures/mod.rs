@@ -1,7 +1,7 @@
 //! The figures of a worker: what is counted, under which names, and how it is read.
 //!
-//! * [`LoopFigures`]: what one loop counts, read by others at any time.
-//! * [`Ledger`]: where all that counts is found; [`peers`]: what is counted of upstreams.
+//! * [`LoopFigures`]: what one loop counts, read by others at any time; [`ModuleFigures`]: the part of it that few configurations need.
+//! * [`Ledger`]: where all that counts is found; [`peers`]: what is counted of upstreams; [`limits`]: of zones of limits.
 //! * [`names`]: every family of figures with its name, unit and meaning; `docs/metrics.md` is made of it.
 //! * [`gather`]: a [`Page`] of all figures as they are now; [`text`] and [`json`] write one.
 //! * [`thread`]: where that is done, so that no loop spends its time on it.
@@ -11,8 +11,10 @@
 
 pub mod gather;
 pub mod json;
+pub mod limits;
 pub mod names;
 mod of_loop;
+mod of_modules;
 pub mod page;
 mod parts;
 pub mod peers;
@@ -36,6 +38,7 @@ use crate::loops::{Berth, timing};
 use crate::settings::Settings;
 pub use names::Family;
 pub use of_loop::LoopFigures;
+pub use of_modules::{By, Codec, ModuleFigures, Named, Password, Prologue};
 pub use page::Page;
 use stalls::Stalls;
 use thread::Thread;

@@ -114,6 +114,20 @@ families! {
     PeerHeader Histogram "freewheel_upstream_header_seconds" "seconds" ["upstream", "peer"] "Until the head of an answer had come, in whole milliseconds.";
     PeerResponse Histogram "freewheel_upstream_response_seconds" "seconds" ["upstream", "peer"] "Until all of an answer had come, in whole milliseconds.";
     PeerConnections Gauge "freewheel_upstream_connections" "" ["upstream", "peer"] "Requests that a peer has now.";
+    Limited Counter "freewheel_limit_requests" "" ["kind", "zone", "outcome"] "What zones of limit_req and limit_conn said to requests, as $limit_req_status and $limit_conn_status: in the zone that refused a request or has it wait longest; in the others that let it pass, as passed.";
+    LimitKeys Gauge "freewheel_limit_zone_keys" "" ["kind", "zone"] "Keys that a zone of a limit knows.";
+    LimitUsed Gauge "freewheel_limit_zone_used_bytes" "bytes" ["kind", "zone"] "What they take of the zone.";
+    LimitSize Gauge "freewheel_limit_zone_size_bytes" "bytes" ["kind", "zone"] "What they may take at most.";
+    LimitForgotten Counter "freewheel_limit_zone_forgotten_keys" "" ["kind", "zone"] "Keys that were forgotten before their time since a zone of limit_req was full: who has them is limited no more.";
+    Compressed Counter "freewheel_compression_responses" "" ["encoding"] "Answers that began to be compressed, or decompressed (gunzip).";
+    CompressionBytes Counter "freewheel_compression_bytes" "bytes" ["encoding", "direction"] "Bytes of these, as they came in and went out.";
+    CompressionTook Counter "freewheel_compression_seconds" "seconds" ["encoding", "place"] "Time that it took on a loop, which codes only little at a time, and processor time in the pool named compression.";
+    Passwords Counter "freewheel_auth_basic_requests" "" ["outcome"] "What auth_basic found: a password that was right, or remembered as right; none, of no known user, wrong; or the file had no form that can be read (unreadable), or it could not be asked (failed).";
+    PasswordChecks Histogram "freewheel_auth_basic_check_seconds" "seconds" [] "How long it took to check a password that was not remembered: until it was its turn, in the pool's queue, and at work.";
+    AuthDelayed Counter "freewheel_auth_delayed_requests" "" [] "Refusals that auth_delay held back.";
+    Subrequests Counter "freewheel_subrequests" "" ["kind", "status"] "Sub-requests and those of post_action, by class of the status of the answer; none: closed without one, or there was no connection left for a mirror.";
+    ProxyProtocol Counter "freewheel_proxy_protocol_connections" "" ["outcome"] "What connections with the PROXY protocol began with: its header (read), something else (broken), nothing in time (missing).";
+    RealIp Counter "freewheel_real_ip_requests" "" ["outcome"] "Requests of whom a trusted proxy (set_real_ip_from) named the client: replaced, or what it said is no address (invalid).";
     LogLines Counter "freewheel_log_lines" "" ["outcome"] "Lines of all logs: written, dropped since there was no room, failed to be written.";
     LogBytes Counter "freewheel_log_bytes" "bytes" [] "Bytes of the lines that were written, before compression.";
 }

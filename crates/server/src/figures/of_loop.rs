@@ -7,6 +7,7 @@ use std::sync::Arc;
 use disk::figures::{Histogram, Number};
 use parking_lot::Mutex;
 
+use super::of_modules::ModuleFigures;
 use super::stalls::Stalls;
 use crate::loops::Kind;
 
@@ -38,4 +39,6 @@ pub struct LoopFigures {
     pub longest_ns: Number,
     /// Whose it was; locked only when there is a longer one.
     pub longest: Mutex<Option<Kind>>,
+    /// What few configurations need: in memory that stays untouched otherwise.
+    pub modules: Box<ModuleFigures>,
 }

@@ -4,6 +4,7 @@
 //! which a loop may have to wait, is held for moving pointers only.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use disk::figures::Number;
@@ -101,30 +102,38 @@ impl Noted {
 }
 
 fn tell(stall: &Stall, untold: u64) {
-    let whose = match stall.connection {
-        0 => String::new(),
-        number => format!(" *{number}"),
-    };
-    let operation = match stall.operation {
-        "" => String::new(),
-        operation => format!(", {operation}"),
-    };
     let more = match untold {
         0 => String::new(),
         count => format!("; {count} more since the last such line"),
     };
-    error_log(
-        Level::Warn,
-        format_args!(
-            "loop {} was kept for {}.{:03} ms by {}{whose}, {}{operation}, request: \"{}\"{more}",
-            stall.loop_index,
-            stall.ns / 1_000_000,
-            stall.ns / 1000 % 1000,
-            stall.task,
-            stall.phase,
-            stall.request,
-        ),
-    );
+    let text = stall.sentence();
+    error_log(Level::Warn, format_args!("{text}{more}"));
+}
+
+impl Stall {
+    /// What the log says of it; of a task that is at work on no request, only what it is.
+    fn sentence(&self) -> String {
+        let mut text = format!(
+            "loop {} was kept for {}.{:03} ms by {}",
+            self.loop_index,
+            self.ns / 1_000_000,
+            self.ns / 1000 % 1000,
+            self.task
+        );
+        // A String takes all that is written.
+        if self.connection > 0 {
+            let _ = write!(text, " *{}", self.connection);
+        }
+        for part in [self.phase, self.operation] {
+            if !part.is_empty() {
+                let _ = write!(text, ", {part}");
+            }
+        }
+        if !self.request.is_empty() {
+            let _ = write!(text, ", request: \"{}\"", self.request);
+        }
+        text
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +162,23 @@ mod tests {
         assert_eq!(kept.len(), STALLS_MAX);
         assert_eq!((kept[0].number, kept[0].ns), (6, 5));
         assert_eq!(stalls.count(), STALLS_MAX as u64 + 5);
+    }
+
+    #[test]
+    fn a_line_says_what_is_known_and_no_more() {
+        let mut known = stall(12_345_678);
+        known.request = "GET / HTTP/1.1".to_owned();
+        assert_eq!(
+            known.sentence(),
+            "loop 0 was kept for 12.345 ms by connection *1, content, request: \"GET / HTTP/1.1\""
+        );
+        let task = Stall {
+            task: "accept",
+            connection: 0,
+            phase: "",
+            ..stall(1_000_000)
+        };
+        assert_eq!(task.sentence(), "loop 0 was kept for 1.000 ms by accept");
     }
 
     #[test]

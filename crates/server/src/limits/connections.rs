@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::table::{Hasher, Slot, Table, TooLarge};
+use super::Counted;
+use super::table::{Hasher, Room, Slot, Table, TooLarge};
+use crate::figures::limits::LimitFigures;
 
 /// Bytes of a node in nginx, its key not counted.
 const NODE_BYTES: usize = 36;
@@ -25,6 +27,7 @@ pub enum Refused {
 pub struct Connections {
     hasher: Hasher,
     keys: Mutex<Table<u32>>,
+    figures: Arc<LimitFigures>,
 }
 
 /// A request that is counted.
@@ -35,15 +38,28 @@ pub struct Held {
 }
 
 impl Connections {
-    /// No key yet, in a zone of so many bytes.
+    /// No key yet, in a zone of so many bytes; what becomes of requests is counted in `figures`.
     ///
     /// # Errors
     /// [`TooLarge`].
-    pub fn new(zone_bytes: u64) -> Result<Self, TooLarge> {
+    pub fn new(zone_bytes: u64, figures: Arc<LimitFigures>) -> Result<Self, TooLarge> {
         Ok(Self {
             hasher: Hasher::default(),
             keys: Mutex::new(Table::new(zone_bytes, NODE_BYTES)?),
+            figures,
         })
+    }
+
+    /// What is counted of it.
+    #[must_use]
+    pub fn figures(&self) -> &LimitFigures {
+        &self.figures
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.keys.lock().room()
     }
 
     /// Counts a request with this key, of which there may be `max`.
@@ -68,6 +84,13 @@ impl Connections {
     }
 }
 
+impl Held {
+    /// All limits have let the request pass.
+    pub fn count_passed(&self) {
+        self.zone.figures.count(Counted::Passed);
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         let mut keys = self.zone.keys.lock();
@@ -84,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_counted_until_it_is_dropped() {
-        let zone = Arc::new(Connections::new(32 << 10).expect("there is memory"));
+        let zone = Arc::new(Connections::new(32 << 10, Arc::default()).expect("there is memory"));
         let first = zone.take(b"a", 2).expect("there is none");
         let second = zone.take(b"a", 2).expect("there is one");
         assert_eq!(zone.take(b"a", 2).err(), Some(Refused::Limit));

@@ -9,6 +9,7 @@ use super::connections::Held;
 
 /// What `limit_req` has said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
 pub enum Paced {
     /// It came within the rate.
     Passed,
@@ -24,6 +25,7 @@ pub enum Paced {
 
 /// What `limit_conn` has said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
 pub enum Counted {
     /// There was a place.
     Passed,
@@ -45,6 +47,15 @@ pub struct Limited {
 }
 
 impl Paced {
+    /// All of them, in their order.
+    pub const ALL: [Self; 5] = [
+        Self::Passed,
+        Self::Delayed,
+        Self::Rejected,
+        Self::DelayedDryRun,
+        Self::RejectedDryRun,
+    ];
+
     /// `$limit_req_status`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -59,6 +70,9 @@ impl Paced {
 }
 
 impl Counted {
+    /// All of them, in their order.
+    pub const ALL: [Self; 3] = [Self::Passed, Self::Rejected, Self::RejectedDryRun];
+
     /// `$limit_conn_status`.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -2,9 +2,12 @@
 //!
 //! Times come in. Invariant: a request is charged to a key once, and to none where it is refused.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
-use super::table::{Hasher, Slot, Table, TooLarge};
+use super::table::{Hasher, Room, Slot, Table, TooLarge};
+use crate::figures::limits::LimitFigures;
 
 /// Bytes of a node in nginx, its key not counted.
 const NODE_BYTES: usize = 80;
@@ -55,18 +58,32 @@ pub enum Verdict {
 pub struct Requests {
     hasher: Hasher,
     keys: Mutex<Table<Pace>>,
+    figures: Arc<LimitFigures>,
 }
 
 impl Requests {
-    /// No key yet, in a zone of so many bytes.
+    /// No key yet, in a zone of so many bytes; what becomes of requests is counted in `figures`.
     ///
     /// # Errors
     /// [`TooLarge`].
-    pub fn new(zone_bytes: u64) -> Result<Self, TooLarge> {
+    pub fn new(zone_bytes: u64, figures: Arc<LimitFigures>) -> Result<Self, TooLarge> {
         Ok(Self {
             hasher: Hasher::default(),
             keys: Mutex::new(Table::new(zone_bytes, NODE_BYTES)?),
+            figures,
         })
+    }
+
+    /// What is counted of it.
+    #[must_use]
+    pub fn figures(&self) -> &LimitFigures {
+        &self.figures
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.keys.lock().room()
     }
 
     /// Looks at a request with this key; the last zone that is asked charges it at once (`is_last`).
@@ -74,7 +91,11 @@ impl Requests {
         let hash = self.hasher.hash(key);
         let mut keys = self.keys.lock();
         let Some(slot) = keys.find(hash, key) else {
-            return add(&mut keys, hash, key, rule, is_last, now_ms);
+            let (verdict, is_one_forgotten) = add(&mut keys, hash, key, rule, is_last, now_ms);
+            self.figures
+                .forgotten
+                .add_shared(u64::from(is_one_forgotten));
+            return verdict;
         };
         keys.touch(slot);
         let pace = keys.get_mut(slot);
@@ -127,6 +148,7 @@ impl Pace {
     }
 }
 
+/// Adds a key; true: another one was forgotten that nobody would have missed had there been room.
 fn add(
     keys: &mut Table<Pace>,
     hash: u64,
@@ -134,7 +156,7 @@ fn add(
     rule: &Rule,
     is_last: bool,
     now_ms: i64,
-) -> Verdict {
+) -> (Verdict, bool) {
     let pace = Pace {
         excess: 0,
         // What is only asked about counts from its charge on, as the first request.
@@ -142,15 +164,19 @@ fn add(
         asked: u32::from(!is_last),
     };
     make_room(keys, SILENT_AT_ONCE_MAX, false, rule.rate, now_ms);
+    let mut is_one_forgotten = false;
     let slot = keys.insert(hash, key, pace).or_else(|| {
+        let before = keys.room().keys;
         make_room(keys, SILENT_AT_ONCE_MAX + 1, true, rule.rate, now_ms);
+        is_one_forgotten = keys.room().keys < before;
         keys.insert(hash, key, pace)
     });
-    match slot {
+    let verdict = match slot {
         None => Verdict::Full,
         Some(_) if is_last => Verdict::Charged(0),
         Some(slot) => Verdict::Asked(slot),
-    }
+    };
+    (verdict, is_one_forgotten)
 }
 
 /// Takes up to `count` keys out, the one that was not used for longest first: the first one whatever it owes, where it `must` be,
@@ -189,7 +215,7 @@ mod tests {
     };
 
     fn zone() -> Requests {
-        Requests::new(32 << 10).expect("there is memory")
+        Requests::new(32 << 10, Arc::default()).expect("there is memory")
     }
 
     #[test]
@@ -245,7 +271,9 @@ mod tests {
             assert_eq!(zone.ask(&key(number), &RULE, true, 0), Verdict::Charged(0));
         }
         assert_eq!(zone.ask(&key(0), &RULE, true, 0), Verdict::Charged(1000));
+        assert_eq!(zone.figures().forgotten.get(), 0);
         assert_eq!(zone.ask(b"new", &RULE, true, 0), Verdict::Charged(0));
+        assert_eq!(zone.figures().forgotten.get(), 1);
         assert_eq!(zone.ask(&key(0), &RULE, true, 0), Verdict::Charged(2000));
         assert_eq!(zone.ask(&key(1), &RULE, true, 0), Verdict::Charged(0));
         assert_eq!(zone.ask(&key(3), &RULE, true, 0), Verdict::Charged(1000));

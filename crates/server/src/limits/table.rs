@@ -24,6 +24,17 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
 
+/// How full a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Keys in it.
+    pub keys: u64,
+    /// What they take.
+    pub bytes: u64,
+    /// What they may take.
+    pub bytes_max: u64,
+}
+
 /// A table would need more memory than there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
@@ -63,6 +74,7 @@ pub struct Table<V> {
     oldest: u32,
     /// Bytes of a node in nginx, its key not counted.
     node_bytes: usize,
+    keys: u64,
     bytes: u64,
     bytes_max: u64,
 }
@@ -93,6 +105,7 @@ impl<V: Copy> Table<V> {
             newest: NONE,
             oldest: NONE,
             node_bytes,
+            keys: 0,
             bytes: 0,
             bytes_max,
         })
@@ -120,6 +133,7 @@ impl<V: Copy> Table<V> {
             return None;
         }
         self.bytes = bytes;
+        self.keys += 1;
         let bucket = self.bucket(hash);
         let node = Node {
             key: SmallVec::from_slice(key),
@@ -160,6 +174,7 @@ impl<V: Copy> Table<V> {
         }
         let node = &mut self.nodes[slot.0 as usize];
         self.bytes -= cost(self.node_bytes, node.key.len());
+        self.keys -= 1;
         node.key = SmallVec::new();
         node.next = self.free;
         self.free = slot.0;
@@ -186,6 +201,16 @@ impl<V: Copy> Table<V> {
     /// The same, to be changed.
     pub fn get_mut(&mut self, slot: Slot) -> &mut V {
         &mut self.nodes[slot.0 as usize].value
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room {
+            keys: self.keys,
+            bytes: self.bytes,
+            bytes_max: self.bytes_max,
+        }
     }
 
     fn bucket(&self, hash: u64) -> usize {
@@ -245,6 +270,12 @@ mod tests {
         }
         // Six pages with 64 nodes of 64 bytes each.
         assert_eq!(slots.len(), 6 * 64);
+        let full = Room {
+            keys: 6 * 64,
+            bytes: 6 * 4096,
+            bytes_max: 6 * 4096,
+        };
+        assert_eq!(table.room(), full);
         for (number, slot) in (0_u32..).zip(&slots) {
             let key = key(number);
             assert_eq!(table.find(hasher.hash(&key), &key), Some(*slot));
@@ -257,7 +288,7 @@ mod tests {
             table.remove(*slot);
         }
         assert_eq!(table.oldest(), None);
-        assert_eq!(table.bytes, 0);
+        assert_eq!((table.room().keys, table.room().bytes), (0, 0));
         assert_eq!(table.find(hasher.hash(b"key 7"), b"key 7"), None);
         assert!(table.insert(hasher.hash(b"again"), b"again", 1).is_some());
     }

@@ -11,6 +11,7 @@ use config::{Directive, Error, Problem, Scope, Template, Word, blocks, parse_siz
 use super::connections::Connections;
 use super::requests::Requests;
 use super::table::TooLarge;
+use crate::figures::limits::{Kind, LimitFigures, of};
 use crate::settings::Location;
 
 /// Zones of each kind in one configuration.
@@ -154,11 +155,13 @@ impl Zones {
     /// Another key in a zone that goes on, or a zone that there is no memory for.
     pub fn equip(&self, former: Option<&Self>) -> Result<(), String> {
         let requests = former.map_or(&[][..], |former| &former.requests);
-        equip(&self.requests, requests, Requests::new, "limit_req")?;
+        let kind = Kind::Requests;
+        equip(&self.requests, requests, kind, Requests::new, "limit_req")?;
         let connections = former.map_or(&[][..], |former| &former.connections);
         equip(
             &self.connections,
             connections,
+            Kind::Connections,
             Connections::new,
             "limit_conn_zone",
         )
@@ -209,7 +212,8 @@ fn add<S>(zones: &mut Vec<Zone<S>>, line: Line, word: &str) -> Result<(), String
 fn equip<S>(
     zones: &[Zone<S>],
     former: &[Zone<S>],
-    make: impl Fn(u64) -> Result<S, TooLarge>,
+    kind: Kind,
+    make: impl Fn(u64, Arc<LimitFigures>) -> Result<S, TooLarge>,
     word: &str,
 ) -> Result<(), String> {
     for zone in zones {
@@ -226,9 +230,12 @@ fn equip<S>(
                 ));
             }
             Some((_, state)) => Arc::clone(state),
-            None => Arc::new(make(zone.bytes).map_err(|TooLarge| {
-                format!("no memory for {} bytes of zone \"{name}\"", zone.bytes)
-            })?),
+            None => {
+                let made = make(zone.bytes, of(kind, &zone.name));
+                Arc::new(made.map_err(|TooLarge| {
+                    format!("no memory for {} bytes of zone \"{name}\"", zone.bytes)
+                })?)
+            }
         };
         // A second call brings the same.
         let _ = zone.state.set(state);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use message::Method;
 
 use crate::Response;
+use crate::figures::By;
 use crate::loops::timing;
 use crate::request_body::{Arriving, RequestBody};
 use crate::subrequest::include::{Inclusion, Whole};
@@ -85,6 +86,7 @@ impl Request {
         if let Some(parent) = &mut stand_in.parent {
             parent.depth = self.depth_of_subrequests();
             parent.inclusion = Some(Inclusion {
+                by: By::Ssi,
                 whole,
                 stub: None,
                 is_value,
@@ -127,6 +129,12 @@ impl Request {
     #[must_use]
     pub fn whole(&self) -> Option<&Rc<Whole>> {
         self.inclusion().map(|inclusion| &inclusion.whole)
+    }
+
+    /// Who asked for it, of which it is a part.
+    #[must_use]
+    pub fn included_by(&self) -> By {
+        self.inclusion().map_or(By::Ssi, |inclusion| inclusion.by)
     }
 
     /// Does its body become the value of a variable?

@@ -19,6 +19,8 @@ use super::Request;
 pub struct Rare {
     /// The client of the connection itself, once `real_ip_header` has named the one behind it.
     pub connected: Option<Rc<Client>>,
+    /// A proxy whose word counts said something that is no address, and that was counted.
+    pub is_misnamed: Cell<bool>,
     /// What `limit_req` and `limit_conn` have said, once one was asked.
     pub limited: OnceCell<Rc<Limited>>,
     /// Its body was refused for its length.

@@ -13,6 +13,7 @@ use message::{Body, BodyError, Chunk};
 use crate::Response;
 use crate::after::ssi::Memory;
 use crate::after::steps::{AnswerBody, Inside};
+use crate::figures::By;
 use crate::log::Level;
 use crate::request::Request;
 
@@ -50,6 +51,8 @@ impl Whole {
 /// How a sub-request belongs to the one above it.
 #[derive(Debug)]
 pub struct Inclusion {
+    /// Who asked for it.
+    pub by: By,
     /// What it is a part of.
     pub whole: Rc<Whole>,
     /// What is shown in the place of its answer when that fails or is empty.
@@ -173,7 +176,8 @@ fn show_empty(request: &mut Request, mut stub: Box<Response>) -> AnswerBody {
 
 /// Has a part answered.
 async fn answer(child: Box<Request>) -> Result<(Box<Request>, AnswerBody), BodyError> {
-    let (mut request, response) = super::ask(child).await;
+    let by = child.included_by();
+    let (mut request, response) = super::ask(child, by).await;
     // Closed without an answer, and so is the whole.
     let mut response = response.ok_or(BodyError::Logged)?;
     let body = std::mem::take(&mut response.body);

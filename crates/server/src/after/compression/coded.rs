@@ -14,6 +14,8 @@ use disk::{Disk, OpenFile};
 use message::{Body, BodyError, Chunk, Header, Source};
 
 use crate::after::steps::{AnswerBody, Inside};
+use crate::figures::{Codec, LoopFigures};
+use crate::loops::timing;
 use crate::request::Request;
 
 use super::crew;
@@ -76,10 +78,14 @@ struct Work<C> {
     held: usize,
     is_done: bool,
     failure: Option<String>,
+    /// How long it took, in nanoseconds.
+    took_ns: u64,
 }
 
 impl<C: Coder> Work<C> {
-    fn code(mut self) -> Self {
+    /// Does it, and measures by `clock`.
+    fn code(mut self, clock: fn() -> u64) -> Self {
+        let begun = clock();
         match self.coder.code(&self.input, self.goal, &mut self.out) {
             Ok(progress) => {
                 self.input.advance(progress.taken);
@@ -88,6 +94,7 @@ impl<C: Coder> Work<C> {
             }
             Err(failure) => self.failure = Some(failure),
         }
+        self.took_ns = clock().saturating_sub(begun);
         self
     }
 }
@@ -110,8 +117,20 @@ struct Coded<C> {
     held: Vec<u8>,
     /// Bytes taken and given since it was flushed.
     since_flush: usize,
+    /// Was it counted as an answer? Of HEAD nobody asks for the body.
+    is_counted: bool,
     is_over: bool,
     ratio: Option<Rc<Ratio>>,
+    codec: Codec,
+    figures: Arc<LoopFigures>,
+}
+
+/// Processor time of this thread, in nanoseconds.
+fn thread_ns() -> u64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    (used.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(used.tv_nsec as u64)
 }
 
 /// The body behind a coder. What goes in and comes out is counted in `ratio`.
@@ -122,6 +141,9 @@ pub fn body<C: Coder>(
     coder: C,
     ratio: Option<Rc<Ratio>>,
 ) -> AnswerBody {
+    let coding = ratio.as_ref().map(|ratio| ratio.coding());
+    let codec = coding.map_or(Codec::Gunzip, Codec::from);
+    let figures = Arc::clone(&request.client.loop_.figures);
     Body::Stream(Box::new(Coded {
         inside: Inside::new(request, body),
         disk: Arc::clone(request.client.loop_.disk.disk()),
@@ -132,8 +154,11 @@ pub fn body<C: Coder>(
         is_busy: false,
         held: Vec::new(),
         since_flush: 0,
+        is_counted: false,
         is_over: false,
         ratio,
+        codec,
+        figures,
     }))
 }
 
@@ -145,6 +170,8 @@ impl<C: Coder> Coded<C> {
                 if let Some(ratio) = &self.ratio {
                     ratio.take(bytes.len());
                 }
+                let counted = self.figures.modules.codec(self.codec);
+                counted.taken.add(bytes.len() as u64);
                 self.input = bytes;
                 self.goal = Goal::Take;
             }
@@ -175,13 +202,17 @@ impl<C: Coder> Coded<C> {
             out,
             is_done: false,
             failure: None,
+            took_ns: 0,
         };
         if is_little {
-            return Some(work.code());
+            let done = work.code(timing::now_ns);
+            let counted = self.figures.modules.codec(self.codec);
+            counted.loop_ns.add(done.took_ns);
+            return Some(done);
         }
         let disk = Arc::clone(&self.disk);
         self.job = Some(Box::pin(async move {
-            let done = crew::run(disk, || work.code()).await;
+            let done = crew::run(disk, || work.code(thread_ns)).await;
             done.map_err(|overflow| BodyError::Io(std::io::Error::other(overflow)))
         }));
         None
@@ -199,6 +230,8 @@ impl<C: Coder> Coded<C> {
         if let Some(ratio) = &self.ratio {
             ratio.give(given);
         }
+        let counted = self.figures.modules.codec(self.codec);
+        counted.given.add(given as u64);
         match (work.goal, work.is_done) {
             (Goal::End, true) => {
                 work.coder.finish();
@@ -226,10 +259,18 @@ impl<C: Coder> Coded<C> {
         if let Some(job) = &mut self.job {
             let done = ready!(job.as_mut().poll(cx));
             self.job = None;
+            if let Ok(work) = &done {
+                let counted = self.figures.modules.codec(self.codec);
+                counted.pool_ns.add(work.took_ns);
+            }
             return Poll::Ready(Some(done.and_then(|work| self.take_back(work))));
         }
         if self.is_over {
             return Poll::Ready(None);
+        }
+        if !std::mem::replace(&mut self.is_counted, true) {
+            let counted = self.figures.modules.codec(self.codec);
+            counted.responses.add(1);
         }
         if !self.is_busy
             && let Err(error) = ready!(self.poll_goal(cx))

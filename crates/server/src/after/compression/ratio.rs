@@ -29,6 +29,12 @@ impl Ratio {
         }
     }
 
+    /// What it is coded with.
+    #[must_use]
+    pub fn coding(&self) -> Coding {
+        self.coding
+    }
+
     /// So many bytes went in.
     pub fn take(&self, bytes: usize) {
         self.taken.set(self.taken.get() + bytes as u64);

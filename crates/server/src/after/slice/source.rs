@@ -6,6 +6,7 @@ use std::rc::Rc;
 use disk::OpenFile;
 use message::{Body, BodyError, Chunk};
 
+use crate::figures::By;
 use crate::log::Level;
 use crate::request::Request;
 use crate::subrequest;
@@ -77,7 +78,7 @@ impl Slices {
         let start = self.left.start / size * size;
         let child = self.twin.twin();
         child.rare().slice_start.set(Some(start));
-        let (mut request, response) = subrequest::ask_for_content(child).await;
+        let (mut request, response) = subrequest::ask_for_content(child, By::Slice).await;
         let Some(mut response) = response else {
             return Err(missing(&request));
         };

@@ -11,6 +11,7 @@ use message::escape::{self, Escape};
 use message::uri;
 
 use crate::Response;
+use crate::figures::By;
 use crate::log::Level;
 use crate::regex::Regex;
 use crate::request::Request;
@@ -366,6 +367,7 @@ impl Page {
             return self.fail(&format!("unsafe URI \"{}\" was detected", shown(&target)));
         };
         let inclusion = Inclusion {
+            by: By::Ssi,
             whole: Rc::clone(&self.whole),
             stub: stub.map(|name| self.stub(&name)).transpose()?,
             is_value: set.is_some(),

@@ -14,7 +14,9 @@ use tokio::sync::Semaphore;
 
 use crate::Failure;
 use crate::content::files;
+use crate::figures::Password;
 use crate::log::Level;
+use crate::loops::timing;
 use crate::password::{self, Unreadable};
 use crate::request::Request;
 
@@ -54,7 +56,9 @@ pub async fn judge(request: &Request) -> Verdict {
         return Verdict::Silent;
     }
     let header = header(request);
+    let modules = &request.client.loop_.figures.modules;
     let Some((user, password)) = header.and_then(credentials::basic) else {
+        modules.count_password(Password::Missing);
         request.log(Level::Info, &|out| {
             out.extend_from_slice(b"no user/password was provided for basic authentication");
         });
@@ -62,9 +66,11 @@ pub async fn judge(request: &Request) -> Verdict {
     };
     let said = Said { user, password };
     let path = path_of(request, request.evaluate(file));
-    match is_known(request, &said, &path).await {
-        Ok(true) => Verdict::Passed,
-        Ok(false) => refused(request, &realm),
+    let found = find_out(request, &said, &path).await;
+    modules.count_password(*found.as_ref().unwrap_or(&Password::Failed));
+    match found {
+        Ok(Password::Right | Password::Remembered) => Verdict::Passed,
+        Ok(_) => refused(request, &realm),
         Err(failure) => Verdict::Refused(failure),
     }
 }
@@ -97,7 +103,7 @@ fn path_of(request: &Request, file: Bytes) -> Bytes {
     [prefix, &file].concat().into()
 }
 
-async fn is_known(request: &Request, said: &Said, path: &[u8]) -> Result<bool, Failure> {
+async fn find_out(request: &Request, said: &Said, path: &[u8]) -> Result<Password, Failure> {
     let pool = files::pool(request)?;
     let mut access = files::reading(request.location(), pool);
     access.moment = request.moment;
@@ -109,22 +115,23 @@ async fn is_known(request: &Request, said: &Said, path: &[u8]) -> Result<bool, F
             out.extend_from_slice(path);
             out.push(b'"');
         });
-        return Ok(false);
+        return Ok(Password::UnknownUser);
     };
-    match fits(request, said, stored, &access).await? {
-        Ok(true) => return Ok(true),
-        Ok(false) => request.log(Level::Error, &|out| {
+    let found = fits(request, said, stored, &access).await?;
+    match found {
+        Password::Wrong => request.log(Level::Error, &|out| {
             append_user(said, out);
             out.extend_from_slice(b": password mismatch");
         }),
-        Err(Unreadable) => request.log(Level::Error, &|out| {
+        Password::Unreadable => request.log(Level::Error, &|out| {
             append_user(said, out);
             out.extend_from_slice(b": the password in \"");
             out.extend_from_slice(path);
             out.extend_from_slice(b"\" is broken, or of a form that is not known");
         }),
+        _ => {}
     }
-    Ok(false)
+    Ok(found)
 }
 
 fn append_user(said: &Said, out: &mut Vec<u8>) {
@@ -139,23 +146,30 @@ async fn fits(
     said: &Said,
     stored: Bytes,
     access: &Access<'_>,
-) -> Result<Result<bool, Unreadable>, Failure> {
+) -> Result<Password, Failure> {
     let proof = Proof::of(&said.user, &said.password, &stored);
     let now_ms = wire::clock::monotonic_ms;
     if proven::is_known(&proof, now_ms()) {
-        return Ok(Ok(true));
+        return Ok(Password::Remembered);
     }
+    let begun = timing::now_ns();
     let _turn = CHECKS.acquire().await;
     // While it waited, another request may have asked the same.
     if proven::is_known(&proof, now_ms()) {
-        return Ok(Ok(true));
+        return Ok(Password::Remembered);
     }
     let password = said.password.clone();
     let check = move || password::fits(&password, &stored);
     let checked = access.pool.run(Lane::Read, check).await;
     let answer = checked.map_err(|overflow| files::overflowed(request, &overflow))?;
-    if answer == Ok(true) {
-        proven::remember(proof, now_ms());
-    }
-    Ok(answer)
+    let took = timing::now_ns().saturating_sub(begun);
+    request.client.loop_.figures.modules.checks.record(took);
+    Ok(match answer {
+        Ok(true) => {
+            proven::remember(proof, now_ms());
+            Password::Right
+        }
+        Ok(false) => Password::Wrong,
+        Err(Unreadable) => Password::Unreadable,
+    })
 }

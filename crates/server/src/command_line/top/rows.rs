@@ -30,6 +30,10 @@ pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
     disks(view, &mut lines);
     caches(view, &mut lines);
     upstreams(view, &mut lines);
+    limits(view, &mut lines);
+    encodings(view, &mut lines);
+    subrequests(view, &mut lines);
+    passwords(view, &mut lines);
     texts("last stalls", &view.stalls, &mut lines);
     texts("last errors", &view.errors, &mut lines);
     lines
@@ -182,6 +186,84 @@ fn upstreams(view: &View, lines: &mut Vec<Line<'static>>) {
     );
 }
 
+fn limits(view: &View, lines: &mut Vec<Line<'static>>) {
+    const REQUESTS: &str = "freewheel_limit_requests";
+    let row = |name: &String| {
+        let of = [("zone", &name[..])];
+        let said = |outcome| rate(view.rate(REQUESTS, &[of[0], ("outcome", outcome)]));
+        let used = view.sum("freewheel_limit_zone_used_bytes", &of);
+        let size = view.sum("freewheel_limit_zone_size_bytes", &of);
+        vec![
+            name.clone(),
+            said("rejected"),
+            said("delayed"),
+            said("passed"),
+            share(used.zip(size).map(|(used, size)| used / size)),
+            number(view.sum("freewheel_limit_zone_keys", &of)),
+            rate(view.rate("freewheel_limit_zone_forgotten_keys", &of)),
+        ]
+    };
+    let head = [
+        "limit",
+        "rejected",
+        "delayed",
+        "passed",
+        "full",
+        "keys",
+        "forgotten",
+    ];
+    table(&head, view.values(REQUESTS, "zone").iter().map(row), lines);
+}
+
+fn encodings(view: &View, lines: &mut Vec<Line<'static>>) {
+    const RESPONSES: &str = "freewheel_compression_responses";
+    let row = |name: &String| {
+        let of = [("encoding", &name[..])];
+        let moved = |direction| {
+            let of = [of[0], ("direction", direction)];
+            bytes(view.rate("freewheel_compression_bytes", &of))
+        };
+        vec![
+            name.clone(),
+            rate(view.rate(RESPONSES, &of)),
+            moved("in"),
+            moved("out"),
+            share(view.rate("freewheel_compression_seconds", &of)),
+        ]
+    };
+    let head = ["encoding", "answers", "in/s", "out/s", "of a CPU"];
+    let names = view.values(RESPONSES, "encoding");
+    table(&head, names.iter().map(row), lines);
+}
+
+fn subrequests(view: &View, lines: &mut Vec<Line<'static>>) {
+    const ASKED: &str = "freewheel_subrequests";
+    let row = |name: &String| {
+        let of = [("kind", &name[..])];
+        let came = |status| rate(view.rate(ASKED, &[of[0], ("status", status)]));
+        vec![
+            name.clone(),
+            rate(view.rate(ASKED, &of)),
+            came("5xx"),
+            came("4xx"),
+            came("none"),
+        ]
+    };
+    let head = ["sub-requests", "asked", "5xx", "4xx", "none"];
+    table(&head, view.values(ASKED, "kind").iter().map(row), lines);
+}
+
+fn passwords(view: &View, lines: &mut Vec<Line<'static>>) {
+    const ASKED: &str = "freewheel_auth_basic_requests";
+    let row = |name: &String| {
+        let of = [("outcome", &name[..])];
+        vec![name.replace('_', " "), rate(view.rate(ASKED, &of))]
+    };
+    let head = ["passwords", "requests"];
+    let names = view.values(ASKED, "outcome");
+    table(&head, names.iter().map(row), lines);
+}
+
 /// A table, unless it has no rows.
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>, lines: &mut Vec<Line<'static>>) {
     let mut rows = rows.peekable();
@@ -273,12 +355,22 @@ mod tests {
             [3,"freewheel_zone_requests","counter",{"zone":"site","status":"2xx"}],
             [4,"freewheel_zone_first_byte_seconds","histogram",{"zone":"site"}],
             [5,"freewheel_upstream_requests","counter",{"upstream":"","outcome":"answered"}],
+            [6,"freewheel_limit_requests","counter",{"kind":"limit_req","zone":"slow","outcome":"rejected"}],
+            [7,"freewheel_limit_zone_used_bytes","gauge",{"kind":"limit_req","zone":"slow"}],
+            [8,"freewheel_limit_zone_size_bytes","gauge",{"kind":"limit_req","zone":"slow"}],
+            [9,"freewheel_compression_responses","counter",{"encoding":"gzip"}],
+            [10,"freewheel_compression_bytes","counter",{"encoding":"gzip","direction":"out"}],
+            [11,"freewheel_subrequests","counter",{"kind":"mirror","status":"5xx"}],
+            [12,"freewheel_auth_basic_requests","counter",{"outcome":"unknown_user"}],
             [4000000000,"x","gauge",{}]]"#;
         view.take(&told("series", series));
-        view.take(&told("sample", r#"{"t":1000,"v":[1,0,3,0,0,0]}"#));
         view.take(&told(
             "sample",
-            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000,20,[20,800,9000,9000],2]}"#,
+            r#"{"t":1000,"v":[1,0,3,0,0,0,0,0,0,0,0,0,0]}"#,
+        ));
+        view.take(&told(
+            "sample",
+            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000,20,[20,800,9000,9000],2,6,50,200,8,4096,10,12]}"#,
         ));
         let stall = r#"[{"at":86465.5,"loop":0,"seconds":0.06,"task":"connection","connection":3,"request":"GET /\u001b",
             "phase":"content","operation":""}]"#;
@@ -308,6 +400,19 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\n(others)               1/s"), "{text}");
+        assert!(
+            text.contains("\nslow                   3/s         -         -    25.0 %"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\ngzip                   4/s         -       2Ki"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nmirror                 5/s       5/s"),
+            "{text}"
+        );
+        assert!(text.contains("\nunknown user           6/s"), "{text}");
         let stall = "00:01:05 UTC 60.0 ms of loop 0: connection *3, content, request: \"GET /?\"";
         assert!(text.contains(stall), "{text}");
         assert!(text.ends_with("a?[2Jb"), "{text}");

@@ -31,7 +31,7 @@ function makePanel(spec) {
   const canvas = element('canvas', box);
   canvas.setAttribute('role', 'img');
   const legend = element('ul', box, 'legend');
-  const none = element('p', box, 'none', spec.none);
+  const none = element('p', box, 'none', spec.none ?? '');
   const follow = (event) => {
     cursor = sampleAt(canvas, event.offsetX);
     paintSoon();
@@ -43,12 +43,13 @@ function makePanel(spec) {
   canvas.addEventListener('pointermove', follow);
   canvas.addEventListener('pointerdown', follow);
   canvas.addEventListener('pointerleave', leave);
-  return {spec, canvas, legend, none};
+  return {spec, box, canvas, legend, none};
 }
 
-function paintPanel({spec, canvas, legend, none}) {
+function paintPanel({spec, box, canvas, legend, none}) {
   const all = spec.lines().filter(({values}) => values.some((v) => v !== null));
   const lines = spec.isHeat ? all : mostMoved(all);
+  box.hidden = Boolean(spec.isOptional) && all.length === 0;
   none.hidden = all.length > 0;
   canvas.hidden = all.length === 0;
   legend.replaceChildren();
@@ -76,8 +77,8 @@ function mostMoved(lines) {
 function paintTiles() {
   const box = document.getElementById('tiles');
   box.replaceChildren();
-  for (const [name, value] of tiles()) {
-    const tile = element('div', box, 'tile');
+  for (const [name, value, isBad] of tiles()) {
+    const tile = element('div', box, isBad ? 'tile is-bad' : 'tile');
     element('span', tile, '', name);
     element('strong', tile, '', value);
   }

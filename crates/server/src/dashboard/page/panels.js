@@ -1,7 +1,12 @@
-// What is shown: which figures, in which panel, with which unit. A panel whose figures are not there says so.
+// What is shown: which figures, in which panel, with which unit. A panel whose figures are not there says so, or is not there itself
+// (isOptional: what only some configurations have).
 
 const each = (list, labels, values, say = (name) => name) =>
   by(list, ...labels).map(([name, group]) => ({name: say(name), values: values(group)}));
+
+const hasMoved = ({values}) => values.some((v) => v > 0);
+// Only the lines that are not 0 all the time; all of them where there is none.
+const moved = (lines) => lines.some(hasMoved) ? lines.filter(hasMoved) : lines;
 
 const PANELS = [
   {
@@ -19,6 +24,11 @@ const PANELS = [
       {name: 'requests', values: sum(store.find('freewheel_loop_requests').map(perSecond))},
       {name: 'new connections', values: sum(store.find('freewheel_loop_accepted_connections').map(perSecond))},
     ],
+  },
+  {
+    id: 'statuses', title: 'Answers: by status', what: 'per second', unit: 'rate', none: 'No request has ended in a zone (status_zone).',
+    lines: () => each(store.find('freewheel_zone_requests'), ['status'], (g) => sum(g.map(perSecond)))
+      .filter(({name, values}) => /^[245]/.test(name) || hasMoved({values})),
   },
   {
     id: 'first-byte', title: 'Answers: time to the first byte', what: '99 of 100 began no later', unit: 'seconds',
@@ -43,8 +53,12 @@ const PANELS = [
     lines: () => each(store.find('freewheel_pool_waiting_seconds'), ['pool'], (g) => most(g.map(p99))),
   },
   {
-    id: 'threads', title: 'Pools: threads', what: 'busy', unit: 'number', none: 'There is no pool.',
-    lines: () => each(store.find('freewheel_pool_threads', {state: 'busy'}), ['pool'], (g) => sum(g.map(gauge))),
+    id: 'threads', title: 'Pools: threads', what: 'share that is busy', unit: 'share', none: 'There is no pool.',
+    lines: () => by(store.find('freewheel_pool_threads', {state: 'max'}), 'pool').map(([name, bounds]) => {
+      const bound = sum(bounds.map(gauge));
+      const busy = store.find('freewheel_pool_threads', {state: 'busy', pool: name});
+      return {name: `${name} (of ${last(bound) ?? 0})`, values: share(sum(busy.map(gauge)), bound)};
+    }),
   },
   {
     id: 'pool-running', title: 'Pools: running', what: '99 of 100 jobs ran no longer', unit: 'seconds', none: 'No pool has had a job.',
@@ -102,25 +116,93 @@ const PANELS = [
   },
   {
     id: 'upstream-requests', title: 'Upstreams: requests', what: 'by outcome, per second', unit: 'rate', none: 'No upstream was asked.',
-    lines: () => each(store.find('freewheel_upstream_requests'), ['upstream', 'outcome'], (g) => sum(g.map(perSecond)))
-      .filter(({values}) => values.some((v) => v > 0)),
+    lines: () => moved(each(store.find('freewheel_upstream_requests'), ['upstream', 'outcome'], (g) => sum(g.map(perSecond)))),
+  },
+  {
+    id: 'limits', title: 'Limits: refused and delayed', what: 'requests per second, by zone', unit: 'rate', isOptional: true,
+    lines: () => each(store.find('freewheel_limit_requests').filter((one) => one.labels.outcome !== 'passed'), ['zone', 'outcome'],
+      (g) => sum(g.map(perSecond)), (n) => n.replaceAll('_', ' '))
+      .filter(({name, values}) => name.endsWith(' rejected') || hasMoved({values})),
+  },
+  {
+    id: 'limit-zones', title: 'Limits: full', what: 'share of the zone; beyond it keys are forgotten, or refused', unit: 'share', isOptional: true,
+    lines: () => by(store.find('freewheel_limit_zone_size_bytes'), 'zone').map(([name, bounds]) => ({
+      name,
+      values: share(sum(store.find('freewheel_limit_zone_used_bytes', {zone: name}).map(gauge)), sum(bounds.map(gauge))),
+    })),
+  },
+  {
+    id: 'compression', title: 'Compression: bytes', what: 'in and out, per second', unit: 'byteRate', isOptional: true,
+    lines: () => moved(each(store.find('freewheel_compression_bytes'), ['encoding', 'direction'], (g) => sum(g.map(perSecond)))),
+  },
+  {
+    id: 'compression-time', title: 'Compression: time', what: 'share of one processor', unit: 'share', isOptional: true,
+    lines: () => moved(each(store.find('freewheel_compression_seconds'), ['encoding', 'place'], (g) => sum(g.map(perSecond)),
+      (n) => n.replace(' ', ', '))),
+  },
+  {
+    id: 'passwords', title: 'Passwords', what: 'what auth_basic found, per second', unit: 'rate', isOptional: true,
+    lines: () => moved(each(store.find('freewheel_auth_basic_requests'), ['outcome'], (g) => sum(g.map(perSecond)),
+      (n) => n.replaceAll('_', ' '))),
+  },
+  {
+    id: 'password-checks', title: 'Passwords: checks', what: '99 of 100 took no longer, waiting included', unit: 'seconds', isOptional: true,
+    lines: () => each(store.find('freewheel_auth_basic_check_seconds'), [], (g) => most(g.map(p99)), () => 'checks'),
+  },
+  {
+    id: 'subrequests', title: 'Sub-requests', what: 'by who asks, and those of them that failed, per second', unit: 'rate', isOptional: true,
+    lines: () => [
+      ...each(store.find('freewheel_subrequests'), ['kind'], (g) => sum(g.map(perSecond))),
+      ...each(store.find('freewheel_subrequests').filter((one) => /^([45]|none)/.test(one.labels.status)), ['kind', 'status'], (g) => sum(g.map(perSecond)))
+        .filter(hasMoved),
+    ],
+  },
+  {
+    id: 'proxied', title: 'Clients behind proxies', what: 'PROXY protocol and real_ip_header, per second', unit: 'rate', isOptional: true,
+    lines: () => moved([
+      ...each(store.find('freewheel_proxy_protocol_connections'), ['outcome'], (g) => sum(g.map(perSecond)), (n) => `PROXY ${n}`),
+      ...each(store.find('freewheel_real_ip_requests'), ['outcome'], (g) => sum(g.map(perSecond)), (n) => `address ${n}`),
+    ]),
   },
 ];
 
 const last = (values) => values[values.length - 1] ?? null;
 
-// [name, text] for each number at the top.
+// What was refused, failed or left out in the time that is shown, whose place on the page would be easily overlooked.
+function losses() {
+  const counts = [
+    ['jobs refused', 'freewheel_pool_rejected_jobs', {}],
+    ['disk errors', 'freewheel_disk_errors', {}],
+    ['cache troubles', 'freewheel_cache_troubles', {}],
+    ['log lines', 'freewheel_log_lines', {outcome: 'dropped'}],
+    ['log lines', 'freewheel_log_lines', {outcome: 'failed'}],
+  ];
+  return counts
+    .map(([name, family, labels]) => [name, store.find(family, labels).flatMap(gauge).reduce((s, v) => s + (v ?? 0), 0)])
+    .filter(([, count]) => count > 0)
+    .map(([name, count]) => `${shown('number', count)} ${name}`).join(', ');
+}
+
+// [name, text, is it bad] for each number at the top.
 function tiles() {
   const lately = (lines) => lines.map((values) => Math.max(...values.slice(-5).map((v) => v ?? 0)));
   const blocked = store.find('freewheel_event_loop_blocked_seconds').map(p99);
   const generation = store.find('freewheel_configuration_generation').map(gauge);
   const took = store.find('freewheel_configuration_load_seconds').map(gauge);
   const started = store.find('freewheel_process_start_time_seconds').map(gauge);
+  const failed = sum(store.find('freewheel_zone_requests', {status: '5xx'}).map(perSecond));
+  const memory = store.find('freewheel_process_memory_bytes', {kind: 'anonymous'}).map(gauge);
+  const descriptors = ['open', 'max'].map((state) => last(sum(store.find('freewheel_process_descriptors', {state}).map(gauge))));
+  const lost = losses();
   return [
     ['requests', shown('rate', last(sum(store.find('freewheel_loop_requests').map(perSecond))))],
     ['connections', shown('number', last(sum(store.find('freewheel_loop_connections').map(gauge))))],
     ['blocked, 10 s', shown('seconds', blocked.length ? Math.max(...lately(blocked)) : null)],
+    ['5xx, 10 s', failed.length ? shown('rate', Math.max(...lately([failed]))) : '–', failed.slice(-5).some((v) => v > 0)],
     ['jobs that wait', shown('number', last(sum(store.find('freewheel_pool_queue').map(gauge))))],
+    ['memory, its own', shown('bytes', last(sum(memory)))],
+    ['descriptors', `${shown('number', descriptors[0])} of ${shown('number', descriptors[1])}`, descriptors[0] > 0.9 * descriptors[1]],
+    ['lost, 15 min', lost || 'nothing', Boolean(lost)],
     ['configuration', took.length ? `${last(generation[0])}, in ${shown('seconds', last(took[0]))}` : '–'],
     ['up', started.length ? duration(now() / 1000 - last(started[0])) : '–'],
   ];

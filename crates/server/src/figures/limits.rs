@@ -1,0 +1,126 @@
+//! What is counted of the zones of `limit_req` and `limit_conn`.
+//!
+//! By the zone's name, so that a reload begins nothing anew, whatever size the zone has then. Loops share these numbers as they share the
+//! zone itself. Invariant: at most [`LIMITS_KEPT_MAX`] zones are told apart, whatever was reloaded.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use disk::figures::Number;
+use parking_lot::Mutex;
+
+use super::{Family, Page};
+use crate::limits::table::Room;
+use crate::limits::zones::{ZONES_MAX, Zones};
+use crate::limits::{Counted, Paced};
+
+/// Zones that are told apart, of both kinds. Where a further one comes, those are forgotten that no configuration has any more; what comes of
+/// still more is counted together.
+const LIMITS_KEPT_MAX: usize = 8 * ZONES_MAX;
+
+/// What kind of limit a zone is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `limit_req`.
+    Requests,
+    /// `limit_conn`.
+    Connections,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "limit_req",
+            Self::Connections => "limit_conn",
+        }
+    }
+}
+
+/// What a zone has said to requests. Several loops write.
+#[derive(Debug, Default)]
+pub struct LimitFigures {
+    paced: [Number; Paced::ALL.len()],
+    counted: [Number; Counted::ALL.len()],
+    /// Keys that were forgotten to make room for others.
+    pub forgotten: Number,
+}
+
+impl LimitFigures {
+    /// `limit_req` has said this.
+    pub fn pace(&self, said: Paced) {
+        self.paced[said as usize].add_shared(1);
+    }
+
+    /// `limit_conn` has said this.
+    pub fn count(&self, said: Counted) {
+        self.counted[said as usize].add_shared(1);
+    }
+}
+
+static KNOWN: Mutex<BTreeMap<(Kind, Bytes), Arc<LimitFigures>>> = Mutex::new(BTreeMap::new());
+static OTHERS: LazyLock<Arc<LimitFigures>> = LazyLock::new(Arc::default);
+
+/// The figures of a zone.
+#[must_use]
+pub fn of(kind: Kind, name: &Bytes) -> Arc<LimitFigures> {
+    let name = (kind, name.clone());
+    let mut known = KNOWN.lock();
+    if known.len() >= LIMITS_KEPT_MAX && !known.contains_key(&name) {
+        known.retain(|_, figures| Arc::strong_count(figures) > 1);
+        if known.len() >= LIMITS_KEPT_MAX {
+            return Arc::clone(&OTHERS);
+        }
+    }
+    Arc::clone(known.entry(name).or_default())
+}
+
+/// Adds the zones of a configuration.
+pub(super) fn add(page: &mut Page, zones: &Zones) {
+    for zone in &zones.requests {
+        let name = &*String::from_utf8_lossy(&zone.name);
+        let Some(state) = zone.state() else { continue };
+        let (figures, kind) = (state.figures(), Kind::Requests.name());
+        for (said, count) in Paced::ALL.iter().zip(&figures.paced) {
+            let outcome = said.name().to_ascii_lowercase();
+            page.whole(Family::Limited, &[kind, name, &outcome], count.get());
+        }
+        let forgotten = figures.forgotten.get();
+        page.whole(Family::LimitForgotten, &[kind, name], forgotten);
+        add_room(page, kind, name, state.room());
+    }
+    for zone in &zones.connections {
+        let name = &*String::from_utf8_lossy(&zone.name);
+        let Some(state) = zone.state() else { continue };
+        let (figures, kind) = (state.figures(), Kind::Connections.name());
+        for (said, count) in Counted::ALL.iter().zip(&figures.counted) {
+            let outcome = said.name().to_ascii_lowercase();
+            page.whole(Family::Limited, &[kind, name, &outcome], count.get());
+        }
+        add_room(page, kind, name, state.room());
+    }
+}
+
+fn add_room(page: &mut Page, kind: &str, name: &str, room: Room) {
+    page.whole(Family::LimitKeys, &[kind, name], room.keys);
+    page.whole(Family::LimitUsed, &[kind, name], room.bytes);
+    page.whole(Family::LimitSize, &[kind, name], room.bytes_max);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_known_by_kind_and_name() {
+        let name = Bytes::from_static(b"zone of this test");
+        let requests = of(Kind::Requests, &name);
+        assert!(Arc::ptr_eq(&requests, &of(Kind::Requests, &name)));
+        assert!(!Arc::ptr_eq(&requests, &of(Kind::Connections, &name)));
+        for number in 0..2 * LIMITS_KEPT_MAX {
+            drop(of(Kind::Requests, &number.to_string().into()));
+            assert!(KNOWN.lock().len() <= LIMITS_KEPT_MAX);
+        }
+        assert!(Arc::ptr_eq(&requests, &of(Kind::Requests, &name)));
+    }
+}
