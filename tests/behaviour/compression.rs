@@ -127,7 +127,8 @@ fn codings_are_chosen_as_nginx_chooses_them() {
         "types { text/html html; } default_type text/plain;
          server { listen 127.0.0.1:%PORT%; gzip on;
              location /old/ { alias %DIR%/html/; gzip_http_version 1.0; }
-             location /agents/ { alias %DIR%/html/; gzip_disable msie6 'Foo.*Bar'; }
+             location /agents/ { alias %DIR%/html/; gzip_disable msie6 'Foo.*Bar';
+                 location /agents/inner/ { alias %DIR%/html/; gzip_disable Robot; } }
              location /auth/ { alias %DIR%/html/; gzip_proxied auth; }
              location /any/ { alias %DIR%/html/; gzip_proxied any; }
              location /past/ { alias %DIR%/html/; expires epoch; gzip_proxied expired; }
@@ -158,6 +159,8 @@ fn codings_are_chosen_as_nginx_chooses_them() {
         ("/agents/a.html", msie, false),
         ("/agents/a.html", foo, false),
         ("/agents/a.html", accepts, true),
+        ("/agents/inner/a.html", msie, false),
+        ("/agents/inner/a.html", foo, true),
         ("/auth/a.html", proxied, true),
         ("/auth/a.html", authorized, true),
         ("/any/a.html", proxied, true),

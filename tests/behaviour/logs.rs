@@ -63,6 +63,39 @@ fn the_user_is_the_one_of_the_authorization() {
 }
 
 #[test]
+fn empty_arguments_are_told_from_none() {
+    let server = Server::start(
+        "log_format a '[$uri:$args]';
+         server { listen 127.0.0.1:%PORT%; access_log logs/access.log a;
+             location /set { set $args ''; return 200; }
+             location /cut { rewrite ^ /got? last; }
+             location /give { rewrite ^ /got?$none last; set $none ''; }
+             location /try { try_files /nowhere /got; }
+             location /page { error_page 404 /got; }
+             location /empty { error_page 404 /got?; }
+             location /got { return 200; } }",
+    );
+    let cases = [
+        ("/got", "[/got:-]"),
+        ("/got?", "[/got:-]"),
+        ("/got?a", "[/got:a]"),
+        ("/set", "[/set:]"),
+        ("/set?a", "[/set:]"),
+        ("/cut", "[/got:-]"),
+        ("/cut?a", "[/got:]"),
+        ("/give", "[/got:]"),
+        ("/try", "[/got:]"),
+        ("/page?a", "[/got:-]"),
+        ("/empty", "[/got:]"),
+    ];
+    for (number, (target, logged)) in cases.into_iter().enumerate() {
+        server.get(target);
+        let log = server.access_log(number + 1);
+        assert_eq!(log.lines().last(), Some(logged), "{target}");
+    }
+}
+
+#[test]
 fn a_request_that_breaks_off_is_logged() {
     let server = Server::start("server { listen 127.0.0.1:%PORT%; location / { return 200 x; } }");
     let mut left = server.connect();

@@ -145,7 +145,7 @@ fn facts(entry: &Entry) -> impl Iterator<Item = (&'static str, String)> {
             Some("not inherited")
         }
         Inherit::Append => Some("an inner level's lines are added to the outer level's"),
-        Inherit::Normal | Inherit::Never => None,
+        Inherit::Normal | Inherit::Never | Inherit::Joined => None,
     };
     let facts = [
         (

@@ -50,7 +50,7 @@ pub trait Section: Sized {
 ///   (an `Option`, a [`List`](crate::List)),
 /// * `CONTEXTS` are of [`Context`](crate::Context), with `|` between them,
 /// * `ARGS` is `1`, `1..=2`, `2..`, `[1, 3]`, `FLAG` or `ANY`,
-/// * `, inherit never` or `, inherit append` may follow (in this order), then `, syntax "…"` for the manual.
+/// * `, inherit never`, `, inherit append` or `, inherit joined` may follow (in this order), then `, syntax "…"` for the manual.
 ///
 /// See the crate's page for an example.
 #[macro_export]
@@ -327,6 +327,9 @@ macro_rules! directive_inherit {
     (@word append) => {
         $crate::Inherit::Append
     };
+    (@word joined) => {
+        $crate::Inherit::Joined
+    };
     (@merge) => {
         $crate::Slot::merge_normal
     };
@@ -337,6 +340,9 @@ macro_rules! directive_inherit {
         $crate::Slot::merge_never
     };
     (@merge append) => {
+        $crate::Slot::merge_append
+    };
+    (@merge joined) => {
         $crate::Slot::merge_append
     };
 }

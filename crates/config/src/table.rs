@@ -31,6 +31,8 @@ pub enum Inherit {
     Never,
     /// The outer one's lines and then the inner one's.
     Append,
+    /// What the value makes of both; its text says what that is.
+    Joined,
 }
 
 /// One directive.

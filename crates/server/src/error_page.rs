@@ -190,6 +190,7 @@ fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
                 request.method = Method::Get;
             }
             let (uri, args) = split_args(&target);
+            request.has_args = page.target.literal().is_none() || target.contains(&b'?');
             request.keep_lines(failure);
             Cover::Redirect(Target::Uri(uri, args))
         }

@@ -85,6 +85,8 @@ pub struct Request {
     pub uri: Bytes,
     /// The current arguments, raw.
     pub args: Bytes,
+    /// There are arguments, if perhaps empty ones: logs tell these from none.
+    pub has_args: bool,
     /// The server chosen.
     pub server: ServerId,
     /// The location chosen, at first the server's own.
@@ -181,6 +183,7 @@ impl Request {
     ) -> Box<Self> {
         let uri = bytes_of(&head, head.uri());
         let args = bytes_of(&head, head.args());
+        let has_args = !args.is_empty();
         let location = generation.settings.server(server).location;
         // Empty lines before it do not count.
         let head_length = (head.bytes.len() - head.line.start as usize) as u64;
@@ -192,6 +195,7 @@ impl Request {
             method: head.method,
             uri,
             args,
+            has_args,
             server,
             location,
             is_internal: false,
@@ -312,6 +316,7 @@ impl Request {
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;
+                self.has_args |= !args.is_empty();
                 self.args = args;
                 self.is_target_raw = false;
                 self.is_location_valid = true;

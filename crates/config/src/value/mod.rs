@@ -77,9 +77,9 @@ pub trait Value: Sized + Clone {
     }
 }
 
-/// A value that can add its parent's: for `inherit append`.
+/// A value that can add its parent's: for `inherit append` and `inherit joined`.
 pub trait Append: Value {
-    /// The parent's lines, then the child's own.
+    /// The parent's lines, then the child's own, or what else the value makes of both.
     #[must_use]
     fn append(parent: &Self, child: Self) -> Self;
 }
@@ -101,6 +101,15 @@ impl<T: Value> Value for Option<T> {
 
     fn absent() -> Option<Self> {
         Some(None)
+    }
+}
+
+impl<T: Append> Append for Option<T> {
+    fn append(parent: &Self, child: Self) -> Self {
+        match (parent, child) {
+            (Some(parent), Some(child)) => Some(T::append(parent, child)),
+            (parent, child) => child.or_else(|| parent.clone()),
+        }
     }
 }
 
@@ -260,7 +269,7 @@ impl<T: Value> Slot<T> {
         child
     }
 
-    /// The parent's lines and then the child's: `inherit append`.
+    /// The parent's lines and then the child's: `inherit append`, `inherit joined`.
     #[must_use]
     pub fn merge_append(parent: &Self, child: Self) -> Self
     where

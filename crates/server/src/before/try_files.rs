@@ -105,6 +105,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
                 Outcome::Redirect(Target::Named(target))
             } else {
                 let (uri, args) = split_args(&target);
+                request.has_args = true;
                 Outcome::Redirect(Target::Uri(uri, args))
             }
         }

@@ -150,7 +150,11 @@ pub async fn fetch_behind(
     };
     match prepared {
         Ok(order) => {
-            start(request, inquiry, &want, order, filler, storing, None);
+            let told = Told {
+                end: end_awaited(request),
+                hints: None,
+            };
+            start(request, inquiry, &want, order, filler, storing, told);
             Ok(true)
         }
         Err(outcome) => {
@@ -162,6 +166,16 @@ pub async fn fetch_behind(
             }
         }
     }
+}
+
+/// Where a connection is to be closed, that waits for the update, as with nginx.
+fn end_awaited(request: &mut Request) -> Option<oneshot::Sender<()>> {
+    if request.keepalive || request.is_subrequest() {
+        return None;
+    }
+    let (end, ended) = oneshot::channel();
+    request.rare_mut().update = Some(ended);
+    Some(end)
 }
 
 /// Makes the order.
@@ -189,6 +203,12 @@ fn conditional_on<'w>(inquiry: &Inquiry<'_>, want: &'w Want) -> Option<&'w Hit> 
     (inquiry.caching.revalidates() && can_be).then_some(hit)
 }
 
+/// Who is told of a fill beside those who follow it.
+struct Told {
+    hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    end: Option<oneshot::Sender<()>>,
+}
+
 /// Starts the fill's task.
 fn start(
     request: &Request,
@@ -197,7 +217,7 @@ fn start(
     order: Rc<Order>,
     filler: Filler,
     storing: Storing,
-    hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    told: Told,
 ) {
     let loop_ = &request.client.loop_;
     let filling = Box::new(Filling {
@@ -214,13 +234,14 @@ fn start(
         is_conditional: conditional_on(inquiry, want).is_some(),
         moment: inquiry.store.moment(),
         seat: loop_.take_seat(u32::MAX),
+        end: told.end,
         asked: Moment::now().second(),
     });
     let task = Task {
         order,
         filler,
         storing,
-        hints,
+        hints: told.hints,
         filling,
     };
     let errand = loop_.begin_errand();
@@ -247,7 +268,11 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     let (storing, question) = storing(inquiry, &want);
     let wants_hints = !request.location().settings.hints.early_hints.is_empty();
     let (send_hints, hints) = wants_hints.then(|| mpsc::channel(HINTS_MAX)).unzip();
-    start(request, inquiry, &want, order, filler, storing, send_hints);
+    let told = Told {
+        hints: send_hints,
+        end: None,
+    };
+    start(request, inquiry, &want, order, filler, storing, told);
     if let Some(question) = question {
         Box::pin(answer_question(request, inquiry, question)).await;
     }

@@ -98,6 +98,8 @@ pub struct Filling {
     pub moment: PurgeMoment,
     /// Its place among the loop's connections, until all has come.
     pub seat: Option<Seat>,
+    /// Dropped when all has come, for whoever waits for that.
+    pub end: Option<oneshot::Sender<()>>,
     /// When the origin was asked.
     pub asked: Seconds,
 }
@@ -372,7 +374,7 @@ impl Filling {
                 filler.finish();
             }
             // As above.
-            drop(self.seat.take());
+            drop((self.seat.take(), self.end.take()));
         };
         tokio::join!(come, save);
     }
@@ -383,6 +385,7 @@ impl Filling {
             return filler.end_without(Ending::Refused(502));
         };
         drop(self.seat.take());
+        let end = self.end.take();
         let now = Moment::now().second();
         let stored = hit.entry.head();
         let updated = freshness::updated_fields(lines(stored), lines(head));
@@ -409,6 +412,7 @@ impl Filling {
             () = self.loop_.wire.wheel.sleep(patience) => None,
         };
         filler.end_without(Ending::Renewed);
+        drop(end);
         let done = match done {
             Some(done) => done,
             None => update.await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use message::Framing;
+use message::{Framing, Version};
 use wire::http1::write;
 
 use crate::Response;
@@ -71,6 +71,9 @@ pub async fn finish(
     if after != After::Keep {
         request.client.loop_.feed.settle().await;
     }
+    if after == After::close() && request.rare_if_any().is_some_and(|r| r.update.is_some()) {
+        Box::pin(let_update_end(&mut request)).await;
+    }
     let generation = request.generation.clone();
     let settings = &generation.settings.location(request.location).settings;
     let (total, between) = (
@@ -109,6 +112,29 @@ pub async fn finish(
         }
     }
     None
+}
+
+/// Closes no earlier than the update has ended that runs behind a stale answer, as nginx: a client that asks again when it was closed
+/// finds what is new. Who learns only from the closing where the answer ends does not wait; nor does who has left.
+async fn let_update_end(request: &mut Request) {
+    let update = request.rare_mut().update.take();
+    if let Some(update) = update.filter(|_| has_told_end(request)) {
+        tokio::select! {
+            biased;
+            _ = update => {}
+            () = request.wire.peer_closed() => {}
+        }
+    }
+}
+
+/// Does the client know where the answer ends before the connection does?
+fn has_told_end(request: &Request) -> bool {
+    let Some(response) = &request.response else {
+        return false;
+    };
+    let has_head = request.head.version >= Version::HTTP_10;
+    let has_no_body = request.is_head() || matches!(response.status, 204 | 304);
+    has_head && (has_no_body || request.is_chunked || response.content_length.is_some())
 }
 
 /// Keeps a connection, which nobody can tell to close yet, for `at_least` or until the next request comes; gives it back with the time

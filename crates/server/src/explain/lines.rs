@@ -41,7 +41,7 @@ impl<'a> Lines<'a> {
             }
             let is_added_to = own
                 .first()
-                .is_none_or(|line| self.is(line, Inherit::Append));
+                .is_none_or(|line| self.is(line, Inherit::Append) || self.is(line, Inherit::Joined));
             own.append(&mut found);
             found = own;
             if !found.is_empty() && !is_added_to {

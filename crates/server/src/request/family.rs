@@ -41,6 +41,7 @@ impl Request {
         );
         child.method = Method::Get;
         child.uri = uri;
+        child.has_args = !args.is_empty();
         child.args = args;
         child.is_internal = true;
         child.is_target_raw = false;
@@ -103,6 +104,7 @@ impl Request {
         if let (Some(twins), Some(own)) = (&mut twin.parent, &self.parent) {
             twins.depth = own.depth;
         }
+        twin.has_args = self.has_args;
         twin.method = self.method;
         twin.location = self.location;
         twin.is_internal = self.is_internal;

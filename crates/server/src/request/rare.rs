@@ -7,6 +7,8 @@
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
+use tokio::sync::oneshot;
+
 use crate::after::compression::ratio::Ratio;
 use crate::after::userid::Uids;
 use crate::connection::Client;
@@ -33,6 +35,8 @@ pub struct Rare {
     pub uids: Cell<Option<Uids>>,
     /// What compressing made of the answer's body (`$gzip_ratio`).
     pub ratio: Option<Rc<Ratio>>,
+    /// The update that runs behind its stale answer: nothing comes here, and the other end goes when that has ended.
+    pub update: Option<oneshot::Receiver<()>>,
 }
 
 impl Rare {

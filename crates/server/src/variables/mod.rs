@@ -313,6 +313,7 @@ impl Request {
         match self.settings().variable(index) {
             Definition::Core(Core::Args) => {
                 self.args = value;
+                self.has_args = true;
                 self.is_target_raw = false;
             }
             Definition::Core(Core::LimitRate) => self.set_limit_rate(&value),

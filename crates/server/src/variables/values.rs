@@ -22,7 +22,7 @@ use super::{connections, figures};
 /// Appends a core variable's value.
 pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     match core {
-        Core::Args | Core::QueryString => put_if_any(&request.args, out),
+        Core::Args | Core::QueryString => request.has_args && put(&request.args, out),
         Core::BinaryRemoteAddr => binary_remote_addr(request, out),
         Core::BodyBytesSent => body_bytes_sent(request, out),
         Core::BytesSent => number(request.sent.get().bytes, out),

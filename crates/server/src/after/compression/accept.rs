@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use config::{Flag, Problem, Scope, Value, Word, directives};
+use config::{Append, Flag, Problem, Scope, Value, Word, directives};
 use message::{HeaderId, Version, date};
 
 use crate::Response;
@@ -57,6 +57,16 @@ pub struct Disabled {
 /// Regular expressions of `gzip_disable` at one level.
 pub const AGENTS_MAX: usize = 256;
 
+impl Append for Disabled {
+    /// As nginx: the regular expressions of an inner level replace those around; `msie6` stays switched on.
+    fn append(parent: &Self, child: Self) -> Self {
+        Self {
+            is_msie6: child.is_msie6 || parent.is_msie6,
+            ..child
+        }
+    }
+}
+
 impl Value for Disabled {
     const SYNTAX: &'static str = "regex … | msie6";
 
@@ -101,8 +111,8 @@ directives! {
         /// Says which answers are compressed with gzip for requests that came through a proxy, which `Via` shows.
         gzip_proxied: Proxied = "off", [HTTP | SERVER | LOCATION] 1..;
         /// Switches gzip off for clients whose `User-Agent` matches one of the regular expressions, without regard to case. `msie6` stands
-        /// for MSIE 4 to 6, but for 6.0 with `SV1`.
-        gzip_disable: Option<Disabled> = none, [HTTP | SERVER | LOCATION] 1..;
+        /// for MSIE 4 to 6, but for 6.0 with `SV1`, and stays said at inner levels.
+        gzip_disable: Option<Disabled> = none, [HTTP | SERVER | LOCATION] 1.., inherit joined;
     }
 }
 

@@ -117,6 +117,7 @@ impl Rewrite {
                     args.extend_from_slice(&request.args);
                 }
                 request.args = args.into();
+                request.has_args = true;
             }
         }
         request.uri = uri.into();

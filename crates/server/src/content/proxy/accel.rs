@@ -80,8 +80,11 @@ pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<By
     let Some(target) = elsewhere.target else {
         return Outcome::Failed(Failure::new(404));
     };
-    if matches!(target, Target::Uri(..)) && request.method != Method::Head {
-        request.method = Method::Get;
+    if let Target::Uri(_, args) = &target {
+        request.has_args = !args.is_empty();
+        if request.method != Method::Head {
+            request.method = Method::Get;
+        }
     }
     Outcome::Redirect(target)
 }
