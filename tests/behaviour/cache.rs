@@ -306,7 +306,10 @@ fn where_the_answers_end_is_its_closing_it_does_not_wait_for_the_update() {
     std::thread::sleep(Duration::from_millis(2200));
     state.store(0, SeqCst);
     let answer = server.raw("GET / HTTP/1.0\r\n\r\n");
-    assert!(answer.contains("STALE") && answer.ends_with("OLD"), "{answer}");
+    assert!(
+        answer.contains("STALE") && answer.ends_with("OLD"),
+        "{answer}"
+    );
     state.store(1, SeqCst);
 }
 

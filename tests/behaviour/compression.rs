@@ -373,6 +373,18 @@ fn what_is_no_gzip_cuts_the_connection() {
         assert!(!answer.ends_with("0\r\n\r\n"), "{path}");
         server.wait_for(&format!("\"GET {path} HTTP/1.1\""), "the reason");
     }
+    // Of nothing but rubbish there is no answer at all: closed behind a head, it would be a whole one to this client.
+    server.file(
+        "rubbish.html.gz",
+        [&member(TEXT)[..10], &[0xff; 40]].concat(),
+    );
+    for path in ["/empty.html", "/rubbish.html"] {
+        assert_eq!(
+            server.raw(format!("GET {path} HTTP/1.0\r\n\r\n")),
+            "",
+            "{path}"
+        );
+    }
     server.wait_for("inflate() ", "the reason");
     server.forget_log();
 }

@@ -121,6 +121,38 @@ fn cookies_are_ours() {
 }
 
 #[test]
+fn what_is_broken_in_itself_is_no_answer_and_what_was_lost_is_a_part_of_one() {
+    let origin = Origin::start(|request| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
+        let said = match request.target() {
+            "/chunks" => format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n"),
+            "/coded" => format!("{head}Content-Encoding: gzip\r\nContent-Length: 7\r\n\r\nno gzip"),
+            _ => format!("{head}Content-Length: 7\r\n\r\n"),
+        };
+        Answer::Close(said.into())
+    });
+    let server = server(
+        &origin,
+        "location / { gunzip on; proxy_pass http://%ORIGIN%; }
+         location /page { default_type text/html; add_before_body /chunks; return 200 page; }",
+    );
+    for path in ["/chunks", "/coded"] {
+        assert_eq!(
+            server.raw(format!("GET {path} HTTP/1.0\r\n\r\n")),
+            "",
+            "{path}"
+        );
+    }
+    let lost = server.raw("GET /lost HTTP/1.0\r\n\r\n");
+    assert!(lost.starts_with("HTTP/1.1 200 OK\r\n"), "{lost}");
+    // Neither does a page go on behind such a part.
+    let page = server.raw("GET /page HTTP/1.0\r\n\r\n");
+    assert!(!page.contains("page"), "{page}");
+    server.wait_for("upstream sent invalid chunked response", "the reason");
+    server.forget_log();
+}
+
+#[test]
 fn the_content_may_be_elsewhere() {
     let origin = Origin::start(|request| {
         let to = &request.target()[1..];

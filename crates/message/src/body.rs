@@ -66,7 +66,7 @@ impl<F> Chunk<F> {
     }
 }
 
-/// Why a body ended before its end. The head is out already: all that is left is to cut the connection.
+/// Why a body ended before its end. The head is out already, or cannot be answered for: all that is left is to cut the connection.
 #[derive(Debug)]
 pub enum BodyError {
     /// Its origin ended too early.
@@ -75,6 +75,8 @@ pub enum BodyError {
     Timeout,
     /// A disk or a socket failed.
     Io(io::Error),
+    /// What came is no such body: coded or chunked otherwise than its head says. Whoever makes the body has said so in the log.
+    Invalid,
     /// Whoever makes the body has said why in the log.
     Logged,
 }
@@ -85,6 +87,7 @@ impl std::fmt::Display for BodyError {
             BodyError::Truncated => f.write_str("the body ended too early"),
             BodyError::Timeout => f.write_str("the body's origin timed out"),
             BodyError::Io(error) => error.fmt(f),
+            BodyError::Invalid => f.write_str("the body is not what its head says"),
             BodyError::Logged => f.write_str("the body broke off"),
         }
     }

@@ -62,7 +62,7 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
             out.push(b'"');
         }),
         Stop::Left => request_body::log_left(request),
-        Stop::Body(BodyError::Logged) => {}
+        Stop::Body(BodyError::Logged | BodyError::Invalid) => {}
         Stop::Body(error) => request.log(Level::Error, &|out| {
             out.extend_from_slice(error.to_string().as_bytes())
         }),

@@ -322,7 +322,7 @@ async fn send_stream(
         })
     });
     let mut next = match first.await {
-        Some(Some(Err(error))) if request.location().settings.ssi.ssi => {
+        Some(Some(Err(error))) if is_without_answer(request, &error) => {
             return Err(Stop::Body(error));
         }
         Some(Some(Ok(Chunk::Bytes(bytes)))) if framing.rate.per_second == 0 => {
@@ -375,6 +375,12 @@ async fn send_stream(
         next = next_piece(request, stream).await?;
     }
     Ok(Extent::Chunks)
+}
+
+/// Is nothing said to the client, not even the head? As nginx: where a server was lost, what it said before is passed on; what is broken in
+/// itself never becomes an answer that looks whole, as it would to a client of HTTP/1.0.
+fn is_without_answer(request: &Request, error: &BodyError) -> bool {
+    request.location().settings.ssi.ssi || matches!(error, BodyError::Invalid | BodyError::Io(_))
 }
 
 /// The next piece of a body. What another server says for this client alone is given up when the client leaves.

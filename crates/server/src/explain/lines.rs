@@ -39,9 +39,9 @@ impl<'a> Lines<'a> {
             if depth > 0 {
                 own.retain(|line| !self.is(line, Inherit::Never));
             }
-            let is_added_to = own
-                .first()
-                .is_none_or(|line| self.is(line, Inherit::Append) || self.is(line, Inherit::Joined));
+            let is_added_to = own.first().is_none_or(|line| {
+                self.is(line, Inherit::Append) || self.is(line, Inherit::Joined)
+            });
             own.append(&mut found);
             found = own;
             if !found.is_empty() && !is_added_to {

@@ -12,6 +12,7 @@ use disk::OpenFile;
 use message::{BodyError, Chunk, Header, Source};
 use wire::Timer;
 use wire::exchange::{Exchange, ExchangeError};
+use wire::http1::answer::AnswerFault;
 use wire::rate::{Allowed, Rate};
 
 use crate::log::Level;
@@ -178,7 +179,10 @@ impl Flow {
             }
             Err(error) => {
                 self.break_off(&error);
-                Some(Err(BodyError::Logged))
+                Some(Err(match error {
+                    ExchangeError::Answer(AnswerFault::Chunks) => BodyError::Invalid,
+                    _ => BodyError::Logged,
+                }))
             }
         })
     }
