@@ -1,6 +1,6 @@
 //! Values that variables have, in answers and in logs.
 
-use blackbox::Server;
+use blackbox::{Server, is_nginx};
 
 const FORMAT: &str =
     "log_format named '$uri: $status|$request_method|$sent_http_last_modified|$realpath_root';";
@@ -89,4 +89,34 @@ fn a_prefix_by_itself_is_a_name() {
     );
     let reply = server.get_with("/?=y&a=b", "Cookie: =x; a=b\r\n");
     assert_eq!(reply.text(), "[][][x][][][]");
+}
+
+#[test]
+fn a_value_made_of_values_has_an_end() {
+    if is_nginx() {
+        // It takes what memory there is.
+        return;
+    }
+    let doubled = "set $a $a$a; ".repeat(40);
+    let mut maps = String::from("map $uri $m0 { default 0123456789abcdef; }\n");
+    for number in 0..40 {
+        maps += &format!(
+            "map $uri $m{} {{ default $m{number}$m{number}; }}\n",
+            number + 1
+        );
+    }
+    let server = Server::start(&format!(
+        "{maps} server {{ listen 127.0.0.1:%PORT%;
+             location /set {{ set $a 0123456789abcdef; {doubled} return 200 set; }}
+             location /map {{ return 200 \"[$m40]\"; }}
+             location /few {{ set $a 0123456789abcdef; set $a $a$a; set $a $a$a; return 200 $m2$a; }}
+             location /rewrite {{ {} return 200 rewritten; }} }}",
+        "rewrite ^(.*)$ $1$1; ".repeat(40),
+    ));
+    assert_eq!(server.get("/set").status, 500);
+    assert_eq!(server.get("/rewrite").status, 500);
+    assert_eq!(server.get("/map").status, 200);
+    server.wait_for("a value is longer than 16777216 bytes", "the reason");
+    assert_eq!(server.get("/few").body.len(), 128);
+    server.forget_log();
 }

@@ -41,18 +41,27 @@ pub fn decide(request: &Request, response: &mut Response, test: &mut GzipTest, s
 }
 
 /// A decompressor of one or more members.
-struct Inflate {
+#[derive(Debug)]
+pub struct Inflate {
     decompress: Decompress,
     /// A member is over; what follows is another.
     is_between: bool,
 }
 
 impl Inflate {
-    fn new() -> Self {
+    /// In front of the first member.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             decompress: Decompress::new_gzip(WINDOW_BITS),
             is_between: false,
         }
+    }
+}
+
+impl Default for Inflate {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

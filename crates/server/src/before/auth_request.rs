@@ -80,6 +80,9 @@ pub async fn judge(request: &mut Request) -> Verdict {
     let answered = subrequest::ask_for_head_below(request, child, By::AuthRequest).await;
     for assignment in settings.auth_request_set.iter() {
         let value = answered.evaluate(&assignment.value);
+        if request.is_too_long(&value) {
+            return Verdict::Refused(Failure::new(500));
+        }
         request.assign(assignment.variable, value);
     }
     verdict(request, &answered)

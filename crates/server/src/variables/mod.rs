@@ -29,6 +29,7 @@ use crate::regex::Regex;
 use crate::request::Request;
 use crate::split_clients::SplitClients;
 use names::{CORE, Core, Family};
+use remembered::VALUE_BYTES_MAX;
 
 /// Depth to which variables may be made of variables.
 pub const DEPTH_MAX: u32 = 100;
@@ -321,6 +322,18 @@ impl Request {
         }
     }
 
+    /// Has a value more than [`VALUE_BYTES_MAX`] bytes? Then the log says so.
+    pub fn is_too_long(&self, value: &[u8]) -> bool {
+        let is_too_long = value.len() > VALUE_BYTES_MAX;
+        if is_too_long {
+            self.log(Level::Error, &|out| {
+                let sentence = format!("a value is longer than {VALUE_BYTES_MAX} bytes");
+                out.extend_from_slice(sentence.as_bytes());
+            });
+        }
+        is_too_long
+    }
+
     /// What is no size is said in the log, and changes nothing.
     fn set_limit_rate(&self, value: &Bytes) {
         match config::parse_size(value) {
@@ -425,7 +438,8 @@ impl Request {
             None => false,
         };
         let value = source.map.find(&text, matches);
-        Some(value.map_or_else(Bytes::new, |template| self.evaluate(template)))
+        let value = value.map_or_else(Bytes::new, |template| self.evaluate(template));
+        (!self.is_too_long(&value)).then_some(value)
     }
 
     fn geo(&self, geo: &Geo) -> Bytes {

@@ -1,13 +1,17 @@
 //! The values that a request remembers: of `map`s, of named groups, of what the configuration sets.
 //!
 //! A request and its sub-requests remember together, as in nginx. Invariant: the values are sorted by their variables' numbers, each
-//! once; so there are at most as many as the configuration has variables.
+//! once; so there are at most as many as the configuration has variables, and each has at most [`VALUE_BYTES_MAX`] bytes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use config::VariableIndex;
+
+/// Bytes of a value that is made of others. No request needs as many, but a variable that is set to itself twice has them after some
+/// twenty lines.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 type Values = Vec<(VariableIndex, Option<Bytes>)>;
 

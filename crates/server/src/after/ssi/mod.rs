@@ -5,11 +5,11 @@
 
 mod commands;
 mod composed;
-mod condition;
+pub mod condition;
 mod date;
 mod memory;
 mod page;
-mod parser;
+pub mod parser;
 
 use std::rc::Rc;
 

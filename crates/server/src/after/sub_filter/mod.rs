@@ -1,6 +1,6 @@
 //! `sub_filter`: replaces texts in bodies.
 
-mod search;
+pub mod search;
 
 use std::sync::{Arc, OnceLock};
 

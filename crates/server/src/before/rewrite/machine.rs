@@ -105,6 +105,9 @@ impl<'a> Machine<'a> {
         match instruction {
             Instruction::Set(variable, value) => {
                 let value = self.value(request, value);
+                if request.is_too_long(&value) {
+                    return Some(Ended::Answered(Outcome::Failed(Failure::new(500))));
+                }
                 request.assign(*variable, value);
                 None
             }

@@ -121,6 +121,9 @@ impl Rewrite {
             }
         }
         request.uri = uri.into();
+        if request.is_too_long(&request.uri) || request.is_too_long(&request.args) {
+            return Err(Failure::new(500));
+        }
         if is_logged {
             log_data(request);
         }
