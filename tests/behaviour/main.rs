@@ -53,6 +53,7 @@ mod subrequests;
 mod timeouts;
 mod try_files;
 mod tunnels;
+mod updates;
 mod upstreams;
 mod userid;
 mod variables;
