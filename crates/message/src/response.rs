@@ -292,7 +292,7 @@ impl<F> Response<F> {
             HeaderId::ContentLength => self
                 .content_length
                 .map(|n| Bytes::copy_from_slice(itoa::Buffer::new().format(n).as_bytes())),
-            HeaderId::LastModified => self
+            HeaderId::LastModified if self.last_modified.is_some() => self
                 .last_modified
                 .map(|time| Bytes::copy_from_slice(&crate::date::format(time))),
             HeaderId::ETag => self.etag.as_ref().map(ETag::to_bytes),

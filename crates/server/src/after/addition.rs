@@ -36,16 +36,21 @@ impl Addition {
     }
 }
 
-/// Has the other answers put around the body of the client's one.
-pub fn begin(request: &Request, settings: &Addition, response: &mut Response, steps: &mut Steps) {
-    if !settings.is_any()
-        || request.is_subrequest()
-        || response.status != 200
-        || !settings.addition_types.has(response)
-    {
-        return;
+/// Makes the head one of a body that others stand around, where some are to. That comes before all other filters: an empty page is
+/// none any more for them.
+pub fn decide(request: &Request, settings: &Addition, response: &mut Response) -> bool {
+    let applies = settings.is_any()
+        && !request.is_subrequest()
+        && response.status == 200
+        && settings.addition_types.has(response);
+    if applies {
+        response.becomes_another();
     }
-    response.becomes_another();
+    applies
+}
+
+/// Has the other answers put around the body of the client's one.
+pub fn begin(request: &Request, settings: &Addition, response: &Response, steps: &mut Steps) {
     let uris = [&settings.add_before_body, &settings.add_after_body].map(Bytes::clone);
     let whole = Whole::of(request, response);
     steps.push(move |request, body| {

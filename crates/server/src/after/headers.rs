@@ -184,7 +184,9 @@ fn add(response: &mut Response, line: &Line, value: Bytes) {
     if line.name.eq_ignore_ascii_case(b"Last-Modified") {
         response.last_modified = date::parse(&value);
         response.headers.remove(b"Last-Modified");
-        if !value.is_empty() && response.last_modified.is_none() {
+        // The place of its own is written for some statuses only; what is asked for is sent with any.
+        let is_written = matches!(response.status, 200 | 206 | 304);
+        if !value.is_empty() && (response.last_modified.is_none() || !is_written) {
             response.headers.push(line.name.clone(), value);
         }
     } else if line.name.eq_ignore_ascii_case(b"ETag") {

@@ -92,10 +92,13 @@ fn filter(
     let mut steps = Steps::default();
     let mut gzip = GzipTest::default();
     gunzip::decide(request, response, &mut gzip, &mut steps);
+    let is_added_to = addition::decide(request, &settings.addition, response);
     sub_filter::begin(request, &settings.sub_filter, response, &mut steps);
     charset::begin(request, response, &mut steps)?;
     ssi::begin(request, &settings.ssi, response, &mut steps);
-    addition::begin(request, &settings.addition, response, &mut steps);
+    if is_added_to {
+        addition::begin(request, &settings.addition, response, &mut steps);
+    }
     compression::decide(request, settings, response, &mut gzip, &mut steps);
     Ok(steps)
 }

@@ -30,6 +30,10 @@ impl Return {
         let status = code.and_then(|text| text.parse::<u16>().ok());
         match (status, &args[1..]) {
             (Some(1000..), _) => Err(invalid(word)),
+            // A failure without a text is one like any other: it has a page.
+            (Some(status @ 400..), [text]) if text.bytes().is_empty() => {
+                Ok(Self { status, text: None })
+            }
             (Some(status), [text]) => Ok(Self {
                 status,
                 text: Some(Template::of_word(text, scope)?),

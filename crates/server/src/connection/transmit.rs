@@ -205,7 +205,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
         .location(request.location)
         .settings;
     let status = response.status;
-    let is_bodiless = matches!(status, 204 | 304) || status < 200;
+    let is_bodiless = matches!(status, 100..=199 | 204 | 304);
     let has_trailers = headers::has_trailers(&settings.headers, status);
     let mut is_chunked = false;
     if !matches!(status, 200 | 206 | 304) {

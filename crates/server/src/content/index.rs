@@ -26,10 +26,7 @@ impl Value for Names {
         let mut names = Vec::with_capacity(args.len());
         for (i, word) in args.iter().enumerate() {
             if word.bytes().starts_with(b"/") && i + 1 != args.len() {
-                let sentence = format!(
-                    "only the last index in \"index\" directive should be absolute: \"{}\"",
-                    word.display()
-                );
+                let sentence = "only the last index in \"index\" directive should be absolute";
                 scope.warn(word.error(&Problem::new(sentence)));
             }
             if word.bytes().is_empty() {

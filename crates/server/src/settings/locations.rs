@@ -178,6 +178,10 @@ impl<'a> Block<'a> {
                 Kind::Exact | Kind::Prefix { .. } => Alias::Prefix(self.name.len()),
             });
         }
+        // What is open to internal redirects alone is so with all that stands in it.
+        for inner in &mut self.inner {
+            inner.is_internal |= self.is_internal;
+        }
         let own = outer.enter(self.raw, self.lines);
         let level = Level {
             kind: Some(&self.kind),

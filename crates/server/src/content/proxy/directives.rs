@@ -34,7 +34,7 @@ impl Value for HttpVersion {
             b"1.0" => Ok(Self::Http10),
             b"1.1" => Ok(Self::Http11),
             b"2" => Err(Problem::directive("cannot say \"2\" yet: HTTP/2 is not built").at(0)),
-            other => Err(Problem::invalid_value(other, "it is 1.0 or 1.1").at(0)),
+            other => Err(config::not_one_of(other, &["1.0", "1.1"])),
         }
     }
 }
