@@ -362,7 +362,12 @@ impl Page {
                 .fail("\"set\" and \"stub\" cannot be used together in \"include\" SSI command");
         }
         let must_wait = self.waits(wait.as_deref(), file.as_deref())? || file.is_some();
-        let target = self.place(self.evaluate(target)?);
+        let made = self.evaluate(target)?;
+        // Variables that are all empty name no page; the directory alone is what nothing at all means.
+        let target = match made.is_empty() && !target.is_empty() {
+            true => made,
+            false => self.place(made),
+        };
         let Some((path, args)) = uri::safe(&target) else {
             return self.fail(&format!("unsafe URI \"{}\" was detected", shown(&target)));
         };
