@@ -102,13 +102,16 @@ impl Section for Root {
         }
         let at = |problem: Problem| directive.error(&problem.at(0));
         let word = &directive.args[0];
-        if word.bytes().starts_with(b"$document_root")
-            || word.bytes().starts_with(b"${document_root}")
-        {
-            let name = directive.name.display();
-            return Err(at(Problem::new(format!(
-                "the $document_root variable cannot be used in the \"{name}\" directive"
-            ))));
+        for itself in ["document_root", "realpath_root"] {
+            let forms = [format!("${itself}"), format!("${{{itself}}}")];
+            let is_in =
+                |form: &String| memchr::memmem::find(word.bytes(), form.as_bytes()).is_some();
+            if forms.iter().any(is_in) {
+                let name = directive.name.display();
+                return Err(at(Problem::new(format!(
+                    "the ${itself} variable cannot be used in the \"{name}\" directive"
+                ))));
+            }
         }
         if word.bytes().contains(&0) {
             return Err(at(Problem::directive("has a path with a zero byte")));

@@ -306,13 +306,11 @@ impl Value for Priority {
 
     fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
         let text = args[0].display();
-        match text.parse::<i32>() {
-            Ok(number) if (-20..=19).contains(&number) => Ok(Self(number)),
-            Ok(_) => Err(Problem::directive("invalid number")
-                .at(0)
-                .hint_that("−20 to 19")),
-            Err(_) => Err(Problem::directive("invalid number").at(0)),
-        }
+        // The kernel takes the nearest that there is, from -20 to 19, as it does for nginx.
+        let number = text
+            .parse()
+            .map_err(|_| Problem::directive("invalid number").at(0))?;
+        Ok(Self(number))
     }
 }
 
@@ -477,7 +475,7 @@ mod tests {
             "\"worker_processes\" directive invalid value"
         );
         assert_eq!(
-            refused("worker_priority 40;"),
+            refused("worker_priority 4x;"),
             "\"worker_priority\" directive invalid number"
         );
         assert_eq!(

@@ -443,7 +443,8 @@ fn name_for(id: ServerId, server: &ServerSettings, settings: &mut Settings, scop
             continue;
         }
         for (name, word) in &server.server_name.names {
-            if !names.add(name, id) {
+            // Where there is one server only, its names choose nothing.
+            if !names.add(name, id) && entry.servers.len() > 1 {
                 let sentence = format!(
                     "conflicting server name \"{}\" on {}, ignored",
                     word.display(),

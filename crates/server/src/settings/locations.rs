@@ -118,6 +118,9 @@ impl<'a> Block<'a> {
                 let inner = Block::read(line, Some(&block), depth + 1, scope)?;
                 block.inner.push(inner);
             } else if line.name == "internal" {
+                if block.is_internal {
+                    return Err(line.error(&Problem::duplicate()));
+                }
                 block.is_internal = true;
             } else if line.name == "if" {
                 block.scopes.read_if(line, &mut block.raw, scope)?;
@@ -300,10 +303,10 @@ pub fn finish_all<'a>(
                 locations.add_regex(regex, id);
                 true
             }
+            // Of two with one name the first is found, as in nginx.
             Kind::Named => {
-                let is_new = named.iter().all(|(known, _)| *known != name);
                 named.push((name.clone(), id));
-                is_new
+                true
             }
         };
         if !is_new {
