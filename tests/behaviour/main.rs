@@ -13,6 +13,7 @@ mod connections;
 mod dashboard;
 mod dav;
 mod errors;
+mod exchanges;
 mod explain;
 mod faults;
 mod figures;

@@ -313,6 +313,9 @@ impl Request {
         if let Some(rare) = self.rare_if_any() {
             rare.forget();
         }
+        if let Some(passed) = &mut self.passed {
+            passed.forget_whom();
+        }
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;

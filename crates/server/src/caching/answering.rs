@@ -76,7 +76,8 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     if is_bypass {
         let want = Want {
             status: Some(Status::Bypass),
-            may_store: may_store(request, &inquiry),
+            // However far behind a range begins.
+            may_store: !rules.forbids_storing(&inquiry.wishes),
             ..Want::default()
         };
         let fetched = Box::pin(fetch_anew(request, &inquiry, want)).await;

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::directives::UseStale;
 use super::fill::{self, Filling, Question, Storing, Task, WINDOW_BYTES};
-use super::inquiry::{Inquiry, access, asks_as_get, lines};
+use super::inquiry::{Inquiry, access, asks_as_get, is_storable, lines};
 use super::serve::{serve, with_age};
 use super::tally::Status;
 use super::{follow, note};
@@ -189,7 +189,7 @@ async fn prepare(
         note.set_validators(hit);
     }
     let variation = Variation {
-        is_cacheable: true,
+        is_cacheable: want.may_store,
         as_get: asks_as_get(request, inquiry.caching),
         lines: note::of(request).conditions(),
     };
@@ -198,7 +198,7 @@ async fn prepare(
 
 /// What the origin is asked about: has it changed?
 fn conditional_on<'w>(inquiry: &Inquiry<'_>, want: &'w Want) -> Option<&'w Hit> {
-    let hit = want.stale.as_ref()?;
+    let hit = want.stale.as_ref().filter(|_| want.may_store)?;
     let can_be = matches!(hit.entry.head().status, 200 | 206);
     (inquiry.caching.revalidates() && can_be).then_some(hit)
 }
@@ -282,6 +282,7 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     };
     let origin = match fill.about() {
         Some(_) => Origin::Fill,
+        None if want.may_store && is_storable(inquiry, &head) => Origin::Fill,
         None => Origin::Server,
     };
     note::of(request).status = want.status;

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::freshness::{Ignored, Rules, Wishes};
+use cache::freshness::{self, Ignored, Rules, Verdict, Why, Wishes};
 use cache::store::Found;
 use cache::{Key, Store};
 use disk::{Access, Local};
 use message::date::Seconds;
-use message::{HeaderId, Method};
+use message::{HeaderId, Method, ResponseHead};
 
 use super::directives::Caching;
+use super::fill;
 use super::registry::Cache;
 use crate::Failure;
 use crate::clock::Moment;
@@ -164,6 +165,21 @@ pub fn key_text(request: &Request) -> Bytes {
 #[must_use]
 pub fn is_asked(request: &Request, caching: &Caching) -> bool {
     caching.proxy_cache_methods.has(request.method) && request.head.get(HeaderId::Upgrade).is_none()
+}
+
+/// Says the answer itself nothing against storing it, but perhaps not for how long? Then what the client asks about it (conditions, a
+/// range) is answered here, stored or not: the origin was not told.
+pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
+    let answer = freshness::Answer {
+        status: head.status,
+        fields: fill::lines(head),
+        is_authorized: false,
+        is_slice: false,
+        asked: inquiry.now,
+        now: inquiry.now,
+    };
+    let verdict = freshness::judge(&answer, inquiry.rules);
+    matches!(verdict, Verdict::Store(_) | Verdict::Pass(Why::NoLifetime))
 }
 
 /// Is the client's HEAD to be asked for as GET?

@@ -175,7 +175,7 @@ fn content_length(request: &Request, out: &mut Vec<u8>) -> bool {
 
 fn request_body(request: &Request, out: &mut Vec<u8>) -> bool {
     let memory = request.body.stored().and_then(Stored::memory);
-    memory.is_some_and(|body| !body.is_empty() && put(body, out))
+    memory.is_some_and(|body| put(body, out))
 }
 
 fn request_body_file(request: &Request, out: &mut Vec<u8>) -> bool {

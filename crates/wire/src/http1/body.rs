@@ -70,6 +70,8 @@ pub struct Decoder {
     trailers: Vec<u8>,
     line_start: usize,
     fields: Vec<Field>,
+    /// A trailer that is none is left out.
+    is_lenient: bool,
 }
 
 impl Decoder {
@@ -92,7 +94,11 @@ impl Decoder {
         match head.framing {
             ResponseFraming::UntilClose => Decoder::until_close(),
             ResponseFraming::Length(length) => Decoder::new(Framing::Length(length), 0),
-            ResponseFraming::Chunked => Decoder::new(Framing::Chunked, 0),
+            // Behind its last chunk the body is whole: what is wrong there cannot make it another one.
+            ResponseFraming::Chunked => Decoder {
+                is_lenient: true,
+                ..Decoder::new(Framing::Chunked, 0)
+            },
         }
     }
 
@@ -112,6 +118,7 @@ impl Decoder {
             trailers: Vec::new(),
             line_start: 0,
             fields: Vec::new(),
+            is_lenient: false,
         }
     }
 
@@ -296,7 +303,14 @@ impl Decoder {
 
     fn end_trailer(&mut self) -> Result<State, BodyFault> {
         let text = &self.trailers[self.line_start..];
-        let found = line::parse_header(text, false).map_err(|_| BodyFault::Framing)?;
+        let found = match line::parse_header(text, false) {
+            Ok(found) => found,
+            Err(_) if self.is_lenient => {
+                self.trailers.truncate(self.line_start);
+                return Ok(State::TrailerStart);
+            }
+            Err(_) => return Err(BodyFault::Framing),
+        };
         if !found.is_invalid && found.has_colon {
             let moved = |span: message::Span| message::Span {
                 start: span.start + self.line_start as u32,

@@ -70,11 +70,15 @@ pub fn shape(
         return Outcome::Failed(Failure::new(500));
     };
     if let Some(mut failure) = intercepted(asked, head) {
+        drop(body);
+        record.forget_body();
         let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
         failure.headers.splice(0..0, cookie);
         return Outcome::Failed(failure);
     }
     if let Some(elsewhere) = accel::elsewhere(asked, head) {
+        drop(body);
+        record.forget_body();
         return accel::follow(request, elsewhere, cookie);
     }
     let response = copy(asked, &passing, head, body, origin, cookie);

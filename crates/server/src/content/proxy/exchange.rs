@@ -90,6 +90,8 @@ struct Try {
     begun_ms: u64,
     is_kept: bool,
     is_sent: bool,
+    /// Bytes of the heads before the answer's.
+    interim_bytes: u64,
     /// Once it is connected. In a box: it is large, and handed on to the answer's body.
     exchange: Option<Box<Exchange>>,
 }
@@ -184,7 +186,12 @@ impl Asking {
                 },
             };
             match outcome {
-                Ok(AnswerHead::Interim(head)) => return Ok(Step::Interim(head)),
+                Ok(AnswerHead::Interim(head)) => {
+                    if let Some(one) = &mut self.current {
+                        one.interim_bytes += head.bytes.len() as u64;
+                    }
+                    return Ok(Step::Interim(head));
+                }
                 Ok(AnswerHead::Final(head)) => {
                     if let Some(answer) = self.judge(head) {
                         return Ok(Step::Answer(answer));
@@ -278,7 +285,7 @@ impl Asking {
         let progress = Progress {
             begun_ms: one.begun_ms,
             header_ms,
-            head_bytes: head.bytes.len() as u64,
+            head_bytes: one.interim_bytes + head.bytes.len() as u64,
         };
         let begun = match is_whole_wanted(&one.order, &head) {
             true => exchange.ready_piece(),
@@ -371,6 +378,7 @@ impl Try {
             begun_ms: wire::clock::monotonic_ms(),
             is_kept: false,
             is_sent: false,
+            interim_bytes: 0,
             exchange: None,
         }
     }

@@ -12,7 +12,7 @@ use disk::OpenFile;
 use message::{BodyError, Chunk, Header, Source};
 use wire::Timer;
 use wire::exchange::{Exchange, ExchangeError};
-use wire::http1::answer::AnswerFault;
+use wire::http1::answer::{AnswerFault, Asked};
 use wire::rate::{Allowed, Rate};
 
 use crate::log::Level;
@@ -250,9 +250,10 @@ impl Flow {
             return;
         };
         self.try_.settle(&exchange);
-        self.trailers = exchange.trailers();
         let order = &self.try_.order;
-        if !self.trailers.is_empty() {
+        let settings = &order.about.location().settings.proxy_answers;
+        if settings.proxy_pass_trailers {
+            self.trailers = exchange.trailers();
             *order.record.trailers.borrow_mut() = self.trailers.clone();
         }
         keep(order, exchange, self.try_.like.clone());
@@ -283,7 +284,11 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
         one.response_ms = Some(response_ms);
         one.bytes_sent = exchange.sent();
         one.bytes_received = exchange.received();
-        one.response_length = exchange.received().saturating_sub(progress.head_bytes);
+        // An answer to HEAD has no body, whatever stands behind its head.
+        one.response_length = match order.asked {
+            Asked::Head => 0,
+            _ => exchange.received().saturating_sub(progress.head_bytes),
+        };
     }
     let times = Times {
         header_ms: Some(progress.header_ms),
@@ -325,10 +330,6 @@ impl Source<Rc<OpenFile>> for Flow {
 
     fn trailers(&mut self) -> Vec<Header> {
         let order = &self.try_.order;
-        let settings = &order.about.location().settings.proxy_answers;
-        if !settings.proxy_pass_trailers {
-            return Vec::new();
-        }
         let mut trailers = std::mem::take(&mut self.trailers);
         if let Some(passing) = &order.about.location().passing {
             trailers.retain(|line| {

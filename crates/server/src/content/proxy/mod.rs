@@ -123,7 +123,15 @@ async fn taken(request: &mut Request, answer: Answer) -> Outcome {
 }
 
 async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
-    let order = order(request, &Variation::default()).await?;
+    let caching = &request.location().settings.caching;
+    let variation = Variation {
+        // One for the cache is asked for so, though this answer is not stored.
+        as_get: caching.is_on()
+            && request.cached.is_some()
+            && caching::inquiry::asks_as_get(request, caching),
+        ..Variation::default()
+    };
+    let order = order(request, &variation).await?;
     let ignores = request.location().settings.proxy.proxy_ignore_client_abort;
     let leaving = match ignores || store::is_on(request) {
         true => Leaving::IsIgnored,
@@ -163,12 +171,20 @@ pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Or
 
 /// What goes behind the head: what the configuration says, else the client's body.
 async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
+    let is_unread = request.body.body().is_none();
+    let is_none = request.head.framing == Framing::None && is_unread;
     let settings = &request.location().settings.proxy;
-    if let Some(body) = &settings.proxy_set_body {
-        return Ok(RequestBody::bytes(request.evaluate(body)));
+    if settings.proxy_set_body.is_some() || !settings.proxy_pass_request_body {
+        // It may be part of what is sent, and one that is too large or none is refused, whatever is sent.
+        if is_unread && !is_none {
+            Box::pin(request_body::store(request)).await?;
+        }
+        let own = request.location().settings.proxy.proxy_set_body.as_ref();
+        return Ok(own.map_or(RequestBody::None, |body| {
+            RequestBody::bytes(request.evaluate(body))
+        }));
     }
-    let is_none = request.head.framing == Framing::None && request.body.body().is_none();
-    if !settings.proxy_pass_request_body || is_none {
+    if is_none {
         return Ok(RequestBody::None);
     }
     // HTTP/1.0 knows no chunks: the length must be known first.

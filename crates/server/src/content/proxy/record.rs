@@ -53,7 +53,22 @@ pub struct Bond {
     pub is_over: bool,
 }
 
+impl Passed {
+    /// The request goes another way: it is not known any more who is asked.
+    pub fn forget_whom(&mut self) {
+        self.host = Bytes::new();
+        self.port = Bytes::new();
+    }
+}
+
 impl Record {
+    /// The last answer's body is not passed on: none of it counts, however much has come.
+    pub fn forget_body(&self) {
+        if let Some(one) = self.tries.borrow_mut().last() {
+            one.response_length = 0;
+        }
+    }
+
     /// The answer has ended: what there is to remember is remembered.
     pub fn end(&self) {
         if let Some(lesson) = self.lesson.take() {

@@ -64,15 +64,21 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
         return false;
     };
     out.extend_from_slice(&passed.host);
-    true
+    !passed.host.is_empty()
 }
 
+/// `$proxy_port`, as far as the host is known. That of a Unix socket is there, and empty.
 fn port(request: &Request, out: &mut Vec<u8>) -> bool {
+    let passing = request.location().passing.as_ref();
+    if let Some(Target::Fixed { url, .. }) = passing.map(|passing| &passing.target) {
+        out.extend_from_slice(&url.port_text);
+        return true;
+    }
     let Some(passed) = &request.passed else {
         return false;
     };
     out.extend_from_slice(&passed.port);
-    !passed.port.is_empty()
+    !passed.host.is_empty()
 }
 
 /// What came, and the client behind it.

@@ -1,0 +1,125 @@
+//! What a server behind is asked, byte for byte, what of its answer is taken, and what the log says of both.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+use blackbox::{Answer, Origin, Server};
+
+/// A server with a log of these variables.
+fn logging(origin: &Origin, variables: &str, http: &str, locations: &str) -> Server {
+    let text = format!(
+        "log_format f '{variables}'; {http} server {{ listen 127.0.0.1:%PORT%; access_log logs/access.log f; {locations} }}"
+    );
+    Server::start(&text.replace("%ORIGIN%", &origin.address()))
+}
+
+fn post(server: &Server, path: &str, headers: &str, body: &str) -> String {
+    server.raw(format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n{body}"
+    ))
+}
+
+#[test]
+fn a_trailer_that_is_none_spoils_no_body() {
+    let origin = Origin::start(|_| {
+        Answer::raw(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nno trailer\r\nX: y\r\n\r\n",
+        )
+    });
+    let server = logging(
+        &origin,
+        "[$upstream_trailer_x]",
+        "",
+        "location / { proxy_pass http://%ORIGIN%; }
+         location /on { proxy_pass_trailers on; proxy_pass http://%ORIGIN%; }",
+    );
+    for _ in 0..2 {
+        assert_eq!(server.get("/").text(), "ok");
+    }
+    assert_eq!(server.access_log(2), "[-]\n[-]\n");
+}
+
+#[test]
+fn a_body_that_is_not_sent_is_read_all_the_same() {
+    let origin = Origin::start(|request| Answer::ok(&request.body));
+    let server = logging(
+        &origin,
+        "[$request_body]",
+        "client_max_body_size 5;",
+        "location /set { proxy_set_body \"<$request_body>\"; proxy_pass http://%ORIGIN%; }
+         location /off { proxy_pass_request_body off; proxy_set_header Content-Length \"\"; proxy_pass http://%ORIGIN%; }
+         location / { proxy_pass http://%ORIGIN%; }",
+    );
+    let sent = post(&server, "/set", "Content-Length: 3\r\n", "abc");
+    assert!(sent.ends_with("<abc>"), "{sent}");
+    post(&server, "/off", "Content-Length: 2\r\n", "de");
+    assert_eq!(origin.last().body, b"");
+    for path in ["/set", "/off"] {
+        let chunked = "6\r\nabcdef\r\n0\r\n\r\n";
+        let refused = post(&server, path, "Transfer-Encoding: chunked\r\n", chunked);
+        assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
+    }
+    post(&server, "/", "Content-Length: 0\r\n", "");
+    server.get("/");
+    let log = server.access_log(6);
+    let lines: Vec<_> = log.lines().collect();
+    assert_eq!(lines[..2], ["[abc]", "[de]"]);
+    // One of no length is there, and empty.
+    assert_eq!(lines[4..], ["[]", "[-]"]);
+}
+
+#[test]
+fn only_what_is_taken_of_an_answer_has_a_length() {
+    let origin = Origin::start(|request| match request.target() {
+        "/hinted" => Answer::raw(
+            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
+        ),
+        "/away" => Answer::with("503 Away", "", "body"),
+        "/elsewhere" => Answer::with("200 OK", "X-Accel-Redirect: /page\r\n", "body"),
+        _ => Answer::ok("body"),
+    });
+    let server = logging(
+        &origin,
+        "$upstream_response_length $proxy_host",
+        "",
+        "location / { proxy_pass http://%ORIGIN%; proxy_intercept_errors on; error_page 503 /page; }
+         location /page { return 200 page; }",
+    );
+    assert_eq!(server.get("/hinted").text(), "body");
+    assert_eq!(server.get("/away").text(), "page");
+    assert_eq!(server.get("/elsewhere").text(), "page");
+    server.request("HEAD", "/", "");
+    let address = origin.address();
+    // Who was asked is known as long as the answer is its own.
+    let expected = format!("4 {address}\n0 -\n0 -\n0 {address}\n");
+    assert_eq!(server.access_log(4), expected);
+}
+
+#[test]
+fn what_a_cache_asks_for_is_judged_here_though_it_is_not_stored() {
+    let origin = Origin::start(|_| {
+        Answer::with("200 OK", "Accept-Ranges: bytes\r\nETag: \"x\"\r\n", "body")
+    });
+    let server = logging(
+        &origin,
+        "$upstream_cache_status",
+        "proxy_cache_path cache keys_zone=z:1m;",
+        "proxy_cache z;
+         location / { proxy_pass http://%ORIGIN%; }
+         location /seldom { proxy_cache_min_uses 2; proxy_pass http://%ORIGIN%; }
+         location /far { proxy_cache_valid 1s; proxy_cache_bypass $arg_bypass; proxy_cache_max_range_offset 2; proxy_pass http://%ORIGIN%; }",
+    );
+    // The origin was not told of the condition, and nothing is stored since nothing says for how long.
+    let reply = server.get_with("/", "If-None-Match: \"x\"\r\n");
+    assert_eq!((reply.status, reply.text().as_str()), (304, ""));
+    assert_eq!(origin.last().header("if-none-match"), None);
+    let reply = server.get_with("/", "If-Match: \"y\"\r\n");
+    assert_eq!(reply.status, 412);
+    // HEAD becomes GET for a cache also while nothing is stored.
+    server.request("HEAD", "/seldom", "");
+    assert_eq!(origin.last().line(), "GET /seldom HTTP/1.1");
+    // A range that begins too far behind is the origin's matter, but for who goes past the cache.
+    server.get_with("/far", "Range: bytes=2-\r\n");
+    assert_eq!(origin.last().header("range"), Some("bytes=2-"));
+    let reply = server.get_with("/far?bypass=1", "Range: bytes=2-\r\n");
+    assert_eq!(origin.last().header("range"), None);
+    assert_eq!((reply.status, reply.text().as_str()), (206, "dy"));
+}
