@@ -123,3 +123,64 @@ fn what_a_cache_asks_for_is_judged_here_though_it_is_not_stored() {
     assert_eq!(origin.last().header("range"), None);
     assert_eq!((reply.status, reply.text().as_str()), (206, "dy"));
 }
+
+#[test]
+fn who_is_sent_elsewhere_takes_the_rewritten_cookies_along() {
+    let origin = Origin::start(|request| match request.target() {
+        "/unsafe" | "/own/unsafe" => Answer::with(
+            "200 OK",
+            "X-Accel-Redirect: ../x\r\nContent-Type: text/x\r\nAccept-Ranges: bytes\r\nSet-Cookie: a=b; path=/in/\r\n",
+            "",
+        ),
+        _ => Answer::with(
+            "200 OK",
+            "X-Accel-Redirect: /page\r\nSet-Cookie: a=b; path=/in/\r\n",
+            "",
+        ),
+    });
+    let server = logging(
+        &origin,
+        "-",
+        "",
+        "location / { proxy_pass http://%ORIGIN%; proxy_cookie_path /in/ /out/; error_page 404 = /page; }
+         location /own/ { proxy_pass http://%ORIGIN%; }
+         location /page { default_type text/page; return 200 page; }",
+    );
+    for path in ["/", "/unsafe"] {
+        let reply = server.get(path);
+        assert_eq!(reply.text(), "page", "{path}");
+        assert_eq!(
+            reply.header("set-cookie"),
+            Some("a=b; path=/out/"),
+            "{path}"
+        );
+        // What a failure takes the place of says nothing of the page.
+        assert_eq!(reply.header("content-type"), Some("text/page"), "{path}");
+    }
+    let reply = server.get("/own/unsafe");
+    assert_eq!((reply.status, reply.header("accept-ranges")), (404, None));
+}
+
+#[test]
+fn a_cache_says_what_it_looked_for_though_the_origin_fails() {
+    let origin = Origin::start(|request| match request.target() {
+        "/gone" => Answer::Close(Vec::new()),
+        _ => Answer::ok("body"),
+    });
+    let server = logging(
+        &origin,
+        "$upstream_cache_status $upstream_status",
+        "proxy_cache_path cache keys_zone=z:1m;",
+        "proxy_cache z; proxy_cache_key all; proxy_cache_valid 1s; proxy_cache_bypass $arg_bypass;
+         location / { proxy_pass http://%ORIGIN%; }",
+    );
+    server.get("/");
+    assert_eq!(server.get("/gone?bypass=1").status, 200);
+    assert_eq!(server.get("/gone").status, 200);
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    assert_eq!(server.get("/gone").status, 502);
+    assert_eq!(
+        server.access_log(4),
+        "MISS 200\nBYPASS 200\nHIT -\nEXPIRED 502\n"
+    );
+}

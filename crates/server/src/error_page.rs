@@ -154,7 +154,11 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
     if matches!(status, 400 | 413 | 414 | 495 | 496 | 497 | 500 | 501) {
         request.keepalive = false;
     }
-    if let Some(page) = chosen(request, status) {
+    let page = chosen(request, status);
+    if let Some(kept) = &mut request.kept {
+        kept.forget_content(page.is_none());
+    }
+    if let Some(page) = page {
         return show(request, &page, failure);
     }
     if status == 304 || status == 204 {

@@ -254,6 +254,7 @@ fn start(
 /// Asks the origin, for this request and for those who follow.
 async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: Filler) -> Fetched {
     filler.fill().begun(now_ms());
+    note::of(request).status = want.status;
     let order = match Box::pin(prepare(request, inquiry, &want)).await {
         Ok(order) => order,
         Err(outcome) => {
@@ -285,7 +286,6 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
         None if want.may_store && is_storable(inquiry, &head) => Origin::Fill,
         None => Origin::Server,
     };
-    note::of(request).status = want.status;
     Fetched::Answer(answer(request, inquiry, owner, &head, origin).await)
 }
 

@@ -35,6 +35,8 @@ config::choice_set! {
         HTTP_404 = "http_404",
         /// The answer is a 429.
         HTTP_429 = "http_429",
+        /// Nothing here: it is a word of caches alone.
+        UPDATING = "updating",
         /// Nothing.
         OFF = "off",
     }

@@ -10,6 +10,7 @@ use crate::request::Request;
 use crate::respond::{Outcome, Target};
 use crate::{Failure, Response};
 
+use super::cookies;
 use super::directives::IgnoreHeaders;
 
 /// What is kept of an answer that sent the request elsewhere.
@@ -68,7 +69,7 @@ pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
     };
     Some(Elsewhere {
         target,
-        kept: kept(head),
+        kept: kept(request, head),
     })
 }
 
@@ -89,15 +90,30 @@ pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<By
     Outcome::Redirect(target)
 }
 
-fn kept(head: &ResponseHead) -> Kept {
+impl Kept {
+    /// A failure takes the place of what the request was sent to: nothing is said of its type, nor, where its page is our own, of ranges.
+    pub fn forget_content(&mut self, is_page_own: bool) {
+        self.content_type = Bytes::new();
+        self.lines
+            .retain(|line| !is_page_own || !line.is(b"Accept-Ranges"));
+    }
+}
+
+fn kept(request: &Request, head: &ResponseHead) -> Kept {
+    let rewrites = &request.location().settings.proxy_rewrites;
     let mut kept = Kept::default();
     for field in &head.fields {
         match field.id {
             HeaderId::ContentType if kept.content_type.is_empty() => {
                 kept.content_type = head.part(field.value);
             }
-            HeaderId::SetCookie
-            | HeaderId::ContentDisposition
+            HeaderId::SetCookie => {
+                let value = head.part(field.value);
+                let moved = cookies::rewrite(request, rewrites, &value);
+                let line = Header::new(head.part(field.name), moved.unwrap_or(value));
+                kept.lines.push(line);
+            }
+            HeaderId::ContentDisposition
             | HeaderId::CacheControl
             | HeaderId::Expires
             | HeaderId::AcceptRanges => {

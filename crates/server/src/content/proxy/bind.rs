@@ -50,11 +50,7 @@ impl Value for Bind {
                     is_transparent: false,
                 });
             }
-            [_, word] if *word == TRANSPARENT => true,
-            [_, word] => {
-                let sentence = format!("invalid parameter \"{}\"", word.display());
-                return Err(Problem::new(sentence).at(1));
-            }
+            [_, word] => *word == TRANSPARENT,
             _ => false,
         };
         let template = Template::of_word(&args[0], scope).map_err(|problem| problem.at(0))?;
@@ -63,6 +59,10 @@ impl Value for Bind {
             None => From::Made(template),
             Some(text) => parse(text).map(From::Fixed).ok_or_else(invalid)?,
         };
+        if let Some(word) = args.get(1).filter(|_| !is_transparent) {
+            let sentence = format!("invalid parameter \"{}\"", word.display());
+            return Err(Problem::new(sentence).at(1));
+        }
         Ok(Self {
             from,
             is_transparent,

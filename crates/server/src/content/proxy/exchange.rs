@@ -297,6 +297,13 @@ impl Asking {
             let body = Coming::Whole(begun);
             return Some(Answer { head, body });
         }
+        // Its end writes these again; whoever does not wait for the end logs what there is.
+        let (sent, received) = (exchange.sent(), exchange.received());
+        one.note(|noted| {
+            noted.bytes_sent = sent;
+            noted.bytes_received = received;
+            noted.response_ms = Some(header_ms);
+        });
         let flow = Flow::new(Beginning {
             order: one.order,
             exchange,
