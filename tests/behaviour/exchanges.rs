@@ -162,6 +162,27 @@ fn who_is_sent_elsewhere_takes_the_rewritten_cookies_along() {
 }
 
 #[test]
+fn a_client_that_leaves_leaves_the_figures_so_far() {
+    let origin = Origin::start(|_| {
+        Answer::Talk(Box::new(|_| {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }))
+    });
+    let server = logging(
+        &origin,
+        "$status $upstream_bytes_sent $upstream_response_time",
+        "",
+        "location / { proxy_pass http://%ORIGIN%; }",
+    );
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let asked = origin.wait(1)[0].head.len();
+    drop(client);
+    let log = server.access_log(1);
+    assert!(log.starts_with(&format!("499 {asked} 0.")), "{log}");
+}
+
+#[test]
 fn a_cache_says_what_it_looked_for_though_the_origin_fails() {
     let origin = Origin::start(|request| match request.target() {
         "/gone" => Answer::Close(Vec::new()),

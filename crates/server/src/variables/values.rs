@@ -64,7 +64,10 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::RequestMethod => put_if_any(request.main_method_text(), out),
         Core::RequestPort => port(request.head.port, out),
         Core::RequestTime => request_time(request, out),
-        Core::RequestUri => put(request.head.target(), out),
+        Core::RequestUri => {
+            let target = request.head.target();
+            !target.is_empty() && put(target, out)
+        }
         Core::Scheme => put(b"http", out),
         Core::ServerAddr => {
             request.client.append_server_addr(out);

@@ -337,6 +337,15 @@ impl Asking {
     }
 }
 
+impl Drop for Asking {
+    /// Who asked has left, or has what he wanted: how far the last try has come is what the log tells of it.
+    fn drop(&mut self) {
+        if let Some(one) = self.current.take() {
+            one.leave();
+        }
+    }
+}
+
 /// Is what has come of a body looked at before it is asked for, since that may be all of it? Not where its rate is limited, nor
 /// behind a 101.
 fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
@@ -484,6 +493,13 @@ impl Try {
                 one.header_ms = Some(elapsed_ms);
             }
         });
+    }
+
+    /// Records a try that nobody waits for any more.
+    fn leave(&self) {
+        let response_ms = Some(self.elapsed_ms());
+        self.note(|one| one.response_ms = response_ms);
+        self.end(None);
     }
 
     fn record_failure(&self, failure: Option<Failure>) {

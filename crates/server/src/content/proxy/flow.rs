@@ -201,6 +201,8 @@ impl Flow {
     pub fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
         let exchange = self.exchange.take()?;
         self.try_.settle(&exchange);
+        // What goes through a tunnel is no body.
+        self.try_.order.record.forget_body();
         Some(exchange.into_tunnel())
     }
 
