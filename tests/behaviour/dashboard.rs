@@ -6,7 +6,7 @@
 )]
 
 use blackbox::{Connection, PATIENCE, Server, Site, binary, is_nginx};
-use nix::pty::{Winsize, openpty};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::sockopt::RcvBuf;
 use nix::sys::socket::{
@@ -16,7 +16,7 @@ use nix::sys::termios::tcgetattr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// As `dashboard::STREAMS_MAX`.
 const STREAMS_MAX: usize = 256;
@@ -264,30 +264,9 @@ fn top_shows_the_same_in_a_terminal_and_leaves_it_as_it_was() {
     if !upto.contains("\"zone\":\"site\"") {
         stream.until("\"zone\":\"site\"");
     }
-    let size = Winsize {
-        ws_row: 50,
-        ws_col: 120,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    let terminal = openpty(&size, None).expect("a terminal is to be had");
+    let terminal = open_terminal();
     let before = tcgetattr(&terminal.slave).expect("it is one");
-    let end = || {
-        terminal
-            .slave
-            .try_clone()
-            .expect("descriptors are to be had")
-    };
-    let mut top = Command::new(binary())
-        .args([
-            "top",
-            &format!("http://127.0.0.1:{}/d", server.site().port(0)),
-        ])
-        .env("TERM", "xterm")
-        .stdin(end())
-        .stdout(end())
-        .spawn()
-        .expect("the program can be run");
+    let mut top = start_top(&server, &terminal);
     let mut shown = File::from(terminal.master);
     let (mut seen, mut piece) = (String::new(), [0; 4096]);
     while !seen.contains("first99") || !seen.contains("site") {
@@ -301,6 +280,71 @@ fn top_shows_the_same_in_a_terminal_and_leaves_it_as_it_was() {
     assert!(top.wait().expect("it ends").success());
     let after = tcgetattr(&terminal.slave).expect("it is one");
     assert_eq!(after.local_flags, before.local_flags);
+}
+
+fn open_terminal() -> OpenptyResult {
+    let size = Winsize {
+        ws_row: 50,
+        ws_col: 120,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    openpty(&size, None).expect("a terminal is to be had")
+}
+
+/// `freewheel top` on a terminal.
+fn start_top(server: &Server, terminal: &OpenptyResult) -> Child {
+    let end = || {
+        let end = terminal.slave.try_clone();
+        end.expect("descriptors are to be had")
+    };
+    let url = format!("http://127.0.0.1:{}/d", server.site().port(0));
+    Command::new(binary())
+        .args(["top", &url])
+        .env("TERM", "xterm")
+        .stdin(end())
+        .stdout(end())
+        .spawn()
+        .expect("the program can be run")
+}
+
+#[test]
+fn top_comes_back_after_a_reload_and_says_that_the_server_has_gone() {
+    if is_nginx() {
+        return;
+    }
+    let configuration = |zone: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:%PORT%; {DASHBOARD} location / {{ status_zone {zone}; return 200 x; }} }}"
+        )
+    };
+    let mut server = Server::start(&configuration("first"));
+    let terminal = open_terminal();
+    let mut top = start_top(&server, &terminal);
+    let mut shown = File::from(
+        terminal
+            .master
+            .try_clone()
+            .expect("descriptors are to be had"),
+    );
+    let mut wait_for = |text: &str| {
+        let (mut seen, mut piece) = (String::new(), [0; 4096]);
+        while !seen.contains(text) {
+            let count = shown.read(&mut piece).expect("there is something to show");
+            seen += &String::from_utf8_lossy(&piece[..count]);
+        }
+    };
+    wait_for("freewheel top");
+    // Letters of which none is where it was, since only what changes is drawn.
+    server.reload(&configuration("QQQQQQ"));
+    server.get("/");
+    wait_for("QQQQQQ");
+    server.quit();
+    wait_for("Gone, asking again");
+    let mut keys = File::from(terminal.master);
+    keys.write_all(b"q").expect("it reads keys");
+    std::thread::spawn(move || std::io::copy(&mut keys, &mut std::io::sink()));
+    assert!(top.wait().expect("it ends").success());
 }
 
 #[test]

@@ -478,3 +478,31 @@ fn logs_tell_what_a_request_waited_for() {
     assert!(seconds(lines[3][2]) > 0.0 && seconds(lines[3][3]) <= seconds(lines[3][2]));
     assert!(lines.iter().all(|line| seconds(line[4]) > 0.0), "{log}");
 }
+
+#[test]
+fn a_peer_that_fails_is_named_and_so_is_what_was_opened() {
+    if is_nginx() {
+        return;
+    }
+    let origin = blackbox::Origin::start(|_| blackbox::Answer::ok("x"));
+    let server = Server::start(&format!(
+        "upstream back {{ server 127.0.0.1:1 fail_timeout=60s; server {}; }}
+         server {{ listen 127.0.0.1:%PORT%; {METRICS} location / {{ proxy_pass http://back; }} }}",
+        origin.address()
+    ));
+    let of = |name: &str, peer: &str| format!("{name}{{upstream=\"back\",peer=\"{peer}\"}}");
+    let failing = |peer: &str| of("freewheel_upstream_peer_failing", peer);
+    let opened = |peer: &str| of("freewheel_upstream_opened_connections_total", peer);
+    let (dead, live) = ("127.0.0.1:1", &origin.address()[..]);
+    assert_eq!(metrics(&server).get(&failing(dead)), Some(0.0));
+    for _ in 0..6 {
+        assert_eq!(server.get("/").status, 200);
+    }
+    let page = metrics(&server);
+    assert_eq!(page.get(&failing(dead)), Some(1.0));
+    assert_eq!(page.get(&failing(live)), Some(0.0));
+    assert_eq!(page.get(&opened(dead)), Some(0.0));
+    // They are kept, one after the other.
+    assert_eq!(page.get(&opened(live)), Some(1.0));
+    server.forget_log();
+}

@@ -39,7 +39,7 @@ usage: cargo xtask TASK
   instructions [--binary BIN] [--record | --figures]
       what a loop spends on one hot request, counted in single steps: a fault when it is 5 % more than is recorded; --figures: when it is
       3 % more than without figures (builds such a program)
-  dashboard [--binary BIN] [--chromium PROGRAM] [--port N] [--seconds N] [--screenshot FILE]
+  dashboard [--binary BIN] [--chromium PROGRAM] [--port N] [--seconds N] [--screenshot FILE] [--phone FILE]
       the dashboard in a headless Chromium: load moves its charts, a held pool shows its queue, who keeps a loop is named, nothing is on
       the console; needs `cargo build -p blackbox --bin told-module` (freewheel with a module that can keep a loop)
   installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]

@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(200);
 const HELD: usize = 5;
 /// What keeps its loop, for 50 ms.
 const CULPRIT: &str = "GET /keep HTTP/1.0";
+/// The width of a narrow phone's page.
+const PHONE: u32 = 360;
 /// Between two of them: a stall is told in the log once a second.
 const APART: Duration = Duration::from_millis(1200);
 
@@ -35,6 +37,8 @@ struct Wishes {
     chromium: String,
     port: u16,
     screenshot: Option<String>,
+    /// The same on a phone in the dark.
+    phone: Option<String>,
     /// How long the load runs before it is looked whether every chart has a line.
     seconds: u64,
 }
@@ -47,6 +51,7 @@ impl Wishes {
         let port = option(&mut arguments, "--port")?;
         let port = port.map_or(Ok(18590), |text| text.parse());
         let screenshot = option(&mut arguments, "--screenshot")?;
+        let phone = option(&mut arguments, "--phone")?;
         let seconds = option(&mut arguments, "--seconds")?;
         let seconds = seconds.map_or(Ok(6), |text| text.parse());
         match arguments.first() {
@@ -57,6 +62,7 @@ impl Wishes {
                 chromium: chromium.unwrap_or_else(|| "chromium".to_owned()),
                 port: port.map_err(|error| format!("--port: {error}"))?,
                 screenshot,
+                phone,
                 seconds: seconds.map_err(|error| format!("--seconds: {error}"))?,
             }),
         }
@@ -77,6 +83,7 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     let server = Server::start(&wishes.binary, directory.path(), port)?;
     let mut browser = Browser::start(chromium, directory.path())?;
     let own = format!("http://127.0.0.1:{port}/dashboard");
+    browser.call("Emulation.setScrollbarsHidden", &json!({"hidden": true}))?;
     let size = json!({"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false});
     browser.call("Emulation.setDeviceMetricsOverride", &size)?;
     browser.call("Page.navigate", &json!({"url": own}))?;
@@ -110,7 +117,25 @@ fn look(browser: &mut Browser, server: &Server, wishes: &Wishes) -> Result<(), S
     every_chart_has_a_line(browser)?;
     a_held_pool_shows_its_queue(browser, server, port)?;
     who_keeps_a_loop_is_named(browser, server, port)?;
-    match &wishes.screenshot {
+    if let Some(path) = &wishes.screenshot {
+        take(browser, path)?;
+    }
+    it_fits_on_a_phone(browser, wishes)
+}
+
+/// A narrow one, in the dark.
+fn it_fits_on_a_phone(browser: &mut Browser, wishes: &Wishes) -> Result<(), String> {
+    let size = json!({"width": PHONE, "height": 740, "deviceScaleFactor": 1, "mobile": true});
+    browser.call("Emulation.setDeviceMetricsOverride", &size)?;
+    let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
+    browser.call("Emulation.setEmulatedMedia", &dark)?;
+    let fits = format!(
+        "document.documentElement.scrollWidth <= {PHONE} && document.querySelector('canvas').clientWidth > {PHONE} / 2 && \
+         getComputedStyle(document.body).backgroundColor === 'rgb(14, 17, 22)'"
+    );
+    wait(browser, &fits, "it fits on a phone, in the dark")?;
+    every_chart_has_a_line(browser)?;
+    match &wishes.phone {
         Some(path) => take(browser, path),
         None => Ok(()),
     }

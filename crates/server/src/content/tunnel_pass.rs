@@ -228,6 +228,7 @@ impl Opening {
             let begun_ms = wire::clock::monotonic_ms();
             match self.connect(&address).await {
                 Ok(connection) => {
+                    self.choice.count_opened();
                     let connected = Connected::new(self, name, begun_ms);
                     return Ok(Tunnel::new(
                         connection.into_stream(),

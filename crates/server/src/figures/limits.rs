@@ -10,6 +10,7 @@ use bytes::Bytes;
 use disk::figures::Number;
 use parking_lot::Mutex;
 
+use super::page::label;
 use super::{Family, Page};
 use crate::limits::table::Room;
 use crate::limits::zones::{ZONES_MAX, Zones};
@@ -78,7 +79,7 @@ pub fn of(kind: Kind, name: &Bytes) -> Arc<LimitFigures> {
 /// Adds the zones of a configuration.
 pub(super) fn add(page: &mut Page, zones: &Zones) {
     for zone in &zones.requests {
-        let name = &*String::from_utf8_lossy(&zone.name);
+        let name = &*label(&zone.name);
         let Some(state) = zone.state() else { continue };
         let (figures, kind) = (state.figures(), Kind::Requests.name());
         for (said, count) in Paced::ALL.iter().zip(&figures.paced) {
@@ -90,7 +91,7 @@ pub(super) fn add(page: &mut Page, zones: &Zones) {
         add_room(page, kind, name, state.room());
     }
     for zone in &zones.connections {
-        let name = &*String::from_utf8_lossy(&zone.name);
+        let name = &*label(&zone.name);
         let Some(state) = zone.state() else { continue };
         let (figures, kind) = (state.figures(), Kind::Connections.name());
         for (said, count) in Counted::ALL.iter().zip(&figures.counted) {

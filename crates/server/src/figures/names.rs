@@ -114,6 +114,8 @@ families! {
     PeerHeader Histogram "freewheel_upstream_header_seconds" "seconds" ["upstream", "peer"] "Until the head of an answer had come, in whole milliseconds.";
     PeerResponse Histogram "freewheel_upstream_response_seconds" "seconds" ["upstream", "peer"] "Until all of an answer had come, in whole milliseconds.";
     PeerConnections Gauge "freewheel_upstream_connections" "" ["upstream", "peer"] "Requests that a peer has now.";
+    PeerOpened Counter "freewheel_upstream_opened_connections" "" ["upstream", "peer"] "Connections that were opened to a peer; the other requests came over ones that were kept.";
+    PeerFailing Gauge "freewheel_upstream_peer_failing" "" ["upstream", "peer"] "1: a peer failed too often and is not asked for its fail_timeout (max_fails); else 0.";
     Limited Counter "freewheel_limit_requests" "" ["kind", "zone", "outcome"] "What zones of limit_req and limit_conn said to requests, as $limit_req_status and $limit_conn_status: in the zone that refused a request or has it wait longest; in the others that let it pass, as passed.";
     LimitKeys Gauge "freewheel_limit_zone_keys" "" ["kind", "zone"] "Keys that a zone of a limit knows.";
     LimitUsed Gauge "freewheel_limit_zone_used_bytes" "bytes" ["kind", "zone"] "What they take of the zone.";

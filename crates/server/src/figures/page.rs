@@ -2,6 +2,9 @@
 //!
 //! Invariant: a sample has the labels that its family says, in that order.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use disk::figures::Times;
 
 use super::names::{ALL, About, Family, Kind};
@@ -24,6 +27,24 @@ pub struct Sample {
     pub labels: Vec<String>,
     /// The number.
     pub value: Value,
+}
+
+/// A name of the configuration as a label. Bytes that are no UTF-8 are written as `\xff`, so that two names that differ in them only are
+/// not one label, which no reader of figures would take twice.
+#[must_use]
+pub fn label(name: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(name) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // A String takes all that is written.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    Cow::Owned(text)
 }
 
 /// The figures.
@@ -72,5 +93,18 @@ impl Page {
             .zip(&self.0)
             .filter(|(_, samples)| !samples.is_empty())
             .map(|(about, samples)| (about, &samples[..]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_are_labels_that_differ() {
+        assert_eq!(label(b"plain"), "plain");
+        assert_eq!(label("gr\u{fc}n".as_bytes()), "gr\u{fc}n");
+        assert_eq!(label(b"a\xff\xfeb"), "a\\xff\\xfeb");
+        assert_ne!(label(b"a\xff"), label(b"a\xfe"));
     }
 }

@@ -3,12 +3,14 @@
 use disk::calls;
 use disk::{Disk, OPERATIONS};
 
+use super::page::label;
 use super::process::mount_points;
 use super::zones::{CLASSES, Zones};
 use super::{Family, Page, peers};
 use crate::caching::Cache;
 use crate::caching::tally::STATUSES;
 use crate::settings::Settings;
+use crate::upstream::Now;
 
 pub(super) fn add_disks(page: &mut Page, disk: &Disk) {
     for (operation, count) in OPERATIONS.iter().zip(disk.counts()) {
@@ -68,7 +70,7 @@ pub(super) fn add_caches(page: &mut Page, settings: &Settings) {
 }
 
 fn add_cache(page: &mut Page, cache: &Cache) {
-    let name = &*String::from_utf8_lossy(&cache.zone.name);
+    let name = &*label(&cache.zone.name);
     let tally = &cache.tally;
     for status in STATUSES {
         page.whole(
@@ -124,6 +126,7 @@ pub(super) fn add_peers(page: &mut Page) {
             let labels = [labels[0], labels[1], outcome];
             page.whole(Family::PeerRequests, &labels, count.get());
         }
+        page.whole(Family::PeerOpened, &labels, figures.opened.get());
         page.times(Family::PeerHeader, &labels, figures.header.times());
         page.times(Family::PeerResponse, &labels, figures.response.times());
     }
@@ -133,11 +136,14 @@ pub(super) fn add_connections(page: &mut Page, settings: &Settings) {
     let mut shown = std::collections::BTreeSet::new();
     for upstream in settings.upstreams.list() {
         let group = upstream.group();
-        for (peer, count) in group.peers().zip(group.connections()) {
+        let states = group.connections().into_iter();
+        let states = states.zip(group.failing(Now::read()));
+        for (peer, (count, is_failing)) in group.peers().zip(states) {
             // The same server may stand twice, and the same name with two ports.
             if shown.insert((upstream.name().to_owned(), peer.name.to_string())) {
                 let labels = [upstream.name(), &peer.name];
                 page.whole(Family::PeerConnections, &labels, u64::from(count));
+                page.whole(Family::PeerFailing, &labels, u64::from(is_failing));
             }
         }
     }

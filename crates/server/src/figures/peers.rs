@@ -26,6 +26,8 @@ pub struct PeerFigures {
     pub failed: Number,
     /// Nobody waited for the end.
     pub abandoned: Number,
+    /// Connections that were opened for them.
+    pub opened: Number,
     /// To the answer's head.
     pub header: Histogram,
     /// To its end.

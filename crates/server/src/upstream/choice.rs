@@ -206,6 +206,14 @@ impl Choice {
         }
     }
 
+    /// A connection to the peer that was taken was opened.
+    pub fn count_opened(&self) {
+        if let Some(taken) = self.taken {
+            let figures = &self.group.set(self.is_on_backup).figures;
+            figures[taken.index].opened.add_shared(1);
+        }
+    }
+
     /// Gives the peer back. Is it disabled now ("upstream server temporarily disabled")?
     pub fn give_back(&mut self, outcome: Outcome, times: Times, now: Now) -> bool {
         if self.taken.is_none() {

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::figures::peers::{self, PeerFigures};
 
 use super::hash::Ring;
-use super::peer::{Peer, Speed, Standing, State};
+use super::peer::{Now, Peer, Speed, Standing, State};
 
 /// How a group chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -258,16 +258,22 @@ impl Group {
     /// Requests that each peer has now, in the order of [`Group::peers`]. For the pages that show it.
     #[must_use]
     pub fn connections(&self) -> Vec<u32> {
+        self.of_each(|state| state.conns)
+    }
+
+    /// Which peers have failed too often to be asked now, in the same order.
+    #[must_use]
+    pub fn failing(&self, now: Now) -> Vec<bool> {
+        self.of_each(|state| state.is_failing(now))
+    }
+
+    fn of_each<T>(&self, look: impl Fn(&State) -> T) -> Vec<T> {
         let sets = std::iter::once(&self.primary).chain(&self.backup);
-        sets.flat_map(|peers| {
-            let states = peers.lock();
-            states
-                .list
-                .iter()
-                .map(|state| state.conns)
-                .collect::<Vec<_>>()
-        })
-        .collect()
+        let mut all = Vec::new();
+        for peers in sets {
+            all.extend(peers.lock().list.iter().map(&look));
+        }
+        all
     }
 }
 

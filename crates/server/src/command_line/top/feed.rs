@@ -9,12 +9,23 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+/// Between two questions to a server that has gone.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How long the server may be silent: several samples.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a line.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Lines of a head.
 const HEAD_LINES_MAX: usize = 100;
+
+/// What is heard of a dashboard.
+#[derive(Debug)]
+pub enum News {
+    /// An event of its stream.
+    Told(Told),
+    /// The stream is gone, and why.
+    Gone(String),
+}
 
 /// An event of the stream.
 #[derive(Debug)]
@@ -95,8 +106,28 @@ fn parts(url: &str) -> Result<(&str, &str), &'static str> {
     }
 }
 
+/// Reads a stream, and the next one when it has ended (a reload ends it), until nobody wants the news.
+pub fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<News>) {
+    loop {
+        read(&mut stream, news);
+        let mut why = "the stream has ended".to_owned();
+        stream = loop {
+            if news.send(News::Gone(why)).is_err() {
+                return;
+            }
+            #[expect(clippy::disallowed_methods, reason = "a thread without a loop")]
+            std::thread::sleep(AGAIN);
+            match open(url) {
+                Ok(stream) => break stream,
+                // The URL stands above it.
+                Err(sentence) => why = sentence.replacen(&format!("{url}: "), "", 1),
+            }
+        };
+    }
+}
+
 /// Reads events until the stream ends or nobody wants them.
-pub fn read(mut stream: impl BufRead, events: &SyncSender<Told>) {
+fn read(mut stream: impl BufRead, news: &SyncSender<News>) {
     let mut name = String::new();
     while let Ok(Some(line)) = line(&mut stream) {
         if let Some(given) = line.strip_prefix("event: ") {
@@ -109,7 +140,7 @@ pub fn read(mut stream: impl BufRead, events: &SyncSender<Told>) {
                 name: std::mem::take(&mut name),
                 data,
             };
-            if events.send(told).is_err() {
+            if news.send(News::Told(told)).is_err() {
                 return;
             }
         }
@@ -145,10 +176,14 @@ mod tests {
     #[test]
     fn events_are_read() {
         let text = "retry: 1000\nevent: begin\ndata: {}\n\nevent: sample\ndata: {\"v\":[1]}\n\n";
-        let (events, coming) = std::sync::mpsc::sync_channel(4);
-        read(text.as_bytes(), &events);
-        assert_eq!(coming.recv().unwrap().name, "begin");
-        assert_eq!(coming.recv().unwrap().data["v"][0], 1);
+        let (news, coming) = std::sync::mpsc::sync_channel(4);
+        read(text.as_bytes(), &news);
+        let told = || match coming.recv() {
+            Ok(News::Told(told)) => told,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told().name, "begin");
+        assert_eq!(told().data["v"][0], 1);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use ratatui::widgets::Paragraph;
 
 use super::made::{self, refuse};
+use feed::News;
 use view::View;
 
 /// How often it is looked whether something has come.
@@ -48,9 +49,10 @@ pub fn run(args: &[OsString]) -> ExitCode {
     if !std::io::stdout().is_terminal() {
         return refuse("top needs a terminal");
     }
-    let (events, coming) = mpsc::sync_channel(EVENTS_MAX);
+    let (news, coming) = mpsc::sync_channel(EVENTS_MAX);
     let reader = std::thread::Builder::new().name("stream".to_owned());
-    if let Err(error) = reader.spawn(move || feed::read(stream, &events)) {
+    let url = arguments.url.clone();
+    if let Err(error) = reader.spawn(move || feed::follow(stream, &url, &news)) {
         return refuse(&format!("no thread to be had ({error})"));
     }
     let mut terminal = ratatui::init();
@@ -65,17 +67,18 @@ pub fn run(args: &[OsString]) -> ExitCode {
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     url: &str,
-    coming: &mpsc::Receiver<feed::Told>,
+    coming: &mpsc::Receiver<News>,
 ) -> Result<(), String> {
     let (mut view, mut above) = (View::default(), 0_u16);
     loop {
         // No more at a time, so that keys are obeyed whatever comes.
         for _ in 0..EVENTS_MAX {
             match coming.try_recv() {
-                Ok(told) => view.take(&told),
+                Ok(News::Told(told)) => view.take(&told),
+                Ok(News::Gone(why)) => view.gone = Some(why),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    return Err(format!("{url}: the stream has ended"));
+                    return Err(format!("{url}: nobody reads the stream any more"));
                 }
             }
         }
@@ -85,7 +88,9 @@ fn show(
                 .unwrap_or(u16::MAX)
                 .saturating_sub(1),
         );
+        let mut page = 1;
         let drawn = terminal.draw(|frame| {
+            page = frame.area().height.saturating_sub(1);
             frame.render_widget(Paragraph::new(lines).scroll((above, 0)), frame.area());
         });
         drawn.map_err(|error| format!("the terminal cannot be written to ({error})"))?;
@@ -103,6 +108,9 @@ fn show(
                 }
                 KeyCode::Down | KeyCode::Char('j') => above = above.saturating_add(1),
                 KeyCode::Up | KeyCode::Char('k') => above = above.saturating_sub(1),
+                KeyCode::PageDown | KeyCode::Char(' ') => above = above.saturating_add(page),
+                KeyCode::PageUp => above = above.saturating_sub(page),
+                KeyCode::Home => above = 0,
                 _ => {}
             }
         }

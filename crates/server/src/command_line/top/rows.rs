@@ -16,7 +16,10 @@ const OTHERS: &str = "(others)";
 /// Everything, from the top.
 pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
     let mut lines = vec![
-        title(&format!("freewheel top  {}  (q ends)", plain(url))),
+        title(&format!(
+            "freewheel top  {}  (q ends, arrows scroll)",
+            plain(url)
+        )),
         Line::raw(format!(
             "requests {}  connections {}  jobs that wait {}",
             rate(view.rate("freewheel_loop_requests", &[])),
@@ -24,6 +27,11 @@ pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
             number(view.sum("freewheel_pool_queue", &[])),
         )),
     ];
+    if let Some(why) = &view.gone {
+        let text = format!("Gone, asking again (this is old): {}", plain(why));
+        let style = Style::new().add_modifier(Modifier::REVERSED);
+        lines.insert(1, Line::styled(text, style));
+    }
     loops(view, &mut lines);
     zones(view, &mut lines);
     pools(view, &mut lines);
@@ -176,9 +184,19 @@ fn upstreams(view: &View, lines: &mut Vec<Line<'static>>) {
             ),
             rate(view.rate(REQUESTS, &[of[0], ("outcome", "failed")])),
             number(view.sum("freewheel_upstream_connections", &of)),
+            number(view.sum("freewheel_upstream_peer_failing", &of)),
+            rate(view.rate("freewheel_upstream_opened_connections", &of)),
         ]
     };
-    let head = ["upstream", "requests", "head99", "failed", "conns"];
+    let head = [
+        "upstream",
+        "requests",
+        "head99",
+        "failed",
+        "conns",
+        "peers out",
+        "opened",
+    ];
     table(
         &head,
         view.values(REQUESTS, "upstream").iter().map(row),
@@ -261,7 +279,8 @@ fn passwords(view: &View, lines: &mut Vec<Line<'static>>) {
     };
     let head = ["passwords", "requests"];
     let names = view.values(ASKED, "outcome");
-    table(&head, names.iter().map(row), lines);
+    let is_asked = |name: &&String| view.rate(ASKED, &[("outcome", name)]) > Some(0.0);
+    table(&head, names.iter().filter(is_asked).map(row), lines);
 }
 
 /// A table, unless it has no rows.
@@ -416,6 +435,13 @@ mod tests {
         let stall = "00:01:05 UTC 60.0 ms of loop 0: connection *3, content, request: \"GET /?\"";
         assert!(text.contains(stall), "{text}");
         assert!(text.ends_with("a?[2Jb"), "{text}");
+        assert!(!text.contains("asking again"), "{text}");
+        let mut gone = view();
+        gone.gone = Some("\u{1b}refused".to_owned());
+        let text = lines(&gone, "http://a/")[1].to_string();
+        assert_eq!(text, "Gone, asking again (this is old): ?refused");
+        gone.take(&told("begin", "{}"));
+        assert_eq!(gone.gone, None);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct View {
     numbers: Vec<Value>,
     /// Milliseconds since 1970 of the last sample, and from the one before it.
     at: (u64, u64),
+    /// Why there is nothing new, since the server has gone.
+    pub gone: Option<String>,
     /// The last lines of errors, the newest last.
     pub errors: Vec<String>,
     /// The last stalls, the newest last.
@@ -44,6 +46,7 @@ pub struct Times {
 impl View {
     /// Takes what the server told.
     pub fn take(&mut self, told: &Told) {
+        self.gone = None;
         match &told.name[..] {
             "begin" => *self = Self::default(),
             "series" => told

@@ -163,7 +163,7 @@ impl Asking {
                     Ok(()) => return Ok(()),
                     Err(trouble) => Err(trouble),
                 },
-                None => self.begin()?.send().await,
+                None => self.send().await?,
             };
             if let Err(trouble) = outcome {
                 self.survive(&trouble)?;
@@ -180,7 +180,7 @@ impl Asking {
         loop {
             let outcome = match &mut self.current {
                 Some(one) => one.head().await,
-                None => match self.begin()?.send().await {
+                None => match self.send().await? {
                     Ok(()) => continue,
                     Err(trouble) => Err(trouble),
                 },
@@ -200,6 +200,17 @@ impl Asking {
                 Err(trouble) => self.survive(&trouble)?,
             }
         }
+    }
+
+    /// Sends the request to the next server.
+    async fn send(&mut self) -> Result<Result<(), Trouble>, NoAnswer> {
+        let one = self.begin()?;
+        let sent = one.send().await;
+        let is_opened = one.is_sent && !one.is_kept;
+        if is_opened && let Some(choice) = &self.choice {
+            choice.count_opened();
+        }
+        Ok(sent)
     }
 
     /// Chooses the next server.

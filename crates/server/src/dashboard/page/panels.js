@@ -193,15 +193,18 @@ function tiles() {
   const failed = sum(store.find('freewheel_zone_requests', {status: '5xx'}).map(perSecond));
   const memory = store.find('freewheel_process_memory_bytes', {kind: 'anonymous'}).map(gauge);
   const descriptors = ['open', 'max'].map((state) => last(sum(store.find('freewheel_process_descriptors', {state}).map(gauge))));
+  const out = store.find('freewheel_upstream_peer_failing').filter((one) => last(one.values) > 0).map((one) => one.labels.peer);
   const lost = losses();
   return [
     ['requests', shown('rate', last(sum(store.find('freewheel_loop_requests').map(perSecond))))],
     ['connections', shown('number', last(sum(store.find('freewheel_loop_connections').map(gauge))))],
     ['blocked, 10 s', shown('seconds', blocked.length ? Math.max(...lately(blocked)) : null)],
     ['5xx, 10 s', failed.length ? shown('rate', Math.max(...lately([failed]))) : '–', failed.slice(-5).some((v) => v > 0)],
+    ['stalls, 15 min', shown('number', store.find('freewheel_stalls').flatMap(gauge).reduce((s, v) => s + (v ?? 0), 0))],
     ['jobs that wait', shown('number', last(sum(store.find('freewheel_pool_queue').map(gauge))))],
     ['memory, its own', shown('bytes', last(sum(memory)))],
     ['descriptors', `${shown('number', descriptors[0])} of ${shown('number', descriptors[1])}`, descriptors[0] > 0.9 * descriptors[1]],
+    ['peers that fail', out.slice(0, 2).join(', ') + (out.length > 2 ? ` and ${out.length - 2} more` : '') || 'none', out.length > 0],
     ['lost, 15 min', lost || 'nothing', Boolean(lost)],
     ['configuration', took.length ? `${last(generation[0])}, in ${shown('seconds', last(took[0]))}` : '–'],
     ['up', started.length ? duration(now() / 1000 - last(started[0])) : '–'],
