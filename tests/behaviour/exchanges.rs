@@ -205,3 +205,28 @@ fn a_cache_says_what_it_looked_for_though_the_origin_fails() {
         "MISS 200\nBYPASS 200\nHIT -\nEXPIRED 502\n"
     );
 }
+
+#[test]
+fn what_lies_elsewhere_is_not_stored_and_no_cache_speaks_for_another_location() {
+    let origin = Origin::start(|request| match request.target() {
+        "/led" => Answer::with("200 OK", "X-Accel-Redirect: /plain\r\n", "body"),
+        _ => Answer::ok("body"),
+    });
+    let server = logging(
+        &origin,
+        "$upstream_cache_status",
+        "proxy_cache_path cache keys_zone=z:1m;",
+        "location / { proxy_cache z; proxy_cache_valid any 1m; proxy_pass http://%ORIGIN%; }
+         location /plain { proxy_pass http://%ORIGIN%; }
+         location /ignoring/ { proxy_cache z; proxy_cache_valid any 1m; proxy_ignore_headers X-Accel-Redirect; proxy_pass http://%ORIGIN%/; }",
+    );
+    for asked in [2, 4] {
+        assert_eq!(server.get("/led").text(), "body");
+        assert_eq!(origin.received().len(), asked);
+    }
+    for _ in 0..2 {
+        server.get("/ignoring/led");
+    }
+    assert_eq!(origin.received().len(), 5);
+    assert_eq!(server.access_log(4), "-\n-\nMISS\nHIT\n");
+}

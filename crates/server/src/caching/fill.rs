@@ -27,9 +27,9 @@ use super::registry::Cache;
 use super::saving::{self, Saving};
 use super::turns::Turn;
 use crate::clock::Moment;
-use crate::content::proxy::Passing;
 use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
 use crate::content::proxy::order::Order;
+use crate::content::proxy::{Passing, accel};
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
 use crate::upstream::next::Failure;
@@ -243,6 +243,10 @@ impl Filling {
         let is_unbuffered = head
             .get(HeaderId::XAccelBuffering)
             .is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
+        // It is the server's say, each time, who gets what lies elsewhere.
+        if accel::leads_elsewhere(self.location(), head) {
+            return false;
+        }
         if is_unbuffered || !self.location().settings.proxy_answers.proxy_buffering {
             return false;
         }

@@ -8,6 +8,7 @@ use message::{Header, HeaderId, Method, ResponseHead, uri};
 use crate::log::Level;
 use crate::request::Request;
 use crate::respond::{Outcome, Target};
+use crate::settings::Location;
 use crate::{Failure, Response};
 
 use super::cookies;
@@ -39,11 +40,12 @@ pub struct Elsewhere {
     kept: Kept,
 }
 
-/// Is the content of an answer elsewhere?
+/// Is the content of an answer elsewhere, by what a location obeys?
 #[must_use]
-pub fn leads_elsewhere(request: &Request, head: &ResponseHead) -> bool {
+pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
+    let ignored = location.settings.proxy_answers.proxy_ignore_headers;
     head.get(HeaderId::XAccelRedirect).is_some()
-        && !ignores(request, IgnoreHeaders::X_ACCEL_REDIRECT)
+        && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
 }
 
 /// `X-Accel-Redirect`: is the content elsewhere?

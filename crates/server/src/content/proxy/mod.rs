@@ -65,7 +65,11 @@ const SWITCHING: u16 = 101;
 pub async fn make(request: &mut Request) -> Outcome {
     let outcome = match request.location().settings.caching.is_on() {
         true => Box::pin(caching::answering::make(request)).await,
-        false => None,
+        false => {
+            // What a location said that sent the request here is not of this one.
+            request.cached = None;
+            None
+        }
     };
     let outcome = match outcome {
         Some(outcome) => outcome,
@@ -126,9 +130,7 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     let caching = &request.location().settings.caching;
     let variation = Variation {
         // One for the cache is asked for so, though this answer is not stored.
-        as_get: caching.is_on()
-            && request.cached.is_some()
-            && caching::inquiry::asks_as_get(request, caching),
+        as_get: request.cached.is_some() && caching::inquiry::asks_as_get(request, caching),
         ..Variation::default()
     };
     let order = order(request, &variation).await?;

@@ -127,7 +127,7 @@ pub fn is_wanted(request: &Request, head: &ResponseHead) -> bool {
         && head.status == 200
         && !request.is_head()
         && request.method != Method::Head
-        && !accel::leads_elsewhere(request, head)
+        && !accel::leads_elsewhere(request.location(), head)
         && is_buffered(request, head)
 }
 
