@@ -56,6 +56,8 @@ pub enum Framing {
 pub struct RequestHead {
     /// The head as it came, from the request line's first byte to the empty line.
     pub bytes: Bytes,
+    /// `$request_length`, before a body: all of a head, but of one that was refused the lines that could be read.
+    pub length: u32,
     /// `$request`: the request line without its end.
     pub line: Span,
     /// The method.
@@ -115,6 +117,7 @@ impl RequestHead {
     pub fn new(bytes: Bytes) -> RequestHead {
         RequestHead {
             bytes,
+            length: 0,
             line: Span::default(),
             method: Method::Other,
             method_text: Span::default(),

@@ -185,8 +185,7 @@ impl Request {
         let args = bytes_of(&head, head.args());
         let has_args = !args.is_empty();
         let location = generation.settings.server(server).location;
-        // Empty lines before it do not count.
-        let head_length = (head.bytes.len() - head.line.start as usize) as u64;
+        let head_length = u64::from(head.length);
         let new = Self {
             client,
             wire,

@@ -319,6 +319,10 @@ pub async fn read(
             Ok((head, server.unwrap_or(default), Started::Fresh))
         }
         Err(WireError::Refused(refusal)) => {
+            let server = match refusal.head.host() {
+                None if refusal.is_whole => names.find(b"").map(|named| named.server),
+                _ => chosen,
+            };
             let start = if refusal.is_silent {
                 Started::Silent {
                     status: refusal.status,
@@ -331,7 +335,7 @@ pub async fn read(
                     must_linger: refusal.must_linger,
                 }
             };
-            Ok((Box::new(refusal.head), chosen.unwrap_or(default), start))
+            Ok((Box::new(refusal.head), server.unwrap_or(default), start))
         }
         Err(error) => Err(error),
     }

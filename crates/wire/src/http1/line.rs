@@ -108,7 +108,7 @@ impl Scan<'_> {
         let end = self.skip(|c| c.is_ascii_uppercase() || matches!(c, b'_' | b'-'));
         match self.line.get(end) {
             Some(b' ') if end > 0 => {}
-            None if end > 0 || !self.is_complete => return Err(Stop::End),
+            None if !self.is_complete => return Err(Stop::End),
             _ => return Err(Stop::Fault(Fault::Method)),
         }
         found.method_text = Span::new(0, end);
@@ -458,7 +458,7 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("", Fault::Method), ("get / HTTP/1.1", Fault::Method), (" GET / HTTP/1.1", Fault::Method), ("\x16\x03\x01", Fault::Method),
-            ("GET", Fault::Request), ("GET ", Fault::Request), ("GET a", Fault::Request), ("GET * HTTP/1.1", Fault::Request),
+            ("GET", Fault::Method), ("GET ", Fault::Request), ("GET a", Fault::Request), ("GET * HTTP/1.1", Fault::Request),
             ("GET ?a HTTP/1.1", Fault::Request), ("GET /a b HTTP/1.1", Fault::Request), ("GET /a\x01 HTTP/1.1", Fault::Request),
             ("GET /a\t HTTP/1.1", Fault::Request), ("GET / http/1.1", Fault::Request), ("GET / HTTP/0.9", Fault::Request),
             ("GET / HTTP/2.0", Fault::Version), ("PRI / HTTP/2.0", Fault::Version), ("GET / HTTP/11.1", Fault::Version),

@@ -74,6 +74,8 @@ pub struct Refusal {
     pub head: RequestHead,
     /// Is more of it likely to come, so that the connection must linger?
     pub must_linger: bool,
+    /// Had its head come as a whole?
+    pub is_whole: bool,
     /// Is it for the log alone, and nothing is to be sent (the client left or was too slow)?
     pub is_silent: bool,
 }
@@ -97,7 +99,11 @@ pub struct Parser {
     scanned: usize,
     /// How much of the current line has been checked.
     checked: usize,
+    /// Bytes of the lines that were read.
+    counted: usize,
     has_line: bool,
+    /// Had the head its empty line?
+    is_whole: bool,
     headers: usize,
     has_host_field: bool,
     content_length: Option<Span>,
@@ -131,7 +137,9 @@ impl Parser {
             at: 0,
             scanned: 0,
             checked: 0,
+            counted: 0,
             has_line: false,
+            is_whole: false,
             headers: 0,
             has_host_field: false,
             content_length: None,
@@ -160,6 +168,7 @@ impl Parser {
         match self.lines(bytes, &mut head, choose) {
             Ok(true) => {
                 head.bytes = copied(&bytes[..self.at]);
+                head.length = self.counted as u32;
                 Parsed::Complete(head, self.at)
             }
             Ok(false) => {
@@ -192,6 +201,8 @@ impl Parser {
                     return self.finish(bytes, head).map(|()| true);
                 }
             } else if matches!(&bytes[start..end], [] | [b'\r']) {
+                self.counted += end + 1 - start;
+                self.is_whole = true;
                 return self.finish(bytes, head).map(|()| true);
             } else {
                 self.header_line(bytes, start, end, head, choose)?;
@@ -293,6 +304,7 @@ impl Parser {
                 return Err(describe(fault, text));
             }
         };
+        self.counted = end + 1 - start;
         let moved = |span: Span| Span {
             start: span.start + start as u32,
             len: span.len,
@@ -370,6 +382,7 @@ impl Parser {
         if !found.has_colon {
             return Err(describe(Fault::Header(text.len() as u32), text));
         }
+        self.counted += end + 1 - start;
         if found.is_invalid && self.limits.ignore_invalid_headers {
             head.dropped.push(Span::new(start, start + text.len()));
             return Ok(());
@@ -383,7 +396,14 @@ impl Parser {
         }
         let field = found.field.moved(start);
         if field.id != HeaderId::Other {
-            self.known_header(bytes, field, head, choose)?;
+            let is_second = head.known & field.id.bit() != 0;
+            if let Err(stop) = self.known_header(bytes, field, head, choose) {
+                // What is at fault is there to be logged.
+                if !is_second {
+                    head.push(field);
+                }
+                return Err(stop);
+            }
         }
         head.push(field);
         Ok(())
@@ -473,6 +493,7 @@ impl Parser {
 
     fn refuse(&self, bytes: &[u8], mut head: RequestHead, stop: Stop) -> Refusal {
         head.bytes = Bytes::copy_from_slice(bytes);
+        head.length = self.counted as u32;
         head.framing = Framing::None;
         if !self.has_line {
             // nginx logs the line as far as it came.
@@ -496,6 +517,7 @@ impl Parser {
             why: format!("{} while reading client request {part}", stop.why),
             head,
             must_linger: stop.must_linger,
+            is_whole: self.is_whole,
             is_silent: false,
         }
     }
