@@ -140,7 +140,7 @@ fn bodies_that_are_too_large_or_none_are_refused() {
         }
     }
     server.wait_for(
-        "client intended to send too large chunked body: 11 bytes",
+        "client intended to send too large chunked body: 0+11 bytes",
         "the reason",
     );
     server.forget_log();

@@ -258,8 +258,7 @@ impl<F> Response<F> {
         self.charset = Bytes::new();
         self.content_length = None;
         self.content_encoding = None;
-        self.ranges = Ranges::Refused;
-        self.accept_ranges = false;
+        self.refuse_ranges();
         self.body = Body::Empty;
     }
 

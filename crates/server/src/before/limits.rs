@@ -26,6 +26,7 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
     }
     // The page that covers it is not refused for it again: nobody will read the body.
     request.rare_mut().is_body_refused = true;
+    request.body.withhold();
     request.log(Level::Error, &|out| {
         out.extend_from_slice(
             format!("client intended to send too large body: {length} bytes").as_bytes(),

@@ -100,7 +100,8 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
     Some(match &trying.last {
         Last::Status(code) => Outcome::Failed(Failure::new(*code)),
         Last::Redirect(target) => {
-            let target = request.evaluate(target);
+            let made = request.evaluate(target);
+            let target = below_alias(request, target, made, alias);
             if target.starts_with(b"@") {
                 Outcome::Redirect(Target::Named(target))
             } else {
@@ -110,6 +111,20 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
             }
         }
     })
+}
+
+/// What was made of a template, without the name of a location with an `alias`. As in nginx that is taken off only where the template has
+/// variables, and off the last argument too: configurations write the name there twice.
+fn below_alias(request: &Request, of: &Template, made: Bytes, alias: Option<Alias>) -> Bytes {
+    match alias {
+        Some(Alias::Prefix(length))
+            if of.literal().is_none()
+                && made.starts_with(&request.uri[..length.min(request.uri.len())]) =>
+        {
+            made.slice(length.min(made.len())..)
+        }
+        _ => made,
+    }
 }
 
 /// Whether the candidate is there; then it becomes the request's URI.
@@ -122,16 +137,7 @@ async fn look(
         path::map(request, &mut path::Mapped::default())?;
     }
     let name = request.evaluate(&candidate.name);
-    let name = match alias {
-        // nginx takes the location's name off only where the candidate has variables.
-        Some(Alias::Prefix(length))
-            if candidate.name.literal().is_none()
-                && name.starts_with(&request.uri[..length.min(request.uri.len())]) =>
-        {
-            name.slice(length.min(name.len())..)
-        }
-        _ => name,
-    };
+    let name = below_alias(request, &candidate.name, name, alias);
     let mut path = Vec::with_capacity(256);
     path::root(request, &mut path);
     path.extend_from_slice(&name);

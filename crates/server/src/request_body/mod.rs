@@ -124,6 +124,11 @@ impl Arriving {
         }
     }
 
+    /// Nobody gets it, however it is asked for: it is thrown away, as what was refused, and counts as an empty one.
+    pub fn withhold(&mut self) {
+        self.body = Some(RequestBody::bytes(Bytes::new()));
+    }
+
     /// Was it passed on, and not to its end? Then the connection cannot be kept.
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
@@ -316,7 +321,7 @@ async fn read_once(request: &mut Request, out: &mut Vec<u8>) -> Result<(), Outco
 fn failed(request: &mut Request, error: wire::Error) -> Outcome {
     let (level, outcome) = match &error {
         wire::Error::Timeout => (Level::Info, Outcome::Failed(Failure::new(408))),
-        wire::Error::Body(BodyFault::TooLarge(_)) => {
+        wire::Error::Body(BodyFault::TooLarge { .. }) => {
             (Level::Error, Outcome::Failed(Failure::new(413)))
         }
         wire::Error::Body(BodyFault::Framing) => (Level::Error, Outcome::Failed(Failure::new(400))),

@@ -23,8 +23,13 @@ pub enum BodyFault {
     #[error("client sent invalid chunked body")]
     Framing,
     /// More than the limit. To be answered with 413.
-    #[error("client intended to send too large chunked body: {0} bytes")]
-    TooLarge(u64),
+    #[error("client intended to send too large chunked body: {received}+{size} bytes")]
+    TooLarge {
+        /// What had come.
+        received: u64,
+        /// The size of the chunk that is too much.
+        size: u64,
+    },
 }
 
 /// What was found in the bytes given.
@@ -281,9 +286,9 @@ impl Decoder {
     }
 
     fn begin_chunk(&self) -> Result<State, BodyFault> {
-        let total = self.received.saturating_add(self.size);
-        if self.limit != 0 && total > self.limit {
-            return Err(BodyFault::TooLarge(total));
+        let (received, size) = (self.received, self.size);
+        if self.limit != 0 && received.saturating_add(size) > self.limit {
+            return Err(BodyFault::TooLarge { received, size });
         }
         Ok(State::ChunkData)
     }
@@ -470,7 +475,10 @@ mod tests {
         let mut decoder = Decoder::new(Framing::Chunked, 9);
         assert_eq!(
             run(&mut decoder, b"5\r\nhello\r\n5\r\nhello", 3),
-            Err(BodyFault::TooLarge(10))
+            Err(BodyFault::TooLarge {
+                received: 5,
+                size: 5
+            })
         );
         let mut decoder = Decoder::new(Framing::Chunked, 10);
         run(&mut decoder, b"0\r\nX:  y \r\nBad_: z\r\nZ:\r\n\r\n", 2).unwrap();

@@ -395,18 +395,16 @@ impl Parser {
             });
         }
         let field = found.field.moved(start);
-        if field.id != HeaderId::Other {
-            let is_second = head.known & field.id.bit() != 0;
-            if let Err(stop) = self.known_header(bytes, field, head, choose) {
-                // What is at fault is there to be logged.
-                if !is_second {
-                    head.push(field);
-                }
-                return Err(stop);
-            }
+        let is_first = head.known & field.id.bit() == 0;
+        let judged = match field.id {
+            HeaderId::Other => Ok(()),
+            _ => self.known_header(bytes, field, head, choose),
+        };
+        // What is at fault is there to be logged.
+        if is_first || judged.is_ok() {
+            head.push(field);
         }
-        head.push(field);
-        Ok(())
+        judged
     }
 
     fn known_header(

@@ -136,6 +136,10 @@ pub fn give(kept: Kept, response: &mut Response, is_passed_on: bool) {
     let mut lines = kept.lines;
     // What the answer at hand says of it counts.
     lines.retain(|line| line.is(b"Set-Cookie") || response.headers.get(&line.name).is_none());
+    // No parts of a redirect or a failure's page.
+    if response.status >= 300 {
+        lines.retain(|line| !line.is(b"Accept-Ranges"));
+    }
     response.headers.prepend(lines);
 }
 
