@@ -10,8 +10,8 @@ use disk::figures::Times;
 use super::of_modules::{ModuleSum, Used};
 use super::page::Value;
 use super::parts;
-use super::process::Process;
-use super::{Family, Ledger, LoopFigures, Page, limits};
+use super::process::{Process, unserved_ns};
+use super::{Entry, Family, Ledger, LoopFigures, Page, limits};
 use crate::loops::Kind;
 
 /// All figures.
@@ -71,14 +71,22 @@ pub struct LoopSum {
     pub longest_ns: u64,
     /// Whose it was.
     pub longest: Option<Kind>,
+    /// How long it was ready and had no processor; `None`: nobody knows.
+    pub unserved_ns: Option<u64>,
 }
 
 impl LoopSum {
-    fn add(&mut self, figures: &LoopFigures, connections: u64) {
+    fn add(&mut self, entry: &Entry) {
+        let figures = &entry.figures;
         self.blocked.merge(&figures.blocked);
         self.polls.merge(&figures.polls);
         self.ticks.merge(&figures.ticks);
-        self.add_numbers(figures, connections);
+        self.add_numbers(figures, entry.connections());
+        // A number of a thread that has ended may be another one's by now.
+        let look = |thread| entry.is_alive().then(|| unserved_ns(thread))?;
+        if let Some(ns) = figures.unserved.lock().sum_ns(look) {
+            *self.unserved_ns.get_or_insert_default() += ns;
+        }
         if figures.longest_ns.get() > self.longest_ns {
             self.longest_ns = figures.longest_ns.get();
             self.longest = *figures.longest.lock();
@@ -124,7 +132,7 @@ pub fn loops(ledger: &Ledger) -> BTreeMap<usize, LoopSum> {
     let entries = ledger.loops.lock().clone();
     for entry in entries {
         let sum = sums.entry(entry.figures.index).or_default();
-        sum.add(&entry.figures, entry.connections());
+        sum.add(&entry);
     }
     sums
 }
@@ -154,6 +162,9 @@ fn add_loop(page: &mut Page, index: &str, sum: &LoopSum) {
     ];
     for (state, count) in states {
         page.whole(Family::LoopConnections, &[index, state], count);
+    }
+    if let Some(ns) = sum.unserved_ns {
+        page.nanoseconds(Family::LoopUnserved, &[index], ns);
     }
     page.whole(Family::LoopAccepted, &[index], sum.accepted);
     page.whole(Family::LoopRequests, &[index], sum.requests);

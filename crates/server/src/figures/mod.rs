@@ -78,6 +78,10 @@ struct Entry {
 }
 
 impl Entry {
+    fn is_alive(&self) -> bool {
+        self.berth.strong_count() > 0
+    }
+
     fn connections(&self) -> u64 {
         let berth = self.berth.upgrade();
         berth.map_or(0, |berth| u64::from(berth.connections()))

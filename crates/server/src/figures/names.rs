@@ -72,6 +72,7 @@ families! {
     ProcessThreads Gauge "freewheel_process_threads" "" [] "Threads of the worker.";
     ProcessCpu Counter "freewheel_process_cpu_seconds" "seconds" [] "Processor time of the worker.";
     LoopBusy Counter "freewheel_loop_busy_seconds" "seconds" ["loop"] "Time that a loop spent in its tasks; its rate is the busy share.";
+    LoopUnserved Counter "freewheel_loop_processor_wait_seconds" "seconds" ["loop"] "Time that a loop was ready and had no processor, since the machine had other things to do: what is blocked then is no fault of a request. Missing where the kernel does not tell.";
     LoopBlocked Histogram "freewheel_event_loop_blocked_seconds" "seconds" ["loop"] "From the moment a loop got an event to the start of the task that handles it.";
     LoopPoll Histogram "freewheel_loop_poll_seconds" "seconds" ["loop"] "How long the loop's tasks kept it at a time.";
     LoopTick Histogram "freewheel_loop_tick_lateness_seconds" "seconds" ["loop"] "How late a tick of one millisecond was served: at the end of the turn into which it fell, at once where the loop slept (counted when it wakes).";

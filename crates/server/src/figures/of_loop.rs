@@ -39,6 +39,51 @@ pub struct LoopFigures {
     pub longest_ns: Number,
     /// Whose it was; locked only when there is a longer one.
     pub longest: Mutex<Option<Kind>>,
+    /// How long it was ready and had no processor.
+    pub unserved: Mutex<Unserved>,
     /// What few configurations need: in memory that stays untouched otherwise.
     pub modules: Box<ModuleFigures>,
+}
+
+/// How long the threads of a loop were ready and had no processor, as the kernel counts it; looked at when figures are gathered.
+#[derive(Debug, Default)]
+pub struct Unserved {
+    thread: Option<i32>,
+    /// Of threads before this one.
+    before_ns: u64,
+    /// Of this one, as it was seen last.
+    own_ns: Option<u64>,
+}
+
+impl Unserved {
+    /// This thread is the loop's from now on.
+    pub fn begin(&mut self, thread: i32) {
+        self.before_ns += self.own_ns.take().unwrap_or(0);
+        self.thread = Some(thread);
+    }
+
+    /// All of it in nanoseconds, with what `look` says of a thread that still runs; `None`: the kernel does not tell.
+    pub fn sum_ns(&mut self, look: impl FnOnce(i32) -> Option<u64>) -> Option<u64> {
+        let seen = self.thread.and_then(look);
+        // What ends at the same time may be seen no more.
+        self.own_ns = self.own_ns.max(seen);
+        self.own_ns.map(|own_ns| self.before_ns + own_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_loop_has_waited_goes_on_with_the_next_thread() {
+        let mut unserved = Unserved::default();
+        assert_eq!(unserved.sum_ns(|_| Some(9)), None, "there is no thread");
+        unserved.begin(1);
+        assert_eq!(unserved.sum_ns(|_| None), None, "it is not told");
+        assert_eq!(unserved.sum_ns(|_| Some(5)), Some(5));
+        assert_eq!(unserved.sum_ns(|_| None), Some(5), "it has ended");
+        unserved.begin(2);
+        assert_eq!(unserved.sum_ns(|_| Some(3)), Some(8));
+    }
 }

@@ -1,4 +1,4 @@
-//! What the kernel says of this process: memory, descriptors, processor time; and where disks are mounted.
+//! What the kernel says of this process: memory, descriptors, processor time, and how long its threads waited for that; and where disks are mounted.
 //!
 //! **Waits** for /proc, which no disk is behind: for the thread of the figures alone.
 #![expect(clippy::disallowed_methods, reason = "procfs, in a thread of its own")]
@@ -63,6 +63,13 @@ fn open_descriptors() -> u64 {
     all.map_or(0, |all| {
         (all.take(DESCRIPTORS_MAX).count() as u64).saturating_sub(1)
     })
+}
+
+/// How long a thread of this process was ready and had no processor, in nanoseconds (the kernel's `sched-stats.rst`).
+#[must_use]
+pub fn unserved_ns(thread: i32) -> Option<u64> {
+    let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    told.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Where each device is mounted, the first place of several: by `MAJOR:MINOR`.

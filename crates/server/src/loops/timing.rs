@@ -132,6 +132,8 @@ pub fn moment() -> u64 {
 
 /// Makes this thread a loop thread: tasks spawned on it count in `figures`.
 pub fn enter(figures: Arc<LoopFigures>) {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    figures.unserved.lock().begin(thread);
     LOOP.set(LOOPS.fetch_add(1, Ordering::Relaxed) + 1);
     AT.set(now_ns());
     TURN.set(AT.get());

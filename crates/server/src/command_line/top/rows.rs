@@ -68,6 +68,7 @@ fn loops(view: &View, lines: &mut Vec<Line<'static>>) {
             rate(view.rate("freewheel_loop_requests", &of)),
             number(view.sum("freewheel_loop_connections", &of)),
             time(blocked.map(|times| times.p50)),
+            share(view.rate("freewheel_loop_processor_wait_seconds", &of)),
         ]
     };
     let head = [
@@ -78,6 +79,7 @@ fn loops(view: &View, lines: &mut Vec<Line<'static>>) {
         "requests",
         "conns",
         "blocked50",
+        "no CPU",
     ];
     table(&head, view.values(BLOCKED, "loop").iter().map(row), lines);
 }

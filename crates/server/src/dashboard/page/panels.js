@@ -19,6 +19,11 @@ const PANELS = [
     lines: () => each(store.find('freewheel_loop_busy_seconds'), ['loop'], (g) => sum(g.map(perSecond)), (n) => `loop ${n}`),
   },
   {
+    id: 'unserved', title: 'Loops: without a processor', what: 'share of the time that they were ready and had none: the machine is too busy',
+    unit: 'share', isOptional: true,
+    lines: () => each(store.find('freewheel_loop_processor_wait_seconds'), ['loop'], (g) => sum(g.map(perSecond)), (n) => `loop ${n}`),
+  },
+  {
     id: 'requests', title: 'Requests', what: 'per second', unit: 'rate', none: 'No request has come.',
     lines: () => [
       {name: 'requests', values: sum(store.find('freewheel_loop_requests').map(perSecond))},
