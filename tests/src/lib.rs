@@ -21,6 +21,7 @@
 mod binary;
 mod client;
 mod exposition;
+pub mod gateway;
 mod origin;
 mod port;
 mod reply;

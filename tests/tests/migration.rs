@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 /// Places of an installation, and where they are below the test's directory.
 const PLACES: &[(&str, &str)] = &[
     ("/etc/nginx/mime.types", "%CONF%/mime.types"),
+    ("/etc/nginx/fastcgi.conf", "%CONF%/fastcgi.conf"),
+    ("/etc/nginx/fastcgi_params", "%CONF%/fastcgi_params"),
+    ("/etc/nginx/uwsgi_params", "%CONF%/uwsgi_params"),
+    ("/etc/nginx/scgi_params", "%CONF%/scgi_params"),
     ("/etc/nginx/", "%DIR%/"),
     ("/var/log/nginx/", "%DIR%/logs/"),
     ("/var/cache/nginx/", "%DIR%/cache-"),
@@ -99,7 +103,7 @@ fn configurations_of_operators_pass_or_say_what_is_not_built() {
             "{shown}: the line is not named: {said}"
         );
     }
-    assert_eq!(checked, 9);
+    assert_eq!(checked, 12);
 }
 
 /// What cannot be taken over is refused with its name and its line, and not passed over.
@@ -114,12 +118,12 @@ fn what_is_not_there_is_named_with_its_line() {
     let (status, said) = site.run(&["-t"]);
     assert!(!status.success());
     assert!(said.contains("nginx.conf:4"), "{said}");
-    let text = "events { }\nhttp {\n    server {\n        location ~ \\.php$ {\n            fastcgi_pass 127.0.0.1:9000;\n        }\n    }\n}\n";
+    let text = "events { }\nhttp {\n    server {\n        location /grpc {\n            grpc_pass 127.0.0.1:9000;\n        }\n    }\n}\n";
     site.configure(text);
     let (status, said) = site.run(&["-t"]);
     assert!(!status.success());
     assert!(
-        said.contains("\"fastcgi_pass\"") && said.contains("nginx.conf:5"),
+        said.contains("\"grpc_pass\"") && said.contains("nginx.conf:5"),
         "{said}"
     );
 }

@@ -114,12 +114,6 @@ const NO_HTTP2: Fate = Fate::Ignored("it has no effect without HTTP/2, which is 
 const NO_PROXY: Fate = Fate::Ignored(
     "an answer waits at its server while its client is slow, so nothing is written there",
 );
-const NO_FASTCGI: Fate =
-    Fate::Ignored("\"fastcgi_pass\" is not built yet, so nothing would be written there");
-const NO_UWSGI: Fate =
-    Fate::Ignored("\"uwsgi_pass\" is not built yet, so nothing would be written there");
-const NO_SCGI: Fate =
-    Fate::Ignored("\"scgi_pass\" is not built yet, so nothing would be written there");
 const NO_TLS: Fate = Fate::Ignored(
     "it has no effect without TLS, which is not built yet and which \"listen\" refuses",
 );

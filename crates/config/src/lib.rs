@@ -117,7 +117,7 @@ pub use load::{
     Source, load, load_checked, parse_bytes,
 };
 pub use scope::{Scope, VARIABLES_MAX, Variable, VariableIndex};
-pub use section::Section;
+pub use section::{Renamed, Section};
 pub use table::{Entry, Inherit, Level, Table};
 pub use template::{Part, Template};
 pub use text::{Origin, Place, Span, Text};

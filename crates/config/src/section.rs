@@ -41,6 +41,20 @@ pub trait Section: Sized {
     fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error>;
 }
 
+/// A group whose directives may have other names: several modules of nginx have the same directives, each behind a prefix of its own.
+pub trait Renamed: Section {
+    /// As [`Section::set`], for a directive that stands for the one of this name.
+    ///
+    /// # Errors
+    /// As [`Section::set`]; they name the directive as it is written.
+    fn set_as(
+        raw: &mut Self::Raw,
+        name: &[u8],
+        directive: &Directive,
+        scope: &mut Scope,
+    ) -> Result<bool, Error>;
+}
+
 /// Declares a group of directives: one table, one struct of finished values.
 ///
 /// `NAME: TYPE = DEFAULT, [CONTEXTS] ARGS;` where
@@ -103,16 +117,12 @@ macro_rules! directives {
                     ::std::vec![&*TABLE]
                 }
 
-                #[allow(unused_variables)]
                 fn set(
                     raw: &mut Raw,
                     directive: &$crate::Directive,
                     scope: &mut $crate::Scope,
                 ) -> ::core::result::Result<bool, $crate::Error> {
-                    $(if directive.name == $crate::directive_name!($field $($word)?) {
-                        return raw.$field.set(directive, scope).map(|()| true);
-                    })*
-                    Ok(false)
+                    <Self as $crate::Renamed>::set_as(raw, directive.name.bytes(), directive, scope)
                 }
 
                 #[allow(unused_variables)]
@@ -143,6 +153,21 @@ macro_rules! directives {
                         $crate::directive_default!($default),
                         scope,
                     )?,)* })
+                }
+            }
+
+            impl $crate::Renamed for $Section {
+                #[allow(unused_variables)]
+                fn set_as(
+                    raw: &mut Raw,
+                    name: &[u8],
+                    directive: &$crate::Directive,
+                    scope: &mut $crate::Scope,
+                ) -> ::core::result::Result<bool, $crate::Error> {
+                    $(if name == $crate::directive_name!($field $($word)?).as_bytes() {
+                        return raw.$field.set(directive, scope).map(|()| true);
+                    })*
+                    Ok(false)
                 }
             }
         };

@@ -125,6 +125,12 @@ impl Regex {
         )
     }
 
+    /// How many groups it has, the whole match counted.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.program.captures_len()
+    }
+
     /// Whether the pattern has groups at all: without, a match sets nothing.
     #[must_use]
     pub fn has_captures(&self) -> bool {

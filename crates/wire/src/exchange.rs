@@ -4,6 +4,8 @@
 //! scratch buffer, which is given away with a large piece (`lending`); an answer that comes before the request was sent completely is seen at once; only a connection of which
 //! nothing is in doubt comes out of [`Exchange::finish`].
 
+mod outcome;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -13,15 +15,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use message::{Framing, Header, ResponseHead};
+use message::{Framing, Header};
 
-use crate::connect::numbered;
 use crate::event_loop::Loop;
 use crate::http1::answer::{AnswerFault, AnswerReader, Asked, Event};
 use crate::http1::request::{BodyWriter, RequestFault};
 use crate::lending::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
+
+pub use outcome::{AnswerHead, ExchangeError, Flushed};
 
 /// Buffers that go with one write.
 const BUFFERS_MAX: usize = 16;
@@ -31,44 +34,6 @@ const CHUNK_HEAD_TYPICAL: usize = 24;
 /// A connection to an upstream that nobody uses now. It holds the place for an exchange, which so is made once for all requests
 /// that go through the connection.
 pub struct UpstreamConnection(Box<Exchange>);
-
-/// Why an exchange cannot go on, in nginx's words.
-#[derive(Debug, thiserror::Error)]
-pub enum ExchangeError {
-    /// Nothing went or came for too long.
-    #[error("upstream timed out (110: Connection timed out)")]
-    Timeout,
-    /// The answer cannot be passed on, or not further.
-    #[error(transparent)]
-    Answer(#[from] AnswerFault),
-    /// The request's body is not what its head announced.
-    #[error(transparent)]
-    Request(#[from] RequestFault),
-    /// The connection broke while the request was sent.
-    #[error("writev() failed {}", numbered(.0))]
-    Send(io::Error),
-    /// The connection broke while the answer was awaited or read.
-    #[error("recv() failed {}", numbered(.0))]
-    Receive(io::Error),
-}
-
-/// What [`Exchange::flush`] came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flushed {
-    /// All that was queued is sent.
-    All,
-    /// The server takes no more now, and has something to say: read the answer's head.
-    AnswerCame,
-}
-
-/// A head of an answer.
-#[derive(Debug)]
-pub enum AnswerHead {
-    /// A 1xx; another head follows.
-    Interim(Box<ResponseHead>),
-    /// The one that counts.
-    Final(Box<ResponseHead>),
-}
 
 /// A request and its answer, and the connection that they go through.
 pub struct Exchange {
@@ -127,19 +92,32 @@ impl UpstreamConnection {
 
     /// Begins a request: `head` was written by [`crate::http1::request::head`] and announced `framing`; the answer's head has
     /// at most `head_bytes_max` bytes (`proxy_buffer_size`). Nothing is sent before [`Exchange::flush`] or a read.
+    #[inline]
     pub fn begin(
-        mut self,
+        self,
         head: Bytes,
         framing: Framing,
         asked: Asked,
         head_bytes_max: usize,
     ) -> Box<Exchange> {
+        let reader = AnswerReader::new(asked, head_bytes_max);
+        self.begin_with(head, BodyWriter::new(framing), reader)
+    }
+
+    /// As [`UpstreamConnection::begin`], for whatever is spoken: `body` writes what follows `head`, `reader` reads the answer.
+    #[inline]
+    pub fn begin_with(
+        mut self,
+        head: Bytes,
+        body: BodyWriter,
+        reader: AnswerReader,
+    ) -> Box<Exchange> {
         let exchange = &mut *self.0;
         exchange.requests += 1;
-        exchange.body = BodyWriter::new(framing);
-        exchange.is_body_queued = matches!(framing, Framing::None | Framing::Length(0));
+        exchange.is_body_queued = body.is_empty();
+        exchange.body = body;
         exchange.first = head;
-        exchange.reader = AnswerReader::new(asked, head_bytes_max);
+        exchange.reader = reader;
         exchange.fault = None;
         exchange.is_waiting = false;
         (exchange.sent, exchange.received) = (0, 0);
@@ -178,7 +156,15 @@ impl Exchange {
     ///
     /// # Errors
     /// The body is longer than its head said; nothing of the piece is queued.
-    pub fn queue_piece(&mut self, piece: Bytes) -> Result<(), RequestFault> {
+    pub fn queue_piece(&mut self, mut piece: Bytes) -> Result<(), RequestFault> {
+        let max = self.body.piece_max();
+        while piece.len() > max {
+            self.queue_part(piece.split_to(max))?;
+        }
+        self.queue_part(piece)
+    }
+
+    fn queue_part(&mut self, piece: Bytes) -> Result<(), RequestFault> {
         if piece.is_empty() {
             return Ok(());
         }
@@ -408,6 +394,10 @@ impl Exchange {
         self.first = Bytes::new();
         self.queue = VecDeque::new();
         self.unread = Vec::new();
+        // Nor what was told of an answer that came in records, which knows its request.
+        if self.reader.is_in_records() {
+            self.reader = AnswerReader::new(Asked::Plain, 0);
+        }
         Some(UpstreamConnection(self))
     }
 

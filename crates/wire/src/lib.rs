@@ -1,6 +1,6 @@
-//! Bytes ↔ messages: sockets, HTTP/1 reading and writing, body framing, and the timeouts of a loop.
+//! Bytes ↔ messages: sockets, HTTP/1 reading and writing, body framing, what gateways speak, and the timeouts of a loop.
 //!
-//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `rate`) see byte slices alone; `stream`, `connection` and
+//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `fastcgi`, `gateway`, `rate`) see byte slices alone; `stream`, `connection` and
 //! `exchange` put them on sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything that is read is bounded.
 
 pub mod clock;
@@ -8,6 +8,8 @@ pub mod connect;
 pub mod connection;
 pub mod event_loop;
 pub mod exchange;
+pub mod fastcgi;
+pub mod gateway;
 pub mod http1;
 mod lending;
 pub mod rate;

@@ -141,6 +141,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         client_body: _,
         // No step obeys these.
         root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, flv: _, mp4: _, precompressed: _, proxy: _,
+        asking: _, fastcgi_pass: _, fastcgi: _, uwsgi_pass: _, uwsgi: _, scgi_pass: _, scgi: _,
         proxy_answers: _, proxy_store: _, proxy_rewrites: _, hints: _, tunnelling: _, subrequests: _, error_pages: _,
         caching: _, not_modified: _, headers: _, ranges: _, slicing: _, identity: _, redirects: _, keepalive: _,
         sending: _, closing: _, post_action: _, resolving: _, access_log: _, error_log: _, status: _, empty_gif: _, random_index: _,

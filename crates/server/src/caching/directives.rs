@@ -236,8 +236,6 @@ directives! {
         /// Asks the origin whether what is stored has changed (`If-Modified-Since`, `If-None-Match`) rather than for all of
         /// it. A 304 makes it fresh again and replaces the header lines that it has (RFC 9111, 3.2).
         proxy_cache_revalidate: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Makes GET of HEAD for the origin, so that the answer can be stored. `off`: the key should have `$request_method`.
-        proxy_cache_convert_head: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// A request for a range that begins at this byte or behind is passed on as it is, and its answer not stored.
         proxy_cache_max_range_offset: Option<Offset> = none, [HTTP | SERVER | LOCATION] 1;
         /// Takes requests for which one of the texts is neither empty nor `0` as orders to delete: the entry of the key, or

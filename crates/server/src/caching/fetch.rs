@@ -190,7 +190,7 @@ async fn prepare(
     }
     let variation = Variation {
         is_cacheable: want.may_store,
-        as_get: asks_as_get(request, inquiry.caching),
+        as_get: asks_as_get(request),
         lines: note::of(request).conditions(),
     };
     proxy::order(request, &variation).await

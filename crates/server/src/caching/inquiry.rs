@@ -20,6 +20,7 @@ use crate::Failure;
 use crate::clock::Moment;
 use crate::content::files;
 use crate::content::proxy::directives::IgnoreHeaders;
+use crate::content::proxy::families::Family;
 use crate::content::proxy::pass::Url;
 use crate::content::proxy::passing::Target;
 use crate::content::proxy::{self, order, with_slash};
@@ -136,18 +137,20 @@ pub fn rules(location: &Location) -> &Rules {
     })
 }
 
-/// What a request's key is made of: `proxy_cache_key`, else scheme, host and URI of the request to the origin.
+/// What a request's key is made of: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (Of what goes to a
+/// gateway nothing is made, as in nginx.)
 #[must_use]
 pub fn key_text(request: &Request) -> Bytes {
     if let Some(template) = &request.location().settings.caching.proxy_cache_key {
         return request.evaluate(template);
     }
+    let passing = request.location().passing.as_ref();
+    let Some(passing) = passing.filter(|passing| passing.family == Family::Proxy) else {
+        return Bytes::new();
+    };
     let mut text = Vec::with_capacity(request.head.target().len() + 64);
     text.extend_from_slice(b"http://");
     proxy::variables::host(request, &mut text);
-    let Some(passing) = &request.location().passing else {
-        return text.into();
-    };
     match &passing.target {
         Target::Fixed { url, .. } => {
             order::append_target(request, passing, (&url.uri, false), &mut text);
@@ -184,8 +187,12 @@ pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
 
 /// Is the client's HEAD to be asked for as GET?
 #[must_use]
-pub fn asks_as_get(request: &Request, caching: &Caching) -> bool {
-    request.method == Method::Head && caching.proxy_cache_convert_head
+pub fn asks_as_get(request: &Request) -> bool {
+    let location = request.location();
+    let passing = location.passing.as_ref();
+    request.method == Method::Head
+        && location.settings.proxy.proxy_cache_convert_head
+        && passing.is_some_and(|passing| passing.family == Family::Proxy)
 }
 
 /// Does the request ask for a range that begins too far behind (`proxy_cache_max_range_offset`)?

@@ -16,6 +16,7 @@ use super::tally::Status;
 use super::{note, ready, verify};
 use crate::Failure;
 use crate::content::proxy::answer::{self, Origin};
+use crate::content::proxy::families::Family;
 use crate::request::Request;
 use crate::respond::Outcome;
 
@@ -44,8 +45,8 @@ pub async fn serve(
     note.status = Some(status);
     note.age = Some(age);
     let mut head = Box::new(hit.entry.head().clone());
-    if let Some(length) = length_for_head(request, hit) {
-        head.framing = ResponseFraming::Length(length);
+    if let Some(framing) = framing_for_head(request, hit) {
+        head.framing = framing;
     }
     let mut outcome = answer::shape(request, head, body, Origin::Cache);
     if let Outcome::Answer(response) = &mut outcome {
@@ -60,12 +61,19 @@ pub async fn serve(
 }
 
 /// What was stored for a HEAD that was not made a GET has a length, and no body.
-fn length_for_head(request: &Request, hit: &Hit) -> Option<u64> {
+fn framing_for_head(request: &Request, hit: &Hit) -> Option<ResponseFraming> {
     if !request.is_head() || hit.entry.body_len() > 0 {
         return None;
     }
-    let text = hit.entry.head().get(HeaderId::ContentLength)?;
-    std::str::from_utf8(text).ok()?.parse().ok()
+    let text = hit.entry.head().get(HeaderId::ContentLength);
+    let length = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    // A gateway's HEAD is never made a GET: what has no length has an unknown one.
+    let passing = request.location().passing.as_ref();
+    let is_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
+    match length {
+        None => is_gateway.then_some(ResponseFraming::UntilClose),
+        length => length.map(ResponseFraming::Length),
+    }
 }
 
 /// Digits.

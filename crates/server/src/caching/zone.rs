@@ -14,6 +14,7 @@ use config::{
 };
 
 use crate::content::files::Aio;
+use crate::content::proxy::families::Family;
 use crate::settings::Location;
 
 /// Caches of one configuration.
@@ -91,7 +92,8 @@ impl Zones {
     /// # Errors
     /// nginx's sentences.
     pub fn read(&mut self, line: &Directive, prefix: &Path) -> Result<(), Error> {
-        let zone = Zone::parse(&line.args, prefix).map_err(|problem| line.error(&problem))?;
+        let zone =
+            Zone::parse(&line.name, &line.args, prefix).map_err(|problem| line.error(&problem))?;
         let fail = |sentence: String| Err(line.error(&Problem::new(sentence)));
         if self.named(&zone.name).is_some() {
             let name = String::from_utf8_lossy(&zone.name);
@@ -132,7 +134,12 @@ impl Zones {
             };
             if self.named(name).is_none() {
                 let name = String::from_utf8_lossy(name);
-                return Err(named.error(format!("\"proxy_cache\" zone \"{name}\" is unknown")));
+                let family = location
+                    .passing
+                    .as_ref()
+                    .map_or(Family::Proxy, |passing| passing.family);
+                let directive = family.renamed("proxy_cache");
+                return Err(named.error(format!("\"{directive}\" zone \"{name}\" is unknown")));
             }
         }
         for zone in &mut self.0 {
@@ -209,7 +216,7 @@ const PACE: Pace = Pace {
 };
 
 impl Zone {
-    fn parse(args: &[Word], prefix: &Path) -> Result<Self, Problem> {
+    fn parse(name: &Word, args: &[Word], prefix: &Path) -> Result<Self, Problem> {
         let path = args.first().map_or(&b""[..], |word| word.bytes());
         let path = path.strip_suffix(b"/").unwrap_or(path);
         let directory = prefix.join(std::ffi::OsStr::from_bytes(path));
@@ -229,9 +236,8 @@ impl Zone {
             zone.set(word).map_err(|problem| problem.at(index))?;
         }
         if zone.name.is_empty() || zone.zone_bytes == 0 {
-            return Err(Problem::new(
-                "\"proxy_cache_path\" must have \"keys_zone\" parameter",
-            ));
+            let sentence = format!("\"{}\" must have \"keys_zone\" parameter", name.display());
+            return Err(Problem::new(sentence));
         }
         Ok(zone)
     }

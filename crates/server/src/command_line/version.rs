@@ -123,11 +123,12 @@ mod tests {
     #[test]
     fn modules_are_named_once_they_are_built() {
         let modules = modules();
+        assert!(modules["http_fastcgi"] && modules["http_uwsgi"] && modules["http_scgi"]);
         assert!(modules["http_slice"] && modules["http_map"] && modules["http_proxy"]);
-        assert!(!modules["http_ssl"] && !modules["http_fastcgi"] && !modules["http_degradation"]);
+        assert!(!modules["http_ssl"] && !modules["http_grpc"] && !modules["http_degradation"]);
         let text = configure();
         assert!(text.contains(" --with-http_slice_module "), "{text}");
-        assert!(text.contains(" --without-http_fastcgi_module "), "{text}");
+        assert!(text.contains(" --without-http_grpc_module "), "{text}");
         assert!(
             !text.contains("http_map") && !text.contains("http_ssl"),
             "{text}"

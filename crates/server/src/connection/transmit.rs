@@ -390,7 +390,7 @@ async fn next_piece(
 ) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
     let settings = &request.location().settings;
     let ends_with_client = match request.passed.is_some() {
-        true => request.cached.is_none() && !settings.proxy.proxy_ignore_client_abort,
+        true => request.cached.is_none() && !settings.asking.proxy_ignore_client_abort,
         // Its parts may be of other servers.
         false => settings.ssi.ssi || settings.addition.is_any(),
     };

@@ -90,6 +90,13 @@ pub fn build(settings: &LocationSettings) -> Result<Option<Shown>, Error> {
         ),
         (settings.empty_gif.empty_gif.is_some(), None, "empty_gif"),
         (settings.proxy.proxy_pass.is_some(), None, "proxy_pass"),
+        (
+            settings.fastcgi_pass.fastcgi_pass.is_some(),
+            None,
+            "fastcgi_pass",
+        ),
+        (settings.uwsgi_pass.uwsgi_pass.is_some(), None, "uwsgi_pass"),
+        (settings.scgi_pass.scgi_pass.is_some(), None, "scgi_pass"),
     ];
     let mut wanted = all.iter().filter(|(is_wanted, ..)| *is_wanted);
     let Some((_, shown, name)) = wanted.next() else {

@@ -81,7 +81,9 @@ impl<'a> Lines<'a> {
     /// The line that declares a cache.
     pub fn zone(&self, name: &[u8]) -> Vec<&'a Directive> {
         let wanted = [b"keys_zone=", name, b":"].concat();
-        let lines = self.http().filter(|line| line.name == "proxy_cache_path");
+        let lines = self
+            .http()
+            .filter(|line| line.name.bytes().ends_with(b"_cache_path"));
         lines
             .filter(|line| {
                 line.args

@@ -3,9 +3,12 @@
 use std::rc::Rc;
 
 use cache::Key;
+use config::Directive;
 
 use crate::caching::{directives, inquiry};
 use crate::content::proxy;
+use crate::content::proxy::Passing;
+use crate::content::proxy::families::Family;
 use crate::content::proxy::order::{Order, Variation};
 use crate::request::Request;
 use crate::request_body::RequestBody;
@@ -22,7 +25,9 @@ const PEERS_TOLD: usize = 16;
 /// Tells where the request is passed on to.
 pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = chain(request, lines);
-    report.say_by("content", "passed on", &lines.of(&chain, &["proxy_pass"]));
+    let family = family(request);
+    let passed = of(lines, &chain, family, &["proxy_pass"]);
+    report.say_by("content", "passed on", &passed);
     tell_cache(request, lines, report);
     let Some(passing) = request.location().passing.clone() else {
         return;
@@ -41,16 +46,22 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     }
     let variation = Variation::default();
     match Order::new(request, &passing, &to, &variation, RequestBody::None) {
-        Ok(order) => tell_order(&order, report),
+        Ok(order) if family == Family::Proxy => tell_order(&order, report),
+        Ok(_) => report.say("asks", tell_params(request, &passing)),
         Err(failure) => return report.say("status", failure.status.to_string()),
     }
-    let set = lines.of_each(
+    let set = of_each(
+        lines,
         &chain,
+        family,
         &[
             "proxy_set_header",
             "proxy_http_version",
             "proxy_method",
             "proxy_set_body",
+            "proxy_param",
+            "proxy_index",
+            "proxy_split_path_info",
         ],
     );
     report.by(&set);
@@ -58,14 +69,51 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
         "proxy_hide_header",
         "proxy_redirect",
         "proxy_intercept_errors",
-        "error_page",
         "proxy_next_upstream",
     ];
-    let answers = lines.of_each(&chain, ANSWERS);
+    let mut answers = of_each(lines, &chain, family, ANSWERS);
+    answers.extend(lines.of(&chain, &["error_page"]));
     report.pause();
     report.say("answer", "that of the server, unless it fails");
     report.by(&answers);
     tell_added(&chain, lines, report);
+}
+
+/// Whose lines pass the request on.
+fn family(request: &Request) -> Family {
+    let passing = request.location().passing.as_ref();
+    passing.map_or(Family::Proxy, |passing| passing.family)
+}
+
+/// As [`Lines::of`], for the lines that a family has in the place of these.
+fn of<'a>(
+    lines: &Lines<'a>,
+    chain: &[&'a Directive],
+    family: Family,
+    names: &[&str],
+) -> Vec<&'a Directive> {
+    let own: Vec<String> = names.iter().map(|name| family.renamed(name)).collect();
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    lines.of(chain, &own)
+}
+
+fn of_each<'a>(
+    lines: &Lines<'a>,
+    chain: &[&'a Directive],
+    family: Family,
+    names: &[&str],
+) -> Vec<&'a Directive> {
+    let each = names.iter().map(|name| of(lines, chain, family, &[name]));
+    each.flatten().collect()
+}
+
+/// The parameters, line by line.
+fn tell_params(request: &Request, passing: &Passing) -> String {
+    let shown_param =
+        |(name, value): &(Vec<u8>, Vec<u8>)| format!("{}: {}", shown(name), shown(value));
+    let all = passing.params.as_ref().map(|params| params.list(request));
+    let all = all.unwrap_or_default();
+    all.iter().map(shown_param).collect::<Vec<_>>().join("\n")
 }
 
 fn tell_order(order: &Rc<Order>, report: &mut Report) {
@@ -112,19 +160,24 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let Some(zone) = zones.named(&name).map(|at| &zones.all()[at]) else {
         return report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
     };
-    let made = lines.of(&chain, &["proxy_cache"]);
+    let family = family(request);
+    let made = of(lines, &chain, family, &["proxy_cache"]);
     if !inquiry::is_asked(request, caching) {
         return report.say_by(
             "cache",
             "not asked for this method",
-            &lines.of(&chain, &["proxy_cache_methods"]),
+            &of(lines, &chain, family, &["proxy_cache_methods"]),
         );
     }
     report.say_by("cache", format!("\"{}\"", shown(&name)), &made);
     report.by(&lines.zone(&name));
     let text = inquiry::key_text(request);
     let key = Key::of(&text);
-    report.say_by("key", shown(&text), &lines.of(&chain, &["proxy_cache_key"]));
+    report.say_by(
+        "key",
+        shown(&text),
+        &of(lines, &chain, family, &["proxy_cache_key"]),
+    );
     let entry = format!("{}/{}", shown(&zone.directory), key.path(zone.levels));
     report.say("entry", entry);
     let probe = request.client.loop_.disk.disk().probe(&zone.directory);
@@ -137,11 +190,13 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
         report.say_by(
             "bypass",
             "what is stored is not used",
-            &lines.of(&chain, &["proxy_cache_bypass"]),
+            &of(lines, &chain, family, &["proxy_cache_bypass"]),
         );
     }
-    let rules = lines.of_each(
+    let rules = of_each(
+        lines,
         &chain,
+        family,
         &[
             "proxy_cache_valid",
             "proxy_no_cache",

@@ -17,7 +17,13 @@ use crate::listen::bind::errno;
 /// Directories that are there without being named: what needs them, the line that names another for all of `http`, and where
 /// they lie.
 const DEFAULTS: [(&[&str], &str, &str); 1] = [(
-    &["proxy_pass", "mirror"],
+    &[
+        "proxy_pass",
+        "fastcgi_pass",
+        "uwsgi_pass",
+        "scgi_pass",
+        "mirror",
+    ],
     "client_body_temp_path",
     "client_body_temp",
 )];

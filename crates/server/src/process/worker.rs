@@ -366,7 +366,7 @@ impl Worker {
 }
 
 /// A reload that comes with the first `proxy_bind … transparent`.
-const RIGHT_IS_GONE: &str = "\"proxy_bind\" with \"transparent\" needs a right that the worker gave up when it was started without such a line: \
+const RIGHT_IS_GONE: &str = "\"transparent\" of \"proxy_bind\" and its kin needs a right that the worker gave up when it was started without such a line: \
      stop the server and start it again";
 
 /// What is done once, with root's rights, and giving them up: says whether that to send from foreign addresses was kept.

@@ -270,7 +270,10 @@ fn read_http<'a>(
                     );
                 }
             }
-            b"proxy_cache_path" => http.zones.read(line, &around.prefix)?,
+            b"proxy_cache_path"
+            | b"fastcgi_cache_path"
+            | b"uwsgi_cache_path"
+            | b"scgi_cache_path" => http.zones.read(line, &around.prefix)?,
             b"limit_req_zone" | b"limit_conn_zone" => http.limits.read(line, scope)?,
             b"charset_map" => http.charsets.read(line)?,
             b"map" => definitions.read_map(line, scope)?,

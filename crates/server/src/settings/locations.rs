@@ -7,7 +7,7 @@ use config::{Directive, Error, Problem, Scope, Section};
 
 use crate::after;
 use crate::content::module::{self, Place};
-use crate::content::proxy::{passing, store};
+use crate::content::proxy::{families, passing};
 use crate::content::{status, tunnel_pass};
 use crate::path::Alias;
 use crate::regex::Regex;
@@ -69,7 +69,7 @@ impl<'a> Outer<'a> {
     #[must_use]
     pub fn enter(&self, mut raw: Raw, lines: Vec<&'a Directive>) -> Self {
         raw.root.anchor(&self.around.prefix);
-        store::settle(&mut raw);
+        families::settle_stores(&mut raw);
         // Without modules the lines are those that are ignored, and nobody asks for them.
         let lines = if self.around.modules.is_empty() {
             Vec::new()
@@ -239,8 +239,10 @@ pub fn add(
     let place = Place::new(&own.lines, own.around);
     let handler = module::configure(own.around.modules, &place, scope)?;
     let pool = OnceLock::new();
-    let settings = LocationSettings::finish(own.raw.clone(), scope)?;
-    let passing = passing::build(&settings, level.kind, &level.name, all.upstreams)?;
+    let mut settings = LocationSettings::finish(own.raw.clone(), scope)?;
+    let family = passing::chosen(&settings);
+    families::settle(&mut settings, family, scope)?;
+    let passing = passing::build(&settings, family, level.kind, &level.name, all.upstreams)?;
     let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
     let shown = status::build(&settings)?;
     all.locations.push(Location {

@@ -177,10 +177,18 @@ pub fn read_server_if(
 /// content and is not inherited by locations inside has a line here.
 fn inherit_content(raw: &mut Raw, outer: &Raw) -> bool {
     raw.status.status_zone = outer.status.status_zone.clone();
-    if raw.proxy.proxy_pass.value.is_some() || raw.tunnelling.tunnel_pass.value.is_some() {
+    if raw.proxy.proxy_pass.value.is_some()
+        || raw.fastcgi_pass.fastcgi_pass.value.is_some()
+        || raw.uwsgi_pass.uwsgi_pass.value.is_some()
+        || raw.scgi_pass.scgi_pass.value.is_some()
+        || raw.tunnelling.tunnel_pass.value.is_some()
+    {
         return true;
     }
     raw.proxy.proxy_pass = outer.proxy.proxy_pass.clone();
+    raw.fastcgi_pass.fastcgi_pass = outer.fastcgi_pass.fastcgi_pass.clone();
+    raw.uwsgi_pass.uwsgi_pass = outer.uwsgi_pass.uwsgi_pass.clone();
+    raw.scgi_pass.scgi_pass = outer.scgi_pass.scgi_pass.clone();
     raw.tunnelling.tunnel_pass = outer.tunnelling.tunnel_pass.clone();
     raw.status = outer.status.clone();
     raw.empty_gif = outer.empty_gif.clone();

@@ -39,7 +39,9 @@ use crate::content::flv::Flv;
 use crate::content::index::Index;
 use crate::content::mp4::Mp4;
 use crate::content::precompressed::Precompressed;
-use crate::content::proxy::{Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
+use crate::content::proxy::families::{Fastcgi, Scgi, Uwsgi};
+use crate::content::proxy::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use crate::content::proxy::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use crate::content::random_index::RandomIndex;
 use crate::content::static_files::StaticFiles;
 use crate::content::status::Status;
@@ -91,6 +93,8 @@ sections! {
         precompressed: Precompressed,
         /// [`Proxy`].
         proxy: Proxy,
+        /// [`Asking`].
+        asking: Asking,
         /// [`ProxyAnswers`].
         proxy_answers: ProxyAnswers,
         /// [`ProxyStore`].
@@ -99,6 +103,18 @@ sections! {
         proxy_rewrites: ProxyRewrites,
         /// [`Hints`].
         hints: Hints,
+        /// [`FastcgiPass`].
+        fastcgi_pass: FastcgiPass,
+        /// [`Fastcgi`].
+        fastcgi: Fastcgi,
+        /// [`UwsgiPass`].
+        uwsgi_pass: UwsgiPass,
+        /// [`Uwsgi`].
+        uwsgi: Uwsgi,
+        /// [`ScgiPass`].
+        scgi_pass: ScgiPass,
+        /// [`Scgi`].
+        scgi: Scgi,
         /// [`Tunnelling`].
         tunnelling: Tunnelling,
         /// [`RealIp`].

@@ -375,6 +375,9 @@ impl Upstreams {
         if self.list.len() == UPSTREAMS_MAX {
             return Err(Problem::new(format!("more than {UPSTREAMS_MAX} upstreams")));
         }
+        if port == Some(0) {
+            return Err(refuse("no port", name));
+        }
         let found = address
             .addresses(resolve)
             .map_err(|reason| refuse(reason, name))?;

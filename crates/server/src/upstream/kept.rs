@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use wire::UpstreamConnection;
 use wire::connect::Options;
 
+use crate::content::proxy::families::Family;
 use crate::listen::address::Address;
 use crate::route::LocationId;
 
@@ -76,6 +77,8 @@ pub struct Kept<C> {
 pub struct Wanted {
     /// The peer's.
     pub address: Address,
+    /// What is spoken on it.
+    pub family: Family,
     /// How it was opened: one that comes from another address (`proxy_bind`) is another connection.
     pub options: Options,
     /// The location that asks, or that opened it. Matters with `local` only.
@@ -229,6 +232,7 @@ mod tests {
 
     fn at(port: u16) -> Wanted {
         Wanted {
+            family: Family::Proxy,
             address: Address::Inet(([127, 0, 0, 1], port).into()),
             options: Options::default(),
             location: 0,

@@ -93,7 +93,9 @@ impl Failure {
             ExchangeError::Timeout => Failure::Timeout,
             ExchangeError::Answer(AnswerFault::Head(_)) => Failure::InvalidHeader,
             ExchangeError::Request(_) => return None,
-            ExchangeError::Answer(AnswerFault::Closed | AnswerFault::Chunks)
+            ExchangeError::Answer(
+                AnswerFault::Closed | AnswerFault::Chunks | AnswerFault::Body(_),
+            )
             | ExchangeError::Send(_)
             | ExchangeError::Receive(_) => Failure::Error,
         })

@@ -58,6 +58,10 @@ variables! {
     DocumentRoot "document_root"
     /// The same as `$uri`.
     DocumentUri "document_uri"
+    /// What `fastcgi_split_path_info` finds behind the script in the URI.
+    FastcgiPathInfo "fastcgi_path_info"
+    /// The script in the URI: the whole of it, or what `fastcgi_split_path_info` finds; `fastcgi_index` stands behind a slash.
+    FastcgiScriptName "fastcgi_script_name"
     /// How long it took from the request's coming until the first byte of the answer was sent, in seconds with microseconds.
     FirstByteTime "first_byte_time"
     /// How many times longer the body was before gzip compressed it.

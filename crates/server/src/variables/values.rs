@@ -193,6 +193,15 @@ fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     }
 }
 
+/// What a server that passes requests on says for `Host`: `$host$is_request_port$request_port`.
+pub fn host_and_port(request: &Request, out: &mut Vec<u8>) {
+    host(request, out);
+    if request.head.port.is_some() {
+        out.push(b':');
+        port(request.head.port, out);
+    }
+}
+
 fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
     match request.client.ip() {
         Some(IpAddr::V4(ip)) => put(&ip.octets(), out),

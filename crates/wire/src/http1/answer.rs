@@ -9,6 +9,7 @@ use message::{Header, ResponseHead, Version};
 
 use super::body::{BodyFault, Decoder};
 use super::response::{ParsedResponse, ResponseParser};
+use crate::fastcgi::RecordReader;
 
 /// Interim heads before an answer.
 pub const INTERIM_HEADS_MAX: usize = 64;
@@ -33,6 +34,9 @@ pub enum AnswerFault {
     /// The connection ended before the answer did. Before its head: 502.
     #[error("upstream prematurely closed connection")]
     Closed,
+    /// What frames the body is wrong.
+    #[error("{0}")]
+    Body(String),
     /// The body is not made of chunks as its head says.
     #[error("upstream sent invalid chunked response")]
     Chunks,
@@ -58,6 +62,8 @@ pub enum Event {
 enum Place {
     Head(ResponseParser),
     Body(Decoder),
+    /// It comes in records, from its head to its end (FastCGI).
+    Records(Box<RecordReader>),
     /// Behind a 101: bytes of another protocol, up to the connection's end.
     Tunnel,
 }
@@ -86,6 +92,22 @@ impl AnswerReader {
         }
     }
 
+    /// For the answer of a gateway (SCGI, uwsgi): a CGI program's head and body, up to the connection's end.
+    pub fn of_gateway(asked: Asked, head_bytes_max: usize) -> AnswerReader {
+        AnswerReader {
+            place: Place::Head(ResponseParser::of_gateway(head_bytes_max)),
+            ..AnswerReader::new(asked, head_bytes_max)
+        }
+    }
+
+    /// For an answer that comes in records.
+    pub fn of_records(records: RecordReader) -> AnswerReader {
+        AnswerReader {
+            place: Place::Records(Box::new(records)),
+            ..AnswerReader::new(Asked::Plain, 0)
+        }
+    }
+
     /// Goes on with `bytes`: all that came and was not used yet. Gives how many of them are done with, and what was found in
     /// them. Call again, with the rest, until `Partial` or `End`.
     ///
@@ -103,6 +125,11 @@ impl AnswerReader {
                 ParsedResponse::Refused(why) => Err(AnswerFault::Head(why)),
             },
             Place::Body(decoder) => body(decoder, bytes, &mut self.is_ended),
+            Place::Records(records) => {
+                let (used, event) = records.advance(bytes)?;
+                self.is_ended = matches!(event, Event::End);
+                Ok((used, event))
+            }
             Place::Tunnel if bytes.is_empty() => Ok((0, Event::Partial)),
             Place::Tunnel => Ok((bytes.len(), Event::Data(0..bytes.len()))),
         }
@@ -114,9 +141,10 @@ impl AnswerReader {
     /// The answer had not.
     pub fn close(&mut self) -> Result<(), AnswerFault> {
         self.is_last = true;
-        let may_end = match &self.place {
+        let may_end = match &mut self.place {
             Place::Head(_) => false,
             Place::Body(decoder) => decoder.may_close(),
+            Place::Records(records) => records.close().is_ok(),
             Place::Tunnel => true,
         };
         if !may_end {
@@ -128,7 +156,16 @@ impl AnswerReader {
 
     /// Has the head come?
     pub fn has_head(&self) -> bool {
-        !matches!(self.place, Place::Head(_))
+        match &self.place {
+            Place::Head(_) => false,
+            Place::Records(records) => records.has_head(),
+            Place::Body(_) | Place::Tunnel => true,
+        }
+    }
+
+    /// Does it come in records (FastCGI)?
+    pub fn is_in_records(&self) -> bool {
+        matches!(self.place, Place::Records(_))
     }
 
     /// Has the end come?
@@ -139,7 +176,11 @@ impl AnswerReader {
     /// May another request be sent on the connection? Not while bytes are `unused`: nobody asked for these. (Nor when the
     /// request was not sent completely, which this does not know.)
     pub fn is_reusable(&self, unused: usize) -> bool {
-        self.is_ended && !self.is_last && unused == 0
+        let may_be = match &self.place {
+            Place::Records(records) => records.is_complete(),
+            _ => true,
+        };
+        may_be && self.is_ended && !self.is_last && unused == 0
     }
 
     /// Is all that comes now data, up to the end?

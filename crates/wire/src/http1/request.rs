@@ -7,6 +7,7 @@
 use message::{Framing, Header, HeaderId};
 
 use super::write;
+use crate::fastcgi;
 
 /// A request's head.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +185,7 @@ fn is_target(text: &[u8]) -> bool {
 #[derive(Clone, Debug)]
 pub struct BodyWriter {
     framing: Framing,
+    is_in_records: bool,
     written: u64,
 }
 
@@ -192,11 +194,34 @@ impl BodyWriter {
     pub fn new(framing: Framing) -> BodyWriter {
         BodyWriter {
             framing,
+            is_in_records: false,
             written: 0,
         }
     }
 
-    /// A piece of `len` bytes comes next: appends to `out` what stands before it, and gives what stands behind it.
+    /// Is it known to have no byte?
+    pub fn is_empty(&self) -> bool {
+        matches!(self.framing, Framing::None | Framing::Length(0))
+    }
+
+    /// For a body in FastCGI's records; `framing` says how long it is, chunks: that this is not known.
+    pub fn in_records(framing: Framing) -> BodyWriter {
+        BodyWriter {
+            is_in_records: true,
+            ..BodyWriter::new(framing)
+        }
+    }
+
+    /// A piece has at most so many bytes.
+    pub fn piece_max(&self) -> usize {
+        match self.is_in_records {
+            true => fastcgi::CONTENT_MAX,
+            false => usize::MAX,
+        }
+    }
+
+    /// A piece of `len` bytes, at most [`BodyWriter::piece_max`], comes next: appends to `out` what stands before it, and gives what
+    /// stands behind it.
     ///
     /// # Errors
     /// The body is longer than its head said; no byte of the piece may be sent.
@@ -207,6 +232,7 @@ impl BodyWriter {
         self.written = self.written.saturating_add(len);
         match self.announced() {
             Some(announced) if self.written > announced => Err(self.mismatch(announced)),
+            _ if self.is_in_records => Ok(fastcgi::write::body_piece(out, len as usize)),
             Some(_) => Ok(b""),
             None => {
                 write::chunk_head(out, len);
@@ -222,6 +248,10 @@ impl BodyWriter {
     pub fn end(&mut self, out: &mut Vec<u8>, trailers: &[Header]) -> Result<(), RequestFault> {
         match self.announced() {
             Some(announced) if self.written != announced => Err(self.mismatch(announced)),
+            _ if self.is_in_records => {
+                fastcgi::write::end_body(out);
+                Ok(())
+            }
             Some(_) => Ok(()),
             None => {
                 write::last_chunk(out, trailers);

@@ -1,4 +1,5 @@
-//! Reads a response's head as an upstream sends it, by nginx's rules: strict about framing, lenient about names.
+//! Reads a response's head as an upstream sends it, by nginx's rules: strict about framing, lenient about names. The head of a CGI
+//! program's answer (RFC 3875, 6.2) is one without a status line, whose `Status` says what it would.
 //!
 //! Knows no socket. A [`ResponseParser`] goes on where it stopped; every fault is a 502, and its words are nginx's.
 
@@ -25,10 +26,22 @@ pub enum ParsedResponse {
     Refused(String),
 }
 
+/// How a head may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beginning {
+    /// With a status line.
+    Http,
+    /// With a status line or without one: nothing has come yet.
+    Either,
+    /// Without a status line.
+    Cgi,
+}
+
 /// A response's head on its way. Each call gets all of the bytes from the head's first one on.
 #[derive(Debug)]
 pub struct ResponseParser {
     bytes_max: usize,
+    beginning: Beginning,
     head: Option<Box<ResponseHead>>,
     at: usize,
     scanned: usize,
@@ -49,8 +62,23 @@ enum Stop {
 impl ResponseParser {
     /// For a head of at most `bytes_max` bytes (`proxy_buffer_size`).
     pub fn new(bytes_max: usize) -> ResponseParser {
+        ResponseParser::of(Beginning::Http, bytes_max)
+    }
+
+    /// For the head of a CGI program's answer, which has no status line.
+    pub fn of_cgi(bytes_max: usize) -> ResponseParser {
+        ResponseParser::of(Beginning::Cgi, bytes_max)
+    }
+
+    /// For the head of a gateway's answer (SCGI, uwsgi), which may have one.
+    pub fn of_gateway(bytes_max: usize) -> ResponseParser {
+        ResponseParser::of(Beginning::Either, bytes_max)
+    }
+
+    fn of(beginning: Beginning, bytes_max: usize) -> ResponseParser {
         ResponseParser {
             bytes_max,
+            beginning,
             head: None,
             at: 0,
             scanned: 0,
@@ -81,8 +109,11 @@ impl ResponseParser {
 
     /// Is the head complete?
     fn lines(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<bool, Stop> {
-        if head.status == 0 && !begins_as_http(&bytes[self.at..]) {
-            return Err(Stop::NotHttp);
+        if head.status == 0
+            && self.beginning != Beginning::Cgi
+            && !begins_as_http(&bytes[self.at..])
+        {
+            self.go_on_without_status()?;
         }
         while let Some(offset) = memchr::memchr(b'\n', &bytes[self.scanned..]) {
             let (start, end) = (self.at, self.scanned + offset);
@@ -91,10 +122,13 @@ impl ResponseParser {
             if self.at > self.bytes_max {
                 return Err(too_big());
             }
-            if head.status == 0 {
-                status_line(bytes, start, end, head)?;
+            if head.status == 0 && self.beginning != Beginning::Cgi {
+                match status_line(bytes, start, end, head) {
+                    Err(Stop::NotHttp) => self.go_on_without_status()?,
+                    outcome => outcome?,
+                }
             } else if matches!(&bytes[start..end], [] | [b'\r']) {
-                self.finish(head);
+                self.finish(bytes, head)?;
                 return Ok(true);
             } else {
                 self.header_line(bytes, start, end, head)?;
@@ -105,6 +139,17 @@ impl ResponseParser {
             return Err(too_big());
         }
         Ok(false)
+    }
+
+    /// What came begins with no status line. (A line that only begins as one is left out, as a second one is.)
+    fn go_on_without_status(&mut self) -> Result<(), Stop> {
+        match self.beginning {
+            Beginning::Http => Err(Stop::NotHttp),
+            Beginning::Either | Beginning::Cgi => {
+                self.beginning = Beginning::Cgi;
+                Ok(())
+            }
+        }
     }
 
     fn header_line(
@@ -183,14 +228,61 @@ impl ResponseParser {
         Ok(())
     }
 
-    fn finish(&self, head: &mut ResponseHead) {
+    fn finish(&self, bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
         head.framing = match self.length {
             _ if self.is_chunked => ResponseFraming::Chunked,
             Some(length) => ResponseFraming::Length(length),
             None => ResponseFraming::UntilClose,
         };
+        if self.beginning != Beginning::Http {
+            return gateway_status(bytes, head);
+        }
         head.is_last |= head.version < Version::HTTP_11;
+        Ok(())
     }
+}
+
+/// What a gateway's head means for HTTP: its status, where no status line says it. `Status` says it, or `Location` that it is a
+/// redirect (RFC 3875, 6.2.3). It is no HTTP connection that it came through: nothing is in chunks, and nothing comes behind it.
+fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
+    if head.framing == ResponseFraming::Chunked {
+        head.framing = ResponseFraming::UntilClose;
+    }
+    head.is_last = true;
+    if head.status == 0 {
+        head.version = Version::HTTP_11;
+        let mut fields = head.fields.iter();
+        match fields.find(|field| field.name.of(bytes).eq_ignore_ascii_case(b"Status")) {
+            Some(field) => {
+                let value = field.value.of(bytes);
+                let shown = || String::from_utf8_lossy(value);
+                head.status = leading_code(value).ok_or_else(|| {
+                    Stop::Refused(format!("upstream sent invalid status \"{}\"", shown()))
+                })?;
+                if value.len() > 3 {
+                    head.status_line = field.value;
+                }
+            }
+            None if head.fields.iter().any(|f| f.id == HeaderId::Location) => head.status = 302,
+            None => head.status = 200,
+        }
+    }
+    match head.status {
+        101 | 200.. => Ok(()),
+        status => Err(Stop::Refused(format!(
+            "upstream sent unexpected status \"{status}\""
+        ))),
+    }
+}
+
+/// The three digits that a `Status` begins with.
+fn leading_code(value: &[u8]) -> Option<u16> {
+    let code = value.get(..3)?;
+    let is_number = code.iter().all(u8::is_ascii_digit);
+    is_number.then(|| {
+        code.iter()
+            .fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'))
+    })
 }
 
 fn too_big() -> Stop {

@@ -15,6 +15,7 @@ use crate::request::Request;
 use crate::respond::Outcome;
 use crate::{Failure, Response};
 
+use super::families::Family;
 use super::passing::Passing;
 use super::record::Passed;
 use super::{accel, cookies, rewrites};
@@ -138,8 +139,11 @@ fn copy(
         forces_ranges,
         response: &mut response,
     };
-    copying.response.omits_server = !passing.hidden.has(b"Server", HeaderId::Server);
-    copying.response.omits_date = !passing.hidden.has(b"Date", HeaderId::Date);
+    // A gateway's program speaks for this server, which names itself where the program does not.
+    if passing.family == Family::Proxy {
+        copying.response.omits_server = !passing.hidden.has(b"Server", HeaderId::Server);
+        copying.response.omits_date = !passing.hidden.has(b"Date", HeaderId::Date);
+    }
     let mut seen = 0;
     for field in &head.fields {
         let name = field.name.of(&head.bytes);

@@ -10,12 +10,11 @@ use crate::request::Request;
 /// The parameter for addresses that are not this machine's.
 const TRANSPARENT: &str = "transparent";
 
-/// Does a part of a configuration have a `proxy_bind` or `tunnel_bind` that needs the right to come from foreign addresses?
+/// Does a part of a configuration have a `proxy_bind`, or one of its kin, that needs the right to come from foreign addresses?
 #[must_use]
 pub fn needs_right(directives: &[Directive]) -> bool {
     directives.iter().any(|line| {
-        let is_one =
-            (line.name == "proxy_bind" || line.name == "tunnel_bind") && line.args.len() == 2;
+        let is_one = line.name.bytes().ends_with(b"_bind") && line.args.len() == 2;
         is_one && line.args[1] == *TRANSPARENT || needs_right(line.children())
     })
 }

@@ -99,6 +99,16 @@ directives! {
         proxy_set_header: List<SetHeader> = none, [HTTP | SERVER | LOCATION] 2;
         /// The body of the request that is passed on, instead of the client's.
         proxy_set_body: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "value";
+        /// Passes on what stands behind the last chunk of an answer.
+        proxy_pass_trailers: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Makes GET of HEAD for the origin, so that the answer can be stored. `off`: the key should have `$request_method`.
+        proxy_cache_convert_head: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+directives! {
+    /// Asking other servers.
+    pub struct Asking in Location {
         /// Passes the client's header lines on.
         proxy_pass_request_headers: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Passes the client's body on.
@@ -162,8 +172,6 @@ directives! {
         proxy_intercept_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Sends parts of answers whether or not their servers say that they can.
         proxy_force_ranges: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Passes on what stands behind the last chunk of an answer.
-        proxy_pass_trailers: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use message::{BodyError, ResponseFraming, ResponseHead};
+use message::{BodyError, ResponseHead};
 use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use wire::http1::answer::AnswerFault;
@@ -19,8 +19,10 @@ use crate::upstream::kept::Wanted;
 use crate::upstream::next::{self, Failure, NextRules};
 use crate::upstream::{Choice, Now, Outcome, Peer, Times, reach};
 
+use super::families::Family;
 use super::flow::{self, Beginning, Flow, Progress};
 use super::order::Order;
+use super::speaking;
 
 /// What holds as long as nobody has answered.
 const NOT_OVER: &str = "nothing is asked of it behind the answer";
@@ -28,7 +30,7 @@ const NOT_OVER: &str = "nothing is asked of it behind the answer";
 const IS_SENT: &str = "the request was sent";
 const CONNECTING: &str = "connecting to upstream";
 const SENDING: &str = "sending request to upstream";
-const READING_HEAD: &str = "reading response header from upstream";
+pub(super) const READING_HEAD: &str = "reading response header from upstream";
 
 /// An answer of which the head has come.
 pub struct Answer {
@@ -137,7 +139,7 @@ impl Asking {
     /// Nobody was asked yet.
     #[must_use]
     pub fn new(order: Rc<Order>) -> Asking {
-        let settings = &order.about.location().settings.proxy;
+        let settings = &order.about.location().settings.asking;
         let mut choice = order.upstream.choose(&order.asker);
         if settings.proxy_next_upstream_tries.0 > 0 {
             let most = usize::try_from(settings.proxy_next_upstream_tries.0).unwrap_or(usize::MAX);
@@ -238,7 +240,7 @@ impl Asking {
 
     /// Is the next server asked?
     fn goes_on(&self, one: &Try, failure: Failure) -> bool {
-        let settings = &self.order.about.location().settings.proxy;
+        let settings = &self.order.about.location().settings.asking;
         let rules = NextRules {
             on: settings.proxy_next_upstream,
             timeout_ms: settings.proxy_next_upstream_timeout.0,
@@ -298,7 +300,7 @@ impl Asking {
             header_ms,
             head_bytes: one.interim_bytes + head.bytes.len() as u64,
         };
-        let begun = match is_whole_wanted(&one.order, &head) {
+        let begun = match speaking::is_whole_wanted(&one.order, &head) {
             true => exchange.ready_piece(),
             false => Bytes::new(),
         };
@@ -357,18 +359,6 @@ impl Drop for Asking {
     }
 }
 
-/// Is what has come of a body looked at before it is asked for, since that may be all of it? Not where its rate is limited, nor
-/// behind a 101.
-fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
-    let rate = &order
-        .about
-        .location()
-        .settings
-        .proxy_answers
-        .proxy_limit_rate;
-    rate.is_none() && head.status >= 200 && matches!(head.framing, ResponseFraming::Length(_))
-}
-
 fn no_peer(order: &Order) -> NoAnswer {
     let name = order.upstream.name();
     let upstream = shown(name, order);
@@ -387,7 +377,10 @@ fn no_peer(order: &Order) -> NoAnswer {
 
 /// `http://NAME/URI`, as the log names what was asked.
 pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
-    [b"http://", name.as_bytes(), order.uri()].concat()
+    // As nginx writes it: a path ends with a colon.
+    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
+    let scheme = order.family.scheme().as_bytes();
+    [scheme, name.as_bytes(), end, order.uri()].concat()
 }
 
 impl Try {
@@ -399,6 +392,7 @@ impl Try {
             name: Arc::clone(&peer.name),
             like: Wanted {
                 address: peer.address.clone(),
+                family: order.family,
                 options: order.options,
                 location: order.about.location,
             },
@@ -432,13 +426,18 @@ impl Try {
         let order = Rc::clone(&self.order);
         let settings = &order.about.location().settings;
         let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
-        let exchange = connection.begin(order.head.clone(), order.framing, order.asked, buffer);
+        let exchange = match order.family {
+            Family::Proxy => {
+                connection.begin(order.head.clone(), order.framing, order.asked, buffer)
+            }
+            _ => speaking::begin(&order, &self.name, connection, buffer),
+        };
         send_body(&order, self.exchange.insert(exchange)).await
     }
 
     /// Waits until there is something to read.
     async fn answer_comes(&mut self) -> Result<(), Trouble> {
-        let settings = &self.order.about.location().settings.proxy;
+        let settings = &self.order.about.location().settings.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let exchange = self.exchange.as_mut().expect(IS_SENT);
         let outcome = exchange.answer_comes(timeout).await;
@@ -447,7 +446,7 @@ impl Try {
 
     /// Waits for a head.
     async fn head(&mut self) -> Result<AnswerHead, Trouble> {
-        let settings = &self.order.about.location().settings.proxy;
+        let settings = &self.order.about.location().settings.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let reading = |error| Trouble::Exchange(error, READING_HEAD);
         let exchange = self.exchange.as_mut().expect(IS_SENT);
@@ -471,7 +470,7 @@ impl Try {
     async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
         let order = &self.order;
         let loop_ = order.about.loop_();
-        let timeout = order.about.location().settings.proxy.proxy_connect_timeout;
+        let timeout = order.about.location().settings.asking.proxy_connect_timeout;
         let pool = loop_.disk.disk().default_pool();
         reach::connect(
             &self.like.address,
@@ -535,7 +534,7 @@ impl Try {
 /// Sends head and body; gives up on the body where the server answers before it has taken all of it.
 async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<(), Trouble> {
     let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
-    let settings = &order.about.location().settings.proxy;
+    let settings = &order.about.location().settings.asking;
     let timeout = settings.proxy_send_timeout.duration();
     let mut pieces = order.body.pieces();
     if let Some(whole) = pieces.take_memory() {

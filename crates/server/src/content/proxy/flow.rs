@@ -22,7 +22,7 @@ use crate::upstream::{Choice, Now, Outcome, Times};
 use super::exchange::shown;
 use super::order::Order;
 
-const READING: &str = "reading upstream";
+pub(super) const READING: &str = "reading upstream";
 
 /// A body on its way.
 pub struct Flow {
@@ -165,7 +165,7 @@ impl Flow {
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(None);
         };
-        let settings = &self.try_.order.about.location().settings.proxy;
+        let settings = &self.try_.order.about.location().settings.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let outcome = ready!(exchange.poll_piece(cx, timeout));
         Poll::Ready(match outcome {
@@ -253,7 +253,7 @@ impl Flow {
         };
         self.try_.settle(&exchange);
         let order = &self.try_.order;
-        let settings = &order.about.location().settings.proxy_answers;
+        let settings = &order.about.location().settings.proxy;
         if settings.proxy_pass_trailers {
             self.trailers = exchange.trailers();
             *order.record.trailers.borrow_mut() = self.trailers.clone();

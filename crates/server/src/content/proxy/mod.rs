@@ -11,15 +11,19 @@ pub mod bind;
 pub mod cookies;
 pub mod directives;
 pub mod exchange;
+pub mod families;
 pub mod flow;
+pub mod gateways;
 pub mod hints;
 mod names;
 pub mod naming;
 pub mod order;
+pub mod params;
 pub mod pass;
 pub mod passing;
 pub mod record;
 pub mod rewrites;
+mod speaking;
 pub mod store;
 pub mod tunnel;
 pub mod variables;
@@ -40,16 +44,16 @@ use crate::request_body::{self, Leaving, RequestBody};
 use crate::respond::Outcome;
 use crate::upstream::Upstream;
 
-pub use directives::{Hints, Proxy, ProxyAnswers, ProxyRewrites};
+pub use directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};
 pub use passing::Passing;
 pub use store::ProxyStore;
 
 use answer::Origin;
 use directives::HttpVersion;
-use exchange::{Answer, Asking, Coming, Step};
+use exchange::{Answer, Coming, Step};
+use families::Family;
 use naming::Unresolved;
 use order::{Destination, Order, Variation};
-use pass::Url;
 use passing::Target;
 use tunnel::Tunnel;
 
@@ -127,20 +131,19 @@ async fn taken(request: &mut Request, answer: Answer) -> Outcome {
 }
 
 async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
-    let caching = &request.location().settings.caching;
     let variation = Variation {
         // One for the cache is asked for so, though this answer is not stored.
-        as_get: request.cached.is_some() && caching::inquiry::asks_as_get(request, caching),
+        as_get: request.cached.is_some() && caching::inquiry::asks_as_get(request),
         ..Variation::default()
     };
     let order = order(request, &variation).await?;
-    let ignores = request.location().settings.proxy.proxy_ignore_client_abort;
+    let ignores = request.location().settings.asking.proxy_ignore_client_abort;
     let leaving = match ignores || store::is_on(request) {
         true => Leaving::IsIgnored,
         false => Leaving::Ends,
     };
     turn::others_first().await;
-    let mut asking = Asking::new(order);
+    let mut asking = exchange::Asking::new(order);
     loop {
         // By reference: it is large, and lies here already.
         let step = request_body::alongside(request, leaving, pin!(asking.next())).await?;
@@ -167,21 +170,23 @@ pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Or
     {
         to.upstream = Box::pin(resolved(request, &name)).await?;
     }
-    let body = outbound(request).await?;
+    let body = outbound(request, passing.family).await?;
     Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
 }
 
 /// What goes behind the head: what the configuration says, else the client's body.
-async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
+async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, Outcome> {
     let is_unread = request.body.body().is_none();
     let is_none = request.head.framing == Framing::None && is_unread;
-    let settings = &request.location().settings.proxy;
-    if settings.proxy_set_body.is_some() || !settings.proxy_pass_request_body {
+    let settings = &request.location().settings;
+    let is_set = family == Family::Proxy && settings.proxy.proxy_set_body.is_some();
+    if is_set || !settings.asking.proxy_pass_request_body {
         // It may be part of what is sent, and one that is too large or none is refused, whatever is sent.
         if is_unread && !is_none {
             Box::pin(request_body::store(request)).await?;
         }
         let own = request.location().settings.proxy.proxy_set_body.as_ref();
+        let own = own.filter(|_| family == Family::Proxy);
         return Ok(own.map_or(RequestBody::None, |body| {
             RequestBody::bytes(request.evaluate(body))
         }));
@@ -189,10 +194,14 @@ async fn outbound(request: &mut Request) -> Result<RequestBody, Outcome> {
     if is_none {
         return Ok(RequestBody::None);
     }
-    // HTTP/1.0 knows no chunks: the length must be known first.
-    let must_store = settings.proxy_request_buffering
-        || (request.head.framing == Framing::Chunked
-            && settings.proxy_http_version == HttpVersion::Http10);
+    let knows_no_chunks = || match family {
+        Family::Proxy => settings.proxy.proxy_http_version == HttpVersion::Http10,
+        Family::Fastcgi => false,
+        Family::Uwsgi | Family::Scgi => true,
+    };
+    // Where there are no chunks, the length must be known first.
+    let must_store = settings.asking.proxy_request_buffering
+        || (request.head.framing == Framing::Chunked && knows_no_chunks());
     // In boxes, so that a request without a body needs no place for them.
     if must_store {
         Box::pin(request_body::store(request)).await
@@ -254,9 +263,17 @@ pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destinati
         }
         Target::Made(template) => {
             let whole = request.evaluate(template);
-            let url = Url::parse(&whole).map_err(|why| refuse(request, &why))?;
+            let url = passing.url(&whole).map_err(|why| refuse(request, &why))?;
             order::begin(request, url.host_header.clone(), url.port_text.clone());
-            let (upstream, unresolved) = naming::upstream(&request.settings().upstreams, &url);
+            let upstreams = &request.settings().upstreams;
+            if passing.params.is_some()
+                && let pass::Host::Inet { name, port: None } = &url.host
+                && upstreams.find(name, None).is_none()
+            {
+                let why = format!("no port in upstream \"{}\"", url.place());
+                return Err(refuse(request, &why));
+            }
+            let (upstream, unresolved) = naming::upstream(upstreams, &url);
             Ok(Destination {
                 upstream,
                 unresolved,

@@ -24,7 +24,9 @@ use crate::upstream::{Asker, Peer, Upstream};
 
 use super::about::About;
 use super::directives::HttpVersion;
+use super::families::Family;
 use super::naming::Unresolved;
+use super::params::Params;
 use super::passing::Passing;
 use super::record::{Bond, Passed, Record};
 
@@ -33,14 +35,16 @@ use super::record::{Bond, Passed, Record};
 pub struct Order {
     /// Whose it is.
     pub about: About,
+    /// Whose directives it obeys, and so what is spoken.
+    pub family: Family,
     /// Who may be asked; nobody yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
     unresolved: Option<Unresolved>,
     /// Who asks, as far as the choice depends on it.
     pub asker: Asker,
-    /// Its head, empty line included.
+    /// Its head, empty line included, or what stands for it.
     pub head: Bytes,
-    /// Where the URI lies in the head.
+    /// Where the URI lies in the head; nowhere, where it has none.
     uri: std::ops::Range<usize>,
     /// How its body ends.
     pub framing: Framing,
@@ -105,14 +109,24 @@ impl Order {
             variation,
             framing: body.framing(),
         };
-        let (head, (uri, method_len)) = block::written(|out| writing.write(out))?;
-        let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
-        let settings = &request.location().settings.proxy;
+        let (head, uri, is_head) = match &passing.params {
+            None => {
+                let (head, (uri, method_len)) = block::written(|out| writing.write(out))?;
+                let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
+                (head, uri, is_head)
+            }
+            Some(params) => {
+                let (head, ()) = block::written(|out| writing.write_params(params, out))?;
+                (head, 0..0, request.method == Method::Head)
+            }
+        };
+        let settings = &request.location().settings.asking;
         let rate = &request.location().settings.proxy_answers.proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
         Ok(Rc::new(Order {
             about: About::new(request),
+            family: passing.family,
             asker: asker(request, &to.upstream, session.as_ref()),
             session,
             upstream: Arc::clone(&to.upstream),
@@ -180,7 +194,7 @@ impl Order {
         }));
     }
 
-    /// The URI as it is sent.
+    /// The URI as it is sent; empty where none is.
     #[must_use]
     pub fn uri(&self) -> &[u8] {
         &self.head[self.uri.clone()]
@@ -217,7 +231,8 @@ impl Writing<'_> {
     /// Appends the head; gives where the URI lies in it, and the method's length.
     fn write(&self, out: &mut Vec<u8>) -> Result<(std::ops::Range<usize>, usize), Failure> {
         let request = self.request;
-        let settings = &request.location().settings.proxy;
+        let settings = &request.location().settings;
+        let (settings, asking) = (&settings.proxy, &settings.asking);
         let method = self.method();
         let target = self.target();
         if target.is_empty() {
@@ -234,7 +249,7 @@ impl Writing<'_> {
         let own = self.own_lines();
         let own = own.iter().map(|(name, value)| (&name[..], &value[..]));
         let host = host.iter().map(|value| (&b"Host"[..], &value[..]));
-        let outcome = if settings.proxy_pass_request_headers {
+        let outcome = if asking.proxy_pass_request_headers {
             let hops = Hops::new(request.head.get_each(HeaderId::Connection));
             let replaced = match self.variation.is_cacheable {
                 true => &self.passing.replaced_for_cache,
@@ -250,6 +265,12 @@ impl Writing<'_> {
         outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
         let start = method.len() + 1;
         Ok((start..start + target.len(), method.len()))
+    }
+
+    /// Appends what a gateway gets instead of a head.
+    fn write_params(&self, params: &Params, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let outcome = params.write(self.request, self.variation, self.framing, out);
+        outcome.map_err(|fault| self.refuse(&fault.to_string()))
     }
 
     fn method(&self) -> Cow<'_, [u8]> {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Template};
+use config::{Error, Placed, Template};
 use message::HeaderId;
 
 use crate::settings::LocationSettings;
@@ -13,10 +13,11 @@ use crate::settings::locations::Kind;
 use crate::upstream::{Upstream, Upstreams};
 
 use super::directives::{ProxyAnswers, SetHeader};
+use super::families::Family;
 use super::names::Names;
+use super::params::Params;
 use super::pass::{Pass, Url};
 use super::rewrites::{Redirect, Rule};
-use super::store;
 
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;
@@ -53,9 +54,22 @@ const HIDDEN_LINES: &[HeaderId] = &[
     HeaderId::XAccelCharset,
 ];
 
+/// The same for gateways, which speak for this server.
+const HIDDEN_OF_GATEWAYS: &[HeaderId] = &[
+    HeaderId::XAccelExpires,
+    HeaderId::XAccelRedirect,
+    HeaderId::XAccelLimitRate,
+    HeaderId::XAccelBuffering,
+    HeaderId::XAccelCharset,
+];
+
 /// What a location makes of its lines.
 #[derive(Debug)]
 pub struct Passing {
+    /// By which directives.
+    pub family: Family,
+    /// What is sent instead of a head of HTTP, where that is not what is spoken.
+    pub params: Option<Box<Params>>,
     /// Who is asked.
     pub target: Target,
     /// Bytes of the location's prefix, which a URI of `proxy_pass` replaces.
@@ -88,18 +102,111 @@ pub enum Target {
     Made(Template),
 }
 
+/// Who passes a location's requests on. Where several lines say so, the last one counts, as in nginx.
+#[must_use]
+pub fn chosen(settings: &LocationSettings) -> Option<Family> {
+    let proxy = settings.proxy.proxy_pass.as_ref();
+    let mut all = vec![(Family::Proxy, proxy.map(|pass| &pass.place))];
+    let others = Family::OTHERS.into_iter();
+    all.extend(others.map(|family| (family, to(family, settings).map(|pass| &pass.place))));
+    let said = all
+        .into_iter()
+        .filter_map(|(family, place)| Some((family, place?)));
+    let start = |place: &Option<config::Place>| place.as_ref().map(|place| place.span.start);
+    said.max_by_key(|(_, place)| start(place))
+        .map(|(family, _)| family)
+}
+
+/// Where a gateway's line leads.
+fn to(family: Family, settings: &LocationSettings) -> Option<&Placed<Template>> {
+    match family {
+        Family::Proxy => None,
+        Family::Fastcgi => settings.fastcgi_pass.fastcgi_pass.as_ref(),
+        Family::Uwsgi => settings.uwsgi_pass.uwsgi_pass.as_ref(),
+        Family::Scgi => settings.scgi_pass.scgi_pass.as_ref(),
+    }
+}
+
 /// Makes the lines of a location ready; `None` where it does not pass requests on.
 ///
 /// # Errors
 /// What is wrong with them, at its place: a server that is not found, buffers that do not fit together.
 pub fn build(
     settings: &LocationSettings,
+    family: Option<Family>,
     kind: Option<&Kind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
-    check_buffers(&settings.proxy_answers)?;
-    store::check(settings)?;
+    match family {
+        None => Ok(None),
+        Some(Family::Proxy) => of_proxy(settings, kind, name, upstreams),
+        Some(family) => of_gateway(family, settings, upstreams),
+    }
+}
+
+fn of_gateway(
+    family: Family,
+    settings: &LocationSettings,
+    upstreams: &mut Upstreams,
+) -> Result<Option<Arc<Passing>>, Error> {
+    let Some(pass) = to(family, settings) else {
+        return Ok(None);
+    };
+    let target = match pass.value.literal() {
+        None => Target::Made(pass.value.clone()),
+        Some(whole) => {
+            let url = place(family, whole).map_err(|sentence| pass.error(sentence))?;
+            let linked = upstreams.link(&url.place(), 0, &mut crate::process::resolve::host);
+            let directive = format!("{}pass", family.prefix());
+            let upstream =
+                linked.map_err(|problem| pass.error(problem.sentence_for(&directive)))?;
+            Target::Fixed { url, upstream }
+        }
+    };
+    Ok(Some(Arc::new(Passing {
+        family,
+        params: Some(Box::new(Params::new(family, settings))),
+        target,
+        prefix_len: 0,
+        host: None,
+        lines: Vec::new(),
+        replaced: Names::default(),
+        replaced_for_cache: Names::default(),
+        hidden: hidden(family, &settings.proxy_answers),
+        redirects: Vec::new(),
+    })))
+}
+
+/// Takes the place apart that a gateway's line leads to. (TLS to uwsgi servers is not built: `suwsgi://` is refused.)
+fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
+    let is = |scheme: &[u8]| {
+        let start = whole.get(..scheme.len());
+        family == Family::Uwsgi && start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    if is(b"suwsgi://") {
+        return Err("suwsgi protocol requires SSL support".to_owned());
+    }
+    let bare = if is(b"uwsgi://") {
+        &whole[b"uwsgi://".len()..]
+    } else {
+        whole
+    };
+    let url = Url::of_place(bare)?;
+    // There is no `$proxy_host`.
+    Ok(Url {
+        host_header: Bytes::new(),
+        port_text: Bytes::new(),
+        ..url
+    })
+}
+
+fn of_proxy(
+    settings: &LocationSettings,
+    kind: Option<&Kind>,
+    name: &Bytes,
+    upstreams: &mut Upstreams,
+) -> Result<Option<Arc<Passing>>, Error> {
     let Some(pass) = &settings.proxy.proxy_pass else {
         return Ok(None);
     };
@@ -123,13 +230,15 @@ pub fn build(
         }
     };
     let mut passing = Passing {
+        family: Family::Proxy,
+        params: None,
         target,
         prefix_len: if is_prefix { name.len() } else { 0 },
         host: None,
         lines: Vec::new(),
         replaced: Names::of(OWN_LINES),
         replaced_for_cache: Names::of(OWN_LINES),
-        hidden: hidden(&settings.proxy_answers),
+        hidden: hidden(Family::Proxy, &settings.proxy_answers),
         redirects: Vec::new(),
     };
     CACHE_LINES.iter().for_each(|id| {
@@ -149,8 +258,22 @@ impl Passing {
     /// Does the configuration itself ask for parts (`proxy_set_header Range $slice_range`)? Then a 206 is what was wanted.
     #[must_use]
     pub fn asks_for_ranges(&self) -> bool {
+        if let Some(params) = &self.params {
+            return params.asks_for_ranges();
+        }
         let mut lines = self.lines.iter();
         lines.any(|line| line.name.eq_ignore_ascii_case(b"Range"))
+    }
+
+    /// Takes a URL or a place apart that was made from variables.
+    ///
+    /// # Errors
+    /// nginx's sentence.
+    pub fn url(&self, whole: &Bytes) -> Result<Url, String> {
+        match self.family {
+            Family::Proxy => Url::parse(whole),
+            family => place(family, whole),
+        }
     }
 
     fn add_line(&mut self, line: &SetHeader) {
@@ -194,8 +317,14 @@ fn redirects(
     lines.rules().iter().map(rule).collect()
 }
 
-fn hidden(settings: &ProxyAnswers) -> Names {
-    let mut hidden = Names::of(HIDDEN_LINES);
+fn hidden(family: Family, settings: &ProxyAnswers) -> Names {
+    let mut hidden = match family {
+        Family::Proxy => Names::of(HIDDEN_LINES),
+        Family::Fastcgi | Family::Uwsgi | Family::Scgi => Names::of(HIDDEN_OF_GATEWAYS),
+    };
+    if matches!(family, Family::Fastcgi | Family::Scgi) {
+        hidden.add(&Bytes::from_static(b"Status"));
+    }
     settings
         .proxy_hide_header
         .iter()
@@ -207,9 +336,12 @@ fn hidden(settings: &ProxyAnswers) -> Names {
     hidden
 }
 
-/// The sizes that nginx checks against each other.
-fn check_buffers(settings: &ProxyAnswers) -> Result<(), Error> {
-    let refuse = |sentence: &str| Err(Error::without_place(sentence));
+/// Checks the sizes against each other that nginx checks so.
+///
+/// # Errors
+/// nginx's sentence.
+pub fn check_buffers(family: Family, settings: &ProxyAnswers) -> Result<(), Error> {
+    let refuse = |sentence: &str| Err(Error::without_place(family.renamed(sentence)));
     let buffers = settings.proxy_buffers;
     if buffers.count < 2 {
         return refuse("there must be at least 2 \"proxy_buffers\"");

@@ -11,25 +11,25 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use config::{Placed, Problem, Scope, Template, Value, Word, directives};
+use config::{Placed, Problem, Scope, Section, Template, Value, Word, directives};
 use disk::{OpenFile, Placing, Pool, Temporary};
 use message::{Body, BodyError, Chunk, Header, HeaderId, ResponseFraming, ResponseHead, Source};
 use message::{Method, date};
 use tokio::sync::mpsc;
 
+use crate::caching::directives::Caching;
 use crate::content::files;
 use crate::log::Level;
 use crate::loops::{Kind, Seat, spawn};
 use crate::path;
 use crate::permissions::Permissions;
 use crate::request::Request;
-use crate::settings::LocationSettings;
-use crate::settings::locations::Raw;
 
 use super::about::About;
 use super::accel;
 use super::directives::IgnoreHeaders;
 use super::exchange::Coming;
+use super::families::Family;
 use super::flow::Flow;
 
 /// How long an answer waits for the disk of its file.
@@ -76,11 +76,8 @@ directives! {
 }
 
 /// A level that says one of `proxy_store` and `proxy_cache` switches the other one of the level around off.
-pub fn settle(raw: &mut Raw) {
-    let (store, cache) = (
-        &mut raw.proxy_store.proxy_store,
-        &mut raw.caching.proxy_cache,
-    );
+pub fn settle(store: &mut <ProxyStore as Section>::Raw, caching: &mut <Caching as Section>::Raw) {
+    let (store, cache) = (&mut store.proxy_store, &mut caching.proxy_cache);
     let stores = matches!(&store.value, Some(store) if !matches!(store.value, StoreTo::Off));
     let caches = matches!(&cache.value, Some(cache) if cache.value.on().is_some());
     match (stores, caches) {
@@ -104,12 +101,15 @@ pub fn settle(raw: &mut Raw) {
 ///
 /// # Errors
 /// nginx's sentence.
-pub fn check(settings: &LocationSettings) -> Result<(), config::Error> {
-    let store = &settings.proxy_store.proxy_store;
+pub fn check(family: Family, store: &ProxyStore, caching: &Caching) -> Result<(), config::Error> {
+    let store = &store.proxy_store;
     match store.value {
         StoreTo::Off => Ok(()),
-        _ if !settings.caching.is_on() => Ok(()),
-        _ => Err(store.error("\"proxy_store\" directive is incompatible with \"proxy_cache\"")),
+        _ if !caching.is_on() => Ok(()),
+        _ => {
+            let why = "\"proxy_store\" directive is incompatible with \"proxy_cache\"";
+            Err(store.error(family.renamed(why)))
+        }
     }
 }
 
@@ -267,12 +267,14 @@ impl Saving {
         let pool = files::pool(request).ok()?.clone();
         let loop_ = &request.client.loop_;
         let seat = loop_.take_seat(request.generation.connections_max)?;
+        let passing = request.location().passing.as_ref();
+        let scheme = passing.map_or("", |passing| passing.family.scheme());
         let tries = request.passed.as_ref().map(|passed| &passed.record.tries);
         let address = tries.and_then(|tries| Some(Arc::clone(&tries.borrow_mut().last()?.address)));
         Some(Saving {
             about: About::new(request),
             upstream: address.map_or_else(Bytes::new, |address| {
-                [b"http://", address.as_bytes()].concat().into()
+                [scheme.as_bytes(), address.as_bytes()].concat().into()
             }),
             path,
             mtime: head.get(HeaderId::LastModified).and_then(date::parse),

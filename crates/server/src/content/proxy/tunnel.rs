@@ -146,7 +146,7 @@ impl Behind for Flow {
     }
 
     fn patience(&self) -> Patience {
-        let settings = &self.order().about.location().settings.proxy;
+        let settings = &self.order().about.location().settings.asking;
         Patience {
             silence: settings.proxy_read_timeout.duration(),
             taking: settings.proxy_send_timeout.duration(),

@@ -4,6 +4,8 @@
 
 use message::{HeaderId, ResponseHead};
 
+use super::families::Family;
+use super::gateways;
 use super::pass::Url;
 use super::passing::Target;
 use crate::caching::note::{self, Which};
@@ -14,6 +16,8 @@ use crate::variables::names::Core;
 /// `$proxy_…`, and `$upstream_addr` and its kin.
 pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     let figure = match core {
+        Core::FastcgiPathInfo => return gateways::path_info(request, out),
+        Core::FastcgiScriptName => return gateways::script_name(request, out),
         Core::ProxyAddXForwardedFor => return forwarded_for(request, out),
         Core::ProxyHost => return host(request, out),
         Core::ProxyPort => return port(request, out),
@@ -42,12 +46,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
 
 /// `$proxy_host`; known before the request is passed on, since a cache's key may be made of it.
 pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
-    match request
-        .location()
-        .passing
-        .as_ref()
-        .map(|passing| &passing.target)
-    {
+    match target(request) {
         Some(Target::Fixed { url, .. }) => {
             out.extend_from_slice(&url.host_header);
             return true;
@@ -67,10 +66,16 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     !passed.host.is_empty()
 }
 
+/// Where the location's requests go; only what is passed on over HTTP has a host.
+fn target(request: &Request) -> Option<&Target> {
+    let passing = request.location().passing.as_ref();
+    let passing = passing.filter(|passing| passing.family == Family::Proxy);
+    passing.map(|passing| &passing.target)
+}
+
 /// `$proxy_port`, as far as the host is known. That of a Unix socket is there, and empty.
 fn port(request: &Request, out: &mut Vec<u8>) -> bool {
-    let passing = request.location().passing.as_ref();
-    if let Some(Target::Fixed { url, .. }) = passing.map(|passing| &passing.target) {
+    if let Some(Target::Fixed { url, .. }) = target(request) {
         out.extend_from_slice(&url.port_text);
         return true;
     }

@@ -1,0 +1,302 @@
+//! The families of directives that pass requests on: `proxy_…`, and beside it `fastcgi_…`, `uwsgi_…` and `scgi_…`, which have most of
+//! their lines in common.
+//!
+//! What they share is declared once, under the names of `proxy_…` ([`Policy`]), and obeyed once: of a location that another
+//! family passes on, that family's lines take the place of those of `proxy_…` when the location is built. Not here: what each
+//! family has alone. Invariant: whoever serves asks the location's settings, and knows no family's names.
+
+use std::sync::OnceLock;
+
+use config::{
+    Args, Directive, Entry, Error, Level, Problem, Renamed, Scope, Section, Table, sections,
+};
+
+use crate::caching::directives::Caching;
+use crate::caching::zone;
+use crate::settings::LocationSettings;
+use crate::settings::locations::Raw;
+
+use super::directives::{Asking, ProxyAnswers, ProxyRewrites};
+use super::store::{self, ProxyStore};
+
+/// What the names of the shared directives begin with where they are declared.
+const DECLARED: &str = "proxy_";
+/// Answers that only `proxy_…` may name in `…_next_upstream` and `…_cache_use_stale`.
+const PROXY_ALONE: [&str; 2] = ["http_502", "http_504"];
+
+/// Who passes requests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// `proxy_pass`: HTTP.
+    Proxy,
+    /// `fastcgi_pass`.
+    Fastcgi,
+    /// `uwsgi_pass`.
+    Uwsgi,
+    /// `scgi_pass`.
+    Scgi,
+}
+
+impl Family {
+    /// Those that share the lines of `proxy_…`.
+    pub const OTHERS: [Family; 3] = [Family::Fastcgi, Family::Uwsgi, Family::Scgi];
+
+    /// What its directives begin with.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy_",
+            Self::Fastcgi => "fastcgi_",
+            Self::Uwsgi => "uwsgi_",
+            Self::Scgi => "scgi_",
+        }
+    }
+
+    /// What stands before the name of a server in logs.
+    #[must_use]
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            Self::Proxy => "http://",
+            Self::Fastcgi => "fastcgi://",
+            Self::Uwsgi => "uwsgi://",
+            Self::Scgi => "scgi://",
+        }
+    }
+
+    /// A text about directives of `proxy_…`, about its own.
+    #[must_use]
+    pub fn renamed(self, text: &str) -> String {
+        text.replace(DECLARED, self.prefix())
+    }
+
+    /// The name that its directive of this one is declared under; None: it is none of its directives.
+    fn declared(self, name: &[u8]) -> Option<Vec<u8>> {
+        let rest = name.strip_prefix(self.prefix().as_bytes())?;
+        Some([DECLARED.as_bytes(), rest].concat())
+    }
+}
+
+sections! {
+    /// What the families share.
+    pub struct Policy {
+        /// [`Asking`].
+        pub asking: Asking,
+        /// [`ProxyAnswers`].
+        pub answers: ProxyAnswers,
+        /// [`ProxyStore`].
+        pub store: ProxyStore,
+        /// [`Caching`].
+        pub caching: Caching,
+    }
+}
+
+/// What one level says of a family.
+pub type RawPolicy = <Policy as Section>::Raw;
+
+/// Texts of the manual that are others than those of `proxy_…`, by what stands behind the prefix.
+const TEXTS: &[(&str, &str)] = &[
+    (
+        "hide_header",
+        "Does not pass a line of an answer on. `X-Accel-…` are hidden without it, and `Status` (uwsgi: not).",
+    ),
+    (
+        "cache_key",
+        "Sets what an answer is stored under. Without it all answers have one key, which is warned of. The request's method should \
+         be part of it: HEAD is asked for as HEAD.",
+    ),
+    (
+        "no_cache",
+        "Does not store the answer where one of the texts is neither empty nor `0`. They may use the answer's header lines.",
+    ),
+    (
+        "next_upstream",
+        "Says which servers are asked next when one fails, or answers so. As with `proxy_next_upstream`, without `http_502` and \
+         `http_504`.",
+    ),
+];
+
+/// The lines of a family at one level, as far as they are shared.
+macro_rules! shared {
+    ($($(#[$meta:meta])* $Shared:ident $title:literal)*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Debug, Clone)]
+            pub struct $Shared(Option<Box<Policy>>);
+
+            impl Section for $Shared {
+                type Raw = Option<Box<RawPolicy>>;
+
+                fn tables() -> Vec<&'static Table> {
+                    static TABLE: OnceLock<&'static Table> = OnceLock::new();
+                    vec![TABLE.get_or_init(|| Box::leak(Box::new(table(Family::$Shared, $title))))]
+                }
+
+                fn set(raw: &mut Self::Raw, line: &Directive, scope: &mut Scope) -> Result<bool, Error> {
+                    set(Family::$Shared, raw, line, scope)
+                }
+
+                fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
+                    merge(parent, child)
+                }
+
+                fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error> {
+                    raw.as_mut().map_or(Ok(()), |raw| Policy::fill(raw, scope))
+                }
+
+                fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error> {
+                    let policy = raw.map(|raw| Policy::finish(*raw, scope)).transpose()?;
+                    Ok(Self(policy.map(Box::new)))
+                }
+            }
+        )*
+    };
+}
+
+shared! {
+    /// `fastcgi_…`.
+    Fastcgi "What passing on by FastCGI has in common with passing on by HTTP"
+    /// `uwsgi_…`.
+    Uwsgi "What passing on by uwsgi has in common with passing on by HTTP"
+    /// `scgi_…`.
+    Scgi "What passing on by SCGI has in common with passing on by HTTP"
+}
+
+fn set(
+    family: Family,
+    raw: &mut Option<Box<RawPolicy>>,
+    line: &Directive,
+    scope: &mut Scope,
+) -> Result<bool, Error> {
+    let Some(name) = family.declared(line.name.bytes()) else {
+        return Ok(false);
+    };
+    if matches!(&name[..], b"proxy_next_upstream" | b"proxy_cache_use_stale") {
+        let alone = line
+            .args
+            .iter()
+            .position(|word| PROXY_ALONE.iter().any(|one| *word == *one));
+        if let Some(at) = alone {
+            let problem =
+                Problem::invalid_value(line.args[at].bytes(), "only HTTP servers have it");
+            return Err(line.error(&problem.at(at)));
+        }
+    }
+    let mut own = raw.take().unwrap_or_default();
+    let is_known = Asking::set_as(&mut own.asking, &name, line, scope)?
+        || ProxyAnswers::set_as(&mut own.answers, &name, line, scope)?
+        || ProxyStore::set_as(&mut own.store, &name, line, scope)?
+        || Caching::set_as(&mut own.caching, &name, line, scope)?;
+    *raw = Some(own);
+    Ok(is_known)
+}
+
+fn merge(parent: &Option<Box<RawPolicy>>, child: Option<Box<RawPolicy>>) -> Option<Box<RawPolicy>> {
+    match (parent, child) {
+        (None, child) => child,
+        // Nothing of it is said at one level alone.
+        (Some(parent), None) => Some(parent.clone()),
+        (Some(parent), Some(child)) => Some(Box::new(Policy::merge(parent, *child))),
+    }
+}
+
+/// The shared directives under a family's names.
+fn table(family: Family, title: &str) -> Table {
+    let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    let own = |entry: &Entry| {
+        let text = entry.name.strip_prefix(DECLARED).and_then(|rest| {
+            let mut texts = TEXTS.iter().filter(|(name, _)| *name == rest);
+            texts.next().map(|(_, text)| (*text).to_owned())
+        });
+        Entry {
+            name: leaked(family.renamed(entry.name)),
+            doc: leaked(text.unwrap_or_else(|| family.renamed(entry.doc))),
+            args: match (family, entry.name) {
+                // nginx's table has it so. What may stand there is the same.
+                (Family::Uwsgi, "proxy_cache_background_update") => Args::from(1),
+                _ => entry.args,
+            },
+            ..entry.clone()
+        }
+    };
+    let shared = Policy::tables();
+    let tables = shared.iter().copied().chain([zone::lines()]);
+    Table {
+        name: leaked(format!("{family:?}")),
+        doc: leaked(format!(
+            "{title}.\n\nEach of these does what the directive of `proxy_…` does. `{}pass` and what it has alone stand elsewhere.",
+            family.prefix()
+        )),
+        level: Level::Location,
+        entries: tables.flat_map(|table| &table.entries).map(own).collect(),
+    }
+}
+
+/// A level that says one of `…_store` and `…_cache` switches the other one of the level around off.
+pub fn settle_stores(raw: &mut Raw) {
+    store::settle(&mut raw.proxy_store, &mut raw.caching);
+    let others = [&mut raw.fastcgi, &mut raw.uwsgi, &mut raw.scgi];
+    for policy in others.into_iter().flatten() {
+        store::settle(&mut policy.store, &mut policy.caching);
+    }
+}
+
+/// Puts the lines of the family that passes the location's requests on in the place of those of `proxy_…`, and checks those that are not
+/// obeyed. Gives who passes them on, if anybody does.
+///
+/// # Errors
+/// What does not fit together.
+pub fn settle(
+    settings: &mut LocationSettings,
+    chosen: Option<Family>,
+    scope: &mut Scope,
+) -> Result<(), Error> {
+    check(
+        Family::Proxy,
+        &settings.proxy_answers,
+        &settings.proxy_store,
+        &settings.caching,
+    )?;
+    for family in Family::OTHERS {
+        let said = match family {
+            Family::Proxy => continue,
+            Family::Fastcgi => settings.fastcgi.0.take(),
+            Family::Uwsgi => settings.uwsgi.0.take(),
+            Family::Scgi => settings.scgi.0.take(),
+        };
+        if let Some(policy) = &said {
+            check(family, &policy.answers, &policy.store, &policy.caching)?;
+        }
+        if chosen == Some(family) {
+            let policy = match said {
+                Some(policy) => *policy,
+                None => Policy::finish(RawPolicy::default(), scope)?,
+            };
+            warn_of_key(family, &policy.caching, scope);
+            settings.asking = policy.asking;
+            settings.proxy_answers = policy.answers;
+            settings.proxy_store = policy.store;
+            settings.caching = policy.caching;
+            // What a gateway says is its own, nothing of it is changed.
+            settings.proxy_rewrites = ProxyRewrites::finish(Default::default(), scope)?;
+        }
+    }
+    Ok(())
+}
+
+/// Without a key all answers would be the same one; nginx says so, too.
+fn warn_of_key(family: Family, caching: &Caching, scope: &mut Scope) {
+    if caching.is_on() && caching.proxy_cache_key.is_none() {
+        let sentence = family.renamed("no \"proxy_cache_key\" for \"proxy_cache\"");
+        scope.warn(caching.proxy_cache.error(sentence));
+    }
+}
+
+fn check(
+    family: Family,
+    answers: &ProxyAnswers,
+    store: &ProxyStore,
+    caching: &Caching,
+) -> Result<(), Error> {
+    super::passing::check_buffers(family, answers)?;
+    store::check(family, store, caching)
+}

@@ -1,0 +1,155 @@
+//! What `fastcgi_…`, `uwsgi_…` and `scgi_…` have alone: where they lead, which parameters they send, how a script is found in a URI.
+//!
+//! Not here: what they share with `proxy_…` (`families`), and what is made of a request (`params`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Flag, List, NumberWithin, Placed, Problem, Scope, Template, Value, Word, directives};
+
+use crate::regex::Regex;
+use crate::request::Request;
+
+/// Groups that `fastcgi_split_path_info` has, the whole match counted.
+const SPLIT_GROUPS: usize = 3;
+
+/// A `…_param` line.
+#[derive(Debug, Clone)]
+pub struct Param {
+    /// Its name.
+    pub name: Bytes,
+    /// Its value.
+    pub value: Template,
+    /// It is not sent where the value is empty (`if_not_empty`).
+    pub skips_empty: bool,
+}
+
+impl Value for Param {
+    const SYNTAX: &'static str = "parameter value [if_not_empty]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let skips_empty = match args.get(2) {
+            None => false,
+            Some(word) if *word == "if_not_empty" => true,
+            Some(word) => {
+                let sentence = format!("invalid parameter \"{}\"", word.display());
+                return Err(Problem::new(sentence).at(2));
+            }
+        };
+        Ok(Self {
+            name: args[0].bytes().clone(),
+            value: Template::of_word(&args[1], scope).map_err(|problem| problem.at(1))?,
+            skips_empty,
+        })
+    }
+}
+
+/// `fastcgi_split_path_info`.
+#[derive(Debug, Clone)]
+pub struct Split(Arc<Regex>);
+
+impl Value for Split {
+    const SYNTAX: &'static str = "regex";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let pattern = String::from_utf8_lossy(args[0].bytes());
+        // Its groups are looked at here alone: a name makes no variable.
+        let regex = Regex::compile(&pattern, false, |_| config::VariableIndex(0));
+        let regex = regex.map_err(|sentence| Problem::new(sentence).at(0))?;
+        if regex.groups() != SPLIT_GROUPS {
+            let sentence = format!("pattern \"{pattern}\" must have 2 captures");
+            return Err(Problem::new(sentence).at(0));
+        }
+        Ok(Self(Arc::new(regex)))
+    }
+}
+
+directives! {
+    /// Passing requests on by FastCGI.
+    ///
+    /// What else there is, and is as with `proxy_pass`, stands on a page of its own.
+    pub struct FastcgiPass in Location {
+        /// Passes requests on to a FastCGI server or a group of them: `host:port`, `unix:path` or a name of `upstream`; may have
+        /// variables.
+        fastcgi_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "address";
+        /// Sets a parameter of the request that is passed on; with `if_not_empty` only where it has a value. Lines of the level
+        /// around count only where a level has none of its own. A parameter `HTTP_…` takes the place of the client's header line.
+        /// `HTTP_HOST` is `$host$is_request_port$request_port` unless set.
+        fastcgi_param: List<Param> = none, [HTTP | SERVER | LOCATION] 2..=3;
+        /// What `$fastcgi_script_name` has behind a URI that ends in a slash.
+        fastcgi_index: Option<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "name";
+        /// Says which part of a URI is `$fastcgi_script_name` (the first group) and which `$fastcgi_path_info` (the second).
+        fastcgi_split_path_info: Option<Split> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Asks servers to leave connections open behind an answer. They are kept where the upstream says so (`keepalive`).
+        fastcgi_keep_conn: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+        /// Takes an answer for a wrong one (`invalid_header` of `fastcgi_next_upstream`) where the server writes this to its error
+        /// stream before the answer's head.
+        fastcgi_catch_stderr: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "string";
+    }
+}
+
+directives! {
+    /// Passing requests on by uwsgi.
+    ///
+    /// What else there is, and is as with `proxy_pass`, stands on a page of its own.
+    pub struct UwsgiPass in Location {
+        /// Passes requests on to a uwsgi server or a group of them: `[uwsgi://]host:port`, `unix:path` or a name of `upstream`; may
+        /// have variables. (`suwsgi://` is not built yet.)
+        uwsgi_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "[protocol://]address";
+        /// Sets a parameter of the request that is passed on; as `fastcgi_param`.
+        uwsgi_param: List<Param> = none, [HTTP | SERVER | LOCATION] 2..=3;
+        /// Bytes that are sent behind the parameters, as they are.
+        uwsgi_string: Option<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "string";
+        /// The first modifier of a packet.
+        uwsgi_modifier1: NumberWithin<0, 255> = "0", [HTTP | SERVER | LOCATION] 1;
+        /// The second modifier of a packet.
+        uwsgi_modifier2: NumberWithin<0, 255> = "0", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+directives! {
+    /// Passing requests on by SCGI.
+    ///
+    /// What else there is, and is as with `proxy_pass`, stands on a page of its own.
+    pub struct ScgiPass in Location {
+        /// Passes requests on to an SCGI server or a group of them: `host:port`, `unix:path` or a name of `upstream`; may have
+        /// variables.
+        scgi_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "address";
+        /// Sets a parameter of the request that is passed on; as `fastcgi_param`.
+        scgi_param: List<Param> = none, [HTTP | SERVER | LOCATION] 2..=3;
+    }
+}
+
+/// A URI in the two parts that a script's name is made of.
+fn split<'a>(request: &'a Request, settings: &FastcgiPass) -> (&'a [u8], &'a [u8]) {
+    let uri = &request.uri[..];
+    let found = settings.fastcgi_split_path_info.as_ref();
+    let Some(groups) = found.and_then(|Split(regex)| regex.captures(uri)) else {
+        return (uri, b"");
+    };
+    let group = |number: usize| {
+        let span = groups.get(number).cloned().flatten();
+        span.map_or(&b""[..], |span| {
+            &uri[span.start as usize..span.end as usize]
+        })
+    };
+    (group(1), group(2))
+}
+
+/// `$fastcgi_script_name`
+pub fn script_name(request: &Request, out: &mut Vec<u8>) -> bool {
+    let settings = &request.location().settings.fastcgi_pass;
+    let (script, _) = split(request, settings);
+    out.extend_from_slice(script);
+    if let (true, Some(index)) = (script.ends_with(b"/"), &settings.fastcgi_index) {
+        out.extend_from_slice(index);
+    }
+    true
+}
+
+/// `$fastcgi_path_info`
+pub fn path_info(request: &Request, out: &mut Vec<u8>) -> bool {
+    let (_, info) = split(request, &request.location().settings.fastcgi_pass);
+    out.extend_from_slice(info);
+    true
+}

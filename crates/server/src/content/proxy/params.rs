@@ -1,0 +1,300 @@
+//! The parameters of a request that goes to a gateway: those that the configuration sets, and the client's header lines as `HTTP_…`.
+//!
+//! Not here: how FastCGI, uwsgi and SCGI pack them (crate `wire`). Invariant: what takes the place of a header line, and what a cache
+//! answers itself, is not sent from the client's lines.
+
+use bytes::Bytes;
+use message::{Framing, HeaderId};
+use wire::fastcgi;
+use wire::gateway::{self, Unsendable};
+
+use crate::request::Request;
+use crate::settings::LocationSettings;
+use crate::variables::values;
+
+use super::families::Family;
+use super::gateways::Param;
+use super::order::Variation;
+
+/// What the name of a parameter begins with that is a header line's.
+const HTTP: &[u8] = b"HTTP_";
+const HTTP_HOST: &[u8] = b"HTTP_HOST";
+/// Header lines that are not passed on where the answer may be cached, as parameters have them.
+const CACHE_LINES: [&[u8]; 6] = [
+    b"IF_MODIFIED_SINCE",
+    b"IF_UNMODIFIED_SINCE",
+    b"IF_NONE_MATCH",
+    b"IF_MATCH",
+    b"RANGE",
+    b"IF_RANGE",
+];
+
+/// What a location sends.
+#[derive(Debug)]
+pub struct Params {
+    /// How they are packed.
+    pub packing: Packing,
+    /// Those that the configuration sets and that are not empty for good.
+    lines: Vec<Param>,
+    /// The header lines that the configuration's parameters stand for, without `HTTP_`.
+    replaced: Vec<Bytes>,
+    /// Is `HTTP_HOST` not set?
+    sends_host: bool,
+    sends_headers: bool,
+}
+
+/// How parameters are packed.
+#[derive(Debug, Clone)]
+pub enum Packing {
+    /// FastCGI.
+    Fastcgi {
+        /// `fastcgi_keep_conn`.
+        keeps_connection: bool,
+        /// `fastcgi_catch_stderr`.
+        caught: Vec<Bytes>,
+    },
+    /// uwsgi.
+    Uwsgi {
+        /// `uwsgi_modifier1`, `uwsgi_modifier2`.
+        modifiers: (u8, u8),
+        /// `uwsgi_string`.
+        behind: Bytes,
+    },
+    /// SCGI.
+    Scgi,
+}
+
+/// Parameters that cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// More than goes into a record.
+    #[error(transparent)]
+    Records(#[from] fastcgi::write::TooBig),
+    /// What a gateway cannot be sent.
+    #[error(transparent)]
+    Gateway(#[from] Unsendable),
+}
+
+/// Who is given a name and its value.
+type Give<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
+
+impl Params {
+    /// Those of a location.
+    #[must_use]
+    pub fn new(family: Family, settings: &LocationSettings) -> Params {
+        let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
+        let (packing, set) = match family {
+            Family::Uwsgi => {
+                let own = &settings.uwsgi_pass;
+                let modifiers = (small(own.uwsgi_modifier1.0), small(own.uwsgi_modifier2.0));
+                let behind = own.uwsgi_string.clone().unwrap_or_default();
+                (Packing::Uwsgi { modifiers, behind }, &own.uwsgi_param)
+            }
+            Family::Scgi => (Packing::Scgi, &settings.scgi_pass.scgi_param),
+            Family::Fastcgi | Family::Proxy => {
+                let own = &settings.fastcgi_pass;
+                let packing = Packing::Fastcgi {
+                    keeps_connection: own.fastcgi_keep_conn,
+                    caught: own.fastcgi_catch_stderr.to_vec(),
+                };
+                (packing, &own.fastcgi_param)
+            }
+        };
+        let mut params = Params {
+            packing,
+            lines: Vec::new(),
+            replaced: vec![Bytes::from_static(b"HOST")],
+            sends_host: true,
+            sends_headers: settings.asking.proxy_pass_request_headers,
+        };
+        set.iter().for_each(|line| params.add(line));
+        params
+    }
+
+    fn add(&mut self, line: &Param) {
+        self.sends_host &= !line.name.eq_ignore_ascii_case(HTTP_HOST);
+        if line.name.len() > HTTP.len() && line.name.starts_with(HTTP) {
+            self.replaced.push(line.name.slice(HTTP.len()..));
+            if line.value.source().is_empty() {
+                return;
+            }
+        }
+        self.lines.push(line.clone());
+    }
+
+    /// Does the configuration itself ask for parts (`fastcgi_param HTTP_RANGE $slice_range`)? Programs may know them by another name.
+    #[must_use]
+    pub fn asks_for_ranges(&self) -> bool {
+        let is_slice = |text: &[u8]| memchr::memmem::find(text, b"slice_range").is_some();
+        let mut lines = self.lines.iter();
+        lines.any(|line| line.name == "HTTP_RANGE" || is_slice(line.value.source()))
+    }
+
+    /// Names and values as they would be sent.
+    #[must_use]
+    pub fn list(&self, request: &Request) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut all = Vec::new();
+        let listed = self.each(request, &Variation::default(), &mut |name, value| {
+            all.push((name.to_vec(), value.to_vec()));
+            Ok(())
+        });
+        debug_assert!(listed.is_ok(), "nothing is packed here");
+        all
+    }
+
+    /// Appends a request up to its body.
+    ///
+    /// # Errors
+    /// More than can be sent.
+    pub fn write(
+        &self,
+        request: &Request,
+        variation: &Variation,
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let each = |give: &mut Give<'_>| self.each(request, variation, give);
+        match &self.packing {
+            Packing::Fastcgi {
+                keeps_connection, ..
+            } => {
+                let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+                fastcgi::write::request(out, *keeps_connection, has_body, |out| {
+                    each(&mut |name, value| {
+                        fastcgi::write::pair(out, name, value);
+                        Ok(())
+                    })
+                })
+            }
+            Packing::Uwsgi { modifiers, behind } => gateway::uwsgi(out, *modifiers, |out| {
+                each(&mut |name, value| {
+                    gateway::uwsgi_pair(out, name, value);
+                    Ok(())
+                })?;
+                out.extend_from_slice(behind);
+                Ok(())
+            }),
+            Packing::Scgi => {
+                let length = match framing {
+                    Framing::Length(length) => length,
+                    Framing::None | Framing::Chunked => 0,
+                };
+                gateway::scgi(out, length, |out| {
+                    each(&mut |name, value| Ok(gateway::scgi_pair(out, name, value)?))
+                })
+            }
+        }
+    }
+
+    /// Gives each name and its value.
+    fn each(
+        &self,
+        request: &Request,
+        variation: &Variation,
+        give: &mut Give<'_>,
+    ) -> Result<(), Fault> {
+        for line in &self.lines {
+            let value = request.evaluate(&line.value);
+            if !(line.skips_empty && value.is_empty()) {
+                give(&line.name, &value)?;
+            }
+        }
+        let mut text = Vec::new();
+        if self.sends_host {
+            values::host_and_port(request, &mut text);
+            if !text.is_empty() {
+                give(HTTP_HOST, &text)?;
+            }
+        }
+        for (name, value) in &variation.lines {
+            if !self.is_replaced(name) {
+                give(&parameter(name), value)?;
+            }
+        }
+        match self.sends_headers {
+            true => self.each_header(request, variation, give),
+            false => Ok(()),
+        }
+    }
+
+    fn each_header(
+        &self,
+        request: &Request,
+        variation: &Variation,
+        give: &mut Give<'_>,
+    ) -> Result<(), Fault> {
+        let mut known = 0;
+        for (at, (name, value, id)) in request.head.iter().enumerate() {
+            let is_seen = match id {
+                HeaderId::Other => {
+                    let before = request.head.iter().take(at);
+                    before
+                        .into_iter()
+                        .any(|(other, ..)| other.eq_ignore_ascii_case(name))
+                }
+                id => known & id.bit() != 0,
+            };
+            known |= id.bit();
+            let is_cache_s = variation.is_cacheable && is_among(&CACHE_LINES, name);
+            if is_seen || is_cache_s || self.is_replaced(name) {
+                continue;
+            }
+            let rest = request.head.iter().skip(at + 1);
+            let mut rest = rest
+                .filter(|(other, ..)| other.eq_ignore_ascii_case(name))
+                .peekable();
+            if rest.peek().is_none() {
+                give(&parameter(name), value)?;
+                continue;
+            }
+            // The lines of one name are one list (RFC 9110, 5.3; RFC 9113, 8.2.3).
+            let separator: &[u8] = if id == HeaderId::Cookie { b"; " } else { b", " };
+            let mut all = value.to_vec();
+            for (_, value, _) in rest {
+                all.extend_from_slice(separator);
+                all.extend_from_slice(value);
+            }
+            give(&parameter(name), &all)?;
+        }
+        Ok(())
+    }
+
+    fn is_replaced(&self, name: &[u8]) -> bool {
+        is_among(&self.replaced, name)
+    }
+}
+
+/// Is it a header line that one of these parameters, without `HTTP_`, stands for?
+fn is_among(params: &[impl AsRef<[u8]>], name: &[u8]) -> bool {
+    params.iter().any(|param| {
+        let param = param.as_ref();
+        let is_same = |(a, b): (&u8, &u8)| upper(*a) == upper(*b);
+        param.len() == name.len() && param.iter().zip(name).all(is_same)
+    })
+}
+
+/// The parameter that a header line is.
+fn parameter(name: &[u8]) -> Vec<u8> {
+    let letters = name.iter().map(|letter| upper(*letter));
+    HTTP.iter().copied().chain(letters).collect()
+}
+
+fn upper(letter: u8) -> u8 {
+    match letter {
+        b'-' => b'_',
+        letter => letter.to_ascii_uppercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_lines_have_names_of_parameters() {
+        assert_eq!(parameter(b"X-One_two"), b"HTTP_X_ONE_TWO");
+        let params = [&b"X_ONE"[..], b"if_range"];
+        assert!(is_among(&params, b"x-one") && is_among(&params, b"If-Range"));
+        assert!(!is_among(&params, b"x-on") && !is_among(&params, b"x-two"));
+    }
+}

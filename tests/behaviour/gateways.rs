@@ -1,0 +1,156 @@
+//! Passing requests on by uwsgi and SCGI: what a program is asked, and what becomes of its answer.
+
+use blackbox::Server;
+use blackbox::gateway::{Call, Gateway, Speech};
+
+/// A server with the same locations for each of the two; `%F%` stands for the directives' prefix.
+fn servers(
+    locations: &str,
+    answers: impl Fn(&Call) -> Vec<u8> + Clone + Send + Sync + 'static,
+) -> Vec<(&'static str, Gateway, Server)> {
+    let both = [("uwsgi", Speech::Uwsgi), ("scgi", Speech::Scgi)];
+    let start = |(family, speech)| {
+        let program = Gateway::start(speech, answers.clone());
+        let locations = locations
+            .replace("%F%", family)
+            .replace("%P%", &program.address());
+        let server = Server::start(&format!(
+            "{family}_cache_path %DIR%/cache keys_zone=c:1m;
+             server {{ listen 127.0.0.1:%PORT%; {family}_param SAYS $arg_s; {locations} }}"
+        ));
+        (family, program, server)
+    };
+    both.into_iter().map(start).collect()
+}
+
+fn says(call: &Call) -> Vec<u8> {
+    let text = call.param("SAYS").replace('~', "\r\n");
+    match text.is_empty() {
+        true => b"Status: 200 OK\r\nContent-Type: text/plain\r\n\r\nhello".to_vec(),
+        false => text.replace('_', " ").into_bytes(),
+    }
+}
+
+#[test]
+fn programs_are_asked_and_answer() {
+    let locations = "location / { %F%_pass %P%; } location /set { %F%_param HTTP_X_SET mine; %F%_param NONE \"\" if_not_empty; %F%_pass %P%; }
+        location /var { set $to %P%; %F%_pass $to; }";
+    for (family, program, server) in servers(locations, says) {
+        let reply = server.get_with("/?s=", "X-One: 1\r\nX-One: 2\r\n");
+        assert_eq!(
+            (reply.status, &reply.text()[..]),
+            (200, "hello"),
+            "{family}"
+        );
+        assert_eq!(program.last().param("HTTP_X_ONE"), "1, 2");
+        server.get_with("/set", "X-Set: yours\r\n");
+        let call = program.last();
+        assert_eq!(
+            (call.param("HTTP_X_SET"), call.params.contains_key("NONE")),
+            ("mine", false)
+        );
+        assert_eq!(server.get("/var").text(), "hello");
+        for (says, status, reason, body) in [
+            ("Status:404_Gone~~x", 404, "Gone", "x"),
+            ("HTTP/1.1_404_Gone~A:b~~x", 404, "Gone", "x"),
+            ("HTTP/1.1_nothing~A:b~~x", 200, "OK", "x"),
+            ("Location:/x~~", 302, "Moved Temporarily", ""),
+            ("A:b~~x", 200, "OK", "x"),
+            ("Content-Length:2~~xyz", 200, "OK", "xy"),
+            ("Status:99~~", 502, "Bad Gateway", ""),
+        ] {
+            let reply = server.get(&format!("/?s={says}"));
+            assert_eq!(
+                (reply.status, &reply.reason[..]),
+                (status, reason),
+                "{family} {says}"
+            );
+            if status != 502 {
+                assert_eq!(reply.text(), body, "{family} {says}");
+            }
+        }
+        let text = server
+            .raw("GET /?s=Content-Length:9~~x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(text.ends_with("\r\n\r\nx"), "{family}: {text}");
+        server.wait_for(
+            "upstream prematurely closed connection while reading upstream",
+            family,
+        );
+        server.wait_for(
+            &format!("upstream: \"{family}://{}\"", program.address()),
+            family,
+        );
+    }
+}
+
+#[test]
+fn bodies_follow_the_parameters() {
+    let echo = |call: &Call| [b"A: b\r\n\r\n", &call.body[..]].concat();
+    let locations = "client_max_body_size 8m; %F%_param SEEN $content_length; uwsgi_param CONTENT_LENGTH $content_length;
+        location / { %F%_pass %P%; } location /passing { %F%_request_buffering off; %F%_pass %P%; }";
+    let body: Vec<u8> = (0..2_000_000u32).map(|i| (i % 251) as u8).collect();
+    for (family, program, server) in servers(locations, echo) {
+        for path in ["/", "/passing"] {
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            );
+            let reply = server
+                .connect()
+                .send([head.as_bytes(), &body].concat())
+                .reply();
+            assert!(reply.body == body, "{family} {path}");
+        }
+        // The length must be known first.
+        let chunked = "POST /passing HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        assert_eq!(
+            server.connect().send(chunked).reply().text(),
+            "hello",
+            "{family}"
+        );
+        assert_eq!(program.last().param("SEEN"), "5");
+    }
+}
+
+#[test]
+fn a_packet_has_modifiers() {
+    let program = Gateway::start(Speech::Uwsgi, says);
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; uwsgi_pass_request_headers off; uwsgi_modifier1 5;
+            location / {{ uwsgi_modifier2 7; uwsgi_pass uwsgi://{}; }}
+            location /none {{ uwsgi_pass {}; }} }}",
+        program.address(),
+        program.address()
+    ));
+    for (path, flags) in [("/", [5, 7]), ("/none", [5, 0])] {
+        assert_eq!(server.get(path).text(), "hello");
+        assert_eq!(program.last().flags, flags, "{path}");
+    }
+}
+
+#[test]
+fn answers_are_cached() {
+    let locations =
+        "location / { %F%_cache c; %F%_cache_key $uri; %F%_cache_valid 1m; %F%_pass %P%;
+            add_header X-Cache $upstream_cache_status; }";
+    for (family, program, server) in servers(locations, says) {
+        assert_eq!(server.get("/a").header("X-Cache"), Some("MISS"), "{family}");
+        let reply = server.get("/a");
+        let found = (reply.header("X-Cache"), &reply.text()[..]);
+        assert_eq!(found, (Some("HIT"), "hello"), "{family}");
+        assert_eq!(program.calls().len(), 1);
+    }
+}
+
+#[test]
+fn a_connection_may_be_upgraded() {
+    let upgrade = |_: &Call| {
+        b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nfrom there".to_vec()
+    };
+    for (family, _program, server) in servers("location / { %F%_pass %P%; }", upgrade) {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n");
+        let text = client.until("from there");
+        assert!(text.starts_with("HTTP/1.1 101 "), "{family}: {text}");
+    }
+}
