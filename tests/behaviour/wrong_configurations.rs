@@ -286,3 +286,45 @@ fn anywhere_they_are_refused_with_nginx_s_sentence() {
         check(&site, &text.replace("\\n", "\n"), sentence, line);
     }
 }
+
+#[test]
+fn what_is_not_built_is_told_with_what_does_its_work_until_then() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    for (http, sentence, until_then) in [
+        (
+            "server { listen 127.0.0.1:%PORT% ssl; }",
+            "the \"ssl\" parameter requires ngx_http_ssl_module, which is not built yet",
+            "put a TLS terminator in front",
+        ),
+        (
+            "server { ssl_certificate a; }",
+            "\"ssl_certificate\" directive of nginx is not built yet",
+            "put a TLS terminator in front",
+        ),
+        (
+            "server { location / { proxy_pass https://127.0.0.1; } }",
+            "https protocol requires SSL support",
+            "TLS to other servers is not built yet: pass requests on without TLS",
+        ),
+        (
+            "server { location / { fastcgi_pass 127.0.0.1:9000; } }",
+            "\"fastcgi_pass\" directive of nginx is not built yet",
+            "with \"proxy_pass\"",
+        ),
+        (
+            "server { ssl on; }",
+            "unknown directive \"ssl\"",
+            "nginx took it away with 1.25.1",
+        ),
+    ] {
+        site.configure(&format!("events {{ }} http {{ {http} }}"));
+        let (status, said) = site.run(&["-t"]);
+        assert!(!status.success());
+        assert!(said.contains(&format!("[emerg] {sentence} in ")), "{said}");
+        let help = said.lines().find(|line| line.contains("= help: "));
+        assert!(help.is_some_and(|help| help.contains(until_then)), "{said}");
+    }
+}

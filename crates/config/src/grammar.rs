@@ -123,7 +123,13 @@ impl Grammar {
         match known.fate {
             // A switch that is off asks for nothing.
             Fate::NotYet if known.args == Args::FLAG && is_off(directive) => Ok(()),
-            Fate::NotYet => Err(directive.error(&Problem::directive("of nginx is not built yet"))),
+            Fate::NotYet => {
+                let mut problem = Problem::directive("of nginx is not built yet");
+                if let Some(missing) = known.missing() {
+                    problem = problem.hint_that(missing.sentence());
+                }
+                Err(directive.error(&problem))
+            }
             Fate::Refused(why) => {
                 Err(directive
                     .error(&Problem::directive("of nginx is not supported").hint_that(why)))
@@ -157,6 +163,9 @@ impl Grammar {
             "unknown directive \"{}\"",
             directive.name.display()
         ));
+        if let Some(why) = known::gone(name) {
+            return directive.error(&problem.hint_that(why));
+        }
         let names = self.by_name.values().map(|entries| entries[0].name);
         match suggest::nearest(
             name,

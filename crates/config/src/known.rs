@@ -12,6 +12,7 @@
 mod core;
 mod http;
 mod mail;
+pub mod missing;
 mod passes;
 mod stream;
 
@@ -79,6 +80,26 @@ pub fn find(name: &[u8]) -> &'static [Known] {
 #[must_use]
 pub fn find_in(name: &[u8], place: Context) -> Option<&'static Known> {
     find(name).iter().find(|known| known.contexts.meets(place))
+}
+
+/// Directives that nginx had once: why it does not know them any more.
+const GONE: &[(&str, &str)] = &[
+    (
+        "ssl",
+        "nginx took it away with 1.25.1: \"listen … ssl\" says it; without TLS leave the line out",
+    ),
+    (
+        "limit_zone",
+        "nginx took it away with 1.7.6: \"limit_conn_zone\" says it",
+    ),
+];
+
+/// Why nginx does not know a directive any more that it had once.
+#[must_use]
+pub fn gone(name: &[u8]) -> Option<&'static str> {
+    let mut gone = GONE.iter();
+    gone.find(|(known, _)| known.as_bytes() == name)
+        .map(|(_, why)| *why)
 }
 
 const TABLES_GROW: Fate = Fate::Ignored("Freewheel's tables take the size that they need");

@@ -210,11 +210,14 @@ fn is_built(tables: &[&Table], row: &Known) -> bool {
 }
 
 fn fate(row: &Known) -> String {
+    let missing = row
+        .missing()
+        .map_or_else(String::new, |missing| format!(".\n{}", missing.sentence()));
     match row.fate {
         Fate::NotYet if row.args == Args::FLAG => {
-            "not built yet; a configuration that switches it on is refused".to_owned()
+            format!("not built yet; a configuration that switches it on is refused{missing}")
         }
-        Fate::NotYet => "not built yet; a configuration with it is refused".to_owned(),
+        Fate::NotYet => format!("not built yet; a configuration with it is refused{missing}"),
         Fate::Ignored(why) => format!("accepted and ignored, with a warning: {why}"),
         Fate::Refused(why) => format!("refused: {why}"),
     }
@@ -255,7 +258,18 @@ fn compatibility(tables: &[&Table]) -> String {
         };
         let _ = writeln!(out, "| `{}` | {} | {} |", row.name, row.contexts, cell(why));
     }
-    out.push_str("\n## Not built yet: refused as such\n\nSwitches among them may be `off`.\n\n");
+    out.push_str("\n## Not built yet: refused as such\n\nSwitches among them may be `off`. What is missing, and what does its work until then:\n\n");
+    out.push_str("| what is missing | directives | until then |\n|---|---|---|\n");
+    for missing in known::missing::all() {
+        let rows = of(|fate| fate == Fate::NotYet);
+        let count = rows.filter(|row| row.missing() == Some(missing)).count();
+        let _ = writeln!(
+            out,
+            "| {} | {count} | {} |",
+            missing.what, missing.instead
+        );
+    }
+    out.push_str("\nBy the modules of nginx:\n\n");
     let mut by_module: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for row in of(|fate| fate == Fate::NotYet) {
         by_module

@@ -16,6 +16,8 @@ pub use table::{Entry, Table};
 
 use std::time::Duration;
 
+use config::known::missing::{self, Missing};
+
 /// Connections that wait for `accept`, nginx's default on Linux.
 pub const BACKLOG_DEFAULT: i32 = 511;
 
@@ -99,6 +101,15 @@ pub struct Refusal {
     pub sentence: String,
     /// Which argument is meant (0 is the address).
     pub argument: usize,
+}
+
+impl Refusal {
+    /// What is missing, where the line asks for what is not built.
+    #[must_use]
+    pub fn missing(&self, args: &[&[u8]]) -> Option<&'static Missing> {
+        let word = args.get(self.argument)?;
+        missing::of(module_of(std::str::from_utf8(word).ok()?), "")
+    }
 }
 
 impl Listen {
@@ -194,12 +205,18 @@ impl Listen {
 }
 
 fn not_built(name: &str) -> String {
-    let module = match name {
-        "ssl" => "ngx_http_ssl_module",
-        "http2" => "ngx_http_v2_module",
-        _ => "ngx_http_v3_module",
-    };
-    format!("the \"{name}\" parameter requires {module}, which is not built yet")
+    let module = module_of(name);
+    format!("the \"{name}\" parameter requires ngx_{module}_module, which is not built yet")
+}
+
+/// The module of nginx that a parameter asks for.
+fn module_of(name: &str) -> &'static str {
+    match name {
+        "ssl" => "http_ssl",
+        "http2" => "http_v2",
+        "quic" => "http_v3",
+        _ => "",
+    }
 }
 
 fn number(text: &str) -> Option<i32> {

@@ -316,7 +316,12 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
         } else if line.name == "listen" {
             let args: Vec<&[u8]> = line.args.iter().map(|word| &word.bytes()[..]).collect();
             let listen = Listen::parse(&args).map_err(|refusal| {
-                line.error(&Problem::new(refusal.sentence).at(refusal.argument))
+                let missing = refusal.missing(&args);
+                let problem = Problem::new(refusal.sentence).at(refusal.argument);
+                line.error(&match missing {
+                    Some(missing) => problem.hint_that(missing.sentence()),
+                    None => problem,
+                })
             })?;
             server.listens.push((listen, line));
         } else if !read_level(&mut server.raw, &mut server.own, line, scope)? {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use config::{Problem, Scope, Template, Value, Word};
+use config::{Problem, Scope, Template, Value, Word, known};
 
 use crate::listen::address::UNIX_PATH_MAX;
 
@@ -155,7 +155,10 @@ impl Value for Pass {
             let is_tls = sentence.starts_with("https");
             let problem = Problem::new(sentence).at(0);
             if is_tls {
-                problem.hint_that("TLS is not built yet")
+                match known::missing::of("http_proxy", "proxy_ssl_") {
+                    Some(missing) => problem.hint_that(missing.sentence()),
+                    None => problem,
+                }
             } else {
                 problem
             }

@@ -1,0 +1,159 @@
+//! What an operator is told of nginx's directives that are not built yet: what it is that is missing, and what does its work until then.
+//!
+//! Not here: which directives these are ([`super::Fate::NotYet`]). Invariant: each of them belongs to one of these.
+
+use super::Known;
+
+/// A part of nginx that is not built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// Its name, which begins a sentence.
+    pub what: &'static str,
+    /// What can be done without it: a clause.
+    pub instead: &'static str,
+    /// Beginnings of the names of its modules.
+    modules: &'static [&'static str],
+    /// Beginnings of the names of its directives, whatever their module.
+    names: &'static [&'static str],
+}
+
+/// All, in the order in which they are asked for a directive.
+static ALL: &[Missing] = &[
+    Missing {
+        what: "`stream` (TCP and UDP)",
+        instead: "leave it to nginx or HAProxy on addresses of their own, beside Freewheel",
+        modules: &["stream"],
+        names: &[],
+    },
+    Missing {
+        what: "`mail`",
+        instead: "leave it to nginx on addresses of its own, beside Freewheel",
+        modules: &["mail"],
+        names: &[],
+    },
+    Missing {
+        what: "gRPC",
+        instead: "pass gRPC on by a server that speaks HTTP/2 to clients and servers (Envoy, HAProxy, nginx), beside Freewheel",
+        modules: &["http_grpc"],
+        names: &[],
+    },
+    Missing {
+        what: "FastCGI",
+        instead: "let a server on a loopback address speak it (nginx, Caddy), and pass requests on to that one with `proxy_pass`",
+        modules: &["http_fastcgi"],
+        names: &[],
+    },
+    Missing {
+        what: "uwsgi",
+        instead: "let uWSGI listen with `http-socket` as well, and pass requests on to that with `proxy_pass`",
+        modules: &["http_uwsgi"],
+        names: &[],
+    },
+    Missing {
+        what: "SCGI",
+        instead: "let a server on a loopback address speak it, and pass requests on to that one with `proxy_pass`",
+        modules: &["http_scgi"],
+        names: &[],
+    },
+    Missing {
+        what: "memcached",
+        instead: "let the application ask it, or keep its answers with `proxy_cache`",
+        modules: &["http_memcached"],
+        names: &[],
+    },
+    Missing {
+        what: "TLS to other servers",
+        instead: "pass requests on without TLS, or to a program on a loopback address that speaks TLS to the server (stunnel, ghostunnel)",
+        modules: &[],
+        names: &["proxy_ssl_"],
+    },
+    Missing {
+        what: "TLS to clients",
+        instead: "put a TLS terminator in front (HAProxy, hitch, stunnel, nginx) and take its connections with `listen … proxy_protocol`",
+        modules: &["http_ssl", "core"],
+        names: &[],
+    },
+    Missing {
+        what: "HTTP/2 to clients",
+        instead: "let the TLS terminator in front speak it; `http2 off` is taken",
+        modules: &["http_v2"],
+        names: &[],
+    },
+    Missing {
+        what: "HTTP/3",
+        instead: "let the server in front speak it; switches that are `off` are taken",
+        modules: &["http_v3", "quic"],
+        names: &[],
+    },
+    Missing {
+        what: "databases of MaxMind's GeoIP",
+        instead: "make the same variables of the networks with `geo`",
+        modules: &["http_geoip"],
+        names: &[],
+    },
+    Missing {
+        what: "changing pictures",
+        instead: "pass requests for them on to a service that does (imgproxy, nginx), behind `proxy_cache`",
+        modules: &["http_image"],
+        names: &[],
+    },
+    Missing {
+        what: "XSLT",
+        instead: "transform in the application, or in an nginx behind `proxy_cache`",
+        modules: &["http_xslt"],
+        names: &[],
+    },
+];
+
+/// All parts of nginx that are not built.
+#[must_use]
+pub fn all() -> &'static [Missing] {
+    ALL
+}
+
+/// What is missing for the directives of this module of nginx, whose names begin as this one does.
+#[must_use]
+pub fn of(module: &str, name: &str) -> Option<&'static Missing> {
+    let begins = |text: &str, list: &[&str]| list.iter().any(|begin| text.starts_with(begin));
+    ALL.iter()
+        .find(|missing| begins(module, missing.modules) || begins(name, missing.names))
+}
+
+impl Missing {
+    /// What it is, and what can be done: a sentence without its stop.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!("{} is not built yet: {}", self.what, self.instead).replace('`', "\"")
+    }
+}
+
+impl Known {
+    /// What is missing for it.
+    #[must_use]
+    pub fn missing(&self) -> Option<&'static Missing> {
+        of(self.module, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fate, all as rows};
+    use super::*;
+
+    #[test]
+    fn every_directive_that_is_not_built_says_what_is_missing_and_every_part_has_some() {
+        let mut used = Vec::new();
+        for row in rows().iter().filter(|row| row.fate == Fate::NotYet) {
+            // Of the modules that are built, the tables are asked first.
+            if let Some(missing) = row.missing() {
+                used.push(missing.what);
+            }
+        }
+        for missing in ALL {
+            assert!(used.contains(&missing.what), "{}", missing.what);
+        }
+        assert_eq!(of("http_proxy", "proxy_ssl_name").map(|m| m.what), Some("TLS to other servers"));
+        assert_eq!(of("stream_proxy", "proxy_ssl").map(|m| m.what), Some("`stream` (TCP and UDP)"));
+        assert_eq!(of("http_proxy", "proxy_pass"), None);
+    }
+}
