@@ -309,3 +309,53 @@ fn what_cannot_be_explained_says_why() {
     let bad = told(&site, "example.com", "/%zz", &[]);
     assert_told(&bad, &["refused 400"]);
 }
+
+#[test]
+fn variables_are_told_in_order_with_the_line_that_used_them_and_the_value_that_they_had() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(
+        "events { }
+http {
+    map $http_user_agent $mobile { default 0; ~iPhone 1; }
+    map $uri $never { default x; }
+    add_header X-Outer 1;
+    server {
+        listen 127.0.0.1:%PORT%;
+        root html;
+        location / {
+            if ($args ~ \"old\") { set $was $args; }
+            rewrite ^/no/ /$never;
+            set $args new;
+            if ($mobile) { return 200 \"$args\"; }
+            add_header X-Inner 1;
+        }
+        location /gone/ { add_header X-Own 1 always; }
+    }
+}
+",
+    );
+    let text = told(&site, "a", "/x?old=1", &["--header", "User-Agent: iPhone"]);
+    assert_told(
+        &text,
+        &[
+            "variables $args = \"old=1\"\nnginx.conf:10: if ($args ~ ",
+            "$was = \"old=1\"\nnginx.conf:10: set $was $args;",
+            "$args = \"new\"\nnginx.conf:12: set $args new;",
+            "$http_user_agent = \"iPhone\"\nnginx.conf:3: map $http_user_agent $mobile { … }",
+            "$mobile = \"1\"\nnginx.conf:13: if ($mobile) { … }\nnginx.conf:3: map",
+        ],
+    );
+    assert!(!text.contains("$never = "), "it was not asked for:\n{text}");
+    let text = told(&site, "a", "/gone/x", &[]);
+    assert_told(
+        &text,
+        &[
+            "file there is none with this name",
+            "hidden not obeyed: an inner level has lines of add_header of its own",
+            "nginx.conf:5: add_header X-Outer 1;",
+        ],
+    );
+}

@@ -152,8 +152,14 @@ mod tests {
         for missing in ALL {
             assert!(used.contains(&missing.what), "{}", missing.what);
         }
-        assert_eq!(of("http_proxy", "proxy_ssl_name").map(|m| m.what), Some("TLS to other servers"));
-        assert_eq!(of("stream_proxy", "proxy_ssl").map(|m| m.what), Some("`stream` (TCP and UDP)"));
+        assert_eq!(
+            of("http_proxy", "proxy_ssl_name").map(|m| m.what),
+            Some("TLS to other servers")
+        );
+        assert_eq!(
+            of("stream_proxy", "proxy_ssl").map(|m| m.what),
+            Some("`stream` (TCP and UDP)")
+        );
         assert_eq!(of("http_proxy", "proxy_pass"), None);
     }
 }

@@ -24,7 +24,7 @@ use crate::content::module::Modules;
 use crate::loops::Serve;
 use crate::process::load::Origin;
 use crate::process::start::{self, Options};
-use crate::process::{spawn, worker};
+use crate::process::{directories, spawn, worker};
 
 /// The prefix unless `-p` gives one.
 pub const PREFIX: &str = "/usr/local/freewheel/";
@@ -85,6 +85,9 @@ fn as_nginx(mut args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode
     let options = options(&flags, serve, modules);
     if let Some(question) = question {
         return question::answer(&options, &question);
+    }
+    if flags.prefix.is_none() && flags.signal.is_none() {
+        directories::lay_out(&options.origin.prefix);
     }
     if flags.tests {
         return start::test(&options, flags.dumps);

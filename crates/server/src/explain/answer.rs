@@ -56,6 +56,7 @@ pub fn tell_answer(
     if !added.is_empty() {
         report.say_by("added", "to its head", &added);
     }
+    tell_hidden(&chain, "add_header", lines, report);
     tell_filters(&chain, lines, report);
     request.response = Some(response);
     if request.method == Method::Head {
@@ -87,12 +88,25 @@ pub fn tell_added(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) 
             &added,
         );
     }
+    tell_hidden(chain, "add_header", lines, report);
     tell_filters(chain, lines, report);
+}
+
+/// The lines around that an inner level's own ones keep from being obeyed: what operators look for longest.
+pub fn tell_hidden(chain: &[&Directive], name: &str, lines: &Lines<'_>, report: &mut Report) {
+    let hidden = lines.hidden(chain, name);
+    // With that line they may be obeyed.
+    let is_told_otherwise = !lines.of(chain, &["add_header_inherit"]).is_empty();
+    if !hidden.is_empty() && !(name == "add_header" && is_told_otherwise) {
+        let text = format!("not obeyed: an inner level has lines of {name} of its own");
+        report.say_aside("hidden", &text, &hidden);
+    }
 }
 
 fn tell_filters(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) {
     let filters = lines.of_each(chain, FILTERS);
     if !filters.is_empty() {
-        report.say_by("filters", "of its body", &filters);
+        let text = "that may change its body, as far as request and answer are for it";
+        report.say_by("filters", text, &filters);
     }
 }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use config::{Directive, Inherit, Place, Table, Tree};
+use config::{Directive, Inherit, Place, Table, Tree, VariableIndex};
+
+use crate::process::load::Loaded;
 
 /// How often variables are made of variables that are looked at.
 const MADE_OF_MAX: usize = 10;
@@ -14,12 +16,23 @@ const MADE_OF_MAX: usize = 10;
 pub struct Lines<'a> {
     tree: &'a Tree,
     tables: Vec<&'static Table>,
+    variables: &'a [String],
 }
 
 impl<'a> Lines<'a> {
-    /// Those of this tree.
-    pub fn new(tree: &'a Tree, tables: Vec<&'static Table>) -> Self {
-        Self { tree, tables }
+    /// Those of this configuration.
+    pub fn new(loaded: &'a Loaded, tables: Vec<&'static Table>) -> Self {
+        Self {
+            tree: &loaded.tree,
+            tables,
+            variables: &loaded.variables,
+        }
+    }
+
+    /// The number of a variable that the configuration uses.
+    pub fn index(&self, variable: &str) -> Option<VariableIndex> {
+        let at = self.variables.iter().position(|name| name == variable)?;
+        u32::try_from(at).ok().map(VariableIndex)
     }
 
     /// The blocks around the one that stands at `place`, it included, from the outside in.
@@ -49,6 +62,18 @@ impl<'a> Lines<'a> {
             }
         }
         found
+    }
+
+    /// The lines of this name of the levels around that do not hold, since an inner one has lines of its own.
+    pub fn hidden(&self, chain: &[&'a Directive], name: &str) -> Vec<&'a Directive> {
+        let names = [name];
+        let held = self.of(chain, &names);
+        let mut hidden = Vec::new();
+        for block in chain.iter().filter(|_| !held.is_empty()) {
+            let lines = named(block, &names);
+            hidden.extend(lines.filter(|line| held.iter().all(|one| !std::ptr::eq(*one, *line))));
+        }
+        hidden
     }
 
     /// The lines of each of these names that hold, name by name.
@@ -111,15 +136,12 @@ impl<'a> Lines<'a> {
     /// The names of the variables that the lines of these blocks use, and those that these are made of; lower-cased.
     pub fn variables(&self, chain: &[&'a Directive]) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
-        let Some((own, outer)) = chain.split_last() else {
-            return names;
-        };
-        used(own, &mut names);
-        for block in outer {
+        for block in chain {
+            of_words(block, &mut names);
             let lines = block
                 .children()
                 .iter()
-                .filter(|line| line.block.is_none() && line.name != "log_format");
+                .filter(|line| line.block.is_none() && !is_told_otherwise(line));
             lines.for_each(|line| of_words(line, &mut names));
         }
         // One that is made of others, which may be made of others again.
@@ -141,6 +163,12 @@ impl<'a> Lines<'a> {
             .flat_map(|table| table.named(line.name.bytes()));
         entries.any(|entry| entry.inherit == inherit && entry.inner.is_none())
     }
+}
+
+/// Is it an instruction, told when it is obeyed, or a line that is not about this request alone?
+fn is_told_otherwise(line: &Directive) -> bool {
+    let names = ["set", "rewrite", "return", "log_format"];
+    names.iter().any(|name| line.name == *name)
 }
 
 /// The lines of these names that stand in a block itself.
@@ -170,6 +198,19 @@ pub fn instructions<'a>(block: &'a Directive, out: &mut Vec<&'a Directive>) {
     }
 }
 
+/// The names of the variables in a line's words, lower-cased, in order.
+pub fn names(line: &Directive) -> Vec<String> {
+    let mut names = Vec::new();
+    for word in &line.args {
+        each_name(&word.display(), &mut |name| {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        });
+    }
+    names
+}
+
 /// The variables that a line uses, and what stands in its block.
 fn used(line: &Directive, names: &mut BTreeSet<String>) {
     of_words(line, names);
@@ -178,12 +219,17 @@ fn used(line: &Directive, names: &mut BTreeSet<String>) {
 
 fn of_words(line: &Directive, names: &mut BTreeSet<String>) {
     for word in [&line.name].into_iter().chain(&line.args) {
-        let text = word.display();
-        for part in text.split('$').skip(1) {
-            let part = part.strip_prefix('{').unwrap_or(part);
-            let end = part.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-            names.insert(part[..end.unwrap_or(part.len())].to_ascii_lowercase());
-        }
+        each_name(&word.display(), &mut |name| {
+            names.insert(name);
+        });
+    }
+}
+
+fn each_name(text: &str, take: &mut dyn FnMut(String)) {
+    for part in text.split('$').skip(1) {
+        let part = part.strip_prefix('{').unwrap_or(part);
+        let end = part.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        take(part[..end.unwrap_or(part.len())].to_ascii_lowercase());
     }
 }
 

@@ -199,7 +199,7 @@ async fn told(
     let read = connection::read(&mut wire, &client, &generation).await;
     let (head, server, start) = read.map_err(|error| format!("{error:?}"))?;
     client.requests.set(1);
-    let lines = Lines::new(&loaded.tree, crate::process::tables());
+    let lines = Lines::new(loaded, crate::process::tables());
     let mut report = Report::default();
     report.say("request", shown(head.line()));
     report.say("from", format!("{} to {local}", question.from));
@@ -212,7 +212,7 @@ async fn told(
             report.say("refused", format!("{status}: {why}"));
         }
     }
-    values::tell(&request, loaded, &lines, &mut report);
+    values::tell(&request, &lines, &mut report);
     Ok(report.into_text())
 }
 

@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::upstream::Upstream;
 
-use super::answer::tell_added;
+use super::answer::{tell_added, tell_hidden};
 use super::lines::Lines;
 use super::report::{Report, shown};
 use super::walk::chain;
@@ -65,6 +65,7 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
         ],
     );
     report.by(&set);
+    tell_hidden(&chain, "proxy_set_header", lines, report);
     const ANSWERS: &[&str] = &[
         "proxy_hide_header",
         "proxy_redirect",

@@ -5,14 +5,26 @@ use std::fmt::Write as _;
 use config::Directive;
 
 use super::lines;
+use super::values::Named;
 
 /// Columns of the titles.
 const TITLE: usize = 11;
+
+/// A line that was told, and what variables it used.
+pub struct Use {
+    /// With its place.
+    pub line: String,
+    /// Their names, lower-cased.
+    pub names: Vec<String>,
+    /// Their values when it was obeyed; `None`: they are what they are at the end.
+    pub values: Option<Vec<Named>>,
+}
 
 /// What was told so far.
 #[derive(Default)]
 pub struct Report {
     out: String,
+    uses: Vec<Use>,
 }
 
 impl Report {
@@ -28,9 +40,46 @@ impl Report {
     /// The lines that made it.
     pub fn by(&mut self, made: &[&Directive]) {
         for line in made {
-            let place = format!("{}:", line.place());
-            let _ = writeln!(self.out, "{:TITLE$}   {place} {}", "", lines::text(line));
+            let text = format!("{}: {}", line.place(), lines::text(line));
+            self.by_text(&text);
+            if self.uses.iter().all(|known| known.line != text) {
+                self.uses.push(Use {
+                    line: text,
+                    names: lines::names(line),
+                    values: None,
+                });
+            }
         }
+    }
+
+    /// Lines that decided nothing.
+    pub fn say_aside(&mut self, title: &str, text: &str, others: &[&Directive]) {
+        self.say(title, text);
+        for line in others {
+            self.by_text(&format!("{}: {}", line.place(), lines::text(line)));
+        }
+    }
+
+    /// A line that made it, as it is shown.
+    pub fn by_text(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{:TITLE$}   {line}", "");
+    }
+
+    /// A decision of an instruction, which used variables with these values.
+    pub fn say_with(&mut self, title: &str, text: &str, made: &Directive, values: Vec<Named>) {
+        self.say(title, text);
+        let line = format!("{}: {}", made.place(), lines::text(made));
+        self.by_text(&line);
+        self.uses.push(Use {
+            line,
+            names: lines::names(made),
+            values: Some(values),
+        });
+    }
+
+    /// The lines that were told so far, in order; they are forgotten here.
+    pub fn take_uses(&mut self) -> Vec<Use> {
+        std::mem::take(&mut self.uses)
     }
 
     /// A decision with its lines.

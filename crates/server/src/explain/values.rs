@@ -1,44 +1,169 @@
-//! The variables that the lines of a request's blocks use, with their values at the end of its way.
+//! The variables that decided on the way of a request, each with the line that used it, and what they are made of.
+//!
+//! What an instruction of rewriting uses is looked at when it is obeyed, since the URI changes; all else at the end. Invariant: to look
+//! changes nothing: what a request remembers once it was asked for is not asked for before its line is obeyed.
 
-use config::VariableIndex;
+use std::collections::BTreeSet;
 
-use crate::process::load::Loaded;
+use config::{Directive, VariableIndex};
+
 use crate::request::Request;
 
-use super::lines::Lines;
-use super::report::{Report, shown};
+use super::lines::{self, Lines};
+use super::report::{Report, Use, shown};
 use super::walk::chain;
 
 /// Bytes of a value that are shown.
 const VALUE_BYTES_MAX: usize = 400;
+/// How often variables are made of variables that are looked at.
+const MADE_OF_MAX: usize = 10;
 
-/// Tells them, and the maps and groups of expressions that they come from.
-pub fn tell(request: &Request, loaded: &Loaded, lines: &Lines<'_>, report: &mut Report) {
-    let chain = chain(request, lines);
-    let used = lines.variables(&chain);
-    let mut told = Vec::new();
-    for (number, name) in loaded.variables.iter().enumerate() {
-        if !used.contains(name) {
-            continue;
-        }
-        let index = VariableIndex(u32::try_from(number).unwrap_or(u32::MAX));
-        let mut value = Vec::new();
-        let has_value = request.append_variable(index, &mut value);
-        value.truncate(VALUE_BYTES_MAX);
-        let value = match has_value {
-            true => format!("\"{}\"", shown(&value)),
-            false => "(none)".to_owned(),
-        };
-        told.push((name, format!("${name} = {value}")));
+/// Variables that a module makes, and the lines that say how.
+const MADE_BY: &[(&str, &[&str])] = &[
+    ("invalid_referer", &["valid_referers"]),
+    ("secure_link", SECURE_LINK),
+    ("secure_link_expires", SECURE_LINK),
+    ("slice_range", &["slice"]),
+    ("modern_browser", &["modern_browser"]),
+    ("ancient_browser", &["ancient_browser"]),
+];
+const SECURE_LINK: &[&str] = &["secure_link", "secure_link_md5", "secure_link_secret"];
+
+/// A variable's name, and its value as it is shown.
+pub type Named = (String, String);
+
+/// The variables that an instruction is about to use; `None` as a value: that is known when it was obeyed.
+pub struct Before(Vec<(String, Option<String>)>);
+
+/// Looks at what an instruction will use.
+pub fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> Before {
+    let mut names = lines::names(line);
+    if *line.name.bytes() == "set" {
+        // Its first word is what it sets.
+        names = names.split_off(1.min(names.len()));
+        names.retain(|name| Some(name) != lines::names(line).first());
     }
-    if told.is_empty() {
+    let used = expanded(names, lines).into_iter().map(|name| {
+        let index = lines.index(&name);
+        let at_once = index.filter(|index| !request.is_asked_for_once(*index));
+        let value = at_once.map(|index| value(request, index));
+        (name, value)
+    });
+    Before(used.collect())
+}
+
+/// What the instruction has used, and set.
+pub fn after(request: &Request, before: Before, lines: &Lines<'_>, line: &Directive) -> Vec<Named> {
+    let mut all = Vec::new();
+    for (name, known) in before.0 {
+        let remembered = || {
+            let index = lines.index(&name)?;
+            request.remembered(index)?;
+            Some(value(request, index))
+        };
+        if let Some(value) = known.or_else(remembered) {
+            all.push((name, value));
+        }
+    }
+    if *line.name.bytes() == "set"
+        && let Some(name) = lines::names(line).into_iter().next()
+        && let Some(index) = lines.index(&name)
+    {
+        let value = value(request, index);
+        all.push((name, value));
+    }
+    all
+}
+
+/// Tells all of them.
+pub fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+    let mut told: Vec<Named> = Vec::new();
+    let mut title = "variables";
+    report.pause();
+    for Use {
+        line,
+        names,
+        values,
+    } in report.take_uses()
+    {
+        let values = values.unwrap_or_else(|| {
+            let used = expanded(names.clone(), lines).into_iter();
+            used.filter_map(|name| {
+                let value = value(request, lines.index(&name)?);
+                Some((name, value))
+            })
+            .collect()
+        });
+        for named in &values {
+            if told.contains(named) {
+                continue;
+            }
+            report.say(title, format!("${} = {}", named.0, named.1));
+            title = "";
+            // What another one is made of was asked for by that one's block.
+            let makers = || values.iter().filter_map(|(name, _)| lines.maker(name));
+            match makers().find(|maker| lines::names(maker).contains(&named.0)) {
+                Some(maker) if !names.contains(&named.0) => {
+                    report.say_aside("", "", &[maker]);
+                }
+                _ => report.by_text(&line),
+            }
+            tell_maker(request, &named.0, lines, report);
+            told.push(named.clone());
+        }
+    }
+    let known: BTreeSet<&String> = told.iter().map(|(name, _)| name).collect();
+    let others = lines.variables(&chain(request, lines));
+    title = "others";
+    for name in others.iter().filter(|name| !known.contains(name)) {
+        if let Some(index) = lines.index(name) {
+            report.say(title, format!("${name} = {}", value(request, index)));
+            title = "";
+            tell_maker(request, name, lines, report);
+        }
+    }
+}
+
+fn tell_maker(request: &Request, name: &str, lines: &Lines<'_>, report: &mut Report) {
+    let mut makers: Vec<_> = lines.maker(name).into_iter().collect();
+    if let Some((_, names)) = MADE_BY.iter().find(|(known, _)| *known == name) {
+        makers.extend(lines.of_each(&chain(request, lines), names));
+    }
+    for maker in makers {
+        report.by_text(&format!("{}: {}", maker.place(), lines::text(maker)));
+    }
+}
+
+/// The variables, each behind those that it is made of.
+fn expanded(names: Vec<String>, lines: &Lines<'_>) -> Vec<String> {
+    let mut all = Vec::new();
+    for name in names {
+        expand(name, lines, MADE_OF_MAX, &mut all);
+    }
+    all
+}
+
+fn expand(name: String, lines: &Lines<'_>, left: usize, all: &mut Vec<String>) {
+    if left == 0 || all.contains(&name) {
         return;
     }
-    report.pause();
-    told.sort();
-    let mut title = "variables";
-    for (name, text) in told {
-        report.say_by(title, text, lines.maker(name).as_slice());
-        title = "";
+    if let Some(maker) = lines.maker(&name) {
+        for source in lines::names(maker) {
+            if source != name {
+                expand(source, lines, left - 1, all);
+            }
+        }
+    }
+    all.push(name);
+}
+
+fn value(request: &Request, index: VariableIndex) -> String {
+    let mut value = Vec::new();
+    match request.append_variable(index, &mut value) {
+        true => {
+            value.truncate(VALUE_BYTES_MAX);
+            format!("\"{}\"", shown(&value))
+        }
+        false => "(none)".to_owned(),
     }
 }

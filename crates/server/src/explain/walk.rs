@@ -20,6 +20,7 @@ use super::answer::tell_answer;
 use super::lines::{self, Lines};
 use super::passing;
 use super::report::{Report, shown};
+use super::values;
 
 /// Rounds, as in `respond`.
 const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
@@ -33,6 +34,8 @@ const LIMITS: &[&str] = &[
     "limit_rate",
     "limit_rate_after",
 ];
+/// What is told of a `rewrite` that does not match.
+const UNCHANGED: &str = "changes nothing";
 /// Methods that change files where `dav_methods` has them.
 const WRITES: &[&str] = &["PUT", "DELETE", "MKCOL", "COPY", "MOVE"];
 
@@ -200,8 +203,11 @@ async fn rewritten(request: &mut Request, lines: &Lines<'_>, report: &mut Report
             },
         };
         let (at, uri, args) = (machine.at, request.uri.clone(), request.args.clone());
+        let before = written
+            .get(at)
+            .map(|line| values::before(request, lines, line));
         let ended = machine.step(request, is_met);
-        if let Some(line) = written.get(at) {
+        if let (Some(line), Some(before)) = (written.get(at), before) {
             let is_new = uri != request.uri || args != request.args;
             let text = match &ended {
                 Some(Ended::Answered(_)) => "answers".to_owned(),
@@ -210,10 +216,15 @@ async fn rewritten(request: &mut Request, lines: &Lines<'_>, report: &mut Report
                     false => "does not hold".to_owned(),
                 },
                 _ if is_new => format!("the URI is now {}", with_args(&request.uri, &request.args)),
-                _ if *line.name.bytes() == "rewrite" => "changes nothing".to_owned(),
+                _ if *line.name.bytes() == "rewrite" => UNCHANGED.to_owned(),
                 _ => "is obeyed".to_owned(),
             };
-            report.say_by("rewrite", text, &[line]);
+            let is_idle = *line.name.bytes() == "rewrite" && text == UNCHANGED;
+            let used = match is_idle {
+                true => Vec::new(),
+                false => values::after(request, before, lines, line),
+            };
+            report.say_with("rewrite", &text, line, used);
         }
         if ended.is_some() {
             return ended;
@@ -377,6 +388,11 @@ async fn made(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> 
         report.say_by("content", "a picture of one pixel", &made);
         return Round::Goes(content::make(request).await);
     }
+    let films = lines.of(&chain, &["mp4", "flv"]);
+    if !films.is_empty() {
+        let text = "a film, from the time on that the arguments say";
+        report.say_by("content", text, &films);
+    }
     tell_file(request, lines, report);
     let is_directory = request.uri.ends_with(b"/");
     let outcome = content::make(request).await;
@@ -387,7 +403,31 @@ async fn made(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> 
         };
         report.say_by("index", text, &lines.of(&chain, &[name]));
     }
+    if let Outcome::Failed(failure) = &outcome {
+        tell_why(failure.status, is_directory, &chain, lines, report);
+    }
     Round::Goes(outcome)
+}
+
+/// Why there is no file to send.
+fn tell_why(
+    status: u16,
+    is_directory: bool,
+    chain: &[&Directive],
+    lines: &Lines<'_>,
+    report: &mut Report,
+) {
+    let text = match status {
+        404 => "there is none with this name",
+        403 if is_directory => "a directory with none of its index files, and no listing of it",
+        403 => "it may not be read",
+        _ => return,
+    };
+    let made = match is_directory {
+        true => lines.of_each(chain, &["index", "autoindex"]),
+        false => Vec::new(),
+    };
+    report.say_by("file", text, &made);
 }
 
 /// Which file, on which disk, read by whom.

@@ -14,6 +14,15 @@ use rustix::fs::{Access, AtFlags};
 use super::privileges::Account;
 use crate::listen::bind::errno;
 
+/// Makes the prefix that the program has unless it is told another, with the directory of its logs, where it is not there at all: so that
+/// a configuration that names neither (Alpine's) can be tested and served without an installation. What fails is told by whoever
+/// needs it.
+pub fn lay_out(prefix: &Path) {
+    if !prefix.exists() {
+        let _ = std::fs::create_dir_all(prefix.join("logs"));
+    }
+}
+
 /// Directories that are there without being named: what needs them, the line that names another for all of `http`, and where
 /// they lie.
 const DEFAULTS: [(&[&str], &str, &str); 1] = [(
@@ -112,6 +121,19 @@ const OWNERS_RIGHTS: u32 = 0o700;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prefix_is_laid_out_where_there_is_none() {
+        let root = std::env::temp_dir().join(format!("freewheel-prefix-{}", std::process::id()));
+        lay_out(&root.join("a/new"));
+        assert!(root.join("a/new/logs").is_dir());
+        lay_out(&root.join("a"));
+        assert!(
+            !root.join("a/logs").exists(),
+            "what is there stays as it is"
+        );
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn temp_paths_of_all_levels_are_made_once() {

@@ -322,6 +322,20 @@ impl Request {
         }
     }
 
+    /// Is a variable's value made when it is first asked for, and what it was then from there on?
+    #[must_use]
+    pub fn is_asked_for_once(&self, index: VariableIndex) -> bool {
+        match self.settings().variable(index) {
+            Definition::Core(_) | Definition::Family(..) | Definition::Settable(_) => false,
+            Definition::Map(source) => !source.is_volatile,
+            Definition::Geo(geo) => !geo.is_volatile,
+            Definition::Kept(_)
+            | Definition::Split(_)
+            | Definition::Group
+            | Definition::Assigned(_) => true,
+        }
+    }
+
     /// Has a value more than [`VALUE_BYTES_MAX`] bytes? Then the log says so.
     pub fn is_too_long(&self, value: &[u8]) -> bool {
         let is_too_long = value.len() > VALUE_BYTES_MAX;
