@@ -3,10 +3,11 @@
 
 use blackbox::{Answer, Origin, Server};
 
-const ERROR: &str = "[an error occurred while processing the directive]";
+/// What is shown in the place of a command that failed.
+pub const ERROR: &str = "[an error occurred while processing the directive]";
 
 /// A server with pages, which are texts, by their names.
-fn pages(more: &str, pages: &[(&str, &str)]) -> Server {
+pub fn pages(more: &str, pages: &[(&str, &str)]) -> Server {
     let server = Server::start(&format!(
         "server {{ listen 127.0.0.1:%PORT%; root %DIR%/html; ssi on; {more} }}"
     ));
@@ -16,7 +17,8 @@ fn pages(more: &str, pages: &[(&str, &str)]) -> Server {
     server
 }
 
-fn shown(server: &Server, path: &str) -> String {
+/// What is answered for a page.
+pub fn shown(server: &Server, path: &str) -> String {
     server.get(path).text()
 }
 

@@ -5,24 +5,8 @@ use std::io::Read as _;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
+use crate::ssi::{ERROR, pages, shown};
 use blackbox::{Answer, Origin, PATIENCE, Server};
-
-const ERROR: &str = "[an error occurred while processing the directive]";
-
-/// A server with pages, which are texts, by their names.
-fn pages(more: &str, pages: &[(&str, &str)]) -> Server {
-    let server = Server::start(&format!(
-        "server {{ listen 127.0.0.1:%PORT%; root %DIR%/html; ssi on; {more} }}"
-    ));
-    for (name, text) in pages {
-        server.file(&format!("{name}.html"), text);
-    }
-    server
-}
-
-fn shown(server: &Server, path: &str) -> String {
-    server.get(path).text()
-}
 
 #[test]
 fn answers_are_shown_where_they_belong() {

@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::file::{Kind, Meta};
 use crate::local::Local;
 use crate::pool::Pool;
-use crate::replace::{beside, make_directories};
+use crate::replace::{adorn, beside, make_directories, set_mtime};
 use crate::temporary::{Fate, Temporary, TemporaryPlace, make_temporary};
 use crate::write::{Output, renamed, unlinked};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -132,7 +132,7 @@ impl Local {
                 Some(meta) if meta.kind == Kind::Directory => return Ok(Before::Directory),
                 Some(_) => Before::Something,
             };
-            adorn(file.output.fd(), putting)?;
+            adorn(file.output.fd(), putting.mode, putting.mtime)?;
             match rename_into(file.path(), &path, putting.directory_mode) {
                 Ok(()) => file.spare(),
                 Err(Errno::XDEV) => copy_beside(file.path(), &path, putting)?,
@@ -310,31 +310,6 @@ pub(crate) fn mode_of(stat: &Stat) -> u32 {
     stat.st_mode & 0o777
 }
 
-pub(crate) fn set_mtime(fd: &OwnedFd, mtime: i64) -> Result<(), Errno> {
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: mtime,
-            tv_nsec: 0,
-        },
-    };
-    rustix::fs::futimens(fd, &times)
-}
-
-fn adorn(fd: &OwnedFd, putting: Putting) -> Result<(), Error> {
-    if let Some(mode) = putting.mode {
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
-            .map_err(|errno| Error::system("chmod()", errno))?;
-    }
-    if let Some(mtime) = putting.mtime {
-        set_mtime(fd, mtime).map_err(|errno| Error::system("utimes()", errno))?;
-    }
-    Ok(())
-}
-
 /// Renames, once more when the directories above the target had to be made.
 fn rename_into(from: &[u8], to: &[u8], directory_mode: Option<u32>) -> Result<(), Errno> {
     match (renamed(from, to), directory_mode) {
@@ -361,7 +336,7 @@ fn copy_beside(from: &[u8], to: &[u8], putting: Putting) -> Result<(), Error> {
         }
     };
     let placed = copied
-        .and_then(|()| adorn(&copying.to, putting))
+        .and_then(|()| adorn(&copying.to, putting.mode, putting.mtime))
         .and_then(|()| renamed(&name, to).map_err(|errno| Error::system("rename()", errno)));
     placed.inspect_err(|_| {
         // What failed is told, not that its remains cannot be removed either.

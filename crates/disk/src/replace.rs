@@ -10,7 +10,7 @@ use crate::temporary::{Temporary, next_number};
 use crate::write::{Create, Output, create, make_directory, renamed};
 use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Permissions of a file that is being written.
 const MODE_MEANWHILE: u32 = 0o600;
@@ -103,22 +103,35 @@ pub(crate) fn make_directories(path: &[u8], mode: u32) -> Result<(), Error> {
 }
 
 fn place(fd: &OwnedFd, from: &[u8], to: &[u8], placing: Placing) -> Result<(), Error> {
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(placing.mode))
-        .map_err(|errno| Error::system("chmod()", errno))?;
-    if let Some(mtime) = placing.mtime {
-        let times = Timestamps {
-            last_access: Timespec {
-                tv_sec: 0,
-                tv_nsec: UTIME_OMIT,
-            },
-            last_modification: Timespec {
-                tv_sec: mtime,
-                tv_nsec: 0,
-            },
-        };
-        rustix::fs::futimens(fd, &times).map_err(|errno| Error::system("utimes()", errno))?;
-    }
+    adorn(fd, Some(placing.mode), placing.mtime)?;
     renamed(from, to).map_err(|errno| Error::system("rename()", errno))
+}
+
+/// **Waits.** Gives a file its permissions, where these are said, and the time of its last change.
+pub(crate) fn adorn(fd: impl AsFd, mode: Option<u32>, mtime: Option<i64>) -> Result<(), Error> {
+    let fd = fd.as_fd();
+    if let Some(mode) = mode {
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
+            .map_err(|errno| Error::system("chmod()", errno))?;
+    }
+    if let Some(mtime) = mtime {
+        set_mtime(fd, mtime).map_err(|errno| Error::system("utimes()", errno))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn set_mtime(fd: impl AsFd, mtime: i64) -> Result<(), Errno> {
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: mtime,
+            tv_nsec: 0,
+        },
+    };
+    rustix::fs::futimens(fd, &times)
 }
 
 #[cfg(test)]

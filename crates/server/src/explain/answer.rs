@@ -96,8 +96,9 @@ pub fn tell_added(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) 
 pub fn tell_hidden(chain: &[&Directive], name: &str, lines: &Lines<'_>, report: &mut Report) {
     let hidden = lines.hidden(chain, name);
     // With that line they may be obeyed.
-    let is_told_otherwise = !lines.of(chain, &["add_header_inherit"]).is_empty();
-    if !hidden.is_empty() && !(name == "add_header" && is_told_otherwise) {
+    let may_be_obeyed =
+        name == "add_header" && !lines.of(chain, &["add_header_inherit"]).is_empty();
+    if !hidden.is_empty() && !may_be_obeyed {
         let text = format!("not obeyed: an inner level has lines of {name} of its own");
         report.say_aside("hidden", &text, &hidden);
     }
