@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex};
+use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex, Word};
 use hashbrown::HashMap;
 
 use crate::after::charset::{self, Charsets};
@@ -24,7 +24,7 @@ use crate::log::directives::LogFormats;
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
 use crate::names::Resolving;
 use crate::process::resolve::host;
-use crate::route::{ServerId, ServerNames};
+use crate::route::{ServerId, ServerName, ServerNames};
 use crate::upstream::Upstreams;
 use crate::upstream::block::Blocks;
 use crate::variables::{Definitions, referer};
@@ -353,6 +353,7 @@ fn finish_http(
     for block in http.servers {
         finish_server(block, &http.server, &outer, settings, scope)?;
     }
+    enter_names(settings, scope);
     Ok(())
 }
 
@@ -374,7 +375,6 @@ fn finish_server(
         settings,
         scope,
     )?;
-    name_for(id, &finished, settings, scope);
     let own = http.enter(block.own, block.lines);
     let mut all = Growing {
         locations: &mut settings.locations,
@@ -441,33 +441,32 @@ fn listen_for(
     Ok(())
 }
 
-/// Enters a server's names at each of its addresses.
-fn name_for(id: ServerId, server: &ServerSettings, settings: &mut Settings, scope: &mut Scope) {
-    settings
-        .names
-        .resize_with(settings.listens.entries().len(), ServerNames::default);
-    for (entry, names) in settings.listens.entries().iter().zip(&mut settings.names) {
-        if !entry.servers.contains(&id) {
-            continue;
-        }
-        for (name, word) in &server.server_name.names {
-            // Where there is one server only, its names choose nothing.
-            if !names.add(name, id) && entry.servers.len() > 1 {
-                let sentence = format!(
-                    "conflicting server name \"{}\" on {}, ignored",
-                    word.display(),
-                    entry.address
-                );
-                scope.warn(word.error(&Problem::new(sentence)));
+/// Enters the servers' names at their addresses, once all are known: where a server is alone, its names choose nothing, and nobody is told
+/// that one stands twice.
+fn enter_names(settings: &mut Settings, scope: &mut Scope) {
+    let mut all = Vec::new();
+    for entry in settings.listens.entries() {
+        let mut names = ServerNames::default();
+        let mut warn = |shown: &str, word: Option<&Word>| {
+            let address = &entry.address;
+            let sentence = format!("conflicting server name \"{shown}\" on {address}, ignored");
+            scope.warn(match word {
+                Some(word) => word.error(&Problem::new(sentence)),
+                None => Error::without_place(sentence),
+            });
+        };
+        for id in &entry.servers {
+            let own = &settings.servers[*id as usize].settings.server_name.names;
+            for (name, word) in own {
+                if !names.add(name, *id) && entry.servers.len() > 1 {
+                    warn(&word.display().to_lowercase(), Some(word));
+                }
+            }
+            if own.is_empty() && !names.add(&ServerName::Exact(Box::default()), *id) {
+                warn("", None);
             }
         }
-        if server.server_name.names.is_empty()
-            && !names.add(&crate::route::ServerName::Exact(Box::default()), id)
-        {
-            let address = &entry.address;
-            scope.warn(Error::without_place(format!(
-                "conflicting server name \"\" on {address}, ignored"
-            )));
-        }
+        all.push(names);
     }
+    settings.names = all;
 }

@@ -36,9 +36,10 @@ impl Value for Names {
             ));
         }
         let first = match args.first().map(Word::bytes) {
-            Some(text) if text.starts_with(b".") => text.slice(1..),
+            Some(text) if text.starts_with(b".") => text[1..].to_ascii_lowercase().into(),
             Some(text) if text == "$hostname" => hostname(),
-            Some(text) => text.clone(),
+            Some(text) if text.starts_with(b"~") => text.clone(),
+            Some(text) => text.to_ascii_lowercase().into(),
             None => Bytes::new(),
         };
         Ok(Self { names, first })
