@@ -176,8 +176,8 @@ fn set(
             .iter()
             .position(|word| PROXY_ALONE.iter().any(|one| *word == *one));
         if let Some(at) = alone {
-            let problem =
-                Problem::invalid_value(line.args[at].bytes(), "only HTTP servers have it");
+            let sentence = format!("invalid value \"{}\"", line.args[at].display());
+            let problem = Problem::new(sentence).hint_that("only HTTP servers have it");
             return Err(line.error(&problem.at(at)));
         }
     }
@@ -207,8 +207,14 @@ fn table(family: Family, title: &str) -> Table {
             let mut texts = TEXTS.iter().filter(|(name, _)| *name == rest);
             texts.next().map(|(_, text)| (*text).to_owned())
         });
+        let syntax = PROXY_ALONE
+            .iter()
+            .fold(entry.syntax.to_owned(), |syntax, one| {
+                syntax.replace(&format!(" | {one}"), "")
+            });
         Entry {
             name: leaked(family.renamed(entry.name)),
+            syntax: leaked(syntax),
             doc: leaked(text.unwrap_or_else(|| family.renamed(entry.doc))),
             args: match (family, entry.name) {
                 // nginx's table has it so. What may stand there is the same.
