@@ -230,3 +230,17 @@ fn what_lies_elsewhere_is_not_stored_and_no_cache_speaks_for_another_location() 
     assert_eq!(origin.received().len(), 5);
     assert_eq!(server.access_log(4), "-\n-\nMISS\nHIT\n");
 }
+
+#[test]
+fn of_lines_that_count_once_the_first_is_told() {
+    let twice = "ETag: \"a\"\r\nETag: \"b\"\r\nX-A: c\r\nX-A: d\r\n";
+    let origin = Origin::start(move |_| Answer::with("200 OK", twice, "x"));
+    let server = logging(
+        &origin,
+        "$upstream_http_etag $upstream_http_x_a",
+        "",
+        "location / { proxy_pass http://%ORIGIN%; }",
+    );
+    assert_eq!(server.get("/").all("etag"), ["\"a\""]);
+    assert_eq!(server.access_log(1), "\\x22a\\x22 c, d\n");
+}

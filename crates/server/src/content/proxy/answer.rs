@@ -32,7 +32,7 @@ pub enum Origin {
 }
 
 /// Lines of which only the first one counts.
-const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
+pub(super) const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
     | HeaderId::Date.bit()
     | HeaderId::LastModified.bit()
     | HeaderId::ETag.bit()

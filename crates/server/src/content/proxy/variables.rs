@@ -4,6 +4,7 @@
 
 use message::{HeaderId, ResponseHead};
 
+use super::answer::SINGLE_LINES;
 use super::families::Family;
 use super::gateways;
 use super::pass::Url;
@@ -106,13 +107,17 @@ fn last_head(request: &Request) -> Option<&ResponseHead> {
     passed.or_else(|| Some(stored()?.head()))
 }
 
-/// `$upstream_http_NAME`; the lines of a name are joined.
+/// `$upstream_http_NAME`; the lines of a name are joined, where more than the first one counts.
 pub fn header(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
     let Some(head) = last_head(request) else {
         return false;
     };
-    let lines = head.iter().filter(|(name, _, _)| is_name(name));
-    join(lines.map(|(_, value, _)| value), out)
+    let mut lines = head.iter().filter(|(name, _, _)| is_name(name)).peekable();
+    let most = match lines.peek() {
+        Some((_, _, id)) if id.bit() & SINGLE_LINES != 0 => 1,
+        _ => usize::MAX,
+    };
+    join(lines.take(most).map(|(_, value, _)| value), out)
 }
 
 /// `$upstream_trailer_NAME`
