@@ -161,13 +161,10 @@ impl Client {
         if !logs.wants(level) {
             return;
         }
-        let mut address = Vec::new();
-        self.append_server_addr(&mut address);
-        if let Some(port) = self.server_port() {
-            address.extend_from_slice(format!(":{port}").as_bytes());
-        }
+        // The one that is listened at, as in nginx, which may stand for many.
+        let address = self.listener.address.to_string();
         let context = ErrorContext {
-            server: Some(&address),
+            server: Some(address.as_bytes()),
             ..ErrorContext::default()
         };
         self.tell(logs, level, context, &|out| {
