@@ -6,6 +6,7 @@
 mod boxes;
 mod cut;
 mod fault;
+mod moov;
 mod tables;
 #[cfg(test)]
 mod tests;
