@@ -77,7 +77,7 @@ struct Line {
     offloaded_ns: Number,
 }
 
-/// What the tasks of this thread have waited for.
+/// What a request has waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
     /// For operations in pools, from asking to having, in nanoseconds.
@@ -87,15 +87,6 @@ pub struct Waited {
 }
 
 impl Waited {
-    /// What came since then.
-    #[must_use]
-    pub fn since(self, mark: Waited) -> Waited {
-        Waited {
-            disk_ns: self.disk_ns.wrapping_sub(mark.disk_ns),
-            pool_ns: self.pool_ns.wrapping_sub(mark.pool_ns),
-        }
-    }
-
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Waited) -> Waited {
@@ -124,10 +115,16 @@ pub fn forget_last_operation() {
     LAST.set(None);
 }
 
-/// What the tasks of this thread have waited for so far: who reads it before and after a poll knows what ended in it.
+/// What the request that this thread has at hand has waited for so far.
 #[must_use]
 pub fn waited() -> Waited {
     WAITED.get()
+}
+
+/// Takes up another request, which has waited for so much.
+#[inline]
+pub fn set_waited(waited: Waited) {
+    WAITED.set(waited);
 }
 
 /// A task of this thread has what it waited for.

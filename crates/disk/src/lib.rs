@@ -70,7 +70,7 @@ pub use cache::{BODY_BYTES_MAX, FILES_MAX};
 pub use change::{ENDING_BYTES, Lock, Place, Room, STEPS_MAX, Step};
 pub use copies::COPY_MIN;
 pub use count::{
-    Count, OPERATIONS, Operation, Waited, forget_last_operation, last_operation, waited,
+    Count, OPERATIONS, Operation, Waited, forget_last_operation, last_operation, set_waited, waited,
 };
 pub use disk::{Disk, POOLS_MAX, Prepared, Probe};
 pub use error::{Error, WouldBlock, message as errno_text};

@@ -1,7 +1,7 @@
-//! System calls that `rustix` lacks, each behind a safe function.
+//! System calls that `rustix` lacks, and the processor's counter, each behind a safe function.
 //!
 //! This is the only crate with `unsafe`. It holds no logic: every function is one system call, with its arguments
-//! typed and its result as `io::Result`. Decisions belong to `disk` and `server`.
+//! typed and its result as `io::Result`, or one instruction. Decisions belong to `disk` and `server`.
 //!
 //! Invariant: no function here can break memory safety, whatever its arguments.
 #![allow(
@@ -9,6 +9,7 @@
     reason = "the one crate where raw system calls stand; see each SAFETY comment"
 )]
 
+mod cycles;
 mod lease;
 mod mapping;
 mod memory;
@@ -24,6 +25,7 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
     }
 }
 
+pub use cycles::cycles;
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
 pub use memory::lasting;

@@ -98,7 +98,7 @@ fn main() {
         timers[next % 1000].arm(Duration::from_secs(65));
         next += 1;
     });
-    measure("coarse clock", || {
+    measure("clock", || {
         black_box(wire::clock::monotonic_ms());
     });
 }

@@ -1,4 +1,4 @@
-//! The clocks of a loop: coarse ones (a kernel tick, 1 to 10 ms), because they cost 5 ns and are read per request.
+//! The clocks of a loop: its time, which is read once in a poll of a task, and the kernel's coarse one (a tick, 1 to 10 ms) for dates.
 
 use std::cell::Cell;
 
@@ -14,28 +14,44 @@ thread_local! {
     static REMEMBERED: Cell<u64> = const { Cell::new(NEVER) };
 }
 
-/// Milliseconds since some fixed moment; never goes back. A thread that calls [`forget`] reads it once from one call to the next.
+/// Milliseconds since some fixed moment; never goes back. Where loops call [`forget`] or [`remember`], that of the poll that is running.
+#[inline]
 pub fn monotonic_ms() -> u64 {
+    monotonic_ns() / 1_000_000
+}
+
+/// The same in nanoseconds, on the clock of [`read_ns`].
+#[inline]
+pub fn monotonic_ns() -> u64 {
     match REMEMBERED.get() {
-        NEVER => read_ms(),
+        NEVER => read_ns(),
         UNKNOWN => {
-            let now_ms = read_ms();
-            REMEMBERED.set(now_ms);
-            now_ms
+            let now_ns = read_ns();
+            REMEMBERED.set(now_ns);
+            now_ns
         }
-        now_ms => now_ms,
+        now_ns => now_ns,
     }
 }
 
-/// For a loop, where the poll of a task begins: within one, which takes less than a tick as a rule, one reading will do.
+/// For a loop, where the poll of a task begins: within one, which takes less than a millisecond as a rule, one reading will do.
 #[inline]
 pub fn forget() {
     REMEMBERED.set(UNKNOWN);
 }
 
-fn read_ms() -> u64 {
-    let time = clock_gettime(ClockId::MonotonicCoarse);
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+/// The same for who has just read the clock.
+#[inline]
+pub fn remember(now_ns: u64) {
+    REMEMBERED.set(now_ns);
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, now.
+pub fn read_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
 }
 
 /// Milliseconds since 1970.
@@ -68,6 +84,9 @@ mod tests {
         wait();
         assert_eq!(monotonic_ms(), third);
         forget();
-        assert!(monotonic_ms() > third);
+        let fourth = monotonic_ms();
+        assert!(fourth > third);
+        remember(1_000_000 * (fourth + 7));
+        assert_eq!(monotonic_ms(), fourth + 7);
     }
 }

@@ -153,7 +153,7 @@ impl Timer {
     pub fn arm(&mut self, after: Duration) {
         let now = clock::monotonic_ms();
         let after_ms = (after.as_millis() as u64).min(TIMEOUT_MAX_MS);
-        let mut deadline = now + after_ms + 1; // the coarse clock lags by up to a tick: never early by a millisecond
+        let mut deadline = now + after_ms + 1; // what is left of this one does not count: never early by a millisecond
         if after_ms >= COARSE_FROM_MS {
             deadline = deadline.next_multiple_of(COARSE_MS);
         }

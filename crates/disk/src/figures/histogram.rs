@@ -46,45 +46,62 @@ pub const BOUNDS: [(u64, &str); 25] = [
     (100_000_000_000, "100.0"),
 ];
 
-/// Where a time of so many nanoseconds is counted.
-fn bucket(ns: u64) -> usize {
-    let below = ns.saturating_sub(1);
-    if below < 1000 {
-        return 0;
-    }
-    let (row, next) = ROWS[below.ilog2() as usize];
-    let row = row + usize::from(below >= next);
-    match HALVES.get(row) {
-        Some(half) => 1 + row * STEPS + (below / half) as usize - 2,
-        None => BUCKETS - 1,
-    }
-}
-
 /// Powers of ten that are told apart.
 const POWERS: usize = (LAST - FIRST + 1) as usize;
 
-/// For numbers with so many binary digits (and one): the row of the smallest of them, and the number with which the next row begins.
-/// Finding the power of ten so takes a third of what a logarithm does, at each of several histograms of each request.
-const ROWS: [(usize, u64); 64] = {
-    let mut rows = [(0, u64::MAX); 64];
-    let mut digit = 0;
-    while digit < rows.len() {
-        let smallest = 1_u64 << digit;
-        let mut row = 0;
-        // Of what is below the first row it is not asked.
-        while row < POWERS && smallest / 10_u64.pow(row as u32 + FIRST + 1) > 0 {
-            row += 1;
+/// Binary digits behind the first one by which [`GUESSES`] tells numbers apart.
+const DIGITS: u32 = 5;
+/// The first binary digit of 1 µs and of 100 s.
+const DIGIT_FIRST: u32 = 9;
+const DIGIT_LAST: u32 = 36;
+
+/// The bucket of the least number with each beginning. No two bounds begin alike, so that it is this bucket, or the next one: no
+/// logarithm to the base of ten, no division, which take their time at several histograms of each request.
+const GUESSES: [u8; ((DIGIT_LAST - DIGIT_FIRST + 1) << DIGITS) as usize] = {
+    let mut guesses = [0; ((DIGIT_LAST - DIGIT_FIRST + 1) << DIGITS) as usize];
+    let (mut place, mut bucket) = (0, 0);
+    while place < guesses.len() {
+        let first = DIGIT_FIRST + (place as u32 >> DIGITS);
+        let width = 1 << (first - DIGITS);
+        let least = (1 << first) + width * (place as u64 % (1 << DIGITS));
+        while UPPERS[bucket] <= least {
+            bucket += 1;
         }
-        let next = if row < POWERS {
-            10_u64.pow(row as u32 + FIRST + 1)
-        } else {
-            u64::MAX
-        };
-        rows[digit] = (row, next);
-        digit += 1;
+        assert!(bucket == BUCKETS - 1 || UPPERS[bucket + 1] >= least + width);
+        guesses[place] = bucket as u8;
+        place += 1;
     }
-    rows
+    guesses
 };
+
+/// The upper bound of each bucket.
+const UPPERS: [u64; BUCKETS] = {
+    let mut uppers = [0; BUCKETS];
+    let mut bucket = 0;
+    while bucket < BUCKETS {
+        uppers[bucket] = upper(bucket);
+        bucket += 1;
+    }
+    uppers
+};
+
+/// Where a time of so many nanoseconds is counted.
+#[inline]
+fn bucket(ns: u64) -> usize {
+    if ns <= UPPERS[0] {
+        return 0;
+    }
+    let below = ns - 1;
+    let first = below.ilog2();
+    let place = ((first - DIGIT_FIRST) << DIGITS) as usize + (below >> (first - DIGITS)) as usize;
+    match GUESSES.get(place - (1 << DIGITS)) {
+        Some(&guess) => {
+            let guess = usize::from(guess);
+            guess + usize::from(below >= UPPERS[guess])
+        }
+        None => BUCKETS - 1,
+    }
+}
 
 /// Half of each power of ten.
 const HALVES: [u64; POWERS] = {
@@ -98,7 +115,7 @@ const HALVES: [u64; POWERS] = {
 };
 
 /// The upper bound of a bucket in nanoseconds.
-fn upper(bucket: usize) -> u64 {
+const fn upper(bucket: usize) -> u64 {
     if bucket == 0 {
         return 1000;
     }
@@ -127,11 +144,13 @@ impl Default for Histogram {
 
 impl Histogram {
     /// Counts a time, as the only writer.
+    #[inline]
     pub fn record(&self, ns: u64) {
         self.record_many(ns, 1);
     }
 
     /// Counts a time that was the same so many times, as the only writer.
+    #[inline]
     pub fn record_many(&self, ns: u64, times: u64) {
         if !ARE_COUNTED {
             return;

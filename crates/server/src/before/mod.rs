@@ -37,7 +37,7 @@ use crate::settings::{Location, LocationSettings};
 
 /// Runs the steps; `None` means that the content is to be made.
 pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
-    culprit::phase("before the content");
+    culprit::phase(culprit::Phase::Before);
     match arrival {
         Arrival::Lost => return Some(Outcome::Failed(Failure::new(500))),
         Arrival::Named => {}

@@ -64,7 +64,7 @@ pub async fn finish(
         Box::pin(post_action::run(&mut request)).await;
     }
     request.release_limits();
-    culprit::behind("logging");
+    culprit::behind(culprit::Phase::Logging);
     log(&request).await;
     zones::count(&request);
     culprit::end();

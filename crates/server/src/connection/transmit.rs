@@ -64,7 +64,7 @@ pub struct Left {
 /// Sends the answer as far as nobody has to be waited for: most are sent whole. What was sent stands in the request then, and the
 /// answer's head too.
 pub fn start(request: &mut Request, mut response: Box<Response>) -> Started {
-    culprit::behind("sending");
+    culprit::behind(culprit::Phase::Sending);
     redirects::complete(request, &mut response);
     let framing = frame(request, &mut response);
     let mut left = Left {

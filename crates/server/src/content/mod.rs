@@ -27,7 +27,7 @@ use crate::respond::Outcome;
 
 /// Makes the content of a request that passed the steps before it.
 pub async fn make(request: &mut Request) -> Outcome {
-    culprit::phase("content");
+    culprit::phase(culprit::Phase::Content);
     if let Some(handler) = request.location().handler.clone() {
         return module::make(request, &handler).await;
     }

@@ -20,8 +20,10 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use super::Kind;
 use super::accept::{self, Source};
-use super::timing::{self, Kind, timed};
+use super::finer;
+use super::timing::{self, timed};
 use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
 use crate::dashboard;
 use crate::figures::Ledger;
@@ -117,6 +119,7 @@ impl Crew {
     /// No loop yet; `serve` is what loops run for each connection.
     #[must_use]
     pub fn new(serve: Serve, shared: Shared) -> Self {
+        finer::trust();
         Self {
             serve,
             shared,

@@ -4,70 +4,135 @@
 //! two polls of a request nothing of it is lost, and nothing of it is seen in another one's.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use disk::Waited;
 use disk::figures::ARE_COUNTED;
 
-/// Bytes of a request line that are kept.
+/// Bytes of a request line that are kept; a byte holds their number.
 const LINE_MAX: usize = 200;
 
-/// What is known of the request at hand.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    line: [u8; LINE_MAX],
-    len: usize,
-    /// It goes on.
-    is_open: bool,
-    phase: &'static str,
-    /// That of the polls to come; empty: the same.
-    next: &'static str,
-    /// What it waited in polls before this one.
-    waited: Waited,
-    /// What the thread had waited when this part of it began.
-    mark: Waited,
+/// How far a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// None has come yet.
+    Reading,
+    /// Rewriting, access, and what else comes first.
+    Before,
+    /// The content is made.
+    Content,
+    /// The answer is sent.
+    Sending,
+    /// It is written to logs.
+    Logging,
 }
 
-const NOTHING: Known = Known {
-    line: [0; LINE_MAX],
-    len: 0,
-    is_open: false,
-    phase: READING,
-    next: "",
-    waited: Waited {
-        disk_ns: 0,
-        pool_ns: 0,
-    },
-    mark: Waited {
-        disk_ns: 0,
-        pool_ns: 0,
-    },
-};
-
-impl Known {
-    /// As `*self = *other`, but for what is behind the line.
-    fn become_that(&mut self, other: &Known) {
-        let len = other.len.min(LINE_MAX);
-        self.line[..len].copy_from_slice(&other.line[..len]);
-        self.len = len;
-        self.is_open = other.is_open;
-        self.phase = other.phase;
-        self.next = other.next;
-        self.waited = other.waited;
-        self.mark = other.mark;
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Reading => "reading a request",
+            Self::Before => "before the content",
+            Self::Content => "content",
+            Self::Sending => "sending",
+            Self::Logging => "logging",
+        }
     }
 }
 
-/// Before a request has come.
-const READING: &str = "reading a request";
+/// What is known of a request but for its line.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// Bytes of the line.
+    len: u8,
+    /// It goes on.
+    is_open: bool,
+    phase: Phase,
+    /// That of the polls to come.
+    next: Phase,
+}
+
+const NOTHING: Known = Known {
+    len: 0,
+    is_open: false,
+    phase: Phase::Reading,
+    next: Phase::Reading,
+};
+
+const NO_TIME: Waited = Waited {
+    disk_ns: 0,
+    pool_ns: 0,
+};
+
+/// A request's line, and what its last poll left. The line is written while nobody else has it, and then never again.
+#[derive(Debug)]
+struct Page {
+    line: [u8; LINE_MAX],
+    known: Cell<Known>,
+    /// What it had waited.
+    waited: Cell<Waited>,
+}
+
+impl Page {
+    fn new() -> Self {
+        Self {
+            line: [0; LINE_MAX],
+            known: Cell::new(NOTHING),
+            waited: Cell::new(NO_TIME),
+        }
+    }
+
+    /// The line's bytes that there is room for.
+    fn write(&mut self, line: &[u8]) -> u8 {
+        let len = line.len().min(LINE_MAX);
+        self.line[..len].copy_from_slice(&line[..len]);
+        len as u8
+    }
+}
+
+/// The request at hand: each by itself, since most changes are of one. What it has waited is counted by `disk`.
+struct Hand {
+    connection: Cell<u64>,
+    len: Cell<u8>,
+    is_open: Cell<bool>,
+    phase: Cell<Phase>,
+    next: Cell<Phase>,
+}
 
 thread_local! {
-    static CONNECTION: Cell<u64> = const { Cell::new(0) };
-    static KNOWN: RefCell<Known> = const { RefCell::new(NOTHING) };
+    static HAND: Hand = const {
+        Hand {
+            connection: Cell::new(0),
+            len: Cell::new(0),
+            is_open: Cell::new(false),
+            phase: Cell::new(Phase::Reading),
+            next: Cell::new(Phase::Reading),
+        }
+    };
+    /// Whose line it is.
+    static PAGE: RefCell<Rc<Page>> = RefCell::new(Rc::new(Page::new()));
+}
+
+impl Hand {
+    fn take_up(&self, known: Known) {
+        self.len.set(known.len);
+        self.is_open.set(known.is_open);
+        self.phase.set(known.phase);
+        self.next.set(known.next);
+    }
+
+    fn known(&self) -> Known {
+        Known {
+            len: self.len.get(),
+            is_open: self.is_open.get(),
+            phase: self.phase.get(),
+            next: self.next.get(),
+        }
+    }
 }
 
 /// What a connection takes along from one poll to the next; made only where a request goes on.
 #[derive(Debug, Default)]
-pub struct Kept(Option<Box<Known>>);
+pub struct Kept(Option<Rc<Page>>);
 
 impl Kept {
     /// A poll of this connection begins.
@@ -75,15 +140,17 @@ impl Kept {
         if !ARE_COUNTED {
             return;
         }
-        CONNECTION.set(connection);
-        KNOWN.with_borrow_mut(|known| match &self.0 {
-            Some(kept) => {
-                known.become_that(kept);
-                known.mark = disk::waited();
-            }
-            None => {
-                (known.len, known.is_open) = (0, false);
-                (known.phase, known.next) = (READING, "");
+        HAND.with(|hand| {
+            hand.connection.set(connection);
+            hand.take_up(self.0.as_ref().map_or(NOTHING, |page| page.known.get()));
+        });
+        let Some(page) = &self.0 else {
+            return;
+        };
+        disk::set_waited(page.waited.get());
+        PAGE.with_borrow_mut(|at_hand| {
+            if !Rc::ptr_eq(at_hand, page) {
+                *at_hand = Rc::clone(page);
             }
         });
     }
@@ -93,17 +160,24 @@ impl Kept {
         if !ARE_COUNTED {
             return;
         }
-        KNOWN.with_borrow_mut(|known| {
-            if !known.is_open {
-                self.0 = None;
-                return;
+        let known = HAND.with(|hand| {
+            let next = hand.next.replace(Phase::Reading);
+            if next != Phase::Reading {
+                hand.phase.set(next);
             }
-            known.waited = known.waited.plus(disk::waited().since(known.mark));
-            if !known.next.is_empty() {
-                known.phase = std::mem::take(&mut known.next);
+            hand.known()
+        });
+        if !known.is_open {
+            self.0 = None;
+            return;
+        }
+        PAGE.with_borrow(|page| {
+            page.known.set(known);
+            page.waited.set(disk::waited());
+            // That of a request before, of the same connection, is let go.
+            if !self.0.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, page)) {
+                self.0 = Some(Rc::clone(page));
             }
-            let kept = self.0.get_or_insert_with(|| Box::new(NOTHING));
-            kept.become_that(known);
         });
     }
 }
@@ -113,53 +187,59 @@ pub fn begin(line: &[u8]) {
     if !ARE_COUNTED {
         return;
     }
-    KNOWN.with_borrow_mut(|known| {
-        known.len = line.len().min(LINE_MAX);
-        known.line[..known.len].copy_from_slice(&line[..known.len]);
-        known.is_open = true;
-        (known.phase, known.next) = (READING, "");
-        known.waited = Waited::default();
-        known.mark = disk::waited();
+    let len = PAGE.with_borrow_mut(|page| {
+        if let Some(page) = Rc::get_mut(page) {
+            return page.write(line);
+        }
+        let mut new = Page::new();
+        let len = new.write(line);
+        *page = Rc::new(new);
+        len
     });
+    disk::set_waited(NO_TIME);
+    let known = Known {
+        len,
+        is_open: true,
+        ..NOTHING
+    };
+    HAND.with(|hand| hand.take_up(known));
 }
 
 /// How far it has come.
-pub fn phase(phase: &'static str) {
-    if !ARE_COUNTED {
-        return;
+pub fn phase(phase: Phase) {
+    if ARE_COUNTED {
+        HAND.with(|hand| hand.phase.set(phase));
     }
-    KNOWN.with_borrow_mut(|known| known.phase = phase);
 }
 
 /// What comes behind the content. It names the polls to come: the time of one that makes an answer, sends and logs it goes to making it,
 /// as a rule, and a clock that is read in between would cost more than it tells.
-pub fn behind(phase: &'static str) {
-    if !ARE_COUNTED {
-        return;
+pub fn behind(phase: Phase) {
+    if ARE_COUNTED {
+        HAND.with(|hand| hand.next.set(phase));
     }
-    KNOWN.with_borrow_mut(|known| known.next = phase);
 }
 
 /// It has ended; who asks in this poll still learns of it.
 pub fn end() {
-    if !ARE_COUNTED {
-        return;
+    if ARE_COUNTED {
+        HAND.with(|hand| hand.is_open.set(false));
     }
-    KNOWN.with_borrow_mut(|known| known.is_open = false);
 }
 
 /// How long the request at hand has waited for disks and pools so far.
 #[must_use]
 pub fn waited() -> Waited {
-    KNOWN.with_borrow(|known| known.waited.plus(disk::waited().since(known.mark)))
+    disk::waited()
 }
 
 /// The connection, the request line, and the phase of the last poll of a connection.
 #[must_use]
 pub fn last() -> (u64, String, &'static str) {
-    KNOWN.with_borrow(|known| {
-        let line = known.line[..known.len].escape_ascii().to_string();
-        (CONNECTION.get(), line, known.phase)
+    HAND.with(|hand| {
+        let len = usize::from(hand.len.get());
+        let line = PAGE.with_borrow(|page| page.line[..len].escape_ascii().to_string());
+        (hand.connection.get(), line, hand.phase.get().name())
     })
 }
 
@@ -172,10 +252,10 @@ mod tests {
         let (mut one, mut other) = (Kept::default(), Kept::default());
         one.enter(1);
         begin(b"GET /one HTTP/1.1");
-        phase("content");
+        phase(Phase::Content);
         one.leave();
         other.enter(2);
-        assert_eq!(last(), (2, String::new(), READING));
+        assert_eq!(last(), (2, String::new(), Phase::Reading.name()));
         begin(b"GET /\xff HTTP/1.1");
         end();
         assert_eq!(last().1, "GET /\\xff HTTP/1.1");
@@ -193,8 +273,8 @@ mod tests {
         let mut kept = Kept::default();
         kept.enter(1);
         begin(b"GET /one HTTP/1.1");
-        phase("content");
-        behind("sending");
+        phase(Phase::Content);
+        behind(Phase::Sending);
         assert_eq!(last().2, "content");
         kept.leave();
         kept.enter(1);
@@ -202,7 +282,7 @@ mod tests {
         end();
         // The next one, in the same poll.
         begin(b"GET /two HTTP/1.1");
-        phase("content");
+        phase(Phase::Content);
         kept.leave();
         kept.enter(1);
         assert_eq!(last().2, "content");

@@ -5,7 +5,7 @@
 //! * [`accept`]: takes connections and spreads them over the loops.
 //! * [`idle`]: connections between two requests, which can be told to close.
 //! * [`turn`]: what one turn of a loop does first.
-//! * `ticks`: how late a tick would be served.
+//! * `ticks`: how late a tick would be served; [`finer`]: what time it is at the end of a poll.
 //! * [`culprit`]: whose request a loop is at work on.
 //! * [`crew`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
 //!
@@ -15,7 +15,9 @@
 pub mod accept;
 pub mod crew;
 pub mod culprit;
+pub mod finer;
 pub mod idle;
+mod kind;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -47,7 +49,8 @@ use crate::settings::Settings;
 use crate::upstream::Shelf;
 pub use crew::Crew;
 pub use idle::{Idle, IdleList, Place};
-pub use timing::{Kind, spawn, spawn_begun};
+pub use kind::Kind;
+pub use timing::{spawn, spawn_begun};
 
 /// Loops that `worker_processes` may ask for.
 pub const LOOPS_MAX: usize = 1024;

@@ -10,16 +10,23 @@ use disk::figures::Histogram;
 /// Between two ticks, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;
 
-/// Counts the ticks since `began`: from there to `ended` the loop was at work, from there to `now` it slept.
-pub(super) fn count(late: &Histogram, began: u64, ended: u64, now: u64) {
-    let (first, last) = (began / TICK_NS + 1, ended / TICK_NS);
-    if first <= last {
-        late.record(ended - first * TICK_NS);
+/// The last tick until then.
+pub(super) fn last(now: u64) -> u64 {
+    now / TICK_NS
+}
+
+/// Counts the ticks since the tick `before`, until which they are counted: up to `ended` the loop was at work, from there to `now` it slept.
+/// Gives the last one.
+pub(super) fn count(late: &Histogram, before: u64, ended: u64, now: u64) -> u64 {
+    let (at_work, all) = (last(ended), last(now));
+    if before < at_work {
+        late.record(ended - (before + 1) * TICK_NS);
     }
-    let asleep = (now / TICK_NS).saturating_sub(last.max(first - 1));
+    let asleep = all.saturating_sub(at_work.max(before));
     if asleep > 0 {
         late.record_many(0, asleep);
     }
+    all
 }
 
 #[cfg(test)]
@@ -31,7 +38,7 @@ mod tests {
     /// How many ticks, and the sum of what they were late, in milliseconds.
     fn counted(began: u64, ended: u64, now: u64) -> (u64, f64) {
         let late = Histogram::default();
-        count(&late, began, ended, now);
+        assert_eq!(count(&late, last(began), ended, now), last(now));
         let times = late.times();
         (times.count(), times.sum_ns() as f64 / MS as f64)
     }

@@ -5,7 +5,9 @@
 //!
 //! Not here: what is done with the figures. Invariant: between two polls of one turn the clock is
 //! read once, not twice: the end of a poll is the start of the next one. Only the first wake of a
-//! turn and a wake from another thread cost a reading more.
+//! turn and a wake from another thread cost a reading more. What runs in the poll takes its start for its
+//! time (`wire::clock`), so that figures cost no reading but that of its end. A poll that lets others go first,
+//! of whom there is none, is one with that which follows.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -16,10 +18,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use disk::figures::ARE_COUNTED;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinHandle;
 
-use super::{culprit, ticks};
+use super::{Kind, culprit, finer, ticks};
 use crate::figures::stalls::Stall;
 use crate::figures::{self, LoopFigures};
 use crate::process::report::{Level, error_log};
@@ -29,62 +30,8 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Set in a stamp that another thread made: the loop may have slept since its last reading.
 const FROM_ANOTHER_THREAD: u64 = 1 << 63;
 
-/// What a task is for; names the culprit of a long poll.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Takes connections from one listening socket.
-    Accept,
-    /// Serves one connection.
-    Connection,
-    /// Asks an origin for a cache.
-    Fill,
-    /// Obeys the worker: new settings, shutdown, figures.
-    Control,
-    /// The timeout wheel.
-    Timers,
-    /// Hands lines to the log thread.
-    Log,
-    /// Looks after idle connections to upstreams.
-    Upstream,
-    /// Mirrors one request.
-    Mirror,
-    /// Stores one answer as a file.
-    Store,
-    /// Of a module built outside of this crate.
-    Module(&'static str),
-}
-
-impl Kind {
-    /// Whether the loop is lost without it.
-    fn is_vital(self) -> bool {
-        match self {
-            Self::Accept | Self::Control | Self::Timers | Self::Log => true,
-            Self::Connection
-            | Self::Fill
-            | Self::Upstream
-            | Self::Mirror
-            | Self::Store
-            | Self::Module(_) => false,
-        }
-    }
-
-    /// The word in log lines.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Accept => "accept",
-            Self::Connection => "connection",
-            Self::Fill => "fill",
-            Self::Control => "control",
-            Self::Upstream => "upstream",
-            Self::Mirror => "mirror",
-            Self::Store => "store",
-            Self::Timers => "timers",
-            Self::Log => "log",
-            Self::Module(name) => name,
-        }
-    }
-}
+/// In place of the stamp of a task that is no more: a socket that outlived it may still wake it, and no poll will follow.
+const GONE: u64 = u64::MAX;
 
 /// Where the loop thread's last reading of the clock comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +42,8 @@ enum Reading {
     Turn,
     /// The start of the poll that is running.
     PollStart,
+    /// The start of a poll that lets others go first: it is over if one comes.
+    Yielded,
 }
 
 /// A task that another thread woke finds the loop where its last poll ended; if that is longer ago than this, it has slept.
@@ -108,25 +57,29 @@ thread_local! {
     /// Which loop this thread is; 0: none.
     static LOOP: Cell<u32> = const { Cell::new(0) };
     static AT: Cell<u64> = const { Cell::new(0) };
-    /// When the turn began that is running.
-    static TURN: Cell<u64> = const { Cell::new(0) };
+    /// When the last poll ended.
+    static ENDED: Cell<u64> = const { Cell::new(0) };
+    /// The last tick that is counted.
+    static TICK: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
+    /// Who lets others go first: where its stamp lies, and what it is.
+    static YIELDED: Cell<(usize, Kind)> = const { Cell::new((0, Kind::Control)) };
     static FIGURES: RefCell<Option<Arc<LoopFigures>>> = const { RefCell::new(None) };
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    (now.tv_sec as u64)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(now.tv_nsec as u64)
+    wire::clock::read_ns()
 }
 
-/// When the poll that is running was last woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
-/// then. 0: another thread woke it last, so nothing is known.
+/// When the poll that is running was woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
+/// then. 0: another thread woke it, so nothing is known.
 #[must_use]
 pub fn moment() -> u64 {
+    if !ARE_COUNTED {
+        return wire::clock::monotonic_ns();
+    }
     MOMENT.get()
 }
 
@@ -135,9 +88,9 @@ pub fn enter(figures: Arc<LoopFigures>) {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     figures.unserved.lock().begin(thread);
     LOOP.set(LOOPS.fetch_add(1, Ordering::Relaxed) + 1);
-    AT.set(now_ns());
-    TURN.set(AT.get());
-    READING.set(Reading::PollEnd);
+    let now = finer::anchor();
+    end_poll(now);
+    TICK.set(ticks::last(now));
     FIGURES.with_borrow_mut(|slot| *slot = Some(figures));
 }
 
@@ -185,7 +138,6 @@ fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output =
     let stamp = Arc::new(Stamp {
         owner,
         woken_at: AtomicU64::new(stamp_of_wake(owner)),
-        last: AtomicU64::new(0),
         task: OnceLock::new(),
     });
     let waker = Waker::from(Arc::clone(&stamp));
@@ -203,23 +155,22 @@ fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output =
 struct Stamp {
     /// The loop that the task lives on.
     owner: u32,
-    /// When the task was woken; 0 when it has been polled since.
+    /// When the task was woken; 0 when it has been polled since; [`GONE`].
     woken_at: AtomicU64,
-    /// When the loop itself last woke it; 0 when another thread did.
-    last: AtomicU64,
     task: OnceLock<Waker>,
 }
 
 impl Stamp {
     fn mark(&self) {
+        let before = self.woken_at.load(Ordering::Relaxed);
+        if before == GONE {
+            return;
+        }
         // A wake by another thread may get lost against a poll that starts now: that is one sample.
         let stamp = stamp_of_wake(self.owner);
-        if self.woken_at.load(Ordering::Relaxed) == 0 {
+        if before == 0 {
             self.woken_at.store(stamp, Ordering::Relaxed);
         }
-        let is_foreign = stamp & FROM_ANOTHER_THREAD != 0;
-        let last = if is_foreign { 0 } else { stamp };
-        self.last.store(last, Ordering::Relaxed);
         if let Some(task) = self.task.get() {
             task.wake_by_ref();
         }
@@ -243,9 +194,11 @@ fn stamp_of_wake(owner: u32) -> u64 {
     }
     match READING.get() {
         Reading::Turn | Reading::PollStart => AT.get(),
-        Reading::PollEnd => {
-            let now = now_ns();
-            begin_turn(now);
+        ended => {
+            if ended == Reading::Yielded {
+                end_yielded();
+            }
+            let now = finer::anchor();
             AT.set(now);
             READING.set(Reading::Turn);
             now
@@ -253,14 +206,31 @@ fn stamp_of_wake(owner: u32) -> u64 {
     }
 }
 
-/// The loop has asked for events, and goes on at `now`.
-fn begin_turn(now: u64) {
-    let (began, ended) = (TURN.replace(now), AT.get());
+/// Is it the stamp of a wake by the task's own loop?
+fn is_own(stamp: u64) -> bool {
+    (1..FROM_ANOTHER_THREAD).contains(&stamp)
+}
+
+/// One has come for whom the last poll let others go first.
+fn end_yielded() {
+    let (start, now) = (AT.get(), finer::now_ns());
+    end_poll(now);
     FIGURES.with_borrow(|figures| {
         if let Some(figures) = figures {
-            ticks::count(&figures.ticks, began, ended, now);
+            record(figures, YIELDED.get().1, now.saturating_sub(start));
         }
     });
+}
+
+fn end_poll(now: u64) {
+    AT.set(now);
+    ENDED.set(now);
+    READING.set(Reading::PollEnd);
+}
+
+/// The loop has asked for events, and went on at `now`: the first poll behind that says so.
+fn begin_turn(figures: &LoopFigures, now: u64) {
+    TICK.set(ticks::count(&figures.ticks, TICK.get(), ENDED.get(), now));
 }
 
 /// Stands while a task is polled, and ends the process when that panics: without the task the loop would look alive and serve
@@ -286,10 +256,8 @@ impl Drop for Vital {
     }
 }
 
-fn record(figures: &LoopFigures, kind: Kind, blocked_ns: Option<u64>, poll_ns: u64) {
-    if let Some(ns) = blocked_ns {
-        figures.blocked.record(ns);
-    }
+#[inline]
+fn record(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
     figures.polls.record(poll_ns);
     let threshold_ns = figures.stalls.threshold_ns.get();
     if poll_ns > threshold_ns && threshold_ns > 0 {
@@ -328,6 +296,47 @@ struct Timed<F> {
     future: Pin<Box<F>>,
 }
 
+impl<F> Timed<F> {
+    /// Tells the tasks that are there apart.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.stamp) as usize
+    }
+
+    /// A poll begins that the task was woken for at `woken_at`.
+    fn begin(&self, woken_at: u64) {
+        let is_own = is_own(woken_at);
+        let start = match READING.get() {
+            // Whose wake got lost may have come after any sleep.
+            Reading::Turn | Reading::PollEnd if is_own => AT.get(),
+            _ => finer::anchor(),
+        };
+        match READING.get() {
+            Reading::Turn => begin_turn(&self.figures, AT.get()),
+            Reading::PollEnd if !is_own && start.saturating_sub(AT.get()) > SLEPT_NS => {
+                begin_turn(&self.figures, start);
+            }
+            Reading::PollEnd | Reading::PollStart | Reading::Yielded => {}
+        }
+        AT.set(start);
+        MOMENT.set(if is_own { woken_at } else { 0 });
+        disk::forget_last_operation();
+        wire::clock::remember(start);
+        if woken_at != 0 {
+            let woken_at = woken_at & !FROM_ANOTHER_THREAD;
+            self.figures.blocked.record(start.saturating_sub(woken_at));
+        }
+    }
+}
+
+impl<F> Drop for Timed<F> {
+    fn drop(&mut self) {
+        self.stamp.woken_at.store(GONE, Ordering::Relaxed);
+        if READING.get() == Reading::Yielded && YIELDED.get().0 == self.id() {
+            end_yielded();
+        }
+    }
+}
+
 impl<F: Future> Future for Timed<F> {
     type Output = F::Output;
 
@@ -335,6 +344,7 @@ impl<F: Future> Future for Timed<F> {
         let this = self.get_mut();
         let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         if !ARE_COUNTED {
+            wire::clock::forget();
             return this.future.as_mut().poll(context);
         }
         let task = this.stamp.task.get_or_init(|| context.waker().clone());
@@ -342,29 +352,31 @@ impl<F: Future> Future for Timed<F> {
         debug_assert!(task.will_wake(context.waker()));
         let woken_at = this.stamp.woken_at.load(Ordering::Relaxed);
         this.stamp.woken_at.store(0, Ordering::Relaxed);
-        let is_foreign = woken_at & FROM_ANOTHER_THREAD != 0;
-        let start = match READING.get() {
-            Reading::Turn | Reading::PollEnd if !is_foreign => AT.get(),
-            _ => now_ns(),
-        };
-        if is_foreign && READING.get() == Reading::PollEnd && start - AT.get() > SLEPT_NS {
-            begin_turn(start);
+        let mut goes_on = false;
+        if READING.get() == Reading::Yielded {
+            goes_on = YIELDED.get().0 == this.id();
+            if !goes_on {
+                end_yielded();
+            }
         }
-        AT.set(start);
+        if !goes_on {
+            this.begin(woken_at);
+        }
         READING.set(Reading::PollStart);
-        MOMENT.set(this.stamp.last.load(Ordering::Relaxed));
-        disk::forget_last_operation();
-        wire::clock::forget();
         let outcome = this
             .future
             .as_mut()
             .poll(&mut Context::from_waker(&this.waker));
-        let end = now_ns();
-        AT.set(end);
-        READING.set(Reading::PollEnd);
-        let blocked =
-            (woken_at != 0).then(|| start.saturating_sub(woken_at & !FROM_ANOTHER_THREAD));
-        record(&this.figures, this.kind, blocked, end.saturating_sub(start));
+        let has_yielded = is_own(this.stamp.woken_at.load(Ordering::Relaxed));
+        // Once: who goes on and on, and lets others go first, keeps nobody.
+        if has_yielded && !goes_on && outcome.is_pending() {
+            YIELDED.set((this.id(), this.kind));
+            READING.set(Reading::Yielded);
+            return outcome;
+        }
+        let (start, end) = (AT.get(), finer::now_ns());
+        end_poll(end);
+        record(&this.figures, this.kind, end.saturating_sub(start));
         outcome
     }
 }
@@ -402,6 +414,64 @@ mod tests {
         (task, waker)
     }
 
+    /// How many polls are counted.
+    fn polls(figures: &LoopFigures) -> u64 {
+        figures.polls.times().count()
+    }
+
+    /// A task that lets others go first at each poll.
+    fn yielding() -> Pin<Box<impl Future<Output = ()>>> {
+        let yields = std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        Box::pin(timed(Kind::Connection, yields))
+    }
+
+    #[test]
+    fn who_lets_others_go_first_of_whom_there_is_none_goes_on_in_the_same_poll() {
+        let figures = Arc::<LoopFigures>::default();
+        enter(Arc::clone(&figures));
+        let runtime = Waker::from(Arc::new(Runtime));
+        let mut context = Context::from_waker(&runtime);
+        let (mut one, mut other) = (yielding(), yielding());
+        for so_far in [0, 1, 1, 2, 2] {
+            assert!(one.as_mut().poll(&mut context).is_pending());
+            assert_eq!(polls(&figures), so_far, "two are one, and no more than two");
+        }
+        assert!(other.as_mut().poll(&mut context).is_pending());
+        assert_eq!(polls(&figures), 3, "another one has come");
+        drop(other);
+        assert_eq!(polls(&figures), 4);
+        assert_eq!(READING.get(), Reading::PollEnd);
+        let blocked = figures.blocked.times().count();
+        assert_eq!(blocked, 4, "each but for those that went on");
+        assert!(one.as_mut().poll(&mut context).is_pending());
+        stamp_of_wake(LOOP.get());
+        assert_eq!((polls(&figures), READING.get()), (5, Reading::Turn));
+    }
+
+    #[test]
+    fn who_wakes_a_task_that_is_no_more_begins_no_turn() {
+        enter(Arc::default());
+        let moments = Rc::default();
+        let runtime = Waker::from(Arc::new(Runtime));
+        let (gone, late) = noting(&moments, &runtime);
+        let (mut task, waker) = noting(&moments, &runtime);
+        drop(gone);
+        late.wake_by_ref();
+        #[expect(clippy::disallowed_methods, reason = "a test")]
+        std::thread::sleep(Duration::from_millis(1));
+        let before = now_ns();
+        waker.wake_by_ref();
+        assert!(
+            task.as_mut()
+                .poll(&mut Context::from_waker(&runtime))
+                .is_pending()
+        );
+        assert!(*moments.borrow().last().unwrap() >= before);
+    }
+
     #[test]
     fn the_moment_is_that_of_the_own_loop_alone() {
         enter(Arc::default());
@@ -424,7 +494,8 @@ mod tests {
             assert!(poll().is_pending());
         }
         let moments = moments.borrow();
+        assert!(moments[0] > 0, "it was spawned by its loop");
         assert!(moments[1] > 0);
-        assert_eq!((moments[0], moments[2], moments[3]), (0, 0, 0));
+        assert_eq!((moments[2], moments[3]), (0, 0));
     }
 }

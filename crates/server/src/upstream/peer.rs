@@ -21,7 +21,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// This moment, by the loop's coarse clock.
+    /// This moment, by the loop's clock.
     #[must_use]
     pub fn read() -> Now {
         let ms = wire::clock::monotonic_ms();

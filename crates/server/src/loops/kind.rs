@@ -1,0 +1,58 @@
+//! What the tasks of a loop are for.
+
+/// What a task is for; names the culprit of a long poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Takes connections from one listening socket.
+    Accept,
+    /// Serves one connection.
+    Connection,
+    /// Asks an origin for a cache.
+    Fill,
+    /// Obeys the worker: new settings, shutdown, figures.
+    Control,
+    /// The timeout wheel.
+    Timers,
+    /// Hands lines to the log thread.
+    Log,
+    /// Looks after idle connections to upstreams.
+    Upstream,
+    /// Mirrors one request.
+    Mirror,
+    /// Stores one answer as a file.
+    Store,
+    /// Of a module built outside of this crate.
+    Module(&'static str),
+}
+
+impl Kind {
+    /// Whether the loop is lost without it.
+    pub(super) fn is_vital(self) -> bool {
+        match self {
+            Self::Accept | Self::Control | Self::Timers | Self::Log => true,
+            Self::Connection
+            | Self::Fill
+            | Self::Upstream
+            | Self::Mirror
+            | Self::Store
+            | Self::Module(_) => false,
+        }
+    }
+
+    /// The word in log lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Connection => "connection",
+            Self::Fill => "fill",
+            Self::Control => "control",
+            Self::Upstream => "upstream",
+            Self::Mirror => "mirror",
+            Self::Store => "store",
+            Self::Timers => "timers",
+            Self::Log => "log",
+            Self::Module(name) => name,
+        }
+    }
+}
