@@ -152,6 +152,8 @@ pub struct OpenFile {
     pub(crate) direct: bool,
     /// Has FADV_RANDOM been set?
     pub(crate) random: Cell<bool>,
+    /// To how many it is being sent now.
+    pub(crate) sendings: Cell<u32>,
     /// Does cachestat(2) refuse to speak of it (EPERM)?
     pub(crate) no_cachestat: Cell<bool>,
     /// Its place in the loop's table of open files, while it is there.
@@ -174,6 +176,7 @@ impl OpenFile {
             meta: found.meta,
             direct: found.direct,
             random: Cell::new(false),
+            sendings: Cell::new(0),
             no_cachestat: Cell::new(false),
             place: Cell::new(None),
             unsent: Cell::new(0),

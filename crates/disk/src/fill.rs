@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 /// How a fill ended.
@@ -24,7 +25,11 @@ pub(crate) enum Failure {
 }
 
 #[derive(Debug)]
-pub(crate) struct Fill(Mutex<State>);
+pub(crate) struct Fill {
+    state: Mutex<State>,
+    /// It has been asked for in the lane of those that several wait for.
+    is_hurried: AtomicBool,
+}
 
 type Waiting = (Waker, Option<Arc<Mailbox>>);
 
@@ -37,14 +42,21 @@ enum State {
 
 impl Fill {
     pub fn new() -> Arc<Fill> {
-        Arc::new(Fill(Mutex::new(State::Running(Vec::new()))))
+        Arc::new(Fill {
+            state: Mutex::new(State::Running(Vec::new())),
+            is_hurried: AtomicBool::new(false),
+        })
     }
 
+    /// Ends it, unless it has ended.
     pub fn finish(&self, outcome: Outcome) {
-        let before = std::mem::replace(&mut *self.0.lock(), State::Done(outcome));
-        let State::Running(waiting) = before else {
+        let mut state = self.state.lock();
+        let State::Running(waiting) = &mut *state else {
             return;
         };
+        let waiting = std::mem::take(waiting);
+        *state = State::Done(outcome);
+        drop(state);
         for (waker, mailbox) in waiting.into_iter().flatten() {
             match mailbox {
                 Some(mailbox) => mailbox.post(waker),
@@ -54,10 +66,15 @@ impl Fill {
     }
 
     pub fn is_awaited(&self) -> bool {
-        match &*self.0.lock() {
+        match &*self.state.lock() {
             State::Running(waiting) => waiting.iter().any(Option::is_some),
             State::Done(_) => false,
         }
+    }
+
+    /// Many wait for it: true for the first who sees to that.
+    pub fn hurry(&self) -> bool {
+        !self.is_hurried.swap(true, Relaxed)
     }
 
     pub fn wait(self: Arc<Fill>) -> Wait {
@@ -79,7 +96,7 @@ impl Future for Wait {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let fill = self.fill.clone();
-        let mut state = fill.0.lock();
+        let mut state = fill.state.lock();
         match &mut *state {
             State::Done(outcome) => Poll::Ready(outcome.clone()),
             State::Running(waiting) => {
@@ -97,7 +114,7 @@ impl Future for Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         if let Some(place) = self.place
-            && let State::Running(waiting) = &mut *self.fill.0.lock()
+            && let State::Running(waiting) = &mut *self.fill.state.lock()
         {
             waiting[place] = None;
         }

@@ -32,12 +32,31 @@ const AHEAD_MAX: u64 = 16;
 const REACH_MAX: u64 = 4;
 /// Windows that are tried in one go at first; who does not take them is served window by window.
 const REACH_FIRST: u64 = REACH_MAX;
+/// From so many on that a loop sends the same file to at a time, what they wait for comes before what only one waits for. Two meet by chance
+/// where many files are asked for.
+const MANY: u32 = 4;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for sendfile.
 const BUFFER_STRAIGHT: usize = 64 << 10;
 /// KiB that all buffers for evicted windows of a process have at most.
 pub(crate) const BUFFERS_KIB: usize = 64 << 10;
+
+/// A file is being sent.
+struct Counted<'a>(&'a OpenFile);
+
+impl<'a> Counted<'a> {
+    fn new(file: &'a OpenFile) -> Self {
+        file.sendings.update(|sendings| sendings + 1);
+        Self(file)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.sendings.update(|sendings| sendings - 1);
+    }
+}
 
 /// One range being sent.
 struct Sending<'a, S> {
@@ -100,6 +119,7 @@ impl Local {
         if file.has_copy() {
             return sending.run().await;
         }
+        let _counted = Counted::new(file);
         if file.direct {
             return sending.copy_until(end).await;
         }
@@ -234,6 +254,9 @@ impl<S: Sink> Sending<'_, S> {
 
     /// Has the pool send what it can from here on, unless somebody else has the window brought in: then waits for that.
     async fn stream(&mut self) -> Result<(), Error> {
+        if self.file.sendings.get() >= MANY && self.fills < FILLS_MAX {
+            return self.hurry().await;
+        }
         let disk = self.local.disk();
         let mut jobs = match disk.claim(self.file, self.window) {
             Ok(job) => vec![job],
@@ -267,6 +290,26 @@ impl<S: Sink> Sending<'_, S> {
             End::Unsupported => self.copy_until(until).await,
             End::Disk(errno) => Err(Error::system("sendfile()", errno)),
             End::Socket(errno) => Err(Error::Socket(errno.into())),
+        }
+    }
+
+    /// Of a file that many are sent just now: has the pool bring the window in before what only one waits for, and what follows with it, so that
+    /// all of the file is in memory before its first part is evicted. Else all of them would wait for each part in turn, behind everything
+    /// that the pool has to do, and find the first ones gone each time. Together they get as much memory as each of them would have had
+    /// alone.
+    async fn hurry(&mut self) -> Result<(), Error> {
+        self.fills += 1;
+        let windows = u64::from(self.file.sendings.get()) * PART_WINDOWS;
+        let last = self.window + windows.min(AHEAD_MAX) - 1;
+        let windows = self.window..=last.min(self.last_window());
+        let disk = self.local.disk();
+        match disk.hurry(self.file, windows, self.access) {
+            Ok(Some(fill)) => self.wait(fill).await,
+            Ok(None) => Ok(()),
+            Err(overflow) => {
+                self.local.0.counters.overflowed(Operation::Send);
+                Err(overflow.into())
+            }
         }
     }
 

@@ -19,13 +19,14 @@ use crate::disk::Disk;
 use crate::file::{Handle, Meta, OpenFile};
 use crate::fill::{Failure, Fill, Outcome};
 use crate::mount::Filesystem;
-use crate::pool::{Lane, Pool};
+use crate::pool::{Lane, Overflow, Pool};
 use crate::read;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -71,7 +72,7 @@ struct Segment {
 /// What reading a window into memory was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Its use: it has been sent.
+    /// Its use: it has been sent, or many are about to.
     Made,
     /// No use of it: else the one `sendfile` to come would make every window that is sent once as precious to reclaim as
     /// a file that is asked for all the time.
@@ -247,12 +248,54 @@ impl Disk {
         let handle = file.handle.clone();
         let begun = access
             .pool
-            .spawn(Lane::Read, move || run(jobs, &handle, first));
+            .spawn(Lane::Read, move || run(jobs, &handle, Use::Coming));
         if let Err(overflow) = begun {
             // The refused jobs have ended the fills already, with a failure that says less.
             answer.finish(Err(Failure::Overflow(overflow)));
         }
         answer
+    }
+
+    /// For windows of a file that many are sent: has the pool bring in what is missing of them, before what only one waits for. The fill of
+    /// the first one, to be waited for; none: it is in memory.
+    ///
+    /// # Errors
+    /// The pool is full, and nobody else brings the first one.
+    pub(crate) fn hurry(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        windows: RangeInclusive<u64>,
+        access: &Access<'_>,
+    ) -> Result<Option<Arc<Fill>>, Overflow> {
+        let mut first = None;
+        let wanted = *windows.start();
+        let take = |number: u64| {
+            let (start, len) = (number * WINDOW, file.meta().len);
+            let len = WINDOW.min(len.saturating_sub(start));
+            if self.residency(file, start, len) != Residency::Absent {
+                return None;
+            }
+            let job = match self.claim(file, number) {
+                Ok(job) => job,
+                Err(running) => self.job(file.meta(), number, running, Claim::Another),
+            };
+            if number == wanted {
+                first = Some((job.fill.clone(), job.claim));
+            }
+            job.fill.hurry().then_some(job)
+        };
+        let jobs: Vec<Job> = windows.filter_map(take).collect();
+        let handle = file.handle.clone();
+        let begun = match jobs.is_empty() {
+            true => Ok(()),
+            false => access
+                .pool
+                .spawn(Lane::Shared, move || run(jobs, &handle, Use::Made)),
+        };
+        match (begun, first) {
+            (Err(overflow), Some((_, Claim::Own))) => Err(overflow),
+            (_, first) => Ok(first.map(|(fill, _)| fill)),
+        }
     }
 
     /// Takes it on to bring a window in; or the fill that somebody else has begun.
@@ -264,13 +307,18 @@ impl Disk {
         }
         let fill = Fill::new();
         shard.fills.insert(window, fill.clone());
-        Ok(Job {
+        Ok(self.job(file.meta(), number, fill, Claim::Own))
+    }
+
+    fn job(self: &Arc<Self>, meta: &Meta, number: u64, fill: Arc<Fill>, claim: Claim) -> Job {
+        Job {
             disk: self.clone(),
             fill,
-            window,
-            file_len: file.meta().len,
+            window: (meta.dev, meta.ino, number),
+            file_len: meta.len,
+            claim,
             done: false,
-        })
+        }
     }
 
     /// Says that the first window of a file is being read, until the result is dropped. (If somebody else says so already,
@@ -283,13 +331,7 @@ impl Disk {
         }
         let fill = Fill::new();
         shard.fills.insert(window, fill.clone());
-        FirstFill(Some(Job {
-            disk: self.clone(),
-            fill,
-            window,
-            file_len: meta.len,
-            done: false,
-        }))
+        FirstFill(Some(self.job(meta, 0, fill, Claim::Own)))
     }
 
     /// Has the pool undo mappings that were idle for long, unless that was just done. Fills do it too; this is for when
@@ -319,12 +361,22 @@ fn within_segment(offset: u64, len: u64) -> (usize, usize) {
     ((down) as usize, (start - down + len) as usize)
 }
 
-/// One fill, in the pool. Whatever happens to it (a panic too), those who wait are woken.
+/// Who has taken it on to bring a window in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// This job: whatever happens to it (a panic too), those who wait are woken.
+    Own,
+    /// Another one, which waits in the pool: what this one cannot bring is left to it.
+    Another,
+}
+
+/// One fill, in the pool.
 pub(crate) struct Job {
     disk: Arc<Disk>,
     fill: Arc<Fill>,
     window: Key,
     file_len: u64,
+    claim: Claim,
     done: bool,
 }
 
@@ -339,32 +391,24 @@ impl Drop for FirstFill {
     }
 }
 
-/// Brings neighbouring windows in, from number `first` on, in a pool.
-fn run(jobs: Vec<Job>, handle: &Handle, first: u64) {
-    let will_need = |number: u64, count: u64| {
-        let _ = fadvise(
-            handle,
-            number * WINDOW,
-            NonZeroU64::new(count * WINDOW),
-            Advice::WillNeed,
-        );
-    };
+/// Brings windows in, in a pool.
+fn run(jobs: Vec<Job>, handle: &Handle, of: Use) {
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
     let _ = fadvise(handle, 0, None, Advice::Random);
-    will_need(first, jobs.len() as u64);
-    let last = first + jobs.len() as u64 - 1;
-    for (number, job) in (first..).zip(jobs) {
-        // The kernel cuts one such wish at the device's largest request or its readahead; so the next one is begun
-        // before this one is waited for.
-        if number < last {
-            will_need(number + 1, 1);
-        }
-        job.run(handle, number * WINDOW);
+    // Each by itself, since the kernel cuts one such wish at the device's largest request or its readahead; all of them before the first
+    // is waited for.
+    for job in &jobs {
+        let (start, len) = (job.window.2 * WINDOW, NonZeroU64::new(WINDOW));
+        let _ = fadvise(handle, start, len, Advice::WillNeed);
+    }
+    for job in jobs {
+        job.run(handle, of);
     }
 }
 
 impl Job {
-    fn run(mut self, handle: &Handle, offset: u64) {
+    fn run(mut self, handle: &Handle, of: Use) {
+        let offset = self.window.2 * WINDOW;
         let len = WINDOW.min(self.file_len.saturating_sub(offset));
         let begun = Instant::now();
         let outcome = self.touch(handle, offset, len);
@@ -374,7 +418,7 @@ impl Job {
         };
         calls::done_on(Operation::Send, begun, handle.as_fd(), len, errno);
         if outcome.is_ok() {
-            self.map(handle, offset, len, Use::Coming);
+            self.map(handle, offset, len, of);
         }
         self.finish(outcome);
         if self.disk.windows.takes_turn_to_sweep() {
@@ -414,14 +458,19 @@ impl Job {
         Ok(())
     }
 
+    /// Says how it ended, unless that is known by now, or another job's to say.
     pub(crate) fn finish(&mut self, outcome: Outcome) {
         self.done = true;
-        self.disk
-            .windows
-            .shard(self.window)
-            .lock()
-            .fills
-            .remove(&self.window);
+        if self.claim == Claim::Another && outcome.is_err() {
+            return;
+        }
+        let mut shard = self.disk.windows.shard(self.window).lock();
+        // Where another job was faster, the next fill of this window may have begun.
+        let is_ours = |fill: &Arc<Fill>| Arc::ptr_eq(fill, &self.fill);
+        if shard.fills.get(&self.window).is_some_and(is_ours) {
+            shard.fills.remove(&self.window);
+        }
+        drop(shard);
         self.fill.finish(outcome);
     }
 }

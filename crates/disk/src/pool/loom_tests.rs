@@ -104,8 +104,14 @@ fn two_workers_never_write_at_the_same_time() {
 }
 
 #[test]
-fn one_worker_does_both_lanes() {
+fn one_worker_does_all_lanes() {
     check(1, &[Lane::Write, Lane::Read], 1);
+    check(1, &[Lane::Shared, Lane::Write], 1);
+}
+
+#[test]
+fn reads_for_many_are_handed_out_once_too() {
+    check(2, &[Lane::Shared, Lane::Read, Lane::Shared], 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Named, bounded pools of threads: the only place where anything waits for a disk.
 //!
-//! A pool takes jobs in two lanes (see [`Lane`]), refuses them when its queue is full ([`Overflow`]: the caller decides
+//! A pool takes jobs in three lanes (see [`Lane`]), refuses them when its queue is full ([`Overflow`]: the caller decides
 //! what that means), and counts what it does. CPU work above a threshold uses the same pools.
 //!
 //! Not here: what the jobs do. Invariant: a job accepted is run or, if it is a read and nobody waits any more, dropped

@@ -1,4 +1,4 @@
-//! The queue of a pool: two lanes, a bound for each, and workers that wake each other in a chain.
+//! The queue of a pool: three lanes, a bound for each, and workers that wake each other in a chain.
 //!
 //! It knows neither threads nor what a job is (its tests run it under loom with jobs that are numbers).
 //!
@@ -9,17 +9,22 @@
 use super::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// Which of the two queues of a pool a job stands in.
+/// Which of the queues of a pool a job stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Somebody waits for the answer: opens, reads, CPU work.
     Read,
+    /// Several wait for the same answer. They come before those for whom only one waits: one read helps them all.
+    Shared,
     /// Creates, writes, renames, closes. All of these together never hold the last thread of a pool.
     Write,
 }
 
 /// While reads wait, one job in this many is a write nevertheless, so that a busy disk's writes come to an end.
 const WRITE_TURN: u32 = 8;
+
+/// While reads for several wait, one job in this many is not one of them, so that who is alone in wanting something gets it.
+const SINGLE_TURN: u32 = 4;
 
 /// Jobs that wait in the lane of writes beyond its bound, since they must not be refused: as many as a process can have
 /// descriptors (fs.nr_open), which is what they close.
@@ -42,6 +47,7 @@ pub struct Queue<J> {
 struct State<J> {
     bounds: Bounds,
     reads: VecDeque<J>,
+    shared: VecDeque<J>,
     writes: VecDeque<J>,
     /// Workers inside [`Queue::next`] that sleep.
     idle: usize,
@@ -68,6 +74,7 @@ impl<J> Queue<J> {
         let state = State {
             bounds,
             reads: VecDeque::new(),
+            shared: VecDeque::new(),
             writes: VecDeque::new(),
             idle: 0,
             waking: false,
@@ -140,7 +147,7 @@ impl<J> Queue<J> {
                 }
                 return Some((lane, job, more));
             }
-            if state.closed && state.reads.is_empty() && state.writes.is_empty() {
+            if state.closed && state.has_no_reads() && state.writes.is_empty() {
                 drop(state);
                 // One may sleep since the time when the only jobs left were writes that it might not take.
                 self.work.notify_one();
@@ -153,10 +160,10 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Jobs that wait, in each lane.
+    /// Jobs that wait: reads, for one or several, and writes.
     pub fn waiting(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.reads.len(), state.writes.len())
+        (state.reads.len() + state.shared.len(), state.writes.len())
     }
 
     /// Jobs being run.
@@ -190,6 +197,7 @@ impl<J> State<J> {
     fn lane(&mut self, lane: Lane) -> &mut VecDeque<J> {
         match lane {
             Lane::Read => &mut self.reads,
+            Lane::Shared => &mut self.shared,
             Lane::Write => &mut self.writes,
         }
     }
@@ -199,18 +207,17 @@ impl<J> State<J> {
         (self.bounds.threads - 1).max(1)
     }
 
-    fn has_room(&self, lane: Lane) -> bool {
+    fn has_room(&mut self, lane: Lane) -> bool {
         if self.bounds.max_queue > 0 {
-            let waiting = if lane == Lane::Read {
-                self.reads.len()
-            } else {
-                self.writes.len()
-            };
-            return waiting < self.bounds.max_queue;
+            return self.lane(lane).len() < self.bounds.max_queue;
         }
-        let busy = self.running + self.reads.len() + self.writes.len();
+        let busy = self.running + self.reads.len() + self.shared.len() + self.writes.len();
         busy < self.bounds.threads
-            && (lane == Lane::Read || self.writing + self.writes.len() < self.write_threads())
+            && (lane != Lane::Write || self.writing + self.writes.len() < self.write_threads())
+    }
+
+    fn has_no_reads(&self) -> bool {
+        self.reads.is_empty() && self.shared.is_empty()
     }
 
     fn can_write(&self) -> bool {
@@ -218,7 +225,7 @@ impl<J> State<J> {
     }
 
     fn can_take(&self) -> bool {
-        self.holds == 0 && (!self.reads.is_empty() || self.can_write())
+        self.holds == 0 && (!self.has_no_reads() || self.can_write())
     }
 
     fn must_wake(&mut self) -> bool {
@@ -235,8 +242,15 @@ impl<J> State<J> {
         // Only what cannot be refused comes beyond the bound. It comes first then, or it would grow as long as there are reads.
         let is_beyond = self.writes.len() > self.bounds.max_queue;
         let is_turn = self.turn == 0 && self.bounds.threads > 1;
-        let write = self.can_write() && (self.reads.is_empty() || is_turn || is_beyond);
-        let lane = if write { Lane::Write } else { Lane::Read };
+        let write = self.can_write() && (self.has_no_reads() || is_turn || is_beyond);
+        let is_single = self.turn % SINGLE_TURN == 1 && !self.reads.is_empty();
+        let lane = if write {
+            Lane::Write
+        } else if self.shared.is_empty() || is_single {
+            Lane::Read
+        } else {
+            Lane::Shared
+        };
         let job = self.lane(lane).pop_front()?;
         self.running += 1;
         self.writing += usize::from(write);

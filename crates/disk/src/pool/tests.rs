@@ -124,6 +124,27 @@ fn with_one_thread_reads_go_first() {
 }
 
 #[test]
+fn what_many_wait_for_goes_before_what_one_waits_for_which_still_gets_its_turn() {
+    let pool = Pool::new("shared", 1, 100);
+    let (send, order) = mpsc::channel();
+    let hold = pool.hold();
+    for _ in 0..20 {
+        for (lane, letter) in [(Lane::Read, 'r'), (Lane::Shared, 's')] {
+            let send = send.clone();
+            pool.spawn(lane, move || send.send(letter).unwrap())
+                .unwrap();
+        }
+    }
+    assert_eq!(pool.counters().reads_waiting, 40);
+    drop((hold, send));
+    let order: String = order.iter().collect();
+    let (mixed, rest) = order.split_at(order.rfind('s').unwrap() + 1);
+    let single = mixed.matches('r').count();
+    assert!((5..=7).contains(&single), "{order}");
+    assert_eq!(rest.len(), 20 - single);
+}
+
+#[test]
 fn what_goes_beyond_the_bound_of_writes_goes_before_reads() {
     struct Say(mpsc::Sender<char>);
     impl Drop for Say {
