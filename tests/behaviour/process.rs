@@ -1,6 +1,6 @@
 //! Start, signals, end.
 
-use blackbox::{Server, Site};
+use blackbox::{Server, Site, is_nginx};
 use nix::sys::signal::Signal;
 
 const ONE: &str = "server { listen 127.0.0.1:%PORT%; return 200 one; }";
@@ -184,4 +184,41 @@ fn quit_leaves_connections_the_time_that_they_were_promised() {
     assert_eq!(kept.send(ask).reply().header("connection"), Some("close"));
     assert!(kept.is_closed());
     assert!(server.quit().success());
+}
+
+/// A line of /proc/PID/status of the server's worker.
+fn status_of_worker(server: &Server, name: &str) -> u64 {
+    let master = server.pid();
+    let children = std::fs::read_to_string(format!("/proc/{master}/task/{master}/children"));
+    let children = children.expect("the master lives");
+    let worker = children.split_whitespace().next().expect("it has a worker");
+    let status = std::fs::read_to_string(format!("/proc/{worker}/status")).expect("it lives");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("no {name} in {status}"))
+}
+
+#[test]
+fn no_loop_makes_the_table_of_descriptors_grow() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; location / { } }");
+    let _connected = server.connect();
+    let (soft, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .expect("it is told");
+    assert!(status_of_worker(&server, "FDSize:") >= soft.min(4096));
+}
+
+#[test]
+fn the_program_is_kept_in_memory_as_far_as_it_may_be() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; location / { } }");
+    let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_MEMLOCK)
+        .expect("it is told");
+    // Its libraries need two or three MiB.
+    let locked = status_of_worker(&server, "VmLck:");
+    assert!(locked > 1000 || most < 8 << 20, "{locked} KiB");
 }

@@ -16,6 +16,7 @@ mod memory;
 mod page_cache;
 pub mod process;
 mod tcp;
+mod usage;
 
 /// What a system call returned, or why it failed (`-1`, and errno).
 fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
@@ -28,6 +29,7 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
 pub use cycles::cycles;
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
-pub use memory::lasting;
-pub use page_cache::{CacheStat, all_present, blocks_read, cachestat, pread_into, pread_nowait};
+pub use memory::{lasting, lock};
+pub use page_cache::{CacheStat, all_present, cachestat, pread_into, pread_nowait};
 pub use tcp::{TcpInfo, tcp_info};
+pub use usage::{blocks_read, sleeps};

@@ -31,3 +31,14 @@ pub fn lasting<T>(count: usize) -> io::Result<&'static mut [MaybeUninit<T>]> {
     // lie there.
     Ok(unsafe { std::slice::from_raw_parts_mut(address.cast(), count) })
 }
+
+/// Has the kernel bring these bytes of this process's addresses into memory and keep them there: mlock(2).
+///
+/// # Errors
+/// Those of mlock(2): ENOMEM over RLIMIT_MEMLOCK or where nothing is mapped, EPERM where that is 0.
+pub fn lock(addresses: std::ops::Range<usize>) -> io::Result<()> {
+    let start = ptr::without_provenance(addresses.start);
+    // SAFETY: the kernel reads nothing from the address and changes no byte behind it.
+    crate::checked(unsafe { libc::mlock(start, addresses.len()) })?;
+    Ok(())
+}

@@ -142,17 +142,6 @@ pub fn pread_into(
     pread_flags(file, buffer, max, offset, 0)
 }
 
-/// Blocks of 512 bytes that this thread has had read from disks so far: getrusage(RUSAGE_THREAD). Always 0 on a kernel without
-/// CONFIG_TASK_IO_ACCOUNTING.
-#[must_use]
-pub fn blocks_read() -> u64 {
-    // SAFETY: all-zero is a valid value of this struct of integers.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills the struct, which outlives the call.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    usage.ru_inblock as u64
-}
-
 fn pread_flags(
     file: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,

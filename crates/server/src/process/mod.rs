@@ -18,6 +18,7 @@ pub mod load;
 pub mod logs;
 pub mod master;
 pub mod pid;
+mod pinned;
 pub mod pools;
 pub mod privileges;
 pub mod report;

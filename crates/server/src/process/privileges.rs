@@ -169,6 +169,7 @@ pub fn set_limits(main: &directives::Main) {
             ),
         );
     }
+    make_room_for_descriptors(connections);
     if let Some(core) = wanted.worker_rlimit_core {
         limit(Resource::RLIMIT_CORE, "RLIMIT_CORE", core.0);
     }
@@ -182,6 +183,25 @@ pub fn set_limits(main: &directives::Main) {
             format_args!("setpriority({priority}) failed ({text})"),
         );
     }
+}
+
+/// Descriptors for which there is room at least, and at most: 8 bytes each.
+const ROOM: std::ops::Range<u64> = 4096..262_144;
+
+/// Has the kernel make its table of descriptors as large as it will be needed (two for each connection), once. Where threads share the table, each
+/// later doubling makes the call that needs it (`accept4`, `openat2`) wait for all processors to pass through the scheduler
+/// (`synchronize_rcu` in the kernel's fs/file.c): 10 to 50 ms, on a loop.
+fn make_room_for_descriptors(connections: u64) {
+    let wanted = connections.saturating_mul(2).clamp(ROOM.start, ROOM.end);
+    let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    let last = i32::try_from(wanted.min(most).saturating_sub(1)).unwrap_or(0);
+    // The table does not shrink when this is closed. Refused, it grows as it is needed.
+    drop(rustix::io::fcntl_dupfd_cloexec(
+        rustix::stdio::stderr(),
+        last,
+    ));
 }
 
 /// Lets a process that changed its user leave core files, and read its own `/proc/self` (proof 2 of the
