@@ -1,4 +1,5 @@
 //! Start, signals, end.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::{Server, Site, is_nginx};
 use nix::sys::signal::Signal;

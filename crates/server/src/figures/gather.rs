@@ -29,6 +29,7 @@ pub fn page(ledger: &Ledger) -> Page {
         add_loop(&mut page, &index.to_string(), &sum);
     }
     page.whole(Family::Stalls, &[], ledger.stalls.count());
+    page.whole(Family::ProcessorWaits, &[], ledger.stalls.processor_waits());
     parts::add_zones(&mut page, &ledger.zones);
     for pool in ledger.disk.pool_counters() {
         add_pool(&mut page, pool);

@@ -85,11 +85,12 @@ fn histogram(times: &Times, out: &mut String) -> std::fmt::Result {
 pub fn stall(stall: &Stall, out: &mut String) {
     let _ = write!(
         out,
-        "{{\"number\": {}, \"at\": {}, \"loop\": {}, \"seconds\": {}, \"task\": ",
+        "{{\"number\": {}, \"at\": {}, \"loop\": {}, \"seconds\": {}, \"processor_wait_seconds\": {}, \"task\": ",
         stall.number,
         stall.at_ms as f64 / 1e3,
         stall.loop_index,
-        stall.ns as f64 / 1e9
+        stall.ns as f64 / 1e9,
+        stall.unserved_ns as f64 / 1e9
     );
     string(stall.task, out);
     let _ = write!(out, ", \"connection\": {}", stall.connection);

@@ -150,7 +150,7 @@ impl Ledger {
 
     /// All loops serve this configuration.
     pub fn configure(&self, plan: &Plan) {
-        self.stalls.threshold_ns.set(plan.stall_ns);
+        self.stalls.configure(plan.stall_ns);
         *self.settings.lock() = Arc::downgrade(&plan.settings);
         self.generation.set(plan.number);
         self.configured_ms.set(now_ms());

@@ -81,6 +81,7 @@ families! {
     LoopAccepted Counter "freewheel_loop_accepted_connections" "" ["loop"] "Connections that a loop's sockets accepted.";
     LoopRequests Counter "freewheel_loop_requests" "" ["loop"] "Requests whose head was read.";
     Stalls Counter "freewheel_stalls" "" [] "Polls that kept a loop for longer than stall_threshold; status_json names the last ones.";
+    ProcessorWaits Counter "freewheel_processor_waits" "" [] "Polls that took longer than stall_threshold only since their loop was ready and had no processor.";
     ZoneRequests Counter "freewheel_zone_requests" "" ["zone", "status"] "Requests that have ended, by class of status, where status_zone says so.";
     ZoneRunning Gauge "freewheel_zone_requests_running" "" ["zone"] "Requests that have begun at a server of the zone and not ended; missing where only locations count in it.";
     ZoneBytes Counter "freewheel_zone_bytes" "bytes" ["zone", "direction"] "Bytes of these: received from clients, sent to them.";

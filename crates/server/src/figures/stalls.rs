@@ -1,7 +1,8 @@
-//! Polls that kept a loop for longer than `stall_threshold`: the last ones, and a line in the log for some of them.
+//! Polls that kept a loop for longer than `stall_threshold`: the last ones, and a line in the log for some of them. Those that took that
+//! long only because the kernel gave the loop's processor to others are counted apart: no request is to blame for them.
 //!
-//! Invariants: at most [`STALLS_MAX`] are kept, in the order of their numbers; a line is written at most once a second; the lock, for
-//! which a loop may have to wait, is held for moving pointers only.
+//! Invariants: at most [`STALLS_MAX`] are kept, in the order of their numbers; a line is written at most once a second, and once a minute
+//! for what the kernel did; the lock, for which a loop may have to wait, is held for moving pointers only.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -24,8 +25,10 @@ pub struct Stall {
     pub at_ms: u64,
     /// The loop that it kept.
     pub loop_index: usize,
-    /// How long, in nanoseconds.
+    /// How long, in nanoseconds: what it ran, and what its calls waited.
     pub ns: u64,
+    /// How long the loop waited for a processor meanwhile, in nanoseconds; not in `ns`.
+    pub unserved_ns: u64,
     /// What kind of task it was.
     pub task: &'static str,
     /// nginx's number of the connection; 0: none.
@@ -38,29 +41,69 @@ pub struct Stall {
     pub operation: &'static str,
 }
 
+/// A poll that took longer than that is looked at, and the kernel is asked at most that often what the loop did: in nanoseconds.
+const LOOK_NS: u64 = 1_000_000;
+
 /// The stalls of a worker.
 #[derive(Debug, Default)]
 pub struct Stalls {
-    /// `stall_threshold`, in nanoseconds; 0: none is noted.
-    pub threshold_ns: Number,
+    threshold_ns: Number,
+    look_ns: Number,
     noted: Mutex<Noted>,
+    /// Polls that were over the threshold only since their loop waited for a processor.
+    processor_waits: Mutex<Told>,
 }
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// How many there were.
-    count: u64,
+    /// How many there were, and a line a second.
+    told: Told,
     last: VecDeque<Arc<Stall>>,
-    /// The second in which a line was written last, and the number of the stall that it told of.
-    told_s: u64,
-    told: u64,
+}
+
+/// Of what happens often only some is told.
+#[derive(Debug, Default)]
+struct Told {
+    /// How often it has happened.
+    count: u64,
+    /// The span of time in which a line was written last, and the count that it told of.
+    span: u64,
+    of: u64,
 }
 
 impl Stalls {
+    /// Obeys `stall_threshold`, in nanoseconds; 0: none is noted.
+    pub fn configure(&self, threshold_ns: u64) {
+        let look_ns = match threshold_ns {
+            0 => u64::MAX,
+            some => some.min(LOOK_NS),
+        };
+        self.threshold_ns.set(threshold_ns);
+        self.look_ns.set(look_ns);
+    }
+
+    /// `stall_threshold`, in nanoseconds; 0: none is noted.
+    #[must_use]
+    pub fn threshold_ns(&self) -> u64 {
+        self.threshold_ns.get()
+    }
+
+    /// A poll that takes longer than that, in nanoseconds, is looked at.
+    #[must_use]
+    pub fn look_ns(&self) -> u64 {
+        self.look_ns.get()
+    }
+
     /// How many there were.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.noted.lock().count
+        self.noted.lock().told.count
+    }
+
+    /// How many polls were over the threshold only since their loop waited for a processor.
+    #[must_use]
+    pub fn processor_waits(&self) -> u64 {
+        self.processor_waits.lock().count
     }
 
     /// Those that are kept, the oldest first.
@@ -69,19 +112,35 @@ impl Stalls {
         self.noted.lock().last.iter().cloned().collect()
     }
 
+    /// Takes note of a poll that was over the threshold only since its loop waited for a processor that long.
+    pub fn note_processor_wait(&self, loop_index: usize, ns: u64) {
+        let minute = wire::clock::monotonic_ms() / 60_000 + 1;
+        let untold = self.processor_waits.lock().another(minute);
+        if let Some(untold) = untold {
+            error_log(
+                Level::Notice,
+                format_args!(
+                    "loop {loop_index} had work and waited {} ms for a processor: the kernel ran other threads or programs there{}",
+                    milliseconds(ns),
+                    more(untold)
+                ),
+            );
+        }
+    }
+
     /// Takes note of one; its number is given here.
     pub fn note(&self, mut stall: Stall) {
         let second = wire::clock::monotonic_ms() / 1000 + 1;
         let (stall, untold) = {
             let noted = &mut *self.noted.lock();
-            noted.count += 1;
-            stall.number = noted.count;
+            let untold = noted.told.another(second);
+            stall.number = noted.told.count;
             let stall = Arc::new(stall);
             if noted.last.len() == STALLS_MAX {
                 noted.last.pop_front();
             }
             noted.last.push_back(Arc::clone(&stall));
-            (stall, noted.tell_of(second))
+            (stall, untold)
         };
         if let Some(untold) = untold {
             tell(&stall, untold);
@@ -89,35 +148,35 @@ impl Stalls {
     }
 }
 
-impl Noted {
-    /// Whether a line is due in this second: how many stalls there were since the last one, without this.
-    fn tell_of(&mut self, second: u64) -> Option<u64> {
-        if self.told_s == second {
+impl Told {
+    /// It has happened again, in this span. Whether a line is due: how often it happened since the last one, without this.
+    fn another(&mut self, span: u64) -> Option<u64> {
+        self.count += 1;
+        if self.span == span {
             return None;
         }
-        self.told_s = second;
-        let before = std::mem::replace(&mut self.told, self.count);
+        self.span = span;
+        let before = std::mem::replace(&mut self.of, self.count);
         Some(self.count - before - 1)
     }
 }
 
 fn tell(stall: &Stall, untold: u64) {
-    let more = match untold {
-        0 => String::new(),
-        count => format!("; {count} more since the last such line"),
-    };
-    let text = stall.sentence();
+    let (text, more) = (stall.sentence(), more(untold));
     error_log(Level::Warn, format_args!("{text}{more}"));
 }
 
 impl Stall {
     /// What the log says of it; of a task that is at work on no request, only what it is.
     fn sentence(&self) -> String {
+        let unserved = match self.unserved_ns {
+            0..LOOK_NS => String::new(),
+            ns => format!(" (and {} ms without a processor)", milliseconds(ns)),
+        };
         let mut text = format!(
-            "loop {} was kept for {}.{:03} ms by {}",
+            "loop {} was kept for {} ms{unserved} by {}",
             self.loop_index,
-            self.ns / 1_000_000,
-            self.ns / 1000 % 1000,
+            milliseconds(self.ns),
             self.task
         );
         // A String takes all that is written.
@@ -136,6 +195,17 @@ impl Stall {
     }
 }
 
+fn more(untold: u64) -> String {
+    match untold {
+        0 => String::new(),
+        count => format!("; {count} more since the last such line"),
+    }
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1_000_000, ns / 1000 % 1000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +216,7 @@ mod tests {
             at_ms: 0,
             loop_index: 0,
             ns,
+            unserved_ns: 0,
             task: "connection",
             connection: 1,
             request: String::new(),
@@ -179,18 +250,39 @@ mod tests {
             ..stall(1_000_000)
         };
         assert_eq!(task.sentence(), "loop 0 was kept for 1.000 ms by accept");
+        let shared = Stall {
+            unserved_ns: 2 * LOOK_NS,
+            ..task
+        };
+        let with = "loop 0 was kept for 1.000 ms (and 2.000 ms without a processor) by accept";
+        assert_eq!(shared.sentence(), with);
     }
 
     #[test]
-    fn a_line_is_due_once_a_second_and_says_how_many_there_were() {
-        let mut noted = Noted {
-            count: 1,
-            ..Noted::default()
+    fn a_line_is_due_once_a_span_and_says_how_many_there_were() {
+        let mut told = Told::default();
+        assert_eq!(told.another(7), Some(0));
+        assert_eq!((told.another(7), told.another(7)), (None, None));
+        assert_eq!(told.another(8), Some(2));
+        assert_eq!(told.count, 4);
+    }
+
+    #[test]
+    fn what_the_kernel_did_is_counted_apart() {
+        let stalls = Stalls::default();
+        stalls.note_processor_wait(0, 20_000_000);
+        assert_eq!((stalls.count(), stalls.processor_waits()), (0, 1));
+    }
+
+    #[test]
+    fn polls_are_looked_at_from_the_threshold_on_at_the_latest() {
+        let stalls = Stalls::default();
+        let looked_at = |threshold_ns| {
+            stalls.configure(threshold_ns);
+            stalls.look_ns()
         };
-        assert_eq!(noted.tell_of(7), Some(0));
-        noted.count = 4;
-        assert_eq!(noted.tell_of(7), None);
-        noted.count = 5;
-        assert_eq!(noted.tell_of(8), Some(3));
+        assert_eq!(looked_at(10_000_000), LOOK_NS);
+        assert_eq!(looked_at(LOOK_NS / 2), LOOK_NS / 2);
+        assert_eq!(looked_at(0), u64::MAX);
     }
 }

@@ -18,6 +18,7 @@ pub mod culprit;
 pub mod finer;
 pub mod idle;
 mod kind;
+mod processor;
 #[cfg(test)]
 mod tests;
 mod ticks;

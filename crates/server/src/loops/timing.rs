@@ -20,7 +20,7 @@ use std::time::Duration;
 use disk::figures::ARE_COUNTED;
 use tokio::task::JoinHandle;
 
-use super::{Kind, culprit, finer, ticks};
+use super::{Kind, culprit, finer, processor, ticks};
 use crate::figures::stalls::Stall;
 use crate::figures::{self, LoopFigures};
 use crate::process::report::{Level, error_log};
@@ -231,6 +231,7 @@ fn end_poll(now: u64) {
 /// The loop has asked for events, and went on at `now`: the first poll behind that says so.
 fn begin_turn(figures: &LoopFigures, now: u64) {
     TICK.set(ticks::count(&figures.ticks, TICK.get(), ENDED.get(), now));
+    processor::turn(figures, ENDED.get(), now);
 }
 
 /// Stands while a task is polled, and ends the process when that panics: without the task the loop would look alive and serve
@@ -259,9 +260,8 @@ impl Drop for Vital {
 #[inline]
 fn record(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
     figures.polls.record(poll_ns);
-    let threshold_ns = figures.stalls.threshold_ns.get();
-    if poll_ns > threshold_ns && threshold_ns > 0 {
-        stalled(figures, kind, poll_ns);
+    if poll_ns > figures.stalls.look_ns() {
+        look_at(figures, kind, poll_ns);
     }
     if poll_ns > figures.longest_ns.get() {
         figures.longest_ns.set(poll_ns);
@@ -269,8 +269,23 @@ fn record(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
     }
 }
 
+/// The last poll took long: it is a stall, if it was its own doing for longer than the threshold.
 #[cold]
-fn stalled(figures: &LoopFigures, kind: Kind, ns: u64) {
+fn look_at(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
+    let unserved_ns = processor::of_poll(poll_ns, ENDED.get());
+    let threshold_ns = figures.stalls.threshold_ns();
+    if threshold_ns == 0 {
+        // Nobody has said yet what a stall is.
+    } else if poll_ns - unserved_ns > threshold_ns {
+        stalled(figures, kind, poll_ns, unserved_ns);
+    } else if poll_ns > threshold_ns {
+        figures
+            .stalls
+            .note_processor_wait(figures.index, unserved_ns);
+    }
+}
+
+fn stalled(figures: &LoopFigures, kind: Kind, poll_ns: u64, unserved_ns: u64) {
     let (connection, request, phase) = match kind {
         Kind::Connection => culprit::last(),
         _ => (0, String::new(), ""),
@@ -279,7 +294,8 @@ fn stalled(figures: &LoopFigures, kind: Kind, ns: u64) {
         number: 0,
         at_ms: figures::now_ms(),
         loop_index: figures.index,
-        ns,
+        ns: poll_ns - unserved_ns,
+        unserved_ns,
         task: kind.name(),
         connection,
         request,

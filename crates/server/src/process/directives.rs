@@ -68,7 +68,8 @@ config::directives! {
         pcre_jit: Option<Flag> = none, [MAIN] FLAG;
         /// Sets how long a task may keep an event loop before that is noted: the figures then name the connection, its request
         /// and what was being done (`status_json`, `dashboard`), and the error log has a line of it (level `warn`), at most one in a second.
-        /// 0: never.
+        /// 0: never. Time in which the kernel ran other threads or programs on the loop's core is not the task's: it is counted apart
+        /// (`freewheel_processor_waits_total`), and told at most once a minute (level `notice`).
         stall_threshold: Msec = "10ms", [MAIN] 1;
         /// Declares a pool of threads for operations that may wait for a disk.
         ///
