@@ -27,6 +27,7 @@ mod fill;
 mod front;
 mod group;
 mod guards;
+mod hurry;
 mod local;
 mod mount;
 mod open;

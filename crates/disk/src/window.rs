@@ -19,14 +19,13 @@ use crate::disk::Disk;
 use crate::file::{Handle, Meta, OpenFile};
 use crate::fill::{Failure, Fill, Outcome};
 use crate::mount::Filesystem;
-use crate::pool::{Lane, Overflow, Pool};
+use crate::pool::{Lane, Pool};
 use crate::read;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
-use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -256,48 +255,6 @@ impl Disk {
         answer
     }
 
-    /// For windows of a file that many are sent: has the pool bring in what is missing of them, before what only one waits for. The fill of
-    /// the first one, to be waited for; none: it is in memory.
-    ///
-    /// # Errors
-    /// The pool is full, and nobody else brings the first one.
-    pub(crate) fn hurry(
-        self: &Arc<Self>,
-        file: &OpenFile,
-        windows: RangeInclusive<u64>,
-        access: &Access<'_>,
-    ) -> Result<Option<Arc<Fill>>, Overflow> {
-        let mut first = None;
-        let wanted = *windows.start();
-        let take = |number: u64| {
-            let (start, len) = (number * WINDOW, file.meta().len);
-            let len = WINDOW.min(len.saturating_sub(start));
-            if self.residency(file, start, len) != Residency::Absent {
-                return None;
-            }
-            let job = match self.claim(file, number) {
-                Ok(job) => job,
-                Err(running) => self.job(file.meta(), number, running, Claim::Another),
-            };
-            if number == wanted {
-                first = Some((job.fill.clone(), job.claim));
-            }
-            job.fill.hurry().then_some(job)
-        };
-        let jobs: Vec<Job> = windows.filter_map(take).collect();
-        let handle = file.handle.clone();
-        let begun = match jobs.is_empty() {
-            true => Ok(()),
-            false => access
-                .pool
-                .spawn(Lane::Shared, move || run(jobs, &handle, Use::Made)),
-        };
-        match (begun, first) {
-            (Err(overflow), Some((_, Claim::Own))) => Err(overflow),
-            (_, first) => Ok(first.map(|(fill, _)| fill)),
-        }
-    }
-
     /// Takes it on to bring a window in; or the fill that somebody else has begun.
     pub(crate) fn claim(self: &Arc<Self>, file: &OpenFile, number: u64) -> Result<Job, Arc<Fill>> {
         let window = key(file, number);
@@ -310,7 +267,13 @@ impl Disk {
         Ok(self.job(file.meta(), number, fill, Claim::Own))
     }
 
-    fn job(self: &Arc<Self>, meta: &Meta, number: u64, fill: Arc<Fill>, claim: Claim) -> Job {
+    pub(crate) fn job(
+        self: &Arc<Self>,
+        meta: &Meta,
+        number: u64,
+        fill: Arc<Fill>,
+        claim: Claim,
+    ) -> Job {
         Job {
             disk: self.clone(),
             fill,
@@ -363,7 +326,7 @@ fn within_segment(offset: u64, len: u64) -> (usize, usize) {
 
 /// Who has taken it on to bring a window in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
+pub(crate) enum Claim {
     /// This job: whatever happens to it (a panic too), those who wait are woken.
     Own,
     /// Another one, which waits in the pool: what this one cannot bring is left to it.
@@ -373,10 +336,10 @@ enum Claim {
 /// One fill, in the pool.
 pub(crate) struct Job {
     disk: Arc<Disk>,
-    fill: Arc<Fill>,
+    pub(crate) fill: Arc<Fill>,
     window: Key,
     file_len: u64,
-    claim: Claim,
+    pub(crate) claim: Claim,
     done: bool,
 }
 
@@ -392,7 +355,7 @@ impl Drop for FirstFill {
 }
 
 /// Brings windows in, in a pool.
-fn run(jobs: Vec<Job>, handle: &Handle, of: Use) {
+pub(crate) fn run(jobs: Vec<Job>, handle: &Handle, of: Use) {
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
     let _ = fadvise(handle, 0, None, Advice::Random);
     // Each by itself, since the kernel cuts one such wish at the device's largest request or its readahead; all of them before the first

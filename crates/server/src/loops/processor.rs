@@ -105,6 +105,7 @@ mod tests {
     fn a_poll_that_sleeps_or_runs_has_itself_to_blame() {
         let now = super::super::timing::now_ns;
         let _ = of_poll(0, now());
+        #[expect(clippy::disallowed_methods, reason = "a test")]
         std::thread::sleep(std::time::Duration::from_millis(30));
         assert_eq!(of_poll(30 * MS, now()), 0);
     }
