@@ -476,7 +476,8 @@ fn logs_tell_what_a_request_waited_for() {
     let seconds = |text: &str| text.parse::<f64>().unwrap();
     assert!(seconds(lines[0][2]) == 0.0 && seconds(lines[0][3]) == 0.0);
     let (disk, pool) = (seconds(lines[3][2]), seconds(lines[3][3]));
-    assert!(disk > 0.0 && pool <= disk, "{log}");
+    // The page is written in a pool, too, which no disk has a part in: either may be longer.
+    assert!(disk > 0.0 && pool > 0.0, "{log}");
     assert!(lines.iter().all(|line| seconds(line[4]) > 0.0), "{log}");
 }
 

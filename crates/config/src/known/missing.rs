@@ -38,24 +38,6 @@ static ALL: &[Missing] = &[
         names: &[],
     },
     Missing {
-        what: "FastCGI",
-        instead: "let a server on a loopback address speak it (nginx, Caddy), and pass requests on to that one with `proxy_pass`",
-        modules: &["http_fastcgi"],
-        names: &[],
-    },
-    Missing {
-        what: "uwsgi",
-        instead: "let uWSGI listen with `http-socket` as well, and pass requests on to that with `proxy_pass`",
-        modules: &["http_uwsgi"],
-        names: &[],
-    },
-    Missing {
-        what: "SCGI",
-        instead: "let a server on a loopback address speak it, and pass requests on to that one with `proxy_pass`",
-        modules: &["http_scgi"],
-        names: &[],
-    },
-    Missing {
         what: "memcached",
         instead: "let the application ask it, or keep its answers with `proxy_cache`",
         modules: &["http_memcached"],
@@ -65,7 +47,7 @@ static ALL: &[Missing] = &[
         what: "TLS to other servers",
         instead: "pass requests on without TLS, or to a program on a loopback address that speaks TLS to the server (stunnel, ghostunnel)",
         modules: &[],
-        names: &["proxy_ssl_"],
+        names: &["proxy_ssl_", "uwsgi_ssl_"],
     },
     Missing {
         what: "TLS to clients",
@@ -159,6 +141,10 @@ mod tests {
         assert_eq!(
             of("stream_proxy", "proxy_ssl").map(|m| m.what),
             Some("`stream` (TCP and UDP)")
+        );
+        assert_eq!(
+            of("http_uwsgi", "uwsgi_ssl_name").map(|m| m.what),
+            Some("TLS to other servers")
         );
         assert_eq!(of("http_proxy", "proxy_pass"), None);
     }

@@ -35,17 +35,24 @@ struct Mark {
 
 thread_local! {
     static MARK: Cell<Mark> = const { Cell::new(Mark { at_ns: 0, ran_ns: 0, sleeps: 0 }) };
+    /// Before that a turn has nothing to ask.
+    static DUE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The loop's last poll ended at `ended`, and a turn begins at `now`.
+#[inline]
 pub(super) fn turn(figures: &LoopFigures, ended: u64, now: u64) {
-    let (since, every) = (
-        now.saturating_sub(MARK.get().at_ns),
-        figures.stalls.look_ns(),
-    );
+    if now >= DUE.get() {
+        due(figures.stalls.look_ns(), ended, now);
+    }
+}
+
+#[cold]
+fn due(every_ns: u64, ended: u64, now: u64) {
     let has_slept = now.saturating_sub(ended) >= SLEEP_NS;
-    if since >= every || (has_slept && since >= every / BEHIND_SLEEP) {
+    if has_slept || now >= MARK.get().at_ns.saturating_add(every_ns) {
         let _ = look(now);
+        DUE.set(now.saturating_add(every_ns / BEHIND_SLEEP));
     }
 }
 

@@ -96,7 +96,8 @@ variables! {
     Pid "pid"
     /// `p` when the request was pipelined, else `.`.
     Pipe "pipe"
-    /// How long the request has waited for a thread of a pool so far, in seconds with microseconds: a part of `$disk_wait`.
+    /// How long the request has waited for a thread of a pool so far, in seconds with microseconds: a part of `$disk_wait`, but for
+    /// what a pool does without a disk (a listing that is written, a password that is checked).
     PoolWait "pool_wait"
     /// What `X-Forwarded-For` said, and the client's address behind it.
     ProxyAddXForwardedFor "proxy_add_x_forwarded_for"
