@@ -1,7 +1,7 @@
 //! What is counted of the zones of `limit_req` and `limit_conn`.
 //!
 //! By the zone's name, so that a reload begins nothing anew, whatever size the zone has then. Loops share these numbers as they share the
-//! zone itself. Invariant: at most [`LIMITS_KEPT_MAX`] zones are told apart, whatever was reloaded.
+//! zone itself. Invariant: at most `LIMITS_KEPT_MAX` zones are told apart, whatever was reloaded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

@@ -28,7 +28,7 @@ pub enum ExchangeError {
     Receive(io::Error),
 }
 
-/// What [`Exchange::flush`] came to.
+/// What `Exchange::flush` came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushed {
     /// All that was queued is sent.
