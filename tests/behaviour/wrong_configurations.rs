@@ -310,9 +310,9 @@ fn what_is_not_built_is_told_with_what_does_its_work_until_then() {
             "TLS to other servers is not built yet: pass requests on without TLS",
         ),
         (
-            "server { location / { fastcgi_pass 127.0.0.1:9000; } }",
-            "\"fastcgi_pass\" directive of nginx is not built yet",
-            "with \"proxy_pass\"",
+            "server { location / { memcached_pass 127.0.0.1:11211; } }",
+            "\"memcached_pass\" directive of nginx is not built yet",
+            "keep its answers with \"proxy_cache\"",
         ),
         (
             "server { ssl on; }",
