@@ -232,3 +232,18 @@ fn jobs_of_a_runtime_that_ended_do_not_stop_the_pool() {
     drop(hold);
     runtime().block_on(async { assert_eq!(pool.run(Lane::Read, || 2).await, Ok(2)) });
 }
+
+#[test]
+fn threads_of_a_pool_let_others_go_first() {
+    use rustix::process::{getpid, getpriority_process};
+    let first = getpriority_process(Some(getpid())).unwrap();
+    let pool = Pool::new("nice", 2, 10);
+    runtime().block_on(async {
+        for _ in 0..10 {
+            // The second thread is started by the first one, and is no nicer.
+            let nice = pool.run(Lane::Read, || getpriority_process(None).unwrap());
+            assert_eq!(nice.await, Ok((first + NICER).min(NICEST)));
+        }
+    });
+    assert_eq!(getpriority_process(Some(getpid())), Ok(first));
+}
