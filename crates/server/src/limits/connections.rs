@@ -4,14 +4,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::Counted;
-use super::table::{Hasher, Room, Slot, Table, TooLarge};
-use crate::figures::limits::LimitFigures;
-
-/// Bytes of a node in nginx, its key not counted.
-const NODE_BYTES: usize = 36;
+use super::keys::{Keys, Known};
+use super::table::Slot;
 
 /// Why a request is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +18,10 @@ pub enum Refused {
 }
 
 /// The keys of one zone, for all loops.
-#[derive(Debug)]
-pub struct Connections {
-    hasher: Hasher,
-    keys: Mutex<Table<u32>>,
-    figures: Arc<LimitFigures>,
+pub type Connections = Keys<u32>;
+
+impl Known for u32 {
+    const NODE_BYTES: usize = 36;
 }
 
 /// A request that is counted.
@@ -38,30 +32,6 @@ pub struct Held {
 }
 
 impl Connections {
-    /// No key yet, in a zone of so many bytes; what becomes of requests is counted in `figures`.
-    ///
-    /// # Errors
-    /// [`TooLarge`].
-    pub fn new(zone_bytes: u64, figures: Arc<LimitFigures>) -> Result<Self, TooLarge> {
-        Ok(Self {
-            hasher: Hasher::default(),
-            keys: Mutex::new(Table::new(zone_bytes, NODE_BYTES)?),
-            figures,
-        })
-    }
-
-    /// What is counted of it.
-    #[must_use]
-    pub fn figures(&self) -> &LimitFigures {
-        &self.figures
-    }
-
-    /// How full it is.
-    #[must_use]
-    pub fn room(&self) -> Room {
-        self.keys.lock().room()
-    }
-
     /// Counts a request with this key, of which there may be `max`.
     ///
     /// # Errors

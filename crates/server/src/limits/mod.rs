@@ -1,7 +1,7 @@
 //! Limits that all loops share: how fast requests with a key come (`limit_req`), and how many are being answered (`limit_conn`).
 //!
 //! * [`zones`]: the lines that declare zones, and what they become over reloads.
-//! * [`requests`], [`connections`]: what is known of the keys of a zone.
+//! * [`keys`]: the keys of a zone; [`requests`], [`connections`]: what is known of them.
 //! * [`table`]: keys in a bounded number of bytes.
 //! * [`limited`]: what a request remembers.
 //!
@@ -9,6 +9,7 @@
 //! one look at one key, never while anything is evaluated, logged or waited for.
 
 pub mod connections;
+pub mod keys;
 pub mod limited;
 pub mod requests;
 pub mod table;

@@ -2,15 +2,9 @@
 //!
 //! Times come in. Invariant: a request is charged to a key once, and to none where it is refused.
 
-use std::sync::Arc;
+use super::keys::{Keys, Known};
+use super::table::{Slot, Table};
 
-use parking_lot::Mutex;
-
-use super::table::{Hasher, Room, Slot, Table, TooLarge};
-use crate::figures::limits::LimitFigures;
-
-/// Bytes of a node in nginx, its key not counted.
-const NODE_BYTES: usize = 80;
 /// What has been silent for so long, in milliseconds, makes room for others as soon as it owes nothing.
 const SILENT_MS: i64 = 60_000;
 /// Silent keys that make room for one that comes.
@@ -20,7 +14,7 @@ const ONE: i64 = 1000;
 
 /// What is known of a key.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+pub struct Pace {
     /// What came beyond the rate, in thousandths of a request.
     excess: i64,
     /// When it was counted last, in milliseconds.
@@ -54,38 +48,13 @@ pub enum Verdict {
 }
 
 /// The keys of one zone, for all loops.
-#[derive(Debug)]
-pub struct Requests {
-    hasher: Hasher,
-    keys: Mutex<Table<Pace>>,
-    figures: Arc<LimitFigures>,
+pub type Requests = Keys<Pace>;
+
+impl Known for Pace {
+    const NODE_BYTES: usize = 80;
 }
 
 impl Requests {
-    /// No key yet, in a zone of so many bytes; what becomes of requests is counted in `figures`.
-    ///
-    /// # Errors
-    /// [`TooLarge`].
-    pub fn new(zone_bytes: u64, figures: Arc<LimitFigures>) -> Result<Self, TooLarge> {
-        Ok(Self {
-            hasher: Hasher::default(),
-            keys: Mutex::new(Table::new(zone_bytes, NODE_BYTES)?),
-            figures,
-        })
-    }
-
-    /// What is counted of it.
-    #[must_use]
-    pub fn figures(&self) -> &LimitFigures {
-        &self.figures
-    }
-
-    /// How full it is.
-    #[must_use]
-    pub fn room(&self) -> Room {
-        self.keys.lock().room()
-    }
-
     /// Looks at a request with this key; the last zone that is asked charges it at once (`is_last`).
     pub fn ask(&self, key: &[u8], rule: &Rule, is_last: bool, now_ms: i64) -> Verdict {
         let hash = self.hasher.hash(key);
@@ -206,6 +175,8 @@ pub fn delay_ms(excess: i64, rule: &Rule) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const RULE: Rule = Rule {

@@ -1,0 +1,50 @@
+//! The keys of a zone, for all loops, behind one lock.
+//!
+//! Not here: what is known of a key, and what is asked of it ([`super::requests`], [`super::connections`]).
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::table::{Hasher, Room, Table, TooLarge};
+use crate::figures::limits::LimitFigures;
+
+/// What is known of a key.
+pub trait Known: Copy {
+    /// Bytes of a node in nginx that has it, its key not counted.
+    const NODE_BYTES: usize;
+}
+
+/// The keys of one zone, and what is known of each.
+#[derive(Debug)]
+pub struct Keys<V> {
+    pub(super) hasher: Hasher,
+    pub(super) keys: Mutex<Table<V>>,
+    pub(super) figures: Arc<LimitFigures>,
+}
+
+impl<V: Known> Keys<V> {
+    /// No key yet, in a zone of so many bytes; what becomes of requests is counted in `figures`.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn new(zone_bytes: u64, figures: Arc<LimitFigures>) -> Result<Self, TooLarge> {
+        Ok(Self {
+            hasher: Hasher::default(),
+            keys: Mutex::new(Table::new(zone_bytes, V::NODE_BYTES)?),
+            figures,
+        })
+    }
+
+    /// What is counted of it.
+    #[must_use]
+    pub fn figures(&self) -> &LimitFigures {
+        &self.figures
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.keys.lock().room()
+    }
+}
