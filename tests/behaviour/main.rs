@@ -46,6 +46,7 @@ mod referers;
 mod request_body;
 mod request_line;
 mod rewrite;
+mod scrapes;
 mod secure_link;
 mod slice;
 mod small_content;

@@ -205,6 +205,14 @@ impl Times {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns.load(Relaxed));
     }
 
+    /// Adds others.
+    pub fn add(&mut self, other: &Times) {
+        for (sum, count) in self.buckets.iter_mut().zip(&*other.buckets) {
+            *sum += count;
+        }
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+    }
+
     /// What has come since there were `earlier` ones.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
@@ -288,6 +296,12 @@ mod tests {
         (1..=1000).for_each(|n| other.record_shared(n * 1_000_000));
         let mut both = one.times();
         both.merge(&other);
+        let mut twice = one.times();
+        twice.add(&other.times());
+        assert_eq!(
+            (twice.count(), twice.sum_ns()),
+            (both.count(), both.sum_ns())
+        );
         assert_eq!(both.count(), 2000);
         assert_eq!(both.sum_ns(), 500_500 * 1_001_000);
         let bounds = both.up_to_bounds();

@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Error, Placed, Problem, Scope, Value, Word, directives};
-use message::{Body, HeaderId, Method};
+use message::{Body, Chunk, HeaderId, Method};
 
 use crate::Response;
 use crate::after::compression::accept::names_gzip;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::failure::Failure;
-use crate::figures::gather;
-use crate::figures::text::Format;
 use crate::figures::thread::Shape;
+use crate::figures::{accept, gather};
 use crate::request::Request;
 use crate::respond::Outcome;
 use crate::settings::LocationSettings;
@@ -123,18 +122,18 @@ pub async fn make(request: &Request, shown: Shown) -> Outcome {
     let (shape, media_type) = match shown {
         Shown::Stub => {
             let text = stub(&gather::all_loops(&ledger));
-            return answer("text/plain", text);
+            return answer("text/plain", vec![text.into()]);
         }
         Shown::Dashboard if request.args == "stream" => return stream(request),
         Shown::Dashboard => return page(request),
         Shown::Json => (Shape::Json, "application/json"),
         Shown::Metrics => {
-            let format = format_for(request);
+            let format = accept::format(request.head.get(HeaderId::Accept).unwrap_or_default());
             (Shape::Text(format), format.media_type())
         }
     };
     match ledger.written(shape).await {
-        Some(text) => answer(media_type, text),
+        Some(pieces) => answer(media_type, pieces),
         None => {
             let failure = Failure::new(503).with_header("Retry-After", Bytes::from_static(b"1"));
             Outcome::Failed(failure)
@@ -183,11 +182,16 @@ fn stream(request: &Request) -> Outcome {
     Outcome::Answer(response)
 }
 
-fn answer(media_type: &'static str, text: String) -> Outcome {
+fn answer(media_type: &'static str, mut pieces: Vec<Bytes>) -> Outcome {
     let mut response = Response::boxed(200);
     response.content_type = Bytes::from_static(media_type.as_bytes());
-    response.content_length = Some(text.len() as u64);
-    response.body = Body::bytes(Bytes::from(text));
+    let length: usize = pieces.iter().map(Bytes::len).sum();
+    response.content_length = Some(length as u64);
+    response.body = if pieces.len() == 1 {
+        Body::bytes(pieces.remove(0))
+    } else {
+        Body::chunks(pieces.into_iter().map(Chunk::Bytes).collect())
+    };
     Outcome::Answer(response)
 }
 
@@ -203,21 +207,4 @@ fn stub(sum: &gather::LoopSum) -> String {
         sum.answering,
         sum.waiting()
     )
-}
-
-/// OpenMetrics for who names it, unless with `q=0`.
-fn format_for(request: &Request) -> Format {
-    let accepted = request.head.get(HeaderId::Accept).unwrap_or_default();
-    let is_open = accepted.split(|byte| *byte == b',').any(|one| {
-        let mut parts = one.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let is_named = parts
-            .next()
-            .is_some_and(|name| name.eq_ignore_ascii_case(b"application/openmetrics-text"));
-        is_named && !parts.any(|part| matches!(part, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
-    });
-    if is_open {
-        Format::OpenMetrics
-    } else {
-        Format::Prometheus
-    }
 }

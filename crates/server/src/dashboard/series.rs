@@ -5,7 +5,10 @@
 //! `[count, p50, p99, longest]` of what came since, in microseconds, or 0. A series keeps its place in every sample; the place of
 //! one that is no more is given away when no sample that is kept has it.
 //!
-//! Invariant: at most [`SERIES_MAX`] places.
+//! Where names of the configuration (zones, peers) make more than [`FAMILY_MAX`] series of a family, the first that count anything have places
+//! of their own, and the rest is added up, so that a sum of all is right whatever there is.
+//!
+//! Invariant: at most [`SERIES_MAX`] places; what has few series gets them first.
 
 use std::fmt::Write as _;
 
@@ -13,16 +16,23 @@ use bytes::Bytes;
 use disk::figures::Times;
 use hashbrown::HashMap;
 
-use super::{SAMPLES_MAX, SERIES_MAX};
+use super::{FAMILY_MAX, SAMPLES_MAX, SERIES_MAX};
 use crate::figures::json;
 use crate::figures::names::{About, Kind};
 use crate::figures::page::{Page, Sample, Value};
+
+/// Labels whose values are names that a configuration or a machine may have any number of; what is added up has none.
+const NAMES: [&str; 8] = [
+    "loop", "zone", "pool", "device", "mount", "cache", "upstream", "peer",
+];
 
 /// The series so far.
 #[derive(Debug, Default)]
 pub struct Series {
     places: Vec<Place>,
     by_name: HashMap<(&'static str, Vec<String>), usize>,
+    /// Families of which the last sample added some up.
+    crowded: Vec<&'static str>,
     /// Samples taken.
     taken: u64,
 }
@@ -48,37 +58,89 @@ pub struct Taken {
     pub all: Option<Bytes>,
 }
 
+/// The numbers of a sample while it is taken.
+#[derive(Debug, Default)]
+struct Taking {
+    numbers: Vec<String>,
+    /// Places of series that are new.
+    added: Vec<usize>,
+    /// Series that have no place, or none of their own.
+    left_out: u64,
+}
+
 impl Series {
     /// Takes a sample.
     pub fn take(&mut self, page: &Page, now_ms: u64) -> Taken {
         self.taken += 1;
-        let mut numbers: Vec<String> = vec!["null".to_owned(); self.places.len()];
-        let (mut added, mut left_out) = (Vec::new(), 0_u64);
-        for (about, samples) in page.families() {
-            for sample in samples {
-                let Some(index) = self.place(about, sample, &mut added) else {
-                    left_out += 1;
-                    continue;
-                };
-                if index >= numbers.len() {
-                    numbers.push(String::new());
-                }
-                let place = &mut self.places[index];
-                numbers[index] = number(about.kind, &place.last, &sample.value);
-                place.last = sample.value.clone();
-                place.seen = self.taken;
-            }
-        }
-        let numbers = numbers.join(",");
+        let mut taking = Taking {
+            numbers: vec!["null".to_owned(); self.places.len()],
+            ..Taking::default()
+        };
+        let mut families: Vec<_> = page.families().collect();
+        families.sort_by_key(|(_, samples)| samples.len());
+        let crowded = families.into_iter().filter_map(|(about, samples)| {
+            let is_crowded = self.take_family(about, samples, &mut taking);
+            is_crowded.then_some(about.name)
+        });
+        self.crowded = crowded.collect();
+        let (numbers, left_out) = (taking.numbers.join(","), taking.left_out);
         let sample = format!(
             "event: sample\ndata: {{\"t\":{now_ms},\"out\":{left_out},\"v\":[{numbers}]}}\n\n"
         );
-        let is_same = added.is_empty();
+        let is_same = taking.added.is_empty();
         Taken {
             sample: sample.into(),
             all: (!is_same).then(|| self.event(0..self.places.len())),
-            added: (!is_same).then(|| self.event(added.into_iter())),
+            added: (!is_same).then(|| self.event(taking.added.into_iter())),
         }
+    }
+
+    /// Takes the samples of a family. Are some of them added up?
+    fn take_family(
+        &mut self,
+        about: &'static About,
+        samples: &[Sample],
+        taking: &mut Taking,
+    ) -> bool {
+        let may_add_up = about.labels.iter().any(|label| NAMES.contains(label));
+        if samples.len() <= FAMILY_MAX || !may_add_up {
+            samples.iter().for_each(|one| self.put(about, one, taking));
+            return false;
+        }
+        let is_alone =
+            |place: &&Place| place.about.name == about.name && !is_nameless(about, &place.labels);
+        let mut alone = self.places.iter().filter(is_alone).count();
+        let (mut sums, mut is_crowded): (Vec<Sample>, bool) = (Vec::new(), false);
+        for sample in samples {
+            let name = (about.name, sample.labels.clone());
+            let is_known = self.by_name.contains_key(&name);
+            let may_be_new = alone < FAMILY_MAX && !sample.value.is_nothing();
+            if (is_known || may_be_new) && !is_nameless(about, &sample.labels) {
+                alone += usize::from(!is_known);
+                self.put(about, sample, taking);
+                continue;
+            }
+            is_crowded |= !sample.value.is_nothing();
+            taking.left_out += u64::from(!sample.value.is_nothing());
+            add_up(about, sample, &mut sums);
+        }
+        sums.iter().for_each(|sum| self.put(about, sum, taking));
+        is_crowded
+    }
+
+    /// Takes a sample in its place.
+    fn put(&mut self, about: &'static About, sample: &Sample, taking: &mut Taking) {
+        let Some(index) = self.place(about, sample, &mut taking.added) else {
+            taking.left_out += 1;
+            return;
+        };
+        if index >= taking.numbers.len() {
+            taking.numbers.push(String::new());
+        }
+        let place = &mut self.places[index];
+        taking.numbers[index] = number(about.kind, &place.last, &sample.value);
+        place.last = sample.value.clone();
+        place.seen = self.taken;
     }
 
     /// The place of a series, a new one if need be; `None`: there is none left.
@@ -92,12 +154,13 @@ impl Series {
         if let Some(index) = self.by_name.get(&name) {
             return Some(*index);
         }
-        // What there is from the first sample on has counted before.
-        let last = match (self.taken, &sample.value) {
-            (1, value) => value.clone(),
-            (_, Value::Whole(_)) => Value::Whole(0),
-            (_, Value::Real(_)) => Value::Real(0.0),
-            (_, Value::Times(_)) => Value::Times(Times::default()),
+        // What there is from the first sample on has counted before, and so may have what comes from among those that were added up.
+        let has_counted = self.taken == 1 || self.crowded.contains(&about.name);
+        let last = match &sample.value {
+            value if has_counted => value.clone(),
+            Value::Whole(_) => Value::Whole(0),
+            Value::Real(_) => Value::Real(0.0),
+            Value::Times(_) => Value::Times(Times::default()),
         };
         let place = Place {
             about,
@@ -145,6 +208,29 @@ impl Series {
         }
         out.push_str("]\n\n");
         out.into()
+    }
+}
+
+/// Has it no name, as what is counted together where it is counted?
+fn is_nameless(about: &About, labels: &[String]) -> bool {
+    let mut labels = about.labels.iter().zip(labels);
+    labels.all(|(label, value)| value.is_empty() || !NAMES.contains(label))
+}
+
+/// Adds a sample to the sum of those that have the same labels but for names.
+fn add_up(about: &About, sample: &Sample, sums: &mut Vec<Sample>) {
+    let labels = about.labels.iter().zip(&sample.labels);
+    let labels = labels.map(|(label, value)| match NAMES.contains(label) {
+        true => String::new(),
+        false => value.clone(),
+    });
+    let labels: Vec<String> = labels.collect();
+    match sums.iter_mut().find(|sum| sum.labels == labels) {
+        Some(sum) => sum.value.add(&sample.value),
+        None => sums.push(Sample {
+            labels,
+            value: sample.value.clone(),
+        }),
     }
 }
 
@@ -223,17 +309,77 @@ mod tests {
     #[test]
     fn places_are_given_away_when_no_sample_has_them() {
         let (mut series, times) = (Series::default(), Histogram::default());
-        for number in 0..SERIES_MAX + 10 {
-            series.take(&page(0, 0, &times, &number.to_string()), 0);
+        let mut many = page(0, 0, &times, "first");
+        for number in 0..SERIES_MAX {
+            many.whole(Family::LogLines, &[&number.to_string()], 1);
+        }
+        let crowded = series.take(&many, 0);
+        assert!(text(&crowded.sample).contains("\"out\":3,"));
+        assert_eq!(series.places.len(), SERIES_MAX);
+        for _ in 0..=SAMPLES_MAX {
+            series.take(&page(0, 0, &times, "first"), 0);
         }
         let late = series.take(&page(0, 0, &times, "late"), 0);
         assert_eq!(series.places.len(), SERIES_MAX);
         assert!(text(&late.sample).contains("\"out\":0,") && late.added.is_some());
-        let mut many = page(0, 0, &times, "late");
-        for number in 0..SERIES_MAX {
-            many.whole(Family::PoolQueue, &[&format!("x{number}"), "read"], 1);
-        }
-        let crowded = series.take(&many, 0);
-        assert!(!text(&crowded.sample).contains("\"out\":0,"));
+    }
+
+    /// The numbers of the series whose labels say so, in the last sample.
+    fn told(series: &Series, taken: &Taken, label: &str) -> Vec<String> {
+        let sample = text(&taken.sample);
+        let numbers = sample
+            .split("\"v\":[")
+            .nth(1)
+            .unwrap()
+            .trim_end_matches("]}\n\n");
+        let numbers: Vec<&str> = numbers.split(',').collect();
+        let places = series.places.iter().enumerate();
+        let found =
+            places.filter(|(_, place)| place.labels.first().is_some_and(|first| first == label));
+        found.map(|(index, _)| numbers[index].to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_family_is_added_up_and_leaves_room_for_others() {
+        let zones = |count: usize, requests: u64| {
+            let mut page = Page::default();
+            for number in 0..count {
+                let requests = if number % 2 == 0 { 0 } else { requests };
+                page.whole(
+                    Family::ZoneRequests,
+                    &[&format!("{number:04}"), "2xx"],
+                    requests,
+                );
+            }
+            page.whole(Family::LogBytes, &[], 1);
+            page
+        };
+        let mut series = Series::default();
+        let count = 4 * FAMILY_MAX;
+        series.take(&zones(count, 5), 0);
+        assert_eq!(series.places.len(), 1 + FAMILY_MAX + 1);
+        let second = series.take(&zones(count, 7), 0);
+        assert_eq!(told(&series, &second, "0001"), ["2"]);
+        assert_eq!(told(&series, &second, "0000"), [""; 0]);
+        let together = 2 * (2 * FAMILY_MAX - FAMILY_MAX);
+        assert_eq!(told(&series, &second, ""), [together.to_string()]);
+        assert!(text(&second.sample).contains(&format!("\"out\":{},", together / 2)));
+        // One that gets a place of its own has counted before.
+        series.places[5].about = Family::LogLines.about();
+        let third = series.take(&zones(count + 1, 7), 0);
+        assert_eq!(
+            told(&series, &third, &format!("{:04}", 2 * FAMILY_MAX + 1)),
+            ["0"]
+        );
+    }
+
+    #[test]
+    fn names_are_labels_that_there_are() {
+        let all = || {
+            crate::figures::names::ALL
+                .iter()
+                .flat_map(|about| about.labels)
+        };
+        assert!(NAMES.iter().all(|name| all().any(|label| label == name)));
     }
 }

@@ -3,12 +3,13 @@
 //! * [`LoopFigures`]: what one loop counts, read by others at any time; [`ModuleFigures`]: the part of it that few configurations need.
 //! * [`Ledger`]: where all that counts is found; [`peers`]: what is counted of upstreams; [`limits`]: of zones of limits.
 //! * [`names`]: every family of figures with its name, unit and meaning; `docs/metrics.md` is made of it.
-//! * [`gather`]: a [`Page`] of all figures as they are now; [`text`] and [`json`] write one.
+//! * [`gather`]: a [`Page`] of all figures as they are now; [`text`] and [`json`] write one, [`accept`] says what a client wants.
 //! * [`thread`]: where that is done, so that no loop spends its time on it.
 //!
 //! Not here: the directives that show them ([`crate::content::status`]). Invariant: labels come from the configuration and from
 //! lists in the code, never from a request; a number that counts never goes back while the worker lives, whatever is reloaded.
 
+pub mod accept;
 pub mod gather;
 pub mod json;
 pub mod limits;

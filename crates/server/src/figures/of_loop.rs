@@ -49,8 +49,8 @@ pub struct LoopFigures {
 #[derive(Debug, Default)]
 pub struct Unserved {
     thread: Option<i32>,
-    /// Of threads before this one.
-    before_ns: u64,
+    /// Of threads before this one, if it was told of any.
+    before_ns: Option<u64>,
     /// Of this one, as it was seen last.
     own_ns: Option<u64>,
 }
@@ -58,7 +58,8 @@ pub struct Unserved {
 impl Unserved {
     /// This thread is the loop's from now on.
     pub fn begin(&mut self, thread: i32) {
-        self.before_ns += self.own_ns.take().unwrap_or(0);
+        self.before_ns = self.told_ns();
+        self.own_ns = None;
         self.thread = Some(thread);
     }
 
@@ -67,7 +68,12 @@ impl Unserved {
         let seen = self.thread.and_then(look);
         // What ends at the same time may be seen no more.
         self.own_ns = self.own_ns.max(seen);
-        self.own_ns.map(|own_ns| self.before_ns + own_ns)
+        self.told_ns()
+    }
+
+    fn told_ns(&self) -> Option<u64> {
+        let own_ns = self.own_ns.or(self.before_ns.map(|_| 0))?;
+        Some(self.before_ns.unwrap_or(0) + own_ns)
     }
 }
 
@@ -84,6 +90,7 @@ mod tests {
         assert_eq!(unserved.sum_ns(|_| Some(5)), Some(5));
         assert_eq!(unserved.sum_ns(|_| None), Some(5), "it has ended");
         unserved.begin(2);
+        assert_eq!(unserved.sum_ns(|_| None), Some(5), "the next one begins");
         assert_eq!(unserved.sum_ns(|_| Some(3)), Some(8));
     }
 }

@@ -20,6 +20,28 @@ pub enum Value {
     Times(Times),
 }
 
+impl Value {
+    /// Has nothing been counted?
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Self::Whole(whole) => *whole == 0,
+            Self::Real(real) => *real == 0.0,
+            Self::Times(times) => times.count() == 0,
+        }
+    }
+
+    /// Adds another one of the same family.
+    pub fn add(&mut self, other: &Value) {
+        match (self, other) {
+            (Self::Whole(sum), Self::Whole(more)) => *sum = sum.saturating_add(*more),
+            (Self::Real(sum), Self::Real(more)) => *sum += more,
+            (Self::Times(sum), Self::Times(more)) => sum.add(more),
+            _ => debug_assert!(false, "a family has values of one kind"),
+        }
+    }
+}
+
 /// A number and what it is of.
 #[derive(Debug, Clone)]
 pub struct Sample {

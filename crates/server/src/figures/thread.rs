@@ -1,16 +1,20 @@
 //! The thread that puts figures together and writes them: it takes longer than a loop may be kept, and looks into /proc.
 //!
-//! Invariant: who asks waits for an answer without keeping its loop; nobody more than [`ASKS_MAX`] does at a time.
+//! Invariants: who asks waits for an answer without keeping its loop; nobody more than [`ASKS_MAX`] does at a time. What is written lies in
+//! pieces, so that no loop is kept by sending it, or by letting go of it, however many zones and peers there are.
 
 use std::sync::{Arc, OnceLock, mpsc};
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::text::{self, Format};
-use super::{Ledger, gather, json};
+use super::{Ledger, Page, gather, json};
 
 /// Questions that may wait for the thread.
 pub const ASKS_MAX: usize = 64;
+/// Bytes of a piece.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// How figures are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +29,7 @@ pub enum Shape {
 struct Ask {
     ledger: Arc<Ledger>,
     shape: Shape,
-    answer: oneshot::Sender<String>,
+    answer: oneshot::Sender<Vec<Bytes>>,
 }
 
 /// The way to the thread, which is started by the first question.
@@ -39,8 +43,8 @@ impl std::fmt::Debug for Thread {
 }
 
 impl Ledger {
-    /// All figures, written; `None`: too many ask at a time (or there is no thread to be had).
-    pub async fn written(self: &Arc<Self>, shape: Shape) -> Option<String> {
+    /// All figures, written, in pieces; `None`: too many ask at a time (or there is no thread to be had).
+    pub async fn written(self: &Arc<Self>, shape: Shape) -> Option<Vec<Bytes>> {
         let (answer, written) = oneshot::channel();
         let ask = Ask {
             ledger: Arc::clone(self),
@@ -62,15 +66,39 @@ fn start() -> Option<mpsc::SyncSender<Ask>> {
 
 fn answer_all(asked: &mpsc::Receiver<Ask>) {
     while let Ok(ask) = asked.recv() {
+        // Who asks at the same time is told the same.
+        let mut waiting = vec![ask];
+        waiting.extend(asked.try_iter().take(ASKS_MAX));
         // Who has left needs none.
-        if ask.answer.is_closed() {
+        waiting.retain(|ask| !ask.answer.is_closed());
+        let Some(ledger) = waiting.first().map(|ask| Arc::clone(&ask.ledger)) else {
             continue;
-        }
-        let page = gather::page(&ask.ledger);
-        let written = match ask.shape {
-            Shape::Text(format) => text::write(&page, format),
-            Shape::Json => json::write(&page, &ask.ledger.stalls.last()),
         };
-        let _ = ask.answer.send(written);
+        let page = gather::page(&ledger);
+        let mut known: Vec<(Shape, Vec<Bytes>)> = Vec::new();
+        for ask in waiting {
+            let found = known.iter().find(|(shape, _)| *shape == ask.shape);
+            let pieces = if let Some((_, pieces)) = found {
+                pieces.clone()
+            } else {
+                let made = in_pieces(&write(&ledger, &page, ask.shape));
+                known.push((ask.shape, made.clone()));
+                made
+            };
+            let _ = ask.answer.send(pieces);
+        }
     }
+}
+
+fn write(ledger: &Ledger, page: &Page, shape: Shape) -> String {
+    match shape {
+        Shape::Text(format) => text::write(page, format),
+        Shape::Json => json::write(page, &ledger.stalls.last()),
+    }
+}
+
+/// Each has memory of its own: a loop that lets go of it gives little back at a time.
+fn in_pieces(text: &str) -> Vec<Bytes> {
+    let pieces = text.as_bytes().chunks(PIECE_BYTES);
+    pieces.map(Bytes::copy_from_slice).collect()
 }

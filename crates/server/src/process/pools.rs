@@ -33,7 +33,12 @@ impl Value for ThreadPool {
     const SYNTAX: &'static str = "name threads=number [max_queue=number]";
 
     fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
-        let name = args[0].display().into_owned();
+        let Ok(name) = std::str::from_utf8(args[0].bytes()) else {
+            let name = args[0].display();
+            let sentence = format!("the name of thread pool \"{name}\" is not UTF-8");
+            return Err(Problem::new(sentence).at(0));
+        };
+        let name = name.to_owned();
         let mut threads = if name == DEFAULT {
             Some(DEFAULT_THREADS)
         } else {

@@ -17,6 +17,7 @@ use crate::before::rewrite::Program;
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
+use crate::figures::page::label;
 use crate::figures::zones::ZONES_MAX;
 use crate::limits;
 use crate::listen::{Listen, Table as Listens};
@@ -174,7 +175,10 @@ impl Settings {
             let Some(name) = &location.settings.status.status_zone else {
                 continue;
             };
-            let text = String::from_utf8_lossy(&name.value).into_owned();
+            let text = label(&name.value).into_owned();
+            if text.is_empty() {
+                return Err(name.error("a zone of \"status_zone\" has a name".to_owned()));
+            }
             let known = zones.iter().position(|zone| *zone == text);
             if known.is_none() && zones.len() == ZONES_MAX {
                 return Err(name.error(format!("more than {ZONES_MAX} zones of \"status_zone\"")));

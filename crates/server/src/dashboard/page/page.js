@@ -124,7 +124,7 @@ function listen() {
   on('series', (list) => store.addSeries(list));
   on('sample', (sample) => {
     store.addSample(sample);
-    const more = store.leftOut ? `; ${store.leftOut} series are too many to be shown` : '';
+    const more = store.leftOut ? `; ${store.leftOut} series too many are shown together` : '';
     say(`live${more}`, false);
     paintSoon();
   });

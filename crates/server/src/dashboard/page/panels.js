@@ -198,7 +198,7 @@ function tiles() {
   const failed = sum(store.find('freewheel_zone_requests', {status: '5xx'}).map(perSecond));
   const memory = store.find('freewheel_process_memory_bytes', {kind: 'anonymous'}).map(gauge);
   const descriptors = ['open', 'max'].map((state) => last(sum(store.find('freewheel_process_descriptors', {state}).map(gauge))));
-  const out = store.find('freewheel_upstream_peer_failing').filter((one) => last(one.values) > 0).map((one) => one.labels.peer);
+  const out = store.find('freewheel_upstream_peer_failing').filter((one) => last(one.values) > 0).map((one) => one.labels.peer || 'others');
   const lost = losses();
   return [
     ['requests', shown('rate', last(sum(store.find('freewheel_loop_requests').map(perSecond))))],

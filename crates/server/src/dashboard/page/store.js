@@ -6,7 +6,7 @@ const KEPT_MS = 15 * 60 * 1000;
 const store = {
   series: [],   // {name, kind, labels, values}: a value for each of `times`
   times: [],    // milliseconds since 1970
-  leftOut: 0,   // series that the server does not send
+  leftOut: 0,   // series that the server adds up, or does not send
   errors: [],
   stalls: [],
 
@@ -70,11 +70,13 @@ const sum = (arrays) => together(arrays);
 const most = (arrays) => together(arrays, Math.max);
 const share = (part, whole) => whole.map((w, at) => w ? (part[at] ?? 0) / w : null);
 
-// One line for each value of a label: [name, series of that value]. What is counted together has no name of its own.
+// One line for each value of a label: [name, series of that value]. What is counted or added up together has no name of its own.
 function by(list, ...labels) {
   const groups = new Map();
   for (const one of list) {
-    const key = labels.map((label) => one.labels[label]).filter((value) => value !== '').join(' ') || 'others';
+    const values = labels.map((label) => one.labels[label]);
+    if (values[0] === '') values[0] = 'others';
+    const key = values.filter((value) => value !== '').join(' ');
     groups.set(key, [...(groups.get(key) ?? []), one]);
   }
   return [...groups].sort(([a], [b]) => a.localeCompare(b, 'en', {numeric: true}));
