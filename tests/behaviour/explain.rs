@@ -359,3 +359,33 @@ http {
         ],
     );
 }
+
+#[test]
+fn parameters_that_an_inner_level_hides_are_told() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(
+        "events { }
+http {
+    server {
+        listen 127.0.0.1:%PORT%;
+        fastcgi_param OUTER 1;
+        location / {
+            fastcgi_param INNER 2;
+            fastcgi_pass 127.0.0.1:9;
+        }
+    }
+}
+",
+    );
+    assert_told(
+        &told(&site, "a", "/", &[]),
+        &[
+            "INNER: 2",
+            "hidden not obeyed: an inner level has lines of fastcgi_param of its own",
+            "nginx.conf:5: fastcgi_param OUTER 1;",
+        ],
+    );
+}

@@ -55,6 +55,7 @@ mod ssi_includes;
 mod static_files;
 mod sub_filter;
 mod subrequests;
+mod talkative;
 mod timeouts;
 mod try_files;
 mod tunnels;

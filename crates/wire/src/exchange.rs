@@ -5,31 +5,31 @@
 //! nothing is in doubt comes out of [`Exchange::finish`].
 
 mod outcome;
+mod sending;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use message::{Framing, Header};
 
 use crate::event_loop::Loop;
 use crate::http1::answer::{AnswerFault, AnswerReader, Asked, Event};
-use crate::http1::request::{BodyWriter, RequestFault};
+use crate::http1::request::BodyWriter;
 use crate::lending::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
 
 pub use outcome::{AnswerHead, ExchangeError, Flushed};
 
-/// Buffers that go with one write.
-const BUFFERS_MAX: usize = 16;
-/// What stands around a piece of a chunked body takes less than this.
-const CHUNK_HEAD_TYPICAL: usize = 24;
+/// Reads in a row that gave nothing to go on with, as an error stream or a body that nobody asked for does; then it is the turn of the
+/// loop's other tasks.
+const IDLE_READS_MAX: usize = 4;
 
 /// A connection to an upstream that nobody uses now. It holds the place for an exchange, which so is made once for all requests
 /// that go through the connection.
@@ -56,6 +56,8 @@ pub struct Exchange {
     /// Shows once the data before it has been given out.
     fault: Option<AnswerFault>,
     is_closed: bool,
+    /// The server takes no more of the request.
+    has_stopped: bool,
     /// Armed since the last read.
     is_waiting: bool,
     sent: u64,
@@ -84,6 +86,7 @@ impl UpstreamConnection {
             lent: Bytes::new(),
             fault: None,
             is_closed: false,
+            has_stopped: false,
             is_waiting: false,
             sent: 0,
             received: 0,
@@ -119,6 +122,7 @@ impl UpstreamConnection {
         exchange.first = head;
         exchange.reader = reader;
         exchange.fault = None;
+        exchange.has_stopped = false;
         exchange.is_waiting = false;
         (exchange.sent, exchange.received) = (0, 0);
         self.0
@@ -152,78 +156,17 @@ impl UpstreamConnection {
 }
 
 impl Exchange {
-    /// Queues a piece of the request's body. Whoever does not want to hold the whole body flushes between the pieces.
-    ///
-    /// # Errors
-    /// The body is longer than its head said; nothing of the piece is queued.
-    pub fn queue_piece(&mut self, mut piece: Bytes) -> Result<(), RequestFault> {
-        let max = self.body.piece_max();
-        while piece.len() > max {
-            self.queue_part(piece.split_to(max))?;
-        }
-        self.queue_part(piece)
-    }
-
-    fn queue_part(&mut self, piece: Bytes) -> Result<(), RequestFault> {
-        if piece.is_empty() {
-            return Ok(());
-        }
-        let mut before = Vec::with_capacity(CHUNK_HEAD_TYPICAL);
-        let behind = self.body.piece(&mut before, piece.len() as u64)?;
-        self.push(before.into());
-        self.push(piece);
-        self.push(Bytes::from_static(behind));
-        Ok(())
-    }
-
-    /// The request's body has ended.
-    ///
-    /// # Errors
-    /// It is shorter than its head said: the exchange is to be dropped.
-    pub fn end_body(&mut self, trailers: &[Header]) -> Result<(), RequestFault> {
-        if !self.is_body_queued {
-            let mut end = Vec::new();
-            self.body.end(&mut end, trailers)?;
-            self.push(end.into());
-            self.is_body_queued = true;
-        }
-        Ok(())
-    }
-
-    /// Sends what is queued; `timeout` is between two writes (`proxy_send_timeout`).
-    ///
-    /// # Errors
-    /// [`ExchangeError::Timeout`], [`ExchangeError::Send`].
-    pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
-        loop {
-            match self.write_queue() {
-                Ok(()) if self.is_all_written() => return Ok(Flushed::All),
-                Ok(()) => {}
-                Err(_) if self.has_answer() => {
-                    self.stop_sending(); // it answered without reading on (413): what it said counts
-                    return Ok(Flushed::AnswerCame);
-                }
-                Err(error) => return Err(ExchangeError::Send(error)),
-            }
-            if self.has_answer() {
-                return Ok(Flushed::AnswerCame);
-            }
-            let stream = &self.stream;
-            let either = poll_fn(|cx| match stream.poll_writable(cx) {
-                Poll::Ready(outcome) => Poll::Ready(outcome),
-                Poll::Pending => stream.poll_readable(cx),
-            });
-            let outcome = self.timer.guard(timeout, either).await;
-            outcome
-                .map_err(|_| ExchangeError::Timeout)?
-                .map_err(ExchangeError::Send)?;
-        }
-    }
-
     /// Waits until the server says something, or closes, though the request's body has not been sent. Nothing is sent meanwhile.
     pub async fn answer_begins(&self) {
+        if self.unread.is_empty() {
+            self.more_comes().await;
+        }
+    }
+
+    /// Waits until the server says more than was looked at, or closes. Nothing is sent meanwhile.
+    pub async fn more_comes(&self) {
         let stream = &self.stream;
-        while self.unread.is_empty() {
+        loop {
             let ready = poll_fn(|cx| stream.poll_readable(cx)).await;
             if ready.is_err() || !is_would_block(stream.try_peek(&mut [0])) {
                 return;
@@ -254,6 +197,28 @@ impl Exchange {
         poll_fn(|cx| self.poll_head(cx, timeout)).await
     }
 
+    /// The next head, or `None` as soon as all that is queued was sent: more of the body may be queued then. `timeout` is as in
+    /// [`Exchange::flush`].
+    ///
+    /// # Errors
+    /// As [`Exchange::head`].
+    pub async fn head_or_room(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<AnswerHead>, ExchangeError> {
+        poll_fn(|cx| match self.poll_head(cx, timeout) {
+            Poll::Ready(outcome) => Poll::Ready(outcome.map(Some)),
+            Poll::Pending if self.is_all_written() => {
+                if std::mem::take(&mut self.is_waiting) {
+                    self.timer.disarm();
+                }
+                Poll::Ready(Ok(None))
+            }
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -270,7 +235,7 @@ impl Exchange {
                 return Poll::Ready(Ok(head));
             }
         }
-        loop {
+        for _ in 0..IDLE_READS_MAX {
             if self.is_closed {
                 return Poll::Ready(Err(self.closed()));
             }
@@ -279,6 +244,8 @@ impl Exchange {
                 return Poll::Ready(Ok(head));
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Looks for a head in all that came; gives how much of it is done with.
@@ -347,7 +314,7 @@ impl Exchange {
         cx: &mut Context<'_>,
         timeout: Duration,
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
-        loop {
+        for _ in 0..IDLE_READS_MAX {
             let data = self.take_data();
             if !data.is_empty() {
                 return Poll::Ready(Ok(Some(data)));
@@ -364,6 +331,8 @@ impl Exchange {
             }
             ready!(self.poll_receive(cx, timeout))?;
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// What has come of the body, without another read; empty: nothing.
@@ -406,11 +375,6 @@ impl Exchange {
         (self.stream, self.unread)
     }
 
-    /// Has the request been given to the kernel completely?
-    pub fn is_sent(&self) -> bool {
-        self.is_body_queued && self.is_all_written()
-    }
-
     /// Bytes that were sent (`$upstream_bytes_sent`).
     pub fn sent(&self) -> u64 {
         self.sent
@@ -419,64 +383,6 @@ impl Exchange {
     /// Bytes that were received (`$upstream_bytes_received`).
     pub fn received(&self) -> u64 {
         self.received
-    }
-
-    fn push(&mut self, bytes: Bytes) {
-        if !bytes.is_empty() {
-            self.queue.push_back(bytes);
-        }
-    }
-
-    fn is_all_written(&self) -> bool {
-        self.first.is_empty() && self.queue.is_empty()
-    }
-
-    /// Writes until nothing is left, or the socket takes no more.
-    fn write_queue(&mut self) -> io::Result<()> {
-        while !self.is_all_written() {
-            let outcome = if self.queue.is_empty() {
-                self.stream.try_write(&self.first)
-            } else {
-                let mut slices = [IoSlice::new(&[]); BUFFERS_MAX];
-                let count = BUFFERS_MAX.min(self.queue.len() + 1);
-                let all = std::iter::once(&self.first).chain(&self.queue);
-                for (slice, bytes) in slices.iter_mut().zip(all) {
-                    *slice = IoSlice::new(bytes);
-                }
-                self.stream.try_write_vectored(&slices[..count])
-            };
-            match outcome {
-                Ok(count) => self.written(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn written(&mut self, count: usize) {
-        self.sent += count as u64;
-        let gone = count.min(self.first.len());
-        self.first.advance(gone);
-        let mut left = count - gone;
-        while left > 0 {
-            let Some(front) = self.queue.front_mut() else {
-                return;
-            };
-            let gone = left.min(front.len());
-            front.advance(gone);
-            left -= gone;
-            if front.is_empty() {
-                self.queue.pop_front();
-            }
-        }
-    }
-
-    /// The server takes no more of the request.
-    fn stop_sending(&mut self) {
-        self.first.clear();
-        self.queue.clear();
-        self.is_body_queued = false; // so that the connection is not used again
     }
 
     /// Has something come, or has the server closed? Asks the kernel only if the loop's last events say so.

@@ -62,10 +62,20 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
             "proxy_param",
             "proxy_index",
             "proxy_split_path_info",
+            "proxy_keep_conn",
+            "proxy_modifier1",
+            "proxy_modifier2",
+            "proxy_string",
+            "proxy_pass_request_headers",
+            "proxy_pass_request_body",
         ],
     );
     report.by(&set);
-    tell_hidden(&chain, "proxy_set_header", lines, report);
+    let sent = match family {
+        Family::Proxy => "proxy_set_header".to_owned(),
+        family => family.renamed("proxy_param"),
+    };
+    tell_hidden(&chain, &sent, lines, report);
     const ANSWERS: &[&str] = &[
         "proxy_hide_header",
         "proxy_redirect",

@@ -144,7 +144,7 @@ impl RecordReader {
     /// What is no record, no record of an answer, or no head.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<(usize, Event), AnswerFault> {
         let mut at = 0;
-        while at < bytes.len() && !self.is_complete {
+        while at < bytes.len() && !self.is_ended() {
             match self.place {
                 Place::Head(len) => at += self.record_head(len, &bytes[at..])?,
                 Place::Padding => {
@@ -294,6 +294,11 @@ impl RecordReader {
             _ => head.parser.advance(&head.text),
         };
         match outcome {
+            ParsedResponse::Complete(found, _) if found.status == 101 => {
+                self.head = Some(head);
+                let why = "upstream sent unexpected status \"101\"";
+                Err(AnswerFault::Head(why.to_owned())) // no bytes of another protocol go in records
+            }
             ParsedResponse::Complete(found, len) => {
                 self.rest = self.rest_behind(&found);
                 Ok((len - before, Found::Head(found)))

@@ -163,6 +163,7 @@ fn answers_that_are_none() {
         (out(&long), "sent too big header"),
         (out("Status: 4\r\n\r\n"), "sent invalid status \"4\""),
         (out("Status: 100\r\n\r\n"), "sent unexpected status \"100\""),
+        (out("Status: 101\r\n\r\n"), "sent unexpected status \"101\""),
         (record(9, b"", 0), "sent invalid FastCGI record type: 9"),
         (other, "sent unexpected FastCGI request id: 2"),
         (
@@ -201,6 +202,9 @@ fn a_body_that_nobody_asked_for_is_left_out() {
 fn what_stands_behind_the_end_is_not_used() {
     let more = [usual("A: b", "x"), vec![1]].concat();
     assert_eq!(read(&more, usize::MAX, true, false), "200 x   false");
+    // Nor judged, however it came.
+    let broken = [out("A: b\n\nx"), record(kind::STDOUT, b"", 0), vec![9; 40]].concat();
+    assert_eq!(whole(&broken, false), "200 x   false");
 }
 
 proptest! {

@@ -4,33 +4,22 @@
 //! peer given back, whatever becomes of it.
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use message::{BodyError, ResponseHead};
-use wire::connect::ConnectError;
-use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
-use wire::http1::answer::AnswerFault;
+use wire::exchange::AnswerHead;
 
 use crate::log::Level;
-use crate::request_body::{PieceError, Pieces};
-use crate::upstream::kept::Wanted;
 use crate::upstream::next::{self, Failure, NextRules};
-use crate::upstream::{Choice, Now, Outcome, Peer, Times, reach};
+use crate::upstream::{Choice, Now, Outcome, Times};
 
-use super::families::Family;
+use super::attempt::{CONNECTING, READING_HEAD, Trouble, Try, shown};
 use super::flow::{self, Beginning, Flow, Progress};
 use super::order::Order;
 use super::speaking;
 
 /// What holds as long as nobody has answered.
 const NOT_OVER: &str = "nothing is asked of it behind the answer";
-/// What holds of a try that waits for its answer.
-const IS_SENT: &str = "the request was sent";
-const CONNECTING: &str = "connecting to upstream";
-const SENDING: &str = "sending request to upstream";
-pub(super) const READING_HEAD: &str = "reading response header from upstream";
 
 /// An answer of which the head has come.
 pub struct Answer {
@@ -80,36 +69,6 @@ pub enum Step {
     Interim(Box<ResponseHead>),
     /// A server has answered.
     Answer(Answer),
-}
-
-/// A try that is being made.
-struct Try {
-    order: Rc<Order>,
-    /// The peer's name.
-    name: Arc<str>,
-    /// What its connection is, or is to be like.
-    like: Wanted,
-    begun_ms: u64,
-    is_kept: bool,
-    is_sent: bool,
-    /// Bytes of the heads before the answer's.
-    interim_bytes: u64,
-    /// Once it is connected. In a box: it is large, and handed on to the answer's body.
-    exchange: Option<Box<Exchange>>,
-}
-
-/// Why a try failed.
-enum Trouble {
-    Connect(ConnectError),
-    Exchange(ExchangeError, &'static str),
-    /// The client's body cannot be read where it was stored.
-    Body(PieceError),
-}
-
-impl From<PieceError> for Trouble {
-    fn from(error: PieceError) -> Trouble {
-        Trouble::Body(error)
-    }
 }
 
 /// Asks the servers of an order; nobody wants a 1xx.
@@ -372,218 +331,5 @@ fn no_peer(order: &Order) -> NoAnswer {
     NoAnswer {
         status: 502,
         failure: None,
-    }
-}
-
-/// `http://NAME/URI`, as the log names what was asked.
-pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
-    // As nginx writes it: a path ends with a colon.
-    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
-    let scheme = order.family.scheme().as_bytes();
-    [scheme, name.as_bytes(), end, order.uri()].concat()
-}
-
-impl Try {
-    fn new(order: &Rc<Order>, peer: &Peer) -> Try {
-        let name = Arc::clone(&peer.name);
-        order.record.tries.borrow_mut().begin(name);
-        Try {
-            order: Rc::clone(order),
-            name: Arc::clone(&peer.name),
-            like: Wanted {
-                address: peer.address.clone(),
-                family: order.family,
-                options: order.options,
-                location: order.about.location,
-            },
-            begun_ms: wire::clock::monotonic_ms(),
-            is_kept: false,
-            is_sent: false,
-            interim_bytes: 0,
-            exchange: None,
-        }
-    }
-
-    /// A kept connection that turns out to be dead is no fault of its peer's.
-    fn is_forgiven(&self, failure: Failure) -> bool {
-        self.is_kept && failure == Failure::Error
-    }
-
-    fn elapsed_ms(&self) -> u64 {
-        wire::clock::monotonic_ms().saturating_sub(self.begun_ms)
-    }
-
-    /// Connects, and sends the request.
-    async fn send(&mut self) -> Result<(), Trouble> {
-        let connection = match self.kept() {
-            Some(kept) => kept,
-            // Boxed since it is rare where it matters.
-            None => Box::pin(self.connect()).await.map_err(Trouble::Connect)?,
-        };
-        let connect_ms = self.elapsed_ms();
-        self.note(|one| one.connect_ms = Some(connect_ms));
-        self.is_sent = true;
-        let order = Rc::clone(&self.order);
-        let settings = &order.about.location().settings;
-        let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
-        let exchange = match order.family {
-            Family::Proxy => {
-                connection.begin(order.head.clone(), order.framing, order.asked, buffer)
-            }
-            _ => speaking::begin(&order, &self.name, connection, buffer),
-        };
-        send_body(&order, self.exchange.insert(exchange)).await
-    }
-
-    /// Waits until there is something to read.
-    async fn answer_comes(&mut self) -> Result<(), Trouble> {
-        let settings = &self.order.about.location().settings.asking;
-        let timeout = settings.proxy_read_timeout.duration();
-        let exchange = self.exchange.as_mut().expect(IS_SENT);
-        let outcome = exchange.answer_comes(timeout).await;
-        outcome.map_err(|error| Trouble::Exchange(error, READING_HEAD))
-    }
-
-    /// Waits for a head.
-    async fn head(&mut self) -> Result<AnswerHead, Trouble> {
-        let settings = &self.order.about.location().settings.asking;
-        let timeout = settings.proxy_read_timeout.duration();
-        let reading = |error| Trouble::Exchange(error, READING_HEAD);
-        let exchange = self.exchange.as_mut().expect(IS_SENT);
-        match exchange.head(timeout).await.map_err(reading)? {
-            AnswerHead::Final(head) if head.version < message::Version::HTTP_10 => {
-                let why = "upstream sent no valid HTTP/1.0 header".to_owned();
-                Err(reading(AnswerFault::Head(why).into()))
-            }
-            head => Ok(head),
-        }
-    }
-
-    /// A connection that is kept.
-    fn kept(&mut self) -> Option<wire::UpstreamConnection> {
-        let shelf = &self.order.about.loop_().shelf;
-        let kept = shelf.take(&self.order.upstream, &self.like);
-        self.is_kept = kept.is_some();
-        kept
-    }
-
-    async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
-        let order = &self.order;
-        let loop_ = order.about.loop_();
-        let timeout = order.about.location().settings.asking.proxy_connect_timeout;
-        let pool = loop_.disk.disk().default_pool();
-        reach::connect(
-            &self.like.address,
-            &order.options,
-            timeout.duration(),
-            &pool,
-            loop_,
-        )
-        .await
-    }
-
-    fn note(&self, write: impl FnOnce(&mut crate::upstream::tries::Try)) {
-        if let Some(one) = self.order.record.tries.borrow_mut().last() {
-            write(one);
-        }
-    }
-
-    /// Records what went through a connection that is of no use any more.
-    fn end(&self, status: Option<u16>) {
-        let Some(exchange) = &self.exchange else {
-            return;
-        };
-        let elapsed_ms = self.elapsed_ms();
-        self.note(|one| {
-            one.bytes_sent = exchange.sent();
-            one.bytes_received = exchange.received();
-            one.response_ms = Some(elapsed_ms);
-            if let Some(status) = status {
-                one.status = status;
-                one.header_ms = Some(elapsed_ms);
-            }
-        });
-    }
-
-    /// Records a try that nobody waits for any more.
-    fn leave(&self) {
-        let response_ms = Some(self.elapsed_ms());
-        self.note(|one| one.response_ms = response_ms);
-        self.end(None);
-    }
-
-    fn record_failure(&self, failure: Option<Failure>) {
-        let elapsed_ms = self.elapsed_ms();
-        self.note(|one| {
-            one.status = failure.map_or(500, Failure::status);
-            one.response_ms = Some(elapsed_ms);
-        });
-    }
-
-    fn log(&self, trouble: &Trouble) {
-        let upstream = shown(&self.name, &self.order);
-        let (what, action) = match trouble {
-            Trouble::Connect(error) => (error.to_string(), CONNECTING),
-            Trouble::Exchange(error, action) => (error.to_string(), *action),
-            Trouble::Body(error) => (error.to_string(), SENDING),
-        };
-        self.order.about.log(Level::Error, &what, action, &upstream);
-    }
-}
-
-/// Sends head and body; gives up on the body where the server answers before it has taken all of it.
-async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<(), Trouble> {
-    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
-    let settings = &order.about.location().settings.asking;
-    let timeout = settings.proxy_send_timeout.duration();
-    let mut pieces = order.body.pieces();
-    if let Some(whole) = pieces.take_memory() {
-        exchange
-            .queue_piece(whole)
-            .map_err(|fault| sending(fault.into()))?;
-    } else if Box::pin(send_pieces(pieces, exchange, timeout)).await? == Flushed::AnswerCame {
-        return Ok(());
-    }
-    exchange
-        .end_body(&[])
-        .map_err(|fault| sending(fault.into()))?;
-    exchange.flush(timeout).await.map_err(sending)?;
-    Ok(())
-}
-
-/// Sends a body that is not in memory, piece after piece.
-async fn send_pieces(
-    mut pieces: Pieces,
-    exchange: &mut Exchange,
-    timeout: Duration,
-) -> Result<Flushed, Trouble> {
-    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
-    // The head goes with a piece that is here, and does not wait for one that is not.
-    let mut is_due = !pieces.is_ready();
-    while !pieces.is_over() {
-        if is_due && exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
-            return Ok(Flushed::AnswerCame);
-        }
-        is_due = true;
-        let piece = tokio::select! {
-            biased;
-            piece = pieces.next() => piece?,
-            () = exchange.answer_begins() => return Ok(Flushed::AnswerCame),
-        };
-        let Some(piece) = piece else { break };
-        exchange
-            .queue_piece(piece)
-            .map_err(|fault| sending(fault.into()))?;
-    }
-    Ok(Flushed::All)
-}
-
-impl Trouble {
-    fn failure(&self) -> Option<Failure> {
-        match self {
-            Trouble::Connect(error) => Failure::of_connect(error),
-            Trouble::Exchange(error, _) => Failure::of_exchange(error),
-            Trouble::Body(_) => None,
-        }
     }
 }

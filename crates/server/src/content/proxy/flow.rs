@@ -19,7 +19,7 @@ use crate::log::Level;
 use crate::upstream::kept::Wanted;
 use crate::upstream::{Choice, Now, Outcome, Times};
 
-use super::exchange::shown;
+use super::attempt::shown;
 use super::order::Order;
 
 pub(super) const READING: &str = "reading upstream";

@@ -7,6 +7,7 @@
 pub mod about;
 pub mod accel;
 pub mod answer;
+mod attempt;
 pub mod bind;
 pub mod cookies;
 pub mod directives;

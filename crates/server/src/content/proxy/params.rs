@@ -3,6 +3,8 @@
 //! Not here: how FastCGI, uwsgi and SCGI pack them (crate `wire`). Invariant: what takes the place of a header line, and what a cache
 //! answers itself, is not sent from the client's lines.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 use message::{Framing, HeaderId};
 use wire::fastcgi;
@@ -103,11 +105,14 @@ impl Params {
         let mut params = Params {
             packing,
             lines: Vec::new(),
-            replaced: vec![Bytes::from_static(b"HOST")],
+            replaced: Vec::new(),
             sends_host: true,
             sends_headers: settings.asking.proxy_pass_request_headers,
         };
         set.iter().for_each(|line| params.add(line));
+        if params.sends_host {
+            params.replaced.push(Bytes::from_static(b"HOST"));
+        }
         params
     }
 
@@ -223,36 +228,33 @@ impl Params {
         variation: &Variation,
         give: &mut Give<'_>,
     ) -> Result<(), Fault> {
-        let mut known = 0;
-        for (at, (name, value, id)) in request.head.iter().enumerate() {
-            let is_seen = match id {
-                HeaderId::Other => {
-                    let before = request.head.iter().take(at);
-                    before
-                        .into_iter()
-                        .any(|(other, ..)| other.eq_ignore_ascii_case(name))
-                }
-                id => known & id.bit() != 0,
-            };
-            known |= id.bit();
+        let lines: Vec<_> = request.head.iter().collect();
+        // By name, those of one name in their order: there may be a thousand.
+        let mut sorted: Vec<usize> = (0..lines.len()).collect();
+        sorted.sort_by(|a, b| by_name(lines[*a].0, lines[*b].0));
+        let is_same = |a: &usize, b: &usize| lines[*a].0.eq_ignore_ascii_case(lines[*b].0);
+        let mut lists: Vec<&[usize]> = sorted.chunk_by(is_same).collect();
+        lists.sort_by_key(|list| list[0]);
+        for list in lists {
+            let (name, value, id) = lines[list[0]];
             let is_cache_s = variation.is_cacheable && is_among(&CACHE_LINES, name);
-            if is_seen || is_cache_s || self.is_replaced(name) {
+            if is_cache_s || self.is_replaced(name) {
                 continue;
             }
-            let rest = request.head.iter().skip(at + 1);
-            let mut rest = rest
-                .filter(|(other, ..)| other.eq_ignore_ascii_case(name))
-                .peekable();
-            if rest.peek().is_none() {
+            let [_, rest @ ..] = list else { continue };
+            if rest.is_empty() {
                 give(&parameter(name), value)?;
                 continue;
             }
             // The lines of one name are one list (RFC 9110, 5.3; RFC 9113, 8.2.3).
-            let separator: &[u8] = if id == HeaderId::Cookie { b"; " } else { b", " };
+            let separator: &[u8] = match id {
+                HeaderId::Cookie => b"; ",
+                _ => b", ",
+            };
             let mut all = value.to_vec();
-            for (_, value, _) in rest {
+            for at in rest {
                 all.extend_from_slice(separator);
-                all.extend_from_slice(value);
+                all.extend_from_slice(lines[*at].1);
             }
             give(&parameter(name), &all)?;
         }
@@ -271,6 +273,11 @@ fn is_among(params: &[impl AsRef<[u8]>], name: &[u8]) -> bool {
         let is_same = |(a, b): (&u8, &u8)| upper(*a) == upper(*b);
         param.len() == name.len() && param.iter().zip(name).all(is_same)
     })
+}
+
+fn by_name(a: &[u8], b: &[u8]) -> Ordering {
+    let lower = u8::to_ascii_lowercase;
+    a.iter().map(lower).cmp(b.iter().map(lower))
 }
 
 /// The parameter that a header line is.

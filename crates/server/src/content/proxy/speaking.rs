@@ -14,7 +14,7 @@ use wire::http1::request::BodyWriter;
 
 use crate::log::Level;
 
-use super::exchange::{READING_HEAD, shown};
+use super::attempt::{READING_HEAD, shown};
 use super::families::Family;
 use super::flow::READING;
 use super::order::Order;
@@ -105,5 +105,5 @@ fn is_caught(order: &Order, text: &[u8]) -> bool {
     };
     caught
         .iter()
-        .any(|one| memchr::memmem::find(text, one).is_some())
+        .any(|one| !one.is_empty() && memchr::memmem::find(text, one).is_some())
 }

@@ -15,7 +15,7 @@ use crate::log::Level;
 use crate::request::Request;
 
 use super::about::About;
-use super::exchange::shown;
+use super::attempt::shown;
 use super::flow::Flow;
 
 const ACTION: &str = "proxying upgraded connection";

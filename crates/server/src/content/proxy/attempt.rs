@@ -1,0 +1,321 @@
+//! One try: an order, and the one server that it is sent to.
+//!
+//! Not here: which server that is, and who is asked next (`exchange`). Invariants: a try is recorded however it ends; a body is sent as
+//! long as the server reads on, whatever it says before the answer's head.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::connect::ConnectError;
+use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
+use wire::http1::answer::AnswerFault;
+
+use crate::log::Level;
+use crate::request_body::{PieceError, Pieces};
+use crate::upstream::kept::Wanted;
+use crate::upstream::next::Failure;
+use crate::upstream::{Peer, reach};
+
+use super::families::Family;
+use super::order::Order;
+use super::speaking;
+
+/// What holds of a try that waits for its answer.
+const IS_SENT: &str = "the request was sent";
+pub(super) const CONNECTING: &str = "connecting to upstream";
+const SENDING: &str = "sending request to upstream";
+pub(super) const READING_HEAD: &str = "reading response header from upstream";
+
+/// A try that is being made.
+pub(super) struct Try {
+    pub order: Rc<Order>,
+    /// The peer's name.
+    pub name: Arc<str>,
+    /// What its connection is, or is to be like.
+    pub like: Wanted,
+    pub begun_ms: u64,
+    pub is_kept: bool,
+    pub is_sent: bool,
+    /// Bytes of the heads before the answer's.
+    pub interim_bytes: u64,
+    /// Once it is connected. In a box: it is large, and handed on to the answer's body.
+    pub exchange: Option<Box<Exchange>>,
+    /// What is still to be sent of the body, where the server spoke before it had read all of it.
+    rest: Option<Box<Pieces>>,
+}
+
+/// Why a try failed.
+pub(super) enum Trouble {
+    Connect(ConnectError),
+    Exchange(ExchangeError, &'static str),
+    /// The client's body cannot be read where it was stored.
+    Body(PieceError),
+}
+
+impl From<PieceError> for Trouble {
+    fn from(error: PieceError) -> Trouble {
+        Trouble::Body(error)
+    }
+}
+
+impl Try {
+    pub fn new(order: &Rc<Order>, peer: &Peer) -> Try {
+        let name = Arc::clone(&peer.name);
+        order.record.tries.borrow_mut().begin(name);
+        Try {
+            order: Rc::clone(order),
+            name: Arc::clone(&peer.name),
+            like: Wanted {
+                address: peer.address.clone(),
+                family: order.family,
+                options: order.options,
+                location: order.about.location,
+            },
+            begun_ms: wire::clock::monotonic_ms(),
+            is_kept: false,
+            is_sent: false,
+            interim_bytes: 0,
+            exchange: None,
+            rest: None,
+        }
+    }
+
+    /// A kept connection that turns out to be dead is no fault of its peer's.
+    pub fn is_forgiven(&self, failure: Failure) -> bool {
+        self.is_kept && failure == Failure::Error
+    }
+
+    pub fn elapsed_ms(&self) -> u64 {
+        wire::clock::monotonic_ms().saturating_sub(self.begun_ms)
+    }
+
+    /// Connects, and sends the request.
+    pub async fn send(&mut self) -> Result<(), Trouble> {
+        let connection = match self.kept() {
+            Some(kept) => kept,
+            // Boxed since it is rare where it matters.
+            None => Box::pin(self.connect()).await.map_err(Trouble::Connect)?,
+        };
+        let connect_ms = self.elapsed_ms();
+        self.note(|one| one.connect_ms = Some(connect_ms));
+        self.is_sent = true;
+        let order = Rc::clone(&self.order);
+        let settings = &order.about.location().settings;
+        let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
+        let exchange = match order.family {
+            Family::Proxy => {
+                connection.begin(order.head.clone(), order.framing, order.asked, buffer)
+            }
+            _ => speaking::begin(&order, &self.name, connection, buffer),
+        };
+        self.rest = send_body(&order, self.exchange.insert(exchange)).await?;
+        Ok(())
+    }
+
+    /// Waits until there is something to read.
+    pub async fn answer_comes(&mut self) -> Result<(), Trouble> {
+        let settings = &self.order.about.location().settings.asking;
+        let timeout = settings.proxy_read_timeout.duration();
+        let exchange = self.exchange.as_mut().expect(IS_SENT);
+        let outcome = exchange.answer_comes(timeout).await;
+        outcome.map_err(|error| Trouble::Exchange(error, READING_HEAD))
+    }
+
+    /// Waits for a head.
+    pub async fn head(&mut self) -> Result<AnswerHead, Trouble> {
+        let settings = &self.order.about.location().settings.asking;
+        let timeout = settings.proxy_read_timeout.duration();
+        let reading = |error| Trouble::Exchange(error, READING_HEAD);
+        let early = match self.rest {
+            // In a box, since it is rare.
+            Some(_) => Box::pin(self.head_while_sending()).await?,
+            None => None,
+        };
+        let head = match early {
+            Some(head) => head,
+            None => {
+                let exchange = self.exchange.as_mut().expect(IS_SENT);
+                exchange.head(timeout).await.map_err(reading)?
+            }
+        };
+        match head {
+            AnswerHead::Final(head) if head.version < message::Version::HTTP_10 => {
+                let why = "upstream sent no valid HTTP/1.0 header".to_owned();
+                Err(reading(AnswerFault::Head(why).into()))
+            }
+            head => Ok(head),
+        }
+    }
+
+    /// Sends the rest of the body, unless a head comes before; `None`: all of it is on its way. (An error stream or a 1xx is no reason
+    /// to stop: the server may wait for the rest.)
+    async fn head_while_sending(&mut self) -> Result<Option<AnswerHead>, Trouble> {
+        let settings = &self.order.about.location().settings.asking;
+        let timeout = settings.proxy_send_timeout.duration();
+        let reading = |error| Trouble::Exchange(error, READING_HEAD);
+        let exchange = self.exchange.as_mut().expect(IS_SENT);
+        while let Some(pieces) = &mut self.rest {
+            if let Some(head) = exchange.head_or_room(timeout).await.map_err(reading)? {
+                return Ok(Some(head));
+            }
+            if !exchange.takes_more() {
+                self.rest = None;
+                break;
+            }
+            let piece = match pieces.is_over() {
+                true => None,
+                false => tokio::select! {
+                    biased;
+                    piece = pieces.next() => piece?,
+                    () = exchange.more_comes() => continue,
+                },
+            };
+            let queued = match piece {
+                Some(piece) => exchange.queue_piece(piece),
+                None => {
+                    self.rest = None;
+                    exchange.end_body(&[])
+                }
+            };
+            queued.map_err(|fault| Trouble::Exchange(fault.into(), SENDING))?;
+        }
+        Ok(None)
+    }
+
+    /// A connection that is kept.
+    fn kept(&mut self) -> Option<wire::UpstreamConnection> {
+        let shelf = &self.order.about.loop_().shelf;
+        let kept = shelf.take(&self.order.upstream, &self.like);
+        self.is_kept = kept.is_some();
+        kept
+    }
+
+    async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
+        let order = &self.order;
+        let loop_ = order.about.loop_();
+        let timeout = order.about.location().settings.asking.proxy_connect_timeout;
+        let pool = loop_.disk.disk().default_pool();
+        reach::connect(
+            &self.like.address,
+            &order.options,
+            timeout.duration(),
+            &pool,
+            loop_,
+        )
+        .await
+    }
+
+    pub fn note(&self, write: impl FnOnce(&mut crate::upstream::tries::Try)) {
+        if let Some(one) = self.order.record.tries.borrow_mut().last() {
+            write(one);
+        }
+    }
+
+    /// Records what went through a connection that is of no use any more.
+    pub fn end(&self, status: Option<u16>) {
+        let Some(exchange) = &self.exchange else {
+            return;
+        };
+        let elapsed_ms = self.elapsed_ms();
+        self.note(|one| {
+            one.bytes_sent = exchange.sent();
+            one.bytes_received = exchange.received();
+            one.response_ms = Some(elapsed_ms);
+            if let Some(status) = status {
+                one.status = status;
+                one.header_ms = Some(elapsed_ms);
+            }
+        });
+    }
+
+    /// Records a try that nobody waits for any more.
+    pub fn leave(&self) {
+        let response_ms = Some(self.elapsed_ms());
+        self.note(|one| one.response_ms = response_ms);
+        self.end(None);
+    }
+
+    pub fn record_failure(&self, failure: Option<Failure>) {
+        let elapsed_ms = self.elapsed_ms();
+        self.note(|one| {
+            one.status = failure.map_or(500, Failure::status);
+            one.response_ms = Some(elapsed_ms);
+        });
+    }
+
+    pub fn log(&self, trouble: &Trouble) {
+        let upstream = shown(&self.name, &self.order);
+        let (what, action) = match trouble {
+            Trouble::Connect(error) => (error.to_string(), CONNECTING),
+            Trouble::Exchange(error, action) => (error.to_string(), *action),
+            Trouble::Body(error) => (error.to_string(), SENDING),
+        };
+        self.order.about.log(Level::Error, &what, action, &upstream);
+    }
+}
+
+/// Sends head and body; gives what is left of the body where the server says something before it has taken all of it.
+async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<Option<Box<Pieces>>, Trouble> {
+    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+    let settings = &order.about.location().settings.asking;
+    let timeout = settings.proxy_send_timeout.duration();
+    let mut pieces = order.body.pieces();
+    if let Some(whole) = pieces.take_memory() {
+        exchange
+            .queue_piece(whole)
+            .map_err(|fault| sending(fault.into()))?;
+    } else if Box::pin(send_pieces(&mut pieces, exchange, timeout)).await? == Flushed::AnswerCame {
+        return Ok(Some(Box::new(pieces)));
+    }
+    exchange
+        .end_body(&[])
+        .map_err(|fault| sending(fault.into()))?;
+    exchange.flush(timeout).await.map_err(sending)?;
+    Ok(None)
+}
+
+/// Sends a body that is not in memory, piece after piece, until the server says something.
+async fn send_pieces(
+    pieces: &mut Pieces,
+    exchange: &mut Exchange,
+    timeout: Duration,
+) -> Result<Flushed, Trouble> {
+    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+    // The head goes with a piece that is here, and does not wait for one that is not.
+    let mut is_due = !pieces.is_ready();
+    while !pieces.is_over() {
+        if is_due && exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
+            return Ok(Flushed::AnswerCame);
+        }
+        is_due = true;
+        let piece = tokio::select! {
+            biased;
+            piece = pieces.next() => piece?,
+            () = exchange.answer_begins() => return Ok(Flushed::AnswerCame),
+        };
+        let Some(piece) = piece else { break };
+        exchange
+            .queue_piece(piece)
+            .map_err(|fault| sending(fault.into()))?;
+    }
+    Ok(Flushed::All)
+}
+
+impl Trouble {
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Trouble::Connect(error) => Failure::of_connect(error),
+            Trouble::Exchange(error, _) => Failure::of_exchange(error),
+            Trouble::Body(_) => None,
+        }
+    }
+}
+
+/// `http://NAME/URI`, as the log names what was asked.
+pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
+    // As nginx writes it: a path ends with a colon.
+    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
+    let scheme = order.family.scheme().as_bytes();
+    [scheme, name.as_bytes(), end, order.uri()].concat()
+}

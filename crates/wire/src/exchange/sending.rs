@@ -1,0 +1,158 @@
+//! The sending side of an exchange: what is queued behind the head, and written as far as the server takes it.
+//!
+//! Not here: reading. Invariant: what was queued is sent in its order, unless the server takes no more.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use message::Header;
+
+use super::{Exchange, ExchangeError, Flushed};
+use crate::http1::request::RequestFault;
+
+/// Buffers that go with one write.
+const BUFFERS_MAX: usize = 16;
+/// What stands around a piece of a chunked body takes less than this.
+const CHUNK_HEAD_TYPICAL: usize = 24;
+
+impl Exchange {
+    /// Queues a piece of the request's body. Whoever does not want to hold the whole body flushes between the pieces.
+    ///
+    /// # Errors
+    /// The body is longer than its head said; nothing of the piece is queued.
+    pub fn queue_piece(&mut self, mut piece: Bytes) -> Result<(), RequestFault> {
+        let max = self.body.piece_max();
+        while piece.len() > max {
+            self.queue_part(piece.split_to(max))?;
+        }
+        self.queue_part(piece)
+    }
+
+    fn queue_part(&mut self, piece: Bytes) -> Result<(), RequestFault> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let mut before = Vec::with_capacity(CHUNK_HEAD_TYPICAL);
+        let behind = self.body.piece(&mut before, piece.len() as u64)?;
+        self.push(before.into());
+        self.push(piece);
+        self.push(Bytes::from_static(behind));
+        Ok(())
+    }
+
+    /// The request's body has ended.
+    ///
+    /// # Errors
+    /// It is shorter than its head said: the exchange is to be dropped.
+    pub fn end_body(&mut self, trailers: &[Header]) -> Result<(), RequestFault> {
+        if !self.is_body_queued {
+            let mut end = Vec::new();
+            self.body.end(&mut end, trailers)?;
+            self.push(end.into());
+            self.is_body_queued = true;
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued; `timeout` is between two writes (`proxy_send_timeout`).
+    ///
+    /// # Errors
+    /// [`ExchangeError::Timeout`], [`ExchangeError::Send`].
+    pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
+        loop {
+            match self.write_queue() {
+                Ok(()) if self.is_all_written() => return Ok(Flushed::All),
+                Ok(()) => {}
+                Err(_) if self.has_answer() => {
+                    self.stop_sending(); // it answered without reading on (413): what it said counts
+                    return Ok(Flushed::AnswerCame);
+                }
+                Err(error) => return Err(ExchangeError::Send(error)),
+            }
+            if self.has_answer() {
+                return Ok(Flushed::AnswerCame);
+            }
+            let stream = &self.stream;
+            let either = poll_fn(|cx| match stream.poll_writable(cx) {
+                Poll::Ready(outcome) => Poll::Ready(outcome),
+                Poll::Pending => stream.poll_readable(cx),
+            });
+            let outcome = self.timer.guard(timeout, either).await;
+            outcome
+                .map_err(|_| ExchangeError::Timeout)?
+                .map_err(ExchangeError::Send)?;
+        }
+    }
+
+    /// Does the server take what is queued?
+    pub fn takes_more(&self) -> bool {
+        !self.has_stopped
+    }
+
+    /// Has the request been given to the kernel completely?
+    pub fn is_sent(&self) -> bool {
+        self.is_body_queued && self.is_all_written()
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.queue.push_back(bytes);
+        }
+    }
+
+    pub(super) fn is_all_written(&self) -> bool {
+        self.first.is_empty() && self.queue.is_empty()
+    }
+
+    /// Writes until nothing is left, or the socket takes no more.
+    pub(super) fn write_queue(&mut self) -> io::Result<()> {
+        while !self.is_all_written() {
+            let outcome = if self.queue.is_empty() {
+                self.stream.try_write(&self.first)
+            } else {
+                let mut slices = [IoSlice::new(&[]); BUFFERS_MAX];
+                let count = BUFFERS_MAX.min(self.queue.len() + 1);
+                let all = std::iter::once(&self.first).chain(&self.queue);
+                for (slice, bytes) in slices.iter_mut().zip(all) {
+                    *slice = IoSlice::new(bytes);
+                }
+                self.stream.try_write_vectored(&slices[..count])
+            };
+            match outcome {
+                Ok(count) => self.written(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn written(&mut self, count: usize) {
+        self.sent += count as u64;
+        let gone = count.min(self.first.len());
+        self.first.advance(gone);
+        let mut left = count - gone;
+        while left > 0 {
+            let Some(front) = self.queue.front_mut() else {
+                return;
+            };
+            let gone = left.min(front.len());
+            front.advance(gone);
+            left -= gone;
+            if front.is_empty() {
+                self.queue.pop_front();
+            }
+        }
+    }
+
+    /// The server takes no more of the request.
+    pub(super) fn stop_sending(&mut self) {
+        self.first.clear();
+        self.queue.clear();
+        self.is_body_queued = false; // so that the connection is not used again
+        self.has_stopped = true;
+    }
+}
