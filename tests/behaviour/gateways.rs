@@ -1,7 +1,7 @@
 //! Passing requests on by uwsgi and SCGI: what a program is asked, and what becomes of its answer.
 
 use blackbox::Server;
-use blackbox::gateway::{Call, Gateway, Speech};
+use blackbox::gateway::{Call, Gateway, Speech, answer};
 
 /// A server with the same locations for each of the two; `%F%` stands for the directives' prefix.
 fn servers(
@@ -58,6 +58,7 @@ fn programs_are_asked_and_answer() {
             ("A:b~~x", 200, "OK", "x"),
             ("Content-Length:2~~xyz", 200, "OK", "xy"),
             ("Status:99~~", 502, "Bad Gateway", ""),
+            ("Status:201~Status:202~~x", 201, "Created", "x"),
         ] {
             let reply = server.get(&format!("/?s={says}"));
             assert_eq!(
@@ -65,6 +66,7 @@ fn programs_are_asked_and_answer() {
                 (status, reason),
                 "{family} {says}"
             );
+            assert!(reply.all("Status").len() < 2, "{family} {says}");
             if status != 502 {
                 assert_eq!(reply.text(), body, "{family} {says}");
             }
@@ -140,6 +142,50 @@ fn answers_are_cached() {
         assert_eq!(found, (Some("HIT"), "hello"), "{family}");
         assert_eq!(program.calls().len(), 1);
     }
+}
+
+#[test]
+fn a_304_has_no_status_for_what_is_stored() {
+    let answers = |call: &Call| match call.param("HTTP_IF_NONE_MATCH") {
+        "" => b"Status: 200 Fine\r\nETag: \"e\"\r\nCache-Control: max-age=0\r\n\r\nbody".to_vec(),
+        _ => b"Status: 304\r\nX-New: yes\r\nCache-Control: max-age=9\r\n\r\n".to_vec(),
+    };
+    let locations = "location / { %F%_cache c; %F%_cache_key $uri; %F%_cache_revalidate on; %F%_ignore_headers Cache-Control;
+            %F%_cache_valid 1s; %F%_pass %P%; add_header X-Cache $upstream_cache_status; }";
+    for (family, _program, server) in servers(locations, answers) {
+        assert_eq!(server.get("/").text(), "body");
+        let begun = std::time::Instant::now();
+        let reply = loop {
+            let reply = server.get("/");
+            if reply.header("X-Cache") != Some("HIT") {
+                break reply;
+            }
+            assert!(begun.elapsed() < blackbox::PATIENCE, "{family}");
+            std::thread::yield_now();
+        };
+        assert_eq!(reply.header("X-Cache"), Some("REVALIDATED"), "{family}");
+        for reply in [reply, server.get("/")] {
+            let status = reply.header("Status");
+            assert!(
+                matches!(status, None | Some("200 Fine")),
+                "{family}: {status:?}"
+            );
+            assert_eq!((reply.status, &reply.text()[..]), (200, "body"), "{family}");
+        }
+    }
+}
+
+#[test]
+fn what_came_of_a_body_is_counted_from_its_first_byte() {
+    let program = Gateway::start(Speech::Fastcgi, |_| answer("A: b\r\n\r\n0123456789"));
+    let server = Server::start(&format!(
+        "log_format f '$upstream_response_length $upstream_bytes_received';
+         server {{ listen 127.0.0.1:%PORT%; access_log logs/access.log f; location / {{ fastcgi_pass {}; }} }}",
+        program.address()
+    ));
+    assert_eq!(server.get("/").text(), "0123456789");
+    // 18 bytes in a record with 8 around them and 2 behind, and the two that end it: the head's 8 and its record's 8 are none of it.
+    assert_eq!(server.access_log(1), "36 52\n");
 }
 
 #[test]

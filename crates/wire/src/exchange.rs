@@ -380,6 +380,11 @@ impl Exchange {
         self.sent
     }
 
+    /// See [`AnswerReader::beside_head`].
+    pub fn beside_head(&self) -> u64 {
+        self.reader.beside_head()
+    }
+
     /// Bytes that were received (`$upstream_bytes_received`).
     pub fn received(&self) -> u64 {
         self.received

@@ -3,6 +3,7 @@
 //! The format stands in `tests/differential/README.md`. Not here: what becomes of a case. Invariant: a section that is not known is a
 //! fault, so that nothing of a case is silently not run.
 
+use super::gateway::Speech;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -24,7 +25,9 @@ pub struct Case {
     pub is_refused: bool,
     /// What lies in the directory before the server starts.
     pub files: Vec<File>,
-    /// What the two origins answer.
+    /// What the two origins speak.
+    pub speech: [Speech; 2],
+    /// What they answer.
     pub answers: Vec<Answer>,
     /// What is done, in order.
     pub steps: Vec<Step>,
@@ -61,6 +64,8 @@ pub struct Answer {
     pub bytes: Vec<u8>,
     /// How much of it the answer to HEAD has.
     pub head: usize,
+    /// Is it sent as it is, where others are put into records (FastCGI)?
+    pub is_raw: bool,
 }
 
 /// One thing to do.
@@ -90,7 +95,21 @@ pub struct Question {
     pub bytes: Vec<u8>,
 }
 
-/// Reads a case's file.
+/// What stands for the name of a family of directives that is not `proxy_…`.
+const FAMILY: &str = "<family>";
+
+/// Reads a case's file: one case, or one for each family where it is about all of them.
+pub fn parse_each(name: &str, text: &str) -> Result<Vec<Case>, String> {
+    if !text.contains(FAMILY) {
+        return Ok(vec![parse(name, text)?]);
+    }
+    let each = Speech::GATEWAYS
+        .iter()
+        .map(|(family, _)| parse(&format!("{name}-{family}"), &text.replace(FAMILY, family)));
+    each.collect()
+}
+
+/// Reads a case's text.
 pub fn parse(name: &str, text: &str) -> Result<Case, String> {
     let mut case = Case {
         name: name.to_owned(),
@@ -131,8 +150,17 @@ fn section_of(case: &mut Case, head: &str, body: &str) -> Result<(), String> {
         )),
         "refused" => case.is_refused = true,
         "file" => case.files.push(file(&words, body)?),
-        "origin" => case.answers.push(answer(0, &words, body)?),
-        "origin2" => case.answers.push(answer(1, &words, body)?),
+        "speech" | "speech2" => {
+            let family = words.concat();
+            let speech =
+                Speech::of(&family).ok_or_else(|| format!("nobody speaks \"{family}\""))?;
+            case.speech[usize::from(kind == "speech2")] = speech;
+        }
+        "origin" | "origin2" => {
+            let origin = usize::from(kind == "origin2");
+            let one = answer(origin, case.speech[origin], &words, body)?;
+            case.answers.push(one);
+        }
         "write" => case.steps.push(Step::Write(file(&words, body)?)),
         "remove" => case.steps.push(Step::Remove(words.concat())),
         "wait" => case.steps.push(Step::Wait(milliseconds(&words.concat())?)),
@@ -221,7 +249,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
         .expect("memory takes what is written")
 }
 
-fn answer(origin: usize, words: &[&str], body: &str) -> Result<Answer, String> {
+fn answer(origin: usize, speech: Speech, words: &[&str], body: &str) -> Result<Answer, String> {
     let (prefix, how) = words.split_first().ok_or("an answer needs a target")?;
     let mut delay = Duration::ZERO;
     let mut bytes = None;
@@ -235,7 +263,10 @@ fn answer(origin: usize, words: &[&str], body: &str) -> Result<Answer, String> {
     }
     let plain = |text: &[u8]| text.to_vec();
     let is_raw = how.contains(&"raw");
-    let bytes = bytes.unwrap_or_else(|| response(body, plain));
+    let bytes = bytes.unwrap_or_else(|| match speech {
+        Speech::Http => response(body, plain),
+        _ => program_s(body),
+    });
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
     Ok(Answer {
         head: end.filter(|_| !is_raw).map_or(bytes.len(), |end| end + 4),
@@ -243,7 +274,17 @@ fn answer(origin: usize, words: &[&str], body: &str) -> Result<Answer, String> {
         prefix: (*prefix).to_owned(),
         delay,
         bytes,
+        is_raw,
     })
+}
+
+/// What a program behind a gateway says: head, empty line, body, and nothing that is not written.
+fn program_s(text: &str) -> Vec<u8> {
+    let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+    let lines = head.lines().flat_map(|line| [line, "\r\n"]);
+    let body = body.strip_suffix('\n').unwrap_or(body);
+    let text: String = lines.chain(["\r\n", body]).collect();
+    text.into_bytes()
 }
 
 /// A response from its text: head, empty line, body. Its length is said unless the head says where the body ends.
@@ -361,8 +402,20 @@ mod tests {
     }
 
     #[test]
+    fn a_case_about_families_is_one_for_each() {
+        let text = "# About.\n--- speech <family>\n--- origin /a\nA: b\n\nc\n--- GET /\n";
+        let cases = parse_each("a/b", text).unwrap();
+        let names: Vec<&str> = cases.iter().map(|case| &case.name[..]).collect();
+        assert_eq!(names, ["a/b-fastcgi", "a/b-uwsgi", "a/b-scgi"]);
+        assert_eq!(cases[2].speech, [Speech::Scgi, Speech::Http]);
+        assert_eq!(cases[0].answers[0].bytes, b"A: b\r\n\r\nc");
+        assert_eq!(parse_each("a", "# A.\n--- GET /\n").unwrap().len(), 1);
+    }
+
+    #[test]
     fn what_is_not_known_is_a_fault() {
         assert!(parse("a", "# A.\n--- nothing\n").is_err());
+        assert!(parse("a", "# A.\n--- speech http\n--- GET /\n").is_err());
         assert!(parse("a", "# A.\n--- file x strange\n--- GET /\n").is_err());
         assert!(parse("a", "no comment\n--- GET /\n").is_err());
         assert!(parse("a", "# A.\n--- server\n").is_err());

@@ -6,6 +6,7 @@
 
 mod answer;
 mod case;
+mod gateway;
 mod known;
 mod origin;
 mod server;
@@ -253,7 +254,8 @@ fn cases(directory: &Path) -> Result<Vec<Case>, String> {
             .with_extension("");
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        case::parse(&name.display().to_string(), &text)
+        case::parse_each(&name.display().to_string(), &text)
     });
-    named.collect()
+    let cases = named.collect::<Result<Vec<_>, String>>()?;
+    Ok(cases.into_iter().flatten().collect())
 }

@@ -3,6 +3,7 @@
 //! Not here: what a case says. Invariant: an origin ends with the value that started it, and what came to it is told by then.
 
 use super::case::Answer;
+use super::gateway::Speech;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ const TRIES_MAX: usize = 100;
 const TICK: Duration = Duration::from_millis(20);
 /// Header lines and bytes of a request that an origin takes.
 const LINES_MAX: usize = 1000;
-const BODY_MAX: u64 = 8 << 20;
+pub const BODY_MAX: u64 = 8 << 20;
 
 /// A listening origin.
 pub struct Origin {
@@ -26,6 +27,7 @@ pub struct Origin {
 }
 
 struct State {
+    speech: Speech,
     scripts: Mutex<Vec<Script>>,
     came: Mutex<Vec<Vec<u8>>>,
     is_over: AtomicBool,
@@ -40,7 +42,7 @@ struct Script {
 
 impl Origin {
     /// Starts to listen on a port of the loopback address.
-    pub fn start(port: u16, answers: &[&Answer]) -> Result<Self, String> {
+    pub fn start(port: u16, speech: Speech, answers: &[&Answer]) -> Result<Self, String> {
         let listener = listen(port).map_err(|error| format!("origin on port {port}: {error}"))?;
         let mut scripts: Vec<Script> = Vec::new();
         for answer in answers {
@@ -58,6 +60,7 @@ impl Origin {
             }
         }
         let state = Arc::new(State {
+            speech,
             scripts: Mutex::new(scripts),
             came: Mutex::default(),
             is_over: AtomicBool::new(false),
@@ -122,6 +125,9 @@ fn serve(stream: &TcpStream, state: &State) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
+    if state.speech != Speech::Http {
+        return serve_gateway(&mut reader, stream, state);
+    }
     loop {
         let Some(request) = read(&mut reader)? else {
             return Ok(());
@@ -133,6 +139,44 @@ fn serve(stream: &TcpStream, state: &State) -> std::io::Result<()> {
         if !keeps(&bytes) {
             return Ok(());
         }
+    }
+}
+
+/// The same in what a gateway is asked in. Where no answer fits, the request is sent back.
+fn serve_gateway(
+    reader: &mut impl Read,
+    mut stream: &TcpStream,
+    state: &State,
+) -> std::io::Result<()> {
+    while let Some(call) = state.speech.read(reader)? {
+        let request = call.told();
+        locked(&state.came).push(request.clone());
+        let is_head = call.param("REQUEST_METHOD") == "HEAD";
+        let (delay, bytes) = match scripted(call.param("REQUEST_URI"), state) {
+            Some(answer) => (answer.delay, gateway_s(&answer, is_head, state.speech)),
+            None => {
+                let echo = [b"Content-Type: text/plain\r\n\r\n", &request[..]].concat();
+                (Duration::ZERO, state.speech.packed(&echo))
+            }
+        };
+        std::thread::sleep(delay);
+        stream.write_all(&bytes)?;
+        if !call.keeps {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn gateway_s(answer: &Answer, is_head: bool, speech: Speech) -> Vec<u8> {
+    let length = if is_head {
+        answer.head
+    } else {
+        answer.bytes.len()
+    };
+    match answer.is_raw {
+        true => answer.bytes.clone(),
+        false => speech.packed(&answer.bytes[..length]),
     }
 }
 
@@ -152,15 +196,8 @@ fn answer(request: &[u8], state: &State) -> (Duration, Vec<u8>) {
     let line = String::from_utf8_lossy(line);
     let is_head = line.starts_with("HEAD ");
     let target = line.split(' ').nth(1).unwrap_or_default();
-    let mut scripts = locked(&state.scripts);
-    let fitting = scripts
-        .iter_mut()
-        .filter(|script| target.starts_with(&script.prefix));
-    match fitting.max_by_key(|script| script.prefix.len()) {
-        Some(script) => {
-            let at = script.next.min(script.answers.len() - 1);
-            script.next += 1;
-            let answer = &script.answers[at];
+    match scripted(target, state) {
+        Some(answer) => {
             let length = if is_head {
                 answer.head
             } else {
@@ -177,6 +214,18 @@ fn answer(request: &[u8], state: &State) -> (Duration, Vec<u8>) {
             (Duration::ZERO, [head.as_bytes(), body].concat())
         }
     }
+}
+
+/// The next answer to this target.
+fn scripted(target: &str, state: &State) -> Option<Answer> {
+    let mut scripts = locked(&state.scripts);
+    let fitting = scripts
+        .iter_mut()
+        .filter(|script| target.starts_with(&script.prefix));
+    let script = fitting.max_by_key(|script| script.prefix.len())?;
+    let at = script.next.min(script.answers.len() - 1);
+    script.next += 1;
+    Some(script.answers[at].clone())
 }
 
 /// One request: its head as it came, and its body without the chunks' frames.

@@ -64,7 +64,7 @@ pub fn run(case: &Case, binary: &Path, place: &Place) -> Result<Told, String> {
     let origin = |number: usize| {
         let mine = case.answers.iter().filter(|answer| answer.origin == number);
         let answers: Vec<_> = mine.collect();
-        Origin::start(place.port + ORIGINS[number], &answers)
+        Origin::start(place.port + ORIGINS[number], case.speech[number], &answers)
     };
     let origins = [origin(0)?, origin(1)?];
     let mut server = match start(binary, place)? {

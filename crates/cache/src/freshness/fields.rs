@@ -71,7 +71,9 @@ where
     I: Iterator<Item = Line<'a>> + Clone,
 {
     let new: Vec<Line<'a>> = stored_fields(answer, &[])
-        .filter(|(_, _, id)| !describes_body(*id) && *id != HeaderId::SetCookie)
+        .filter(|(name, _, id)| {
+            !describes_body(*id) && *id != HeaderId::SetCookie && !is_status(name)
+        })
         .collect();
     let is_replaced = |(name, _, _): &Line<'_>| {
         new.iter()
@@ -81,6 +83,11 @@ where
     let mut lines: Vec<Line<'a>> = kept.collect();
     lines.extend(&new);
     lines
+}
+
+/// A CGI program's status (RFC 3875, 6.3.3) is that of its 304, not of what is stored.
+fn is_status(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"Status")
 }
 
 fn describes_body(id: HeaderId) -> bool {

@@ -94,7 +94,10 @@ impl Failure {
             ExchangeError::Answer(AnswerFault::Head(_)) => Failure::InvalidHeader,
             ExchangeError::Request(_) => return None,
             ExchangeError::Answer(
-                AnswerFault::Closed | AnswerFault::Chunks | AnswerFault::Body(_),
+                AnswerFault::Closed
+                | AnswerFault::Chunks
+                | AnswerFault::Record(_)
+                | AnswerFault::Body(_),
             )
             | ExchangeError::Send(_)
             | ExchangeError::Receive(_) => Failure::Error,

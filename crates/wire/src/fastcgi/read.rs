@@ -69,6 +69,8 @@ pub struct RecordReader {
     end: [u8; END_REQUEST_BODY],
     end_len: usize,
     answers_head: bool,
+    /// Bytes that came up to the end of the answer's head and are none of it.
+    beside_head: u64,
     keeps_connection: bool,
     /// FCGI_STDOUT has ended.
     is_closed: bool,
@@ -121,6 +123,7 @@ impl RecordReader {
             end: [0; END_REQUEST_BODY],
             end_len: 0,
             answers_head,
+            beside_head: 0,
             keeps_connection,
             is_closed: false,
             is_complete: false,
@@ -133,6 +136,11 @@ impl RecordReader {
         self.head.is_none()
     }
 
+    /// See [`crate::http1::answer::AnswerReader::beside_head`].
+    pub fn beside_head(&self) -> u64 {
+        self.beside_head
+    }
+
     /// Has FCGI_END_REQUEST come as a whole, so that another request may follow?
     pub fn is_complete(&self) -> bool {
         self.is_complete && self.keeps_connection
@@ -143,6 +151,20 @@ impl RecordReader {
     /// # Errors
     /// What is no record, no record of an answer, or no head.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<(usize, Event), AnswerFault> {
+        let has_head = self.has_head();
+        let outcome = self.go_on(bytes);
+        if let (false, Ok((used, event))) = (has_head, &outcome) {
+            let head = match event {
+                Event::Head(head) => head.bytes.len() as u64,
+                _ => 0,
+            };
+            // Parts of the head are counted when they come, and taken off when it is whole.
+            self.beside_head = (self.beside_head + *used as u64).saturating_sub(head);
+        }
+        outcome
+    }
+
+    fn go_on(&mut self, bytes: &[u8]) -> Result<(usize, Event), AnswerFault> {
         let mut at = 0;
         while at < bytes.len() && !self.is_ended() {
             match self.place {
@@ -215,14 +237,14 @@ impl RecordReader {
         ] = self.record_head;
         if version != VERSION {
             let why = format!("upstream sent unsupported FastCGI protocol version: {version}");
-            return Err(self.fault(why));
+            return Err(self.broken(why));
         }
         if !matches!(kind, kind::STDOUT | kind::STDERR | kind::END_REQUEST) {
-            return Err(self.fault(format!("upstream sent invalid FastCGI record type: {kind}")));
+            return Err(self.broken(format!("upstream sent invalid FastCGI record type: {kind}")));
         }
         if [request_high, request_low] != REQUEST {
             let number = u16::from_be_bytes([request_high, request_low]);
-            return Err(self.fault(format!(
+            return Err(self.broken(format!(
                 "upstream sent unexpected FastCGI request id: {number}"
             )));
         }
@@ -403,7 +425,15 @@ impl RecordReader {
         Err(self.fault(why))
     }
 
-    /// A record that cannot be: before the head it is as bad as a head that cannot be read.
+    /// A record that cannot be.
+    fn broken(&self, why: String) -> AnswerFault {
+        match self.has_head() {
+            false => AnswerFault::Head(why),
+            true => AnswerFault::Record(why),
+        }
+    }
+
+    /// Records that say what cannot be: before the head that is as bad as a head that cannot be read.
     fn fault(&self, why: String) -> AnswerFault {
         match self.has_head() {
             false => AnswerFault::Head(why),

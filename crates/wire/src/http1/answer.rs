@@ -37,6 +37,9 @@ pub enum AnswerFault {
     /// What frames the body is wrong.
     #[error("{0}")]
     Body(String),
+    /// What comes is no record of an answer (FastCGI).
+    #[error("{0}")]
+    Record(String),
     /// The body is not made of chunks as its head says.
     #[error("upstream sent invalid chunked response")]
     Chunks,
@@ -160,6 +163,14 @@ impl AnswerReader {
             Place::Head(_) => false,
             Place::Records(records) => records.has_head(),
             Place::Body(_) | Place::Tunnel => true,
+        }
+    }
+
+    /// Bytes that came before the head and between its parts, and are none of it: of records around it (FastCGI).
+    pub fn beside_head(&self) -> u64 {
+        match &self.place {
+            Place::Records(records) => records.beside_head(),
+            _ => 0,
         }
     }
 

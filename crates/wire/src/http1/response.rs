@@ -249,6 +249,12 @@ fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
         head.framing = ResponseFraming::UntilClose;
     }
     head.is_last = true;
+    // Of several the first one counts, as in nginx.
+    let mut is_first = true;
+    head.fields.retain(|field| {
+        let is_status = field.name.of(bytes).eq_ignore_ascii_case(b"Status");
+        !is_status || std::mem::replace(&mut is_first, false)
+    });
     if head.status == 0 {
         head.version = Version::HTTP_11;
         let mut fields = head.fields.iter();

@@ -29,7 +29,7 @@ fn a_304_renews_the_fields_that_are_not_about_the_body() {
     );
     let answer_304 = head(
         "content-type: image/png\nContent-Length: 9\nContent-Encoding: gzip\nContent-Range: bytes 0-1/2\nETag: \"a\"\nx-twice: 3
-         Cache-Control: max-age=60\nConnection: X-Hop\nX-Hop: 1\nSet-Cookie: a=b\nX-New: 4",
+         Cache-Control: max-age=60\nConnection: X-Hop\nX-Hop: 1\nSet-Cookie: a=b\nX-New: 4\nStatus: 304",
     );
     assert!(confirms(stored.lines(), answer_304.lines()));
     let updated = updated_fields(stored.lines(), answer_304.lines());

@@ -257,7 +257,7 @@ impl Asking {
         let progress = Progress {
             begun_ms: one.begun_ms,
             header_ms,
-            head_bytes: one.interim_bytes + head.bytes.len() as u64,
+            head_bytes: one.interim_bytes + exchange.beside_head() + head.bytes.len() as u64,
         };
         let begun = match speaking::is_whole_wanted(&one.order, &head) {
             true => exchange.ready_piece(),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use disk::OpenFile;
-use message::{BodyError, Chunk, Header, Source};
+use message::{BodyError, Chunk, Header, Source, status};
 use wire::Timer;
 use wire::exchange::{Exchange, ExchangeError};
 use wire::http1::answer::{AnswerFault, Asked};
@@ -180,7 +180,9 @@ impl Flow {
             Err(error) => {
                 self.break_off(&error);
                 Some(Err(match error {
-                    ExchangeError::Answer(AnswerFault::Chunks) => BodyError::Invalid,
+                    ExchangeError::Answer(AnswerFault::Chunks | AnswerFault::Record(_)) => {
+                        BodyError::Invalid
+                    }
                     _ => BodyError::Logged,
                 }))
             }
@@ -286,9 +288,10 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
         one.response_ms = Some(response_ms);
         one.bytes_sent = exchange.sent();
         one.bytes_received = exchange.received();
-        // An answer to HEAD has no body, whatever stands behind its head.
+        // Some answers have no body, whatever stands behind their head.
         one.response_length = match order.asked {
             Asked::Head => 0,
+            _ if status::is_bodiless(one.status) => 0,
             _ => exchange.received().saturating_sub(progress.head_bytes),
         };
     }
