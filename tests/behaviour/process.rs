@@ -119,6 +119,96 @@ fn usr1_opens_logs_again() {
 }
 
 #[test]
+fn usr1_opens_what_can_be_opened() {
+    let site = Site::new();
+    std::fs::create_dir_all(site.path("logs/apart")).unwrap();
+    let server = Server::start_on(
+        site,
+        "",
+        "server { listen 127.0.0.1:%PORT%; location /apart { access_log logs/apart/a.log; } location / { return 200; } }",
+    );
+    server.get("/");
+    server.access_log(1);
+    std::fs::remove_dir_all(server.site().path("logs/apart")).unwrap();
+    for log in ["access", "error"] {
+        let path = |name: String| server.site().path(&name);
+        std::fs::rename(
+            path(format!("logs/{log}.log")),
+            path(format!("logs/{log}.old")),
+        )
+        .unwrap();
+    }
+    server.signal(Signal::SIGUSR1);
+    while server.read("logs/access.log").is_empty() {
+        server.get("/");
+    }
+    let told = server.read("logs/error.old") + &server.error_log();
+    let missing = server
+        .site()
+        .fill("open() \"%DIR%/logs/apart/a.log\" failed (2: No such file or directory)");
+    assert!(told.contains(&missing), "{told}");
+    assert!(!server.error_log().is_empty());
+    server.forget_log();
+}
+
+#[test]
+fn a_refused_reload_leaves_the_error_log_where_it_is() {
+    let text = |log: &str, key: &str| {
+        format!(
+            "daemon off; pid nginx.pid; error_log logs/{log}.log notice; events {{ }}
+             http {{ limit_req_zone {key} zone=z:1m rate=1r/s; server {{ listen 127.0.0.1:%PORT%; return 200 one; }} }}"
+        )
+    };
+    let mut server = Server::try_start(&text("error", "$uri")).unwrap();
+    server.reload_file(&text("other", "$host"));
+    server.wait_for(
+        "the \"$host\" key while previously it used the \"$uri\" key",
+        "the refusal",
+    );
+    server.quit();
+    assert!(server.error_log().contains("gracefully shutting down"));
+    assert_eq!(server.read("logs/other.log"), "");
+    server.forget_log();
+}
+
+#[test]
+fn a_socket_that_a_reload_cannot_have_is_told_once_and_one_that_goes_takes_its_file_along() {
+    let text = |listen: &str| {
+        format!(
+            "daemon off; pid nginx.pid; error_log logs/error.log notice; events {{ }}
+             http {{ server {{ listen 127.0.0.1:%PORT%; listen {listen}; return 200 \"{listen}\"; }} }}"
+        )
+    };
+    let server = Server::try_start(&text("unix:%DIR%/one")).unwrap();
+    server.reload_file(&text("unix:%DIR%/none/one"));
+    server.wait_for(
+        "/none/one failed (2: No such file or directory)",
+        "the refusal",
+    );
+    server.reload_file(&text("unix:%DIR%/two"));
+    server.wait_for(&server.site().fill("[warn]"), "the warning");
+    let told = server.error_log();
+    assert_eq!(told.matches("/none/one failed").count(), 1, "{told}");
+    let gone = server.site().fill("deleting socket %DIR%/one\n");
+    assert!(told.contains(&gone), "{told}");
+    assert_eq!(server.get("/").text(), server.site().fill("unix:%DIR%/two"));
+    let is_there = |name: &str| server.site().path(name).exists();
+    assert_eq!((is_there("one"), is_there("two")), (false, true));
+    server.forget_log();
+}
+
+#[test]
+fn signals_that_ask_for_nothing_end_nobody() {
+    let server = Server::start(ONE);
+    for signal in [Signal::SIGALRM, Signal::SIGIO, Signal::SIGPIPE] {
+        server.signal(signal);
+    }
+    server.signal(Signal::SIGUSR1);
+    server.wait_for("reopening logs", "a signal behind them");
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
 fn pools_that_two_configurations_do_not_name_are_gone() {
     let text = |pool: &str| {
         format!(

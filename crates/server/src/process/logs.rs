@@ -24,7 +24,7 @@ use config::{Error, Scope, Tree, Value};
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::load::Loaded;
-use super::report::{Level, set_sink};
+use super::report::{Level, error_log, set_sink};
 use crate::log::directives::{Destination, ErrorLine};
 use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
 
@@ -126,13 +126,43 @@ impl Wanted {
     pub fn open(&self) -> Result<Opened, String> {
         let mut opened = Opened::with_capacity(self.files.len());
         for (path, _) in &self.files {
-            let file = open(path).map_err(|error| {
-                let text = crate::listen::bind::errno(&error);
-                format!("open() \"{}\" failed ({text})", path.display())
-            })?;
-            opened.push((path.clone(), Arc::new(file)));
+            opened.push((path.clone(), Arc::new(open_or_tell(path)?)));
         }
         Ok(opened)
+    }
+
+    /// Opens all files again: one that cannot be opened stays the one that it was `before`, and the log says so, as nginx.
+    #[must_use]
+    pub fn reopen(&self, before: &Opened) -> Opened {
+        let again = |path: &PathBuf| match open_or_tell(path) {
+            Ok(file) => Some(Arc::new(file)),
+            Err(sentence) => {
+                error_log(Level::Emerg, format_args!("{sentence}"));
+                let known = before.iter().find(|(known, _)| known == path);
+                known.map(|(_, file)| Arc::clone(file))
+            }
+        };
+        let files = self.files.iter();
+        files
+            .filter_map(|(path, _)| Some((path.clone(), again(path)?)))
+            .collect()
+    }
+
+    /// The log that takes what a process in the background writes to stderr: the first file of `error_log`, as in nginx. None: stderr
+    /// is a log itself, or all of them are elsewhere.
+    #[must_use]
+    pub fn of_stderr(&self) -> Option<PathBuf> {
+        let to = || self.main.iter().map(|line| &line.destination);
+        if to().any(|to| matches!(to, Destination::Stderr)) {
+            return None;
+        }
+        match self.main.is_empty() {
+            true => self.default.clone(),
+            false => to().find_map(|to| match to {
+                Destination::File(path) => Some(self.full(path)),
+                _ => None,
+            }),
+        }
     }
 
     /// The logs of the process: in the master written at once.
@@ -164,6 +194,13 @@ impl Wanted {
         }
         ErrorLogs::new(logs)
     }
+}
+
+fn open_or_tell(path: &Path) -> Result<OwnedFd, String> {
+    open(path).map_err(|error| {
+        let text = crate::listen::bind::errno(&error);
+        format!("open() \"{}\" failed ({text})", path.display())
+    })
 }
 
 /// Opens a log. The names of the standard streams mean the streams themselves: opened anew, a socket (systemd's
@@ -278,12 +315,16 @@ pub fn reopened(opened: &Opened) -> Vec<u8> {
     out.0
 }
 
-/// In the worker: takes files that were opened anew.
-pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs) {
+/// In the worker: takes files that were opened anew; that of `stderr` takes what is written there, too.
+pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs, stderr: Option<&Path>) {
     let mut from = Reader(body);
     for file in descriptors {
         let Some(path) = from.bytes() else { break };
-        logs.reopen(Path::new(std::ffi::OsStr::from_bytes(path)), file);
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        if Some(path) == stderr {
+            let _ = rustix::stdio::dup2_stderr(&file);
+        }
+        logs.reopen(path, file);
     }
     logs.forget_named();
 }
@@ -293,12 +334,13 @@ pub fn drain(logs: &Logs) {
     logs.drain(DRAIN_MAX);
 }
 
-/// Sends what the process writes to stderr to the first log, as nginx does when it serves.
+/// Sends what a process in the background writes to stderr to the log of [`Wanted::of_stderr`].
 ///
 /// # Errors
 /// That of dup2(2).
-pub fn redirect_stderr(opened: &Opened) -> io::Result<()> {
-    if let Some((_, file)) = opened.first() {
+pub fn redirect_stderr(to: Option<&Path>, opened: &Opened) -> io::Result<()> {
+    let file = opened.iter().find(|(path, _)| Some(&**path) == to);
+    if let Some((_, file)) = file {
         rustix::stdio::dup2_stderr(file)?;
     }
     Ok(())
@@ -318,6 +360,18 @@ mod tests {
         let wanted = main("error_log a info; error_log a error; error_log stderr; events { }");
         assert_eq!(wanted.files, [(PathBuf::from("/p/a"), None)]);
         assert_eq!(wanted.main.len(), 3);
+    }
+
+    #[test]
+    fn stderr_goes_to_the_first_file_of_error_log_unless_it_is_one() {
+        let of = |text: &str| main(text).of_stderr();
+        assert_eq!(
+            of("error_log a; error_log b; events { }"),
+            Some("/p/a".into())
+        );
+        assert_eq!(of("error_log a; error_log stderr; events { }"), None);
+        assert_eq!(of("error_log syslog:server=127.0.0.1; events { }"), None);
+        assert_eq!(of("events { }"), Some("/p/e".into()));
     }
 
     #[test]

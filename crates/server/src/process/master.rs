@@ -14,8 +14,6 @@ use nix::sys::signal::{Signal, kill};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
-use super::directives::Processes;
-use super::directories;
 use super::frame::{Frame, Reader};
 use super::load::Loaded;
 use super::logs::{self, Opened, Wanted};
@@ -27,7 +25,6 @@ use super::sockets::Sockets;
 use super::start::Options;
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
 use super::worker::word;
-use crate::loops::timing::now_ns;
 
 /// A configuration that a worker is to serve.
 #[derive(Debug)]
@@ -73,6 +70,8 @@ pub struct Master {
     /// A reload on its way; the worker that is to serve it.
     pub(super) pending: Option<Candidate>,
     pub(super) is_reload_wanted: bool,
+    /// Logs are to be opened once more when nothing is on its way to a worker.
+    is_reopen_wanted: bool,
     pub(super) workers: Vec<Worker>,
     pub(super) purpose: Purpose,
     pub(super) short_lives: u32,
@@ -131,6 +130,7 @@ impl Master {
             pid_file: None,
             pending: None,
             is_reload_wanted: false,
+            is_reopen_wanted: false,
             workers: Vec::new(),
             purpose: Purpose::Serving,
             short_lives: 0,
@@ -168,6 +168,10 @@ impl Master {
             }
             self.press();
             self.restart();
+            if self.is_reopen_wanted && !self.is_bundle_on_its_way() {
+                self.is_reopen_wanted = false;
+                self.reopen_logs();
+            }
             if std::mem::take(&mut self.is_reload_wanted) {
                 self.reload();
             }
@@ -214,6 +218,7 @@ impl Master {
             Signal::SIGUSR1 => {
                 note(received, "reopening logs");
                 self.reopen_logs();
+                self.is_reopen_wanted = self.is_bundle_on_its_way();
             }
             Signal::SIGUSR2 => {
                 note(received, "ignoring");
@@ -228,7 +233,7 @@ impl Master {
                     self.dismiss_workers();
                 }
             }
-            Signal::SIGCHLD => note(received, ""),
+            Signal::SIGCHLD | Signal::SIGALRM | Signal::SIGIO => note(received, ""),
             _ => {}
         }
     }
@@ -299,10 +304,9 @@ impl Master {
             .is_some_and(|pending| pending.generation == generation);
         if is_reload && let Some(next) = self.pending.take() {
             let previous = std::mem::replace(&mut self.current, next);
-            self.current
-                .sockets
-                .remove_files_of_others(&previous.sockets);
             logs::use_them(&self.current.logs.0, &self.current.logs.1);
+            self.redirect_stderr();
+            self.current.sockets.replace(&previous.sockets);
             self.write_pid_file();
             if was_starting {
                 self.dismiss_others(process);
@@ -419,95 +423,33 @@ impl Master {
         }
     }
 
-    fn reload(&mut self) {
-        if self.pending.is_some() {
-            // One at a time: this one begins when the other is served or refused.
-            self.is_reload_wanted = true;
-            return;
-        }
-        error_log(Level::Notice, format_args!("reconfiguring"));
-        let begun_ns = now_ns();
-        match self.prepare() {
-            Ok(next) => self.send(next, begun_ns),
-            Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
-        }
-    }
-
-    /// Reads the configuration anew and gets everything that it needs, without touching what there is.
-    ///
-    /// # Errors
-    /// The sentence for the log.
-    pub fn prepare(&self) -> Result<Candidate, String> {
-        let options = &self.options;
-        let loaded = options.read_again()?;
-        let processes = &loaded.main.processes;
-        let account = Account::of(&loaded).map_err(|error| error.to_string())?;
-        let logs = options
-            .open_logs(&loaded)
-            .map_err(|error| error.to_string())?;
-        directories::make(
-            &directories::named(&loaded.tree, &options.origin.prefix),
-            account.as_ref(),
-        )?;
-        let sockets = self
-            .current
-            .sockets
-            .next(&loaded.settings.listens, processes.worker_processes.count());
-        let sockets = sockets.map_err(|refused| refused.0)?;
-        Ok(Candidate {
-            generation: self.current.generation + 1,
-            loaded,
-            account,
-            sockets,
-            logs,
-        })
-    }
-
-    /// Sends a new configuration to the worker that serves; where it needs a new process, to that.
-    fn send(&mut self, next: Candidate, begun_ns: u64) {
-        let bundle = next.bundle(&self.options, begun_ns);
-        let serving = self
-            .workers
-            .iter()
-            .find(|worker| worker.stage == Stage::Serving);
-        let is_same_process = next.account == self.current.account
-            && !needs_new_process(
-                &self.current.loaded.main.processes,
-                &next.loaded.main.processes,
-            );
-        self.pending = Some(next);
-        let is_sent = match serving {
-            Some(worker) if is_same_process => {
-                let (body, descriptors) = bundle.pack();
-                let sent = worker.channel.send(word::CONFIGURE, &body, &descriptors);
-                sent.map_err(|error| {
-                    error_log(Level::Alert, format_args!("sendmsg() failed ({error})"))
-                })
-                .is_ok()
-            }
-            _ => self.start_with(&bundle),
-        };
-        if !is_sent {
-            self.pending = None;
-        }
-    }
-
     fn reopen_logs(&mut self) {
         error_log(Level::Notice, format_args!("reopening logs"));
-        match self.current.logs.0.open() {
-            Ok(opened) => {
-                logs::use_them(&self.current.logs.0, &opened);
-                let body = logs::reopened(&opened);
-                let files: Vec<_> = opened
-                    .iter()
-                    .map(|(_, file)| std::os::fd::AsFd::as_fd(file))
-                    .collect();
-                for worker in &self.workers {
-                    let _ = worker.channel.send(word::REOPEN, &body, &files);
-                }
-                self.current.logs.1 = opened;
-            }
-            Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
+        let (wanted, before) = &self.current.logs;
+        let opened = wanted.reopen(before);
+        logs::use_them(wanted, &opened);
+        let body = logs::reopened(&opened);
+        let files: Vec<_> = opened
+            .iter()
+            .map(|(_, file)| std::os::fd::AsFd::as_fd(file))
+            .collect();
+        for worker in &self.workers {
+            let _ = worker.channel.send(word::REOPEN, &body, &files);
+        }
+        self.current.logs.1 = opened;
+        self.redirect_stderr();
+    }
+
+    /// Files that were opened before they were renamed may be on their way to a worker, and get there behind those that are opened now.
+    fn is_bundle_on_its_way(&self) -> bool {
+        let mut stages = self.workers.iter().map(|worker| worker.stage);
+        self.pending.is_some() || stages.any(|stage| stage == Stage::Starting)
+    }
+
+    fn redirect_stderr(&self) {
+        if self.current.loaded.main.processes.daemon {
+            let (wanted, opened) = &self.current.logs;
+            let _ = logs::redirect_stderr(wanted.of_stderr().as_deref(), opened);
         }
     }
 
@@ -516,29 +458,5 @@ impl Master {
         drop(self.pid_file);
         error_log(Level::Notice, format_args!("exit"));
         code
-    }
-}
-
-/// Whether a change touches what a process can have only from its start.
-fn needs_new_process(old: &Processes, new: &Processes) -> bool {
-    old.env.0 != new.env.0
-        || old.working_directory != new.working_directory
-        || old.worker_priority != new.worker_priority
-        || old.worker_rlimit_nofile != new.worker_rlimit_nofile
-        || old.worker_rlimit_core != new.worker_rlimit_core
-}
-
-/// For the command's process, which has no log of its own yet.
-impl Options {
-    fn read_again(&self) -> Result<Loaded, String> {
-        match super::load::load(&self.origin, &mut self.files(), self.modules) {
-            Ok(loaded) => {
-                for warning in &loaded.warnings {
-                    error_log(Level::Warn, format_args!("{warning}"));
-                }
-                Ok(loaded)
-            }
-            Err(refused) => Err(refused.error.to_string()),
-        }
     }
 }

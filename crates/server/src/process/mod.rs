@@ -21,6 +21,7 @@ pub mod pid;
 mod pinned;
 pub mod pools;
 pub mod privileges;
+pub mod reload;
 pub mod report;
 pub mod resolve;
 pub mod signals;

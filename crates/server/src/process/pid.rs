@@ -11,6 +11,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::report::{Level, error_log};
+
 /// Bytes that a pid file may have.
 const LENGTH_MAX: u64 = 64;
 
@@ -47,7 +49,13 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            let (path, text) = (self.path.display(), crate::listen::bind::errno(&error));
+            error_log(
+                Level::Alert,
+                format_args!("unlink() \"{path}\" failed ({text})"),
+            );
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// The signals that nginx knows.
-const KNOWN: [Signal; 8] = [
+/// The signals that nginx knows. Those that ask for nothing (ALRM, IO) are taken, too: else they would end the process.
+const KNOWN: [Signal; 10] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -19,6 +19,8 @@ const KNOWN: [Signal; 8] = [
     Signal::SIGUSR2,
     Signal::SIGWINCH,
     Signal::SIGCHLD,
+    Signal::SIGALRM,
+    Signal::SIGIO,
 ];
 
 /// A signal that came.

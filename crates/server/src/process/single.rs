@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::master::{Candidate, Master};
 use super::pid::PidFile;
 use super::pools::{self, define_pools};
+use super::reload::Unready;
 use super::report::{Level, error_log};
 use super::signals::note;
 use super::{privileges, worker};
@@ -111,7 +112,6 @@ fn apply(
     let Shared { logs, disk, .. } = shared;
     let bundle = candidate.bundle(&master.options, begun_ns);
     let _held = super::logs::make_known(&bundle, &candidate.logs.0, logs);
-    super::logs::use_thread(&candidate.logs.0, logs);
     candidate
         .loaded
         .equip(logs)
@@ -119,7 +119,9 @@ fn apply(
     define_pools(&candidate.loaded.main.processes, disk);
     caches.equip(&candidate.loaded.settings)?;
     crew.apply(&worker::plan(&bundle, &candidate.loaded))
-        .map_err(|error| error.to_string())
+        .map_err(|error| error.to_string())?;
+    super::logs::use_thread(&candidate.logs.0, logs);
+    Ok(())
 }
 
 fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shared) {
@@ -127,11 +129,11 @@ fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shar
     let begun_ns = now_ns();
     let outcome = master.prepare().and_then(|next| {
         let applied = apply(crew, caches, master, (&next, begun_ns), shared);
-        applied.map(|()| next)
+        applied.map(|()| next).map_err(Unready::Because)
     });
     match outcome {
         Ok(next) => {
-            next.sockets.remove_files_of_others(&master.current.sockets);
+            next.sockets.replace(&master.current.sockets);
             let old = std::mem::replace(&mut master.current, next).generation;
             let process = std::process::id();
             error_log(
@@ -139,24 +141,21 @@ fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shar
                 format_args!("worker process {process} generation {old} exited with code 0"),
             );
         }
-        Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
+        Err(unready) => unready.tell(),
     }
 }
 
 fn reopen(master: &mut Master, logs: &Logs) {
     error_log(Level::Notice, format_args!("reopening logs"));
-    match master.current.logs.0.open() {
-        Ok(opened) => {
-            for (path, file) in &opened {
-                if let Ok(file) = file.try_clone() {
-                    logs.reopen(path, file);
-                }
-            }
-            logs.forget_named();
-            master.current.logs.1 = opened;
+    let (wanted, before) = &master.current.logs;
+    let opened = wanted.reopen(before);
+    for (path, file) in &opened {
+        if let Ok(file) = file.try_clone() {
+            logs.reopen(path, file);
         }
-        Err(sentence) => error_log(Level::Emerg, format_args!("{sentence}")),
     }
+    logs.forget_named();
+    master.current.logs.1 = opened;
 }
 
 fn leave(crew: &mut Crew, master: &Master) {

@@ -9,6 +9,7 @@
 )]
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,15 +37,15 @@ pub struct Bound {
 #[derive(Debug, Clone, Default)]
 pub struct Sockets(pub Vec<Bound>);
 
-/// The sentence that goes with the end of a start or a reload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CannotBind(pub String);
+/// An address cannot be had, which was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CannotBind;
 
 impl Sockets {
     /// The sockets for `wanted`: those that are there are kept, others are bound. What fails is logged.
     ///
     /// # Errors
-    /// The last sentence; everything that was newly bound is closed again.
+    /// One cannot be bound; everything that was newly bound is closed again.
     pub fn next(&self, wanted: &Table, loops: usize) -> Result<Self, CannotBind> {
         let mut next = Self::default();
         let outcome = self.fill(&mut next, wanted, loops);
@@ -78,7 +79,7 @@ impl Sockets {
                     Err(error) => {
                         error_log(Level::Emerg, format_args!("{error}"));
                         if !error.is_in_use() {
-                            return Err(CannotBind(error.to_string()));
+                            return Err(CannotBind);
                         }
                         is_in_use = true;
                     }
@@ -89,23 +90,39 @@ impl Sockets {
             }
         }
         error_log(Level::Emerg, format_args!("still could not bind()"));
-        Err(CannotBind("still could not bind()".to_owned()))
+        Err(CannotBind)
     }
 
     /// Removes the files of those unix sockets that `self` does not have.
     pub fn remove_files_of_others(&self, others: &Self) {
-        for bound in &others.0 {
-            let is_kept = self.0.iter().any(|kept| kept.address == bound.address);
-            if let (Some(path), false) = (bound.address.unix_path(), is_kept) {
-                let _ = std::fs::remove_file(path);
-            }
+        self.paths_of_others(others).for_each(remove);
+    }
+
+    /// The same at a reload, of which nginx tells.
+    pub fn replace(&self, others: &Self) {
+        for path in self.paths_of_others(others) {
+            error_log(
+                Level::Warn,
+                format_args!("deleting socket {}", path.display()),
+            );
+            remove(path);
         }
+    }
+
+    fn paths_of_others<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a Path> {
+        let is_kept = |bound: &&Bound| self.0.iter().any(|kept| kept.address == bound.address);
+        let gone = others.0.iter().filter(move |bound| !is_kept(bound));
+        gone.filter_map(|bound| bound.address.unix_path())
     }
 
     /// Removes the files of all unix sockets.
     pub fn remove_files(&self) {
         Self::default().remove_files_of_others(self);
     }
+}
+
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
 }
 
 fn bind_all(

@@ -256,7 +256,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     }
     let signals = Signals::open().map_err(emerg)?;
     if ready.is_some() {
-        logs::redirect_stderr(&opened).map_err(emerg)?;
+        logs::redirect_stderr(wanted.of_stderr().as_deref(), &opened).map_err(emerg)?;
     }
     error_log(
         Level::Notice,

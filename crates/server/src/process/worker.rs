@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -32,7 +32,7 @@ use crate::connection::guard;
 use crate::content::module::Modules;
 use crate::content::proxy::bind::needs_right;
 use crate::figures::Ledger;
-use crate::log::Logs;
+use crate::log::{Logs, Target};
 use crate::loops::accept::Source;
 use crate::loops::crew::Plan;
 use crate::loops::{Crew, Listener, Serve, Shared};
@@ -110,6 +110,7 @@ fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
         has_rights: true,
         lacks_raw: false,
         is_daemon: false,
+        stderr: None,
     };
     worker.run(&results)
 }
@@ -120,7 +121,15 @@ const BELL_FLAGS: rustix::event::EventfdFlags =
 /// A bundle whose settings a helper thread has built.
 struct Built {
     bundle: Bundle,
-    outcome: Result<Loaded, String>,
+    outcome: Result<Equipped, String>,
+}
+
+/// Settings whose places have their logs.
+struct Equipped {
+    loaded: Loaded,
+    wanted: Wanted,
+    /// Files that nobody else may hold yet.
+    held: Vec<Target>,
 }
 
 struct Worker {
@@ -143,6 +152,8 @@ struct Worker {
     /// Was the right to send from foreign addresses given up?
     lacks_raw: bool,
     is_daemon: bool,
+    /// The log that takes what is written to stderr.
+    stderr: Option<PathBuf>,
 }
 
 /// What made the worker stop waiting.
@@ -234,7 +245,8 @@ impl Worker {
             }
             word::QUIT => return Ok(Next::Quits),
             word::REOPEN => {
-                super::logs::reopen(&frame.body, frame.descriptors, &self.logs);
+                let stderr = self.stderr.as_deref();
+                super::logs::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
                 if let (Some(crew), Some(disk)) = (&self.crew, &self.disk) {
                     super::figures::tell(crew.ledger(), disk, &self.logs);
                 }
@@ -276,12 +288,12 @@ impl Worker {
                 let outcome = loaded
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
-                if let (Ok(loaded), Some(former)) = (&outcome, former) {
-                    loaded.settings.upstreams.follow(&former.upstreams);
+                if let (Ok(equipped), Some(former)) = (&outcome, former) {
+                    equipped.loaded.settings.upstreams.follow(&former.upstreams);
                 }
                 let roots = outcome
                     .as_ref()
-                    .map_or_else(|_| Vec::new(), |l| l.settings.roots());
+                    .map_or_else(|_| Vec::new(), |of| of.loaded.settings.roots());
                 let _ = built.send(Built { bundle, outcome });
                 let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
                 tell_proofs(&roots, disk.as_deref());
@@ -293,26 +305,36 @@ impl Worker {
 
     fn take_over(&mut self, built: Built) -> Result<(), String> {
         let Built { bundle, outcome } = built;
-        let outcome = outcome.and_then(|loaded| {
-            if self.lacks_raw && needs_right(&loaded.tree.directives) {
-                return Err(RIGHT_IS_GONE.to_owned());
-            }
-            if let Some(disk) = &self.disk {
-                define_pools(&loaded.main.processes, disk);
-            }
-            if let Some(caches) = &self.caches {
-                caches.equip(&loaded.settings)?;
-            }
-            let plan = plan(&bundle, &loaded);
-            let crew = self.crew.as_mut().ok_or("a worker without loops")?;
-            crew.apply(&plan).map_err(|error| error.to_string())?;
-            let timeout = loaded.main.processes.worker_shutdown_timeout;
-            self.shutdown_timeout = timeout.map(config::Msec::duration);
-            if let Some(disk) = &self.disk {
-                self.pools.accept(&loaded.main.processes, disk);
-            }
-            Ok(())
-        });
+        let outcome = outcome.and_then(
+            |Equipped {
+                 loaded,
+                 wanted,
+                 held,
+             }| {
+                if self.lacks_raw && needs_right(&loaded.tree.directives) {
+                    return Err(RIGHT_IS_GONE.to_owned());
+                }
+                if let Some(disk) = &self.disk {
+                    define_pools(&loaded.main.processes, disk);
+                }
+                if let Some(caches) = &self.caches {
+                    caches.equip(&loaded.settings)?;
+                }
+                let plan = plan(&bundle, &loaded);
+                let crew = self.crew.as_mut().ok_or("a worker without loops")?;
+                crew.apply(&plan).map_err(|error| error.to_string())?;
+                let timeout = loaded.main.processes.worker_shutdown_timeout;
+                self.shutdown_timeout = timeout.map(config::Msec::duration);
+                if let Some(disk) = &self.disk {
+                    self.pools.accept(&loaded.main.processes, disk);
+                }
+                super::logs::use_thread(&wanted, &self.logs);
+                drop(held);
+                self.stderr = wanted.of_stderr().filter(|_| self.is_daemon);
+                let _ = super::logs::redirect_stderr(self.stderr.as_deref(), &bundle.logs);
+                Ok(())
+            },
+        );
         let mut body = Writer::default();
         body.number(bundle.generation);
         let sent = match outcome {
@@ -395,13 +417,16 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
 }
 
 /// Gives every place of the configuration its logs. May resolve names: on the helper thread.
-fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Loaded, String> {
+fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Equipped, String> {
     let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    let _held = super::logs::make_known(bundle, &wanted, logs);
-    super::logs::use_thread(&wanted, logs);
+    let held = super::logs::make_known(bundle, &wanted, logs);
     loaded.equip(logs).map_err(|error| error.to_string())?;
-    Ok(loaded)
+    Ok(Equipped {
+        loaded,
+        wanted,
+        held,
+    })
 }
 
 /// Says how the residency of files is proven below each root of the configuration. Waits for disks: on the helper thread.

@@ -1,0 +1,139 @@
+//! A reload, from the texts to the worker: nothing that there is changes before a worker serves what is new.
+//!
+//! Not here: what follows when a worker serves it or refuses it ([`super::master`]).
+
+use super::directives::Processes;
+use super::directories;
+use super::load::Loaded;
+use super::master::{Candidate, Master};
+use super::privileges::Account;
+use super::report::{Level, error_log};
+use super::sockets::CannotBind;
+use super::start::Options;
+use super::supervise::Stage;
+use super::worker::word;
+use crate::loops::timing::now_ns;
+
+/// Why a configuration that was read anew is not served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unready {
+    /// For this, which the log does not say yet.
+    Because(String),
+    /// The log says it already.
+    Told,
+}
+
+impl From<String> for Unready {
+    fn from(sentence: String) -> Self {
+        Self::Because(sentence)
+    }
+}
+
+impl Unready {
+    /// Tells it in the log, once.
+    pub fn tell(&self) {
+        if let Self::Because(sentence) = self {
+            error_log(Level::Emerg, format_args!("{sentence}"));
+        }
+    }
+}
+
+impl Master {
+    /// Begins one, unless one is on its way.
+    pub(super) fn reload(&mut self) {
+        if self.pending.is_some() {
+            // One at a time: this one begins when the other is served or refused.
+            self.is_reload_wanted = true;
+            return;
+        }
+        error_log(Level::Notice, format_args!("reconfiguring"));
+        let begun_ns = now_ns();
+        match self.prepare() {
+            Ok(next) => self.send(next, begun_ns),
+            Err(unready) => unready.tell(),
+        }
+    }
+
+    /// Reads the configuration anew and gets everything that it needs, without touching what there is.
+    ///
+    /// # Errors
+    /// What there is to tell of why it cannot be served.
+    pub fn prepare(&self) -> Result<Candidate, Unready> {
+        let options = &self.options;
+        let loaded = options.read_again()?;
+        let processes = &loaded.main.processes;
+        let account = Account::of(&loaded).map_err(|error| error.to_string())?;
+        let logs = options
+            .open_logs(&loaded)
+            .map_err(|error| error.to_string())?;
+        directories::make(
+            &directories::named(&loaded.tree, &options.origin.prefix),
+            account.as_ref(),
+        )?;
+        let sockets = self
+            .current
+            .sockets
+            .next(&loaded.settings.listens, processes.worker_processes.count());
+        let sockets = sockets.map_err(|CannotBind| Unready::Told)?;
+        Ok(Candidate {
+            generation: self.current.generation + 1,
+            loaded,
+            account,
+            sockets,
+            logs,
+        })
+    }
+
+    /// Sends a new configuration to the worker that serves; where it needs a new process, to that.
+    fn send(&mut self, next: Candidate, begun_ns: u64) {
+        let bundle = next.bundle(&self.options, begun_ns);
+        let serving = self
+            .workers
+            .iter()
+            .find(|worker| worker.stage == Stage::Serving);
+        let is_same_process = next.account == self.current.account
+            && !needs_new_process(
+                &self.current.loaded.main.processes,
+                &next.loaded.main.processes,
+            );
+        self.pending = Some(next);
+        let is_sent = match serving {
+            Some(worker) if is_same_process => {
+                let (body, descriptors) = bundle.pack();
+                let sent = worker.channel.send(word::CONFIGURE, &body, &descriptors);
+                sent.map_err(|error| {
+                    error_log(Level::Alert, format_args!("sendmsg() failed ({error})"))
+                })
+                .is_ok()
+            }
+            _ => self.start_with(&bundle),
+        };
+        if !is_sent {
+            self.pending = None;
+        }
+    }
+}
+
+/// Whether a change touches what a process can have only from its start.
+fn needs_new_process(old: &Processes, new: &Processes) -> bool {
+    old.env.0 != new.env.0
+        || old.working_directory != new.working_directory
+        || old.worker_priority != new.worker_priority
+        || old.worker_rlimit_nofile != new.worker_rlimit_nofile
+        || old.worker_rlimit_core != new.worker_rlimit_core
+}
+
+/// For the command's process, which has no log of its own yet.
+impl Options {
+    fn read_again(&self) -> Result<Loaded, String> {
+        match super::load::load(&self.origin, &mut self.files(), self.modules) {
+            Ok(loaded) => {
+                for warning in &loaded.warnings {
+                    error_log(Level::Warn, format_args!("{warning}"));
+                }
+                Ok(loaded)
+            }
+            Err(refused) => Err(refused.error.to_string()),
+        }
+    }
+}
