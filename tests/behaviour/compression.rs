@@ -135,6 +135,8 @@ fn codings_are_chosen_as_nginx_chooses_them() {
              location /future/ { alias %DIR%/html/; expires 1h; gzip_proxied expired; }
              location /private/ { alias %DIR%/html/; add_header Cache-Control 'a, private'; gzip_proxied private; }
              location /stored/ { alias %DIR%/html/; add_header Cache-Control 'a, private'; gzip_proxied no-store; }
+             location /added/ { alias %DIR%/html/; add_header Expires 'Thu, 01 Jan 2070 00:00:01 GMT'; gzip_proxied no-store; }
+             location /both/ { alias %DIR%/html/; expires epoch; add_header Expires 'Thu, 01 Jan 2070 00:00:01 GMT'; gzip_proxied no-store; }
              location /tags/ { alias %DIR%/html/; gzip_proxied no_etag; }
              location /untagged/ { alias %DIR%/html/; etag off; gzip_proxied no_etag; } }",
     );
@@ -168,6 +170,8 @@ fn codings_are_chosen_as_nginx_chooses_them() {
         ("/future/a.html", proxied, false),
         ("/private/a.html", proxied, true),
         ("/stored/a.html", proxied, false),
+        ("/added/a.html", proxied, true),
+        ("/both/a.html", proxied, false),
         ("/tags/a.html", proxied, false),
         ("/untagged/a.html", proxied, true),
     ] {

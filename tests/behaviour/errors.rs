@@ -55,6 +55,27 @@ fn error_page_keeps_changes_or_redirects() {
 }
 
 #[test]
+fn a_page_of_a_returned_redirect_knows_its_status() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+            location /returned { error_page 301 = /say?$status; return 301 /x; }
+            location /kept { error_page 301 /say?$status; return 301 /x; }
+            location /rewritten { error_page 301 = /say?$status; rewrite ^ /x permanent; }
+            location /named { error_page 302 = @named; return 302 /x; }
+            location @named { set $told $status; return 200 $told; }
+            location = /say { return 200 $args; } }",
+    );
+    for (target, told) in [
+        ("/returned", "301"),
+        ("/kept", "301"),
+        ("/rewritten", "000"),
+        ("/named", "302"),
+    ] {
+        assert_eq!(server.get(target).text(), told, "{target}");
+    }
+}
+
+#[test]
 fn an_internal_location_is_404_from_outside() {
     let server = Server::start(
         "server { listen 127.0.0.1:%PORT%; location /in/ { internal; } location / { error_page 404 /in/page; } }",

@@ -87,6 +87,13 @@ const IN_A_LOCATION: &str = r#"
     userid_flags lax; => invalid value "lax"
     userid_service x; => "userid_service" directive invalid number
     empty_gif on; => invalid number of arguments in "empty_gif" directive
+    proxy_redirect default; proxy_pass http://127.0.0.1; => "proxy_redirect default" should be placed after the "proxy_pass" directive
+    proxy_pass http://127.0.0.1; location /a { proxy_redirect default; } => "proxy_redirect default" should be placed after the "proxy_pass" directive
+    proxy_buffers 1 8k; => there must be at least 2 "proxy_buffers"
+    proxy_buffer_size 64k; => "proxy_busy_buffers_size" must be less than the size of all "proxy_buffers" minus one buffer
+    proxy_busy_buffers_size 1k; => "proxy_busy_buffers_size" must be equal to or greater than the maximum of the value of "proxy_buffer_size" and one of the "proxy_buffers"
+    proxy_temp_file_write_size 1k; => "proxy_temp_file_write_size" must be equal to or greater than the maximum of the value of "proxy_buffer_size" and one of the "proxy_buffers"
+    fastcgi_max_temp_file_size 1k; => "fastcgi_max_temp_file_size" must be equal to zero to disable temporary files usage or must be equal to or greater than the maximum of the value of "fastcgi_buffer_size" and one of the "fastcgi_buffers"
     random_index maybe; => invalid value "maybe" in "random_index" directive, it must be "on" or "off"
 "#;
 
@@ -199,6 +206,8 @@ const WHOLE: &str = r#"
     events {}\nhttp { proxy_store_access other:r; }\n => invalid value "other:r" => 2
     events {}\nhttp { access_log; }\n => invalid number of arguments in "access_log" directive => 2
     events {}\nhttp { log_format a escape=x '$uri'; access_log logs/q a; }\n => unknown log format escaping "x" => 2
+    events {}\nhttp {\naccess_log logs/a late;\nlog_format late 'x'; }\n => unknown log format "late" => 3
+    events {}\nhttp { server { location / { if ($uri) {\naccess_log logs/a late; } } }\nlog_format late 'x'; }\n => unknown log format "late" => 3
     events {}\nhttp { map $uri { default 1; } }\n => invalid number of arguments in "map" directive => 2
     events {}\nhttp { map $uri x { default 1; } }\n => invalid variable name "x" => 2
     events {}\nhttp { map $uri $x { default 1; default 2; } }\n => duplicate default map parameter => 2
@@ -231,6 +240,28 @@ const WHOLE: &str = r#"
     events {}\nhttp { server { listen %PORT%; location / { index ''; } } }\n => index "" in "index" directive is invalid => 2
     events {}\nhttp { server { listen %PORT%; location / { limit_except GET } } }\n => unexpected "}" => 2
 "#;
+
+#[test]
+fn names_that_differ_in_bytes_that_are_no_utf_8_are_different() {
+    let site = Site::new();
+    let text = |pass: &[u8]| {
+        [
+            b"events {} http { upstream a\xff { server 127.0.0.1; } upstream a\xfe { server 127.0.0.1; }
+              server { listen 127.0.0.1:",
+            site.fill("%PORT%").as_bytes(),
+            b"; location / { proxy_pass http://a",
+            pass,
+            b"; } } }",
+        ]
+        .concat()
+    };
+    for (pass, is_known) in [(&b"\xff"[..], true), (b"\xfe", true), (b"\xfd", false)] {
+        #[expect(clippy::disallowed_methods, reason = "a test")]
+        std::fs::write(site.path("nginx.conf"), text(pass)).unwrap();
+        let (status, said) = site.run(&["-t"]);
+        assert_eq!(status.success(), is_known, "{said}");
+    }
+}
 
 fn check(site: &Site, text: &str, sentence: &str, line: &str) {
     site.configure(text);

@@ -168,6 +168,18 @@ impl Error {
         }
     }
 
+    /// This error at a place, if it has none yet.
+    #[must_use]
+    pub fn or_at(self, place: &Place) -> Self {
+        if self.place.is_some() {
+            return self;
+        }
+        Self {
+            severity: self.severity,
+            ..Self::at(self.sentence, place).with_hint(self.hint.as_deref())
+        }
+    }
+
     /// An error of no place in any text, such as a root file that is not there.
     #[must_use]
     pub fn without_place(sentence: impl Into<String>) -> Self {

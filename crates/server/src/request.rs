@@ -239,7 +239,10 @@ impl Request {
         match (self.silent_status, &self.response) {
             (Some(status), _) => status,
             (None, Some(response)) => response.status,
-            (None, None) => self.error_status.unwrap_or(0),
+            (None, None) => {
+                let returned = || self.rare_if_any()?.returned.get();
+                self.error_status.or_else(returned).unwrap_or(0)
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{List, Problem, Scope, Section, Template, Value, Word, directives};
-use message::{ETag, date};
+use message::{ETag, HeaderId, date};
 
 use crate::Response;
 use crate::request::Request;
@@ -159,15 +159,22 @@ pub fn apply(request: &mut Request, settings: &HeaderLines) {
     if let Some(expires) = lines.expires.as_ref().filter(|_| is_safe) {
         expires::apply(request, expires);
     }
+    let mut added_expires = 0;
     for line in lines
         .add_header
         .iter()
         .filter(|line| is_safe || line.is_always)
     {
         let value = request.evaluate(&line.value);
+        let is_expires = line.name.eq_ignore_ascii_case(b"Expires") && !value.is_empty();
+        added_expires += usize::from(is_expires);
         if let Some(response) = &mut request.response {
             add(response, line, value);
         }
+    }
+    // A proxy is between: `gzip_proxied` asks whether the answer itself expires.
+    if added_expires > 0 && request.head.get(HeaderId::Via).is_some() {
+        request.rare().added_expires.set(added_expires);
     }
 }
 

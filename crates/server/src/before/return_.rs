@@ -61,7 +61,7 @@ pub fn answer(request: &mut Request, decided: &Return) -> Outcome {
     let status = decided.status;
     let Some(text) = &decided.text else {
         return match status {
-            301 | 302 | 303 | 307 | 308 => Outcome::Failed(Failure::redirect(status, Bytes::new())),
+            301 | 302 | 303 | 307 | 308 => redirect(request, status, Bytes::new()),
             ..400 => Outcome::Answer(with_body(request, status, Bytes::new())),
             _ => Outcome::Failed(Failure::new(status)),
         };
@@ -72,9 +72,16 @@ pub fn answer(request: &mut Request, decided: &Return) -> Outcome {
     let text = request.evaluate(text);
     request.error_status = covered;
     match status {
-        301 | 302 | 303 | 307 | 308 => Outcome::Failed(Failure::redirect(status, text)),
+        301 | 302 | 303 | 307 | 308 => redirect(request, status, text),
         _ => Outcome::Answer(with_body(request, status, text)),
     }
+}
+
+fn redirect(request: &Request, status: u16, location: Bytes) -> Outcome {
+    if request.location().settings.error_pages.error_page.is_some() {
+        request.rare().returned.set(Some(status));
+    }
+    Outcome::Failed(Failure::redirect(status, location))
 }
 
 fn with_body(request: &Request, status: u16, text: Bytes) -> Box<Response> {

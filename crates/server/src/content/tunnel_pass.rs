@@ -122,8 +122,7 @@ pub fn build(
     let Some(text) = pass.value.0.literal() else {
         return Ok(Some(Leading::Made(pass.value.0.clone())));
     };
-    let text = String::from_utf8_lossy(text);
-    let linked = upstreams.link(&text, 0, &mut crate::process::resolve::host);
+    let linked = upstreams.link(text, 0, &mut crate::process::resolve::host);
     let upstream = linked.map_err(|problem| pass.error(problem.sentence_for("tunnel_pass")))?;
     Ok(Some(Leading::Fixed(upstream)))
 }
@@ -167,7 +166,7 @@ async fn servers(request: &Request, leading: &Leading) -> Result<Arc<Upstream>, 
     if let Host::Inet { name, port: None } = &url.host
         && upstreams.find(name, None).is_none()
     {
-        let why = format!("no port in upstream \"{}\"", url.place());
+        let why = format!("no port in upstream \"{}\"", url.shown_place());
         return Err(refuse(500, &why));
     }
     let (upstream, unresolved) = naming::upstream(upstreams, &url);
@@ -253,7 +252,7 @@ impl Opening {
     }
 
     fn no_peer(&self) -> u16 {
-        let name = self.upstream.name();
+        let name = &*self.upstream.name();
         self.log(Level::Error, "no live upstreams", name);
         let mut tries = self.record.tries.borrow_mut();
         let one = tries.begin(name);

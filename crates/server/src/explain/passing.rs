@@ -154,7 +154,7 @@ fn tell_servers(upstream: &Upstream, lines: &Lines<'_>, report: &mut Report) {
     } else {
         String::new()
     };
-    let made = lines.upstream(upstream.name());
+    let made = lines.upstream(&upstream.name());
     let text = format!("\"{}\": {}{more}", upstream.name(), peers.join(", "));
     report.say_by("servers", text, made.as_slice());
 }

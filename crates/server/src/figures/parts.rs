@@ -140,8 +140,9 @@ pub(super) fn add_connections(page: &mut Page, settings: &Settings) {
         let states = states.zip(group.failing(Now::read()));
         for (peer, (count, is_failing)) in group.peers().zip(states) {
             // The same server may stand twice, and the same name with two ports.
-            if shown.insert((upstream.name().to_owned(), peer.name.to_string())) {
-                let labels = [upstream.name(), &peer.name];
+            let name = upstream.name();
+            if shown.insert((name.to_string(), peer.name.to_string())) {
+                let labels = [&*name, &peer.name];
                 page.whole(Family::PeerConnections, &labels, u64::from(count));
                 page.whole(Family::PeerFailing, &labels, u64::from(is_failing));
             }

@@ -240,7 +240,7 @@ impl Value for AccessLine {
             }
         };
         let format = match rest.first() {
-            Some(name) if name.bytes() != COMBINED => {
+            Some(name) if !name.bytes().eq_ignore_ascii_case(COMBINED) => {
                 FormatName::Named(name.bytes().clone(), name.place())
             }
             _ => FormatName::Combined(Arc::new(Format::combined(scope)?)),

@@ -27,6 +27,10 @@ pub struct Rare {
     pub limited: OnceCell<Rc<Limited>>,
     /// Its body was refused for its length.
     pub is_body_refused: bool,
+    /// The redirect that it was last answered with by `return`: `$status` where an error page took its place and its status.
+    pub returned: Cell<Option<u16>>,
+    /// How many lines `Expires` the configuration has added to its answer, where `gzip_proxied` wants to know.
+    pub added_expires: Cell<usize>,
     /// `$limit_rate` in bytes a second, when it was set.
     pub limit_rate: Cell<Option<u64>>,
     /// Where the slice begins that is asked for (`$slice_range`).
@@ -44,6 +48,7 @@ impl Rare {
     pub fn forget(&self) {
         self.slice_start.set(None);
         self.uids.set(None);
+        self.added_expires.set(0);
     }
 
     /// What a sub-request knows of it from its beginning.

@@ -31,6 +31,7 @@ use crate::upstream::block::Blocks;
 use crate::variables::{Definitions, referer};
 
 use super::locations::{self, Block, Growing, Level, Outer, Raw};
+use super::order::Order;
 use super::scopes;
 use super::server::ServerSettings;
 use super::tables::LocationSettings;
@@ -263,7 +264,9 @@ fn read_http<'a>(
     around: &Surroundings,
     scope: &mut Scope,
 ) -> Result<(), Error> {
+    let mut order = Order::default();
     for line in block.children() {
+        order.check(line, block.children())?;
         match &line.name.bytes()[..] {
             b"server" => {
                 let server = read_server(line, scope)?;

@@ -241,10 +241,14 @@ pub fn add(
     let pool = OnceLock::new();
     let mut settings = LocationSettings::finish(own.raw.clone(), scope)?;
     let family = passing::chosen(&settings);
-    families::settle(&mut settings, family, scope)?;
+    let here = |error: Error| match &level.place {
+        Some(place) => error.or_at(place),
+        None => error,
+    };
+    families::settle(&mut settings, family, scope).map_err(here)?;
     let passing = passing::build(&settings, family, level.kind, &level.name, all.upstreams)?;
     let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
-    let shown = status::build(&settings)?;
+    let shown = status::build(&settings).map_err(here)?;
     all.locations.push(Location {
         name: level.name,
         has_filters: after::has_filters(&settings),

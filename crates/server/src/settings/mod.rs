@@ -6,6 +6,7 @@
 
 pub mod build;
 pub mod locations;
+mod order;
 pub mod scopes;
 pub mod server;
 pub mod tables;

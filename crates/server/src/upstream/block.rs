@@ -137,7 +137,7 @@ impl Blocks {
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
     ) -> Result<(), Error> {
         let name = block.args[0].display().into_owned();
-        if self.get(&name).is_some() {
+        if self.get(block.args[0].bytes()).is_some() {
             let sentence = format!("duplicate upstream \"{name}\"");
             return Err(block.error(&Problem::new(sentence).at(0)));
         }
@@ -162,15 +162,15 @@ impl Blocks {
                 _ => reader.method(line, scope)?,
             }
         }
-        self.list.push(reader.finish(name, block, scope)?);
+        self.list.push(reader.finish(block, scope)?);
         Ok(())
     }
 
     /// The block of this name, whatever its case.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Upstream> {
+    pub fn get(&self, name: &[u8]) -> Option<&Upstream> {
         let mut all = self.list.iter();
-        all.find(|upstream| upstream.name().eq_ignore_ascii_case(name))
+        all.find(|upstream| upstream.declared().name.eq_ignore_ascii_case(name))
     }
 
     /// All blocks have been read.
@@ -334,7 +334,8 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self, name: String, block: &Directive, scope: &mut Scope) -> Result<Upstream, Error> {
+    fn finish(self, block: &Directive, scope: &mut Scope) -> Result<Upstream, Error> {
+        let name = block.args[0].display();
         if !self.has_server {
             return Err(block.error(&Problem::new("no servers are inside upstream")));
         }
@@ -361,7 +362,7 @@ impl Reader {
         let names = ServerNames::finish(self.names, scope)?;
         let uses_key = matches!(method, Method::Hash | Method::Consistent);
         Ok(Upstream::new(Declared {
-            name,
+            name: block.args[0].bytes().clone(),
             port: None,
             key: self.key.filter(|_| uses_key),
             method,

@@ -3,10 +3,12 @@
 //! Not here: who is chosen ([`super::Choice`]), connections. Invariant: names are looked up while the configuration is built,
 //! never on a loop; what is alive of an upstream (its peers' states) outlives a reload that does not change it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use bytes::Bytes;
 use config::{Error, Msec, Place, Placed, Problem, Template};
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -27,7 +29,7 @@ use crate::names::{Found, Resolving};
 #[derive(Debug)]
 pub struct Declared {
     /// Its name: what `proxy_pass` has as a host.
-    pub name: String,
+    pub name: Bytes,
     /// The port, where no block declares it.
     pub port: Option<u16>,
     /// How it chooses.
@@ -129,14 +131,14 @@ impl Upstream {
     pub fn of_addresses(name: &[u8], addresses: Vec<Address>) -> Upstream {
         let peer = |address| Peer::new(address, name);
         let primary: Vec<Peer> = addresses.into_iter().map(peer).collect();
-        let name = String::from_utf8_lossy(name).into_owned();
+        let shown = String::from_utf8_lossy(name).into_owned();
         let live = Live {
             id: new_id(),
-            first: Arc::new(Group::of_request(name.clone(), primary.clone())),
+            first: Arc::new(Group::of_request(shown, primary.clone())),
             changing: None,
         };
         let upstream = Upstream::new(Declared {
-            name,
+            name: Bytes::copy_from_slice(name),
             port: None,
             method: Method::RoundRobin,
             key: None,
@@ -174,10 +176,10 @@ impl Upstream {
         &self.declared
     }
 
-    /// Its name.
+    /// Its name for who reads it: figures, logs.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.declared.name
+    pub fn name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.declared.name)
     }
 
     /// The peers and their states.
@@ -221,7 +223,7 @@ impl Upstream {
             Some(roster) => roster.peers(),
             None => (declared.primary.clone(), declared.backup.clone()),
         };
-        let (name, method) = (declared.name.clone(), declared.method.clone());
+        let (name, method) = (self.name(), declared.method.clone());
         let first = Arc::new(Group::new(name, method, primary, backup));
         let changing = roster.map(|roster| Changing {
             group: RwLock::new(Arc::clone(&first)),
@@ -351,17 +353,20 @@ impl Upstreams {
     /// nginx's sentence: a bad address, a port at the name of a block, a host that is not found.
     pub fn link(
         &mut self,
-        text: &str,
+        place: &[u8],
         default_port: u16,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
     ) -> Result<Arc<Upstream>, Problem> {
         let refuse =
             |reason: &str, name: &str| Problem::new(format!("{reason} in upstream \"{name}\""));
+        let text = &String::from_utf8_lossy(place);
         let address =
             ServerAddress::parse(text, default_port).map_err(|reason| refuse(reason, text))?;
         let (name, has_port) = split_port(text);
+        // What follows the name is a port, so it is as long here as there.
+        let exact = &place[..place.len() - (text.len() - name.len())];
         let port = address.port();
-        if let Some(known) = self.find(name.as_bytes(), None) {
+        if let Some(known) = self.find(exact, None) {
             if has_port {
                 let port = port.unwrap_or(0);
                 let sentence = format!("upstream \"{name}\" may not have port {port}");
@@ -369,7 +374,7 @@ impl Upstreams {
             }
             return Ok(Arc::clone(known));
         }
-        if let Some(known) = self.find(name.as_bytes(), port) {
+        if let Some(known) = self.find(exact, port) {
             return Ok(Arc::clone(known));
         }
         if self.list.len() == UPSTREAMS_MAX {
@@ -381,9 +386,9 @@ impl Upstreams {
         let found = address
             .addresses(resolve)
             .map_err(|reason| refuse(reason, name))?;
-        let peer = |address| Peer::new(address, name.as_bytes());
+        let peer = |address| Peer::new(address, exact);
         Ok(self.add(Upstream::new(Declared {
-            name: name.to_owned(),
+            name: Bytes::copy_from_slice(exact),
             port: Some(port.unwrap_or(0)),
             method: Method::RoundRobin,
             key: None,
@@ -412,7 +417,7 @@ impl Upstreams {
     pub fn follow(&self, former: &Upstreams) {
         for upstream in &self.list {
             let declared = &upstream.declared;
-            if let Some(before) = former.find(declared.name.as_bytes(), declared.port) {
+            if let Some(before) = former.find(&declared.name, declared.port) {
                 upstream.follow(before);
             }
         }
@@ -442,7 +447,7 @@ impl Upstreams {
     fn add(&mut self, upstream: Upstream) -> Arc<Upstream> {
         let upstream = Arc::new(upstream);
         let name = upstream.declared.name.to_ascii_lowercase();
-        let places = self.by_name.entry(name.into_bytes().into());
+        let places = self.by_name.entry(name.into());
         places.or_default().push(self.list.len());
         self.list.push(Arc::clone(&upstream));
         upstream

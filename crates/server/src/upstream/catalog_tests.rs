@@ -28,7 +28,7 @@ fn upstreams(text: &str) -> Upstreams {
 }
 
 fn link(all: &mut Upstreams, text: &str) -> String {
-    match all.link(text, 80, &mut resolve) {
+    match all.link(text.as_bytes(), 80, &mut resolve) {
         Ok(found) => {
             let group = found.group();
             let peers: Vec<&str> = group.peers().map(|peer| &peer.name[..]).collect();

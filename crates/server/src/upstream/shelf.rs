@@ -51,7 +51,7 @@ impl Shelf {
             // A request may outlive the configuration that it began with.
             let now = loop_.generation();
             let current = &now.settings.upstreams;
-            let known = current.find(upstream.name().as_bytes(), upstream.declared().port);
+            let known = current.find(&upstream.declared().name, upstream.declared().port);
             if known.is_none_or(|known| known.id() != id) {
                 return;
             }

@@ -180,7 +180,7 @@ fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
     let Some(response) = response else {
         return true;
     };
-    if let Some(expires) = response.headers.get(b"Expires") {
+    if let Some(expires) = own_expires(request, response) {
         return on(Proxied::EXPIRED) && is_past(expires, response);
     }
     if response.headers.get(b"Cache-Control").is_some() {
@@ -194,6 +194,14 @@ fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
     let is_excluded = (on(Proxied::NO_LAST_MODIFIED) && has_time)
         || (on(Proxied::NO_ETAG) && response.etag.is_some());
     !is_excluded
+}
+
+/// The first `Expires` that no `add_header` added: those stand behind the answer's own.
+fn own_expires<'a>(request: &Request, response: &'a Response) -> Option<&'a [u8]> {
+    let lines = response.headers.get_all(b"Expires").count();
+    let added = request.rare_if_any().map(|rare| rare.added_expires.get());
+    let first = response.headers.get(b"Expires").map(|value| &value[..]);
+    first.filter(|_| lines > added.unwrap_or(0))
 }
 
 fn is_past(expires: &[u8], response: &Response) -> bool {

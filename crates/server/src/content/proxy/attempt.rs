@@ -102,7 +102,7 @@ impl Try {
         self.is_sent = true;
         let order = Rc::clone(&self.order);
         let settings = &order.about.location().settings;
-        let buffer = settings.proxy_answers.proxy_buffer_size.bytes();
+        let buffer = settings.proxy_answers.proxy_buffer_size.value.bytes();
         let exchange = match order.family {
             Family::Proxy => {
                 connection.begin(order.head.clone(), order.framing, order.asked, buffer)

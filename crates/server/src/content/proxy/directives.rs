@@ -156,16 +156,16 @@ directives! {
         /// server is held back when its client is slow. Nothing is written to a temporary file.
         proxy_buffering: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Limits the head of an answer.
-        proxy_buffer_size: Size = "4k", [HTTP | SERVER | LOCATION] 1;
+        proxy_buffer_size: Placed<Size> = "4k", [HTTP | SERVER | LOCATION] 1;
         /// Buffers for an answer. Checked as nginx checks it; what is held of an answer for its client is what one read has brought, at
         /// most 128 KiB, and the server is held back meanwhile.
-        proxy_buffers: Bufs = "8 4k", [HTTP | SERVER | LOCATION] 2;
+        proxy_buffers: Placed<Bufs> = "8 4k", [HTTP | SERVER | LOCATION] 2;
         /// How much of the buffers may be on its way to the client. Checked as nginx checks it: what is here goes out at once.
-        proxy_busy_buffers_size: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
+        proxy_busy_buffers_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Limits the temporary file of an answer. Kept in any case, since no such file is written: the server is held back instead.
-        proxy_max_temp_file_size: Option<Offset> = none, [HTTP | SERVER | LOCATION] 1;
+        proxy_max_temp_file_size: Option<Placed<Offset>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Limits what is written to a temporary file at once. Checked as nginx checks it.
-        proxy_temp_file_write_size: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
+        proxy_temp_file_write_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Limits the rate at which an answer is read, in bytes a second; may have variables. `0`: no limit.
         proxy_limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION] 1, syntax "rate";
         /// Lets error pages cover answers of servers with a status of 300 and more.

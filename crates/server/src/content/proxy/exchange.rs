@@ -319,7 +319,7 @@ impl Drop for Asking {
 }
 
 fn no_peer(order: &Order) -> NoAnswer {
-    let name = order.upstream.name();
+    let name = &*order.upstream.name();
     let upstream = shown(name, order);
     order
         .about

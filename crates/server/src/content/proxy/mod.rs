@@ -271,7 +271,7 @@ pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destinati
                 && let pass::Host::Inet { name, port: None } = &url.host
                 && upstreams.find(name, None).is_none()
             {
-                let why = format!("no port in upstream \"{}\"", url.place());
+                let why = format!("no port in upstream \"{}\"", url.shown_place());
                 return Err(refuse(request, &why));
             }
             let (upstream, unresolved) = naming::upstream(upstreams, &url);

@@ -4,6 +4,7 @@
 //! read on a loop.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -84,16 +85,23 @@ impl Host {
 }
 
 impl Url {
-    /// Who is to be asked, as text: `HOST[:PORT]` or `unix:PATH`.
+    /// Who is to be asked: `HOST[:PORT]` or `unix:PATH`.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn place(&self) -> Vec<u8> {
         match &self.host {
-            Host::Unix(path) => format!("unix:{}", path.display()),
-            Host::Inet { name, port } => {
-                let name = String::from_utf8_lossy(name);
-                port.map_or_else(|| name.to_string(), |port| format!("{name}:{port}"))
-            }
+            Host::Unix(path) => [b"unix:", path.as_os_str().as_bytes()].concat(),
+            Host::Inet { name, port: None } => name.to_vec(),
+            Host::Inet {
+                name,
+                port: Some(port),
+            } => [name, format!(":{port}").as_bytes()].concat(),
         }
+    }
+
+    /// The same for who reads it.
+    #[must_use]
+    pub fn shown_place(&self) -> String {
+        String::from_utf8_lossy(&self.place()).into_owned()
     }
 
     /// Takes `HOST[:PORT]` or `unix:PATH` apart, which no scheme stands before and no URI behind.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Placed, Template};
+use config::{Error, Origin, Place, Placed, Template};
 use message::HeaderId;
 
 use crate::settings::LocationSettings;
@@ -339,45 +339,60 @@ fn hidden(family: Family, settings: &ProxyAnswers) -> Names {
 /// Checks the sizes against each other that nginx checks so.
 ///
 /// # Errors
-/// nginx's sentence.
+/// nginx's sentence, at one of the lines that it is about.
 pub fn check_buffers(family: Family, settings: &ProxyAnswers) -> Result<(), Error> {
-    let refuse = |sentence: &str| Err(Error::without_place(family.renamed(sentence)));
-    let buffers = settings.proxy_buffers;
+    let (one, all) = (&settings.proxy_buffer_size, &settings.proxy_buffers);
+    let said = |place: &Option<Place>| {
+        let place = place.as_ref();
+        place
+            .filter(|place| place.text.origin() != Origin::Default)
+            .cloned()
+    };
+    let refuse = |sentence: &str, place: Option<Place>| {
+        let sentence = family.renamed(sentence);
+        let place = place
+            .or_else(|| said(&all.place))
+            .or_else(|| said(&one.place));
+        Err(match place {
+            Some(place) => Error::at(sentence, &place),
+            None => Error::without_place(sentence),
+        })
+    };
+    let buffers = all.value;
     if buffers.count < 2 {
-        return refuse("there must be at least 2 \"proxy_buffers\"");
+        return refuse("there must be at least 2 \"proxy_buffers\"", None);
     }
-    let largest = settings.proxy_buffer_size.0.max(buffers.size);
+    let largest = one.value.0.max(buffers.size);
     let all_but_one = (buffers.count - 1).saturating_mul(buffers.size);
-    let busy = settings
-        .proxy_busy_buffers_size
-        .map_or(2 * largest, |size| size.0);
+    let own = settings.proxy_busy_buffers_size.as_ref();
+    let busy = own.map_or(2 * largest, |size| size.value.0);
     if busy < largest {
         return refuse(
             "\"proxy_busy_buffers_size\" must be equal to or greater than the maximum of the value of \"proxy_buffer_size\" \
              and one of the \"proxy_buffers\"",
+            own.and_then(|size| said(&size.place)),
         );
     }
     if busy > all_but_one {
         return refuse(
             "\"proxy_busy_buffers_size\" must be less than the size of all \"proxy_buffers\" minus one buffer",
+            own.and_then(|size| said(&size.place)),
         );
     }
-    if settings
-        .proxy_temp_file_write_size
-        .is_some_and(|size| size.0 < largest)
-    {
+    let written = settings.proxy_temp_file_write_size.as_ref();
+    if let Some(size) = written.filter(|size| size.value.0 < largest) {
         return refuse(
             "\"proxy_temp_file_write_size\" must be equal to or greater than the maximum of the value of \"proxy_buffer_size\" \
              and one of the \"proxy_buffers\"",
+            said(&size.place),
         );
     }
-    if settings
-        .proxy_max_temp_file_size
-        .is_some_and(|size| size.0 != 0 && size.0 < largest)
-    {
+    let kept = settings.proxy_max_temp_file_size.as_ref();
+    if let Some(size) = kept.filter(|size| size.value.0 != 0 && size.value.0 < largest) {
         return refuse(
             "\"proxy_max_temp_file_size\" must be equal to zero to disable temporary files usage or must be equal to or greater \
              than the maximum of the value of \"proxy_buffer_size\" and one of the \"proxy_buffers\"",
+            said(&size.place),
         );
     }
     Ok(())
