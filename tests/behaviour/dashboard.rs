@@ -311,6 +311,68 @@ fn start_top(server: &Server, terminal: &OpenptyResult) -> Child {
 }
 
 #[test]
+fn top_leaves_the_terminal_as_it_was_when_a_signal_ends_it() {
+    if is_nginx() {
+        return;
+    }
+    let server = start();
+    let terminal = open_terminal();
+    let before = tcgetattr(&terminal.slave).expect("it is one");
+    let mut top = start_top(&server, &terminal);
+    let mut shown = File::from(terminal.master);
+    let (mut seen, mut piece) = (String::new(), [0; 4096]);
+    while !seen.contains("blocked99") {
+        let count = shown.read(&mut piece).expect("there is something to show");
+        seen += &String::from_utf8_lossy(&piece[..count]);
+    }
+    assert_ne!(
+        tcgetattr(&terminal.slave).expect("it is one").local_flags,
+        before.local_flags
+    );
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(top.id()).expect("it is one"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+    std::thread::spawn(move || std::io::copy(&mut shown, &mut std::io::sink()));
+    assert!(top.wait().expect("it ends").success());
+    let after = tcgetattr(&terminal.slave).expect("it is one");
+    assert_eq!(after.local_flags, before.local_flags);
+}
+
+/// What top says on standard error where it has no terminal, for a path of this server.
+fn top_says(server: &Server, user: &str, path: &str) -> String {
+    let url = format!("http://{user}127.0.0.1:{}{path}", server.site().port(0));
+    let output = Command::new(binary()).args(["top", &url]).output();
+    let output = output.expect("the program can be run");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn top_says_why_it_cannot_show_anything() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; location / { return 200 x; } location = /d { dashboard; }
+            location = /closed { dashboard; auth_basic x; auth_basic_user_file %DIR%/html/users; } }",
+    );
+    server.file("users", "me:{PLAIN}p@ss\n");
+    let says = |user, path| top_says(&server, user, path);
+    assert!(says("", "/other").contains("/other: there is no dashboard"));
+    assert!(says("", "/closed").contains("it asks for a user and a password"));
+    let wrong = says("me:wrong@", "/closed");
+    assert!(
+        wrong.contains("it asks for a user and a password") && !wrong.contains("wrong"),
+        "{wrong}"
+    );
+    assert!(
+        says("", "/d")
+            .contains("top needs a terminal; for scripts there are status_json and metrics")
+    );
+    assert!(says("me:p@ss@", "/closed").contains("top needs a terminal"));
+}
+
+#[test]
 fn top_comes_back_after_a_reload_and_says_that_the_server_has_gone() {
     if is_nginx() {
         return;

@@ -63,4 +63,5 @@ mod updates;
 mod upstreams;
 mod userid;
 mod variables;
+mod waits;
 mod wrong_configurations;

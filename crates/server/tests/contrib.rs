@@ -60,6 +60,41 @@ fn every_name_is_one_of_ours() {
 }
 
 #[test]
+fn operators_are_told_of_every_figure() {
+    let page = text("docs/watching.md");
+    let named: Vec<&str> = names(&page).map(|(name, _)| name).collect();
+    for about in ALL {
+        let name = match about.kind {
+            Kind::Counter => format!("{}_total", about.name),
+            Kind::Gauge | Kind::Histogram => about.name.to_owned(),
+        };
+        assert!(named.contains(&&name[..]), "docs/watching.md: {name}");
+    }
+    let is_known = |name: &&str| {
+        ALL.iter()
+            .any(|about| name.strip_suffix("_total").unwrap_or(name) == about.name)
+    };
+    assert_eq!(named.iter().find(|name| !is_known(name)), None);
+    assert!(text("README.md").contains("(docs/watching.md)"));
+}
+
+#[test]
+fn every_figure_is_on_the_dashboard_for_grafana() {
+    let dashboard = text("contrib/grafana/freewheel.json");
+    let shown: Vec<&str> = names(&dashboard).map(|(name, _)| name).collect();
+    for about in ALL {
+        let is_shown = samples(about)
+            .iter()
+            .any(|sample| shown.contains(&&sample[..]));
+        assert!(
+            is_shown,
+            "contrib/grafana/freewheel.json does not show {}",
+            about.name
+        );
+    }
+}
+
+#[test]
 fn every_label_is_one_of_the_family_s() {
     for file in &FILES[..2] {
         let text = text(file).replace("\\\"", "\"");

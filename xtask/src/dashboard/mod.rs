@@ -120,7 +120,47 @@ fn look(browser: &mut Browser, server: &Server, wishes: &Wishes) -> Result<(), S
     if let Some(path) = &wishes.screenshot {
         take(browser, path)?;
     }
-    it_fits_on_a_phone(browser, wishes)
+    keys_move_through_the_past(browser)?;
+    it_fits_on_a_phone(browser, wishes)?;
+    a_server_that_stands_still_is_told_of(browser, server)
+}
+
+/// What the pointer does can be done without one.
+fn keys_move_through_the_past(browser: &mut Browser) -> Result<(), String> {
+    browser.evaluate("document.querySelector('#panel-requests canvas').focus()")?;
+    for (key, code, moved) in [
+        ("Home", 36, "cursor === 0"),
+        ("ArrowRight", 39, "cursor === 1"),
+        ("Escape", 27, "cursor === null"),
+    ] {
+        let pressed =
+            json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code});
+        browser.call("Input.dispatchKeyEvent", &pressed)?;
+        wait(browser, moved, &format!("the key {key} moves the cursor"))?;
+    }
+    Ok(())
+}
+
+/// No stream ends then: nothing comes.
+fn a_server_that_stands_still_is_told_of(
+    browser: &mut Browser,
+    server: &Server,
+) -> Result<(), String> {
+    let says = |text: &str| {
+        format!(
+            "document.getElementById('state').textContent.startsWith({})",
+            json!(text)
+        )
+    };
+    let still = server.stand_still()?;
+    let silent = says("the server has said nothing for 10 s");
+    wait(
+        browser,
+        &silent,
+        "the page says that the server stands still",
+    )?;
+    drop(still);
+    wait(browser, &says("live"), "and that it goes on")
 }
 
 /// A narrow one, in the dark.

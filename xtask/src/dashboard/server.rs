@@ -70,6 +70,33 @@ impl Server {
     }
 }
 
+/// The workers of a server stand still as long as this lives.
+pub struct Still(Vec<Pid>);
+
+impl Server {
+    /// Its workers stand still, as those of a machine that hangs.
+    pub fn stand_still(&self) -> Result<Still, String> {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let children = std::fs::read_to_string(children).map_err(|error| error.to_string())?;
+        let workers = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        let workers: Vec<Pid> = workers.map(Pid::from_raw).collect();
+        for worker in &workers {
+            kill(*worker, Signal::SIGSTOP).map_err(|error| error.to_string())?;
+        }
+        Ok(Still(workers))
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        for worker in &self.0 {
+            let _ = kill(*worker, Signal::SIGCONT);
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(pid) = i32::try_from(self.child.id()) {

@@ -442,6 +442,7 @@ async fn follow(
         let Some(follower) = fill.follow() else {
             return Fetched::Again;
         };
+        note::of(request).follows = !follower.fill().is_whole();
         let waited = wait(request, inquiry, &follower, begun).await;
         match waited {
             Waited::TimedOut => return Fetched::Pass,

@@ -17,6 +17,8 @@ pub struct Note {
     pub entry: Option<Rc<Entry>>,
     /// `$upstream_cache_status`.
     pub status: Option<Status>,
+    /// It waits for what another request fetches, or has waited for it (`$served_from`).
+    pub follows: bool,
     /// `$upstream_cache_key`.
     pub key: Bytes,
     /// `$upstream_cache_age`: of a stored answer that was used, in seconds.

@@ -43,6 +43,7 @@ pub async fn serve(
     let age = hit.known.lifetime.age(inquiry.now);
     let note = note::of(request);
     note.status = Some(status);
+    note.follows = false;
     note.age = Some(age);
     let mut head = Box::new(hit.entry.head().clone());
     if let Some(framing) = framing_for_head(request, hit) {

@@ -113,6 +113,11 @@ impl Dashboard {
         self.0.map_or_else(String::new, line)
     }
 
+    /// What the `server` that it shows says, so that answers have figures: statuses, bytes, times.
+    pub fn zone(&self) -> &'static str {
+        self.0.map_or("", |_| "        status_zone site;\n")
+    }
+
     /// Its `server`. On the loopback address it is for those alone who asked for that by name: a page from elsewhere whose name
     /// leads there learns nothing.
     pub fn server(&self) -> String {

@@ -152,7 +152,7 @@ fn configuration(
     dashboard: &Dashboard,
     pid: &Path,
 ) -> Result<String, String> {
-    let dashboard = dashboard.server();
+    let (zone, dashboard) = (dashboard.zone(), dashboard.server());
     let origin = origin(&arguments.origin)?;
     let pid = quoted(pid)?;
     let listen = quoted(Path::new(&arguments.listen))?;
@@ -183,7 +183,7 @@ http {{
 {dollar}{caches}{spread}
     server {{
         listen {listen};
-
+{zone}
         location / {{
             proxy_pass {origin};
             proxy_cache cache{suffix};

@@ -100,7 +100,7 @@ fn configuration(
     dashboard: &Dashboard,
     pid: &Path,
 ) -> Result<String, String> {
-    let dashboard = dashboard.server();
+    let (zone, dashboard) = (dashboard.zone(), dashboard.server());
     let root = quoted(directory)?;
     let pid = quoted(pid)?;
     let listen = quoted(Path::new(&arguments.listen))?;
@@ -133,7 +133,7 @@ http {{
 
 {dollar}    server {{
         listen {listen};
-        root {root};
+{zone}        root {root};
         index index.html;
 {autoindex}    }}
 {dashboard}}}

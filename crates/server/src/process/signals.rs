@@ -43,7 +43,15 @@ impl Signals {
     /// # Errors
     /// That of signalfd(2).
     pub fn open() -> io::Result<Self> {
-        let set: SigSet = KNOWN.into_iter().collect();
+        Self::of(&KNOWN)
+    }
+
+    /// The same for these signals alone.
+    ///
+    /// # Errors
+    /// That of signalfd(2).
+    pub fn of(signals: &[Signal]) -> io::Result<Self> {
+        let set: SigSet = signals.iter().copied().collect();
         set.thread_block()?;
         Ok(Self(SignalFd::with_flags(
             &set,

@@ -39,9 +39,11 @@ fn seconds(ns: u64, out: &mut Vec<u8>) -> bool {
 }
 
 fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
-    let cached = request.cached.as_ref().and_then(|note| note.status);
+    let note = request.cached.as_ref();
+    let cached = note.and_then(|note| note.status);
     let word = match cached {
         Some(Status::Miss | Status::Expired) => "fill",
+        Some(Status::Hit) if note.is_some_and(|note| note.follows) => "fill",
         Some(Status::Bypass) => "upstream",
         None if request.passed.is_some() => "upstream",
         _ if culprit::waited().disk_ns > 0 => "disk",

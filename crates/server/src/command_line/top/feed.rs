@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use message::base64;
 use serde_json::Value;
 
 /// Between two questions to a server that has gone.
@@ -14,7 +15,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How long the server may be silent: several samples.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a line.
-const LINE_BYTES_MAX: u64 = 1 << 20;
+const LINE_BYTES_MAX: u64 = 8 << 20;
+/// Addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 8;
 /// Lines of a head.
 const HEAD_LINES_MAX: usize = 100;
 
@@ -41,8 +44,13 @@ pub struct Told {
 /// # Errors
 /// Why it cannot be had, in a sentence that names the URL.
 pub fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("{url}: {why}");
-    let (authority, path) = parts(url).map_err(|why| failed(&why))?;
+    let shown = without_password(url);
+    let failed = |why: &dyn std::fmt::Display| format!("{shown}: {why}");
+    let Parts {
+        user,
+        authority,
+        path,
+    } = parts(url).map_err(|why| failed(&why))?;
     let address = if authority
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
@@ -51,23 +59,27 @@ pub fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
     } else {
         format!("{authority}:80")
     };
-    let stream = TcpStream::connect(&address[..]).map_err(|error| failed(&error))?;
+    let stream = connect(&address).map_err(|error| failed(&error))?;
     let timeouts = stream.set_read_timeout(Some(PATIENCE));
     timeouts.map_err(|error| failed(&error))?;
+    let authorization = user.map_or_else(String::new, |user| {
+        let user = base64::encode(user.as_bytes());
+        format!("Authorization: Basic {user}\r\n")
+    });
     let request = format!(
-        "GET {path}?stream HTTP/1.0\r\nHost: {authority}\r\nAccept: text/event-stream\r\n\r\n"
+        "GET {path}?stream HTTP/1.0\r\nHost: {authority}\r\nAccept: text/event-stream\r\n{authorization}\r\n"
     );
     (&stream)
         .write_all(request.as_bytes())
         .map_err(|error| failed(&error))?;
     let mut stream = BufReader::new(stream);
     let status = line(&mut stream)
-        .map_err(|error| failed(&error))?
+        .map_err(|error| failed(&why(&error)))?
         .unwrap_or_default();
     let mut is_stream = false;
     for _ in 0..HEAD_LINES_MAX {
         let line = line(&mut stream)
-            .map_err(|error| failed(&error))?
+            .map_err(|error| failed(&why(&error)))?
             .unwrap_or_default();
         if line.is_empty() {
             break;
@@ -78,6 +90,9 @@ pub fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
     match (code, is_stream) {
         ("200", true) => Ok(stream),
         ("200", false) => Err(failed(&"there is no dashboard")),
+        ("401", _) => Err(failed(
+            &"it asks for a user and a password (http://USER:PASSWORD@HOST/PATH)",
+        )),
         ("503", _) => Err(failed(&"too many dashboards are open (503)")),
         ("", _) => Err(failed(&"this is no HTTP server")),
         // Digits alone are let through to the terminal.
@@ -88,8 +103,42 @@ pub fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
     }
 }
 
-/// Authority and path.
-fn parts(url: &str) -> Result<(&str, &str), &'static str> {
+/// Connects to the first address of a name that answers.
+#[expect(clippy::disallowed_types, reason = "no loop runs here")]
+fn connect(address: &str) -> std::io::Result<TcpStream> {
+    use std::net::ToSocketAddrs;
+
+    let mut last = std::io::Error::from(ErrorKind::AddrNotAvailable);
+    for one in address.to_socket_addrs()?.take(ADDRESSES_MAX) {
+        match TcpStream::connect_timeout(&one, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// What is to be said of an error.
+fn why(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("it has said nothing for {} s", PATIENCE.as_secs())
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// What a URL says.
+#[derive(Debug, PartialEq)]
+struct Parts<'a> {
+    /// `USER:PASSWORD`.
+    user: Option<&'a str>,
+    /// `HOST[:PORT]`.
+    authority: &'a str,
+    path: &'a str,
+}
+
+fn parts(url: &str) -> Result<Parts<'_>, &'static str> {
     let rest = match url.split_once("://") {
         Some(("http", rest)) => rest,
         Some(_) => return Err("a URL begins with http://"),
@@ -100,17 +149,37 @@ fn parts(url: &str) -> Result<(&str, &str), &'static str> {
     }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let path = path.split(['?', '#']).next().unwrap_or_default();
+    let (user, authority) = match authority.rsplit_once('@') {
+        Some((user, authority)) => (Some(user), authority),
+        None => (None, authority),
+    };
     match authority {
         "" => Err("a URL names a host"),
-        _ => Ok((authority, if path.is_empty() { "/" } else { path })),
+        _ => Ok(Parts {
+            user,
+            authority,
+            path: if path.is_empty() { "/" } else { path },
+        }),
+    }
+}
+
+/// A URL as it may be shown.
+pub fn without_password(url: &str) -> String {
+    match parts(url) {
+        Ok(Parts {
+            user: Some(user), ..
+        }) => url.replacen(&format!("{user}@"), "", 1),
+        _ => url.to_owned(),
     }
 }
 
 /// Reads a stream, and the next one when it has ended (a reload ends it), until nobody wants the news.
 pub fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<News>) {
     loop {
-        read(&mut stream, news);
-        let mut why = "the stream has ended".to_owned();
+        let mut why = match read(&mut stream, news) {
+            Ok(()) => "the stream has ended".to_owned(),
+            Err(error) => why(&error),
+        };
         stream = loop {
             if news.send(News::Gone(why)).is_err() {
                 return;
@@ -120,16 +189,19 @@ pub fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<New
             match open(url) {
                 Ok(stream) => break stream,
                 // The URL stands above it.
-                Err(sentence) => why = sentence.replacen(&format!("{url}: "), "", 1),
+                Err(sentence) => {
+                    let url = without_password(url);
+                    why = sentence.replacen(&format!("{url}: "), "", 1);
+                }
             }
         };
     }
 }
 
 /// Reads events until the stream ends or nobody wants them.
-fn read(mut stream: impl BufRead, news: &SyncSender<News>) {
+fn read(mut stream: impl BufRead, news: &SyncSender<News>) -> std::io::Result<()> {
     let mut name = String::new();
-    while let Ok(Some(line)) = line(&mut stream) {
+    while let Some(line) = line(&mut stream)? {
         if let Some(given) = line.strip_prefix("event: ") {
             name = given.to_owned();
         } else if let Some(data) = line.strip_prefix("data: ") {
@@ -141,10 +213,11 @@ fn read(mut stream: impl BufRead, news: &SyncSender<News>) {
                 data,
             };
             if news.send(News::Told(told)).is_err() {
-                return;
+                break;
             }
         }
     }
+    Ok(())
 }
 
 /// The next line without its end; `None` at the end of the stream.
@@ -167,8 +240,19 @@ mod tests {
 
     #[test]
     fn urls_are_taken_apart() {
-        assert_eq!(parts("http://a:81/x?y"), Ok(("a:81", "/x")));
-        assert_eq!(parts("127.0.0.1:9"), Ok(("127.0.0.1:9", "/")));
+        let of = |user, authority, path| {
+            Ok(Parts {
+                user,
+                authority,
+                path,
+            })
+        };
+        assert_eq!(parts("http://a:81/x?y"), of(None, "a:81", "/x"));
+        assert_eq!(parts("127.0.0.1:9"), of(None, "127.0.0.1:9", "/"));
+        assert_eq!(parts("[::1]:9/x@y"), of(None, "[::1]:9", "/x@y"));
+        let url = "http://me:p@ss@a/x";
+        assert_eq!(parts(url), of(Some("me:p@ss"), "a", "/x"));
+        assert_eq!(without_password(url), "http://a/x");
         assert!(parts("https://a/").is_err() && parts("http:///x").is_err());
         assert!(parts("http://a/\r\nx").is_err());
     }
@@ -177,7 +261,7 @@ mod tests {
     fn events_are_read() {
         let text = "retry: 1000\nevent: begin\ndata: {}\n\nevent: sample\ndata: {\"v\":[1]}\n\n";
         let (news, coming) = std::sync::mpsc::sync_channel(4);
-        read(text.as_bytes(), &news);
+        read(text.as_bytes(), &news).unwrap();
         let told = || match coming.recv() {
             Ok(News::Told(told)) => told,
             other => panic!("{other:?}"),

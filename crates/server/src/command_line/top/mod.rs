@@ -2,7 +2,7 @@
 //!
 //! * [`feed`]: the dashboard's stream, read by a thread. * [`view`]: what is known of it. * [`rows`]: it as text.
 //!
-//! Not here: figures. Invariant: the terminal is left as it was found, and nothing that is shown can steer it.
+//! Not here: figures. Invariant: the terminal is left as it was found, by signals too, and nothing that is shown can steer it.
 
 mod feed;
 mod rows;
@@ -15,23 +15,28 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
 use clap::Parser;
+use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::widgets::Paragraph;
 
 use super::made::{self, refuse};
+use crate::process::signals::Signals;
 use feed::News;
 use view::View;
 
 /// How often it is looked whether something has come.
 const TICK: Duration = Duration::from_millis(200);
+/// Columns that the arrows to the sides go, and as far as they go: lines of errors are longer than a terminal is wide.
+const STEP: u16 = 10;
+const LEFT_MAX: u16 = 1000;
 /// Events of the stream that may wait to be shown.
 const EVENTS_MAX: usize = 1024;
 
-/// Shows what a dashboard shows, in the terminal. q ends it.
+/// Shows what a dashboard shows, in the terminal. q ends it, the arrows scroll.
 #[derive(Debug, Parser)]
 #[command(name = "freewheel top", bin_name = "freewheel top")]
 struct Arguments {
-    /// A location with `dashboard`: http://HOST[:PORT]/PATH.
+    /// A location with `dashboard`: http://[USER:PASSWORD@]HOST[:PORT]/PATH.
     #[arg(default_value = "http://127.0.0.1/dashboard")]
     url: String,
 }
@@ -47,8 +52,13 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Err(sentence) => return refuse(&sentence),
     };
     if !std::io::stdout().is_terminal() {
-        return refuse("top needs a terminal");
+        return refuse("top needs a terminal; for scripts there are status_json and metrics");
     }
+    // Before there is another thread, which would get them.
+    let endings = match Signals::of(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]) {
+        Ok(endings) => endings,
+        Err(error) => return refuse(&format!("no signals can be taken ({error})")),
+    };
     let (news, coming) = mpsc::sync_channel(EVENTS_MAX);
     let reader = std::thread::Builder::new().name("stream".to_owned());
     let url = arguments.url.clone();
@@ -56,7 +66,8 @@ pub fn run(args: &[OsString]) -> ExitCode {
         return refuse(&format!("no thread to be had ({error})"));
     }
     let mut terminal = ratatui::init();
-    let outcome = show(&mut terminal, &arguments.url, &coming);
+    let shown = feed::without_password(&arguments.url);
+    let outcome = show(&mut terminal, &shown, &coming, &endings);
     ratatui::restore();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,9 +79,10 @@ fn show(
     terminal: &mut ratatui::DefaultTerminal,
     url: &str,
     coming: &mpsc::Receiver<News>,
+    endings: &Signals,
 ) -> Result<(), String> {
-    let (mut view, mut above) = (View::default(), 0_u16);
-    loop {
+    let (mut view, mut above, mut left) = (View::default(), 0_u16, 0_u16);
+    while endings.take().is_none() {
         // No more at a time, so that keys are obeyed whatever comes.
         for _ in 0..EVENTS_MAX {
             match coming.try_recv() {
@@ -91,7 +103,7 @@ fn show(
         let mut page = 1;
         let drawn = terminal.draw(|frame| {
             page = frame.area().height.saturating_sub(1);
-            frame.render_widget(Paragraph::new(lines).scroll((above, 0)), frame.area());
+            frame.render_widget(Paragraph::new(lines).scroll((above, left)), frame.area());
         });
         drawn.map_err(|error| format!("the terminal cannot be written to ({error})"))?;
         let failed = |error| format!("the terminal cannot be read ({error})");
@@ -110,9 +122,12 @@ fn show(
                 KeyCode::Up | KeyCode::Char('k') => above = above.saturating_sub(1),
                 KeyCode::PageDown | KeyCode::Char(' ') => above = above.saturating_add(page),
                 KeyCode::PageUp => above = above.saturating_sub(page),
-                KeyCode::Home => above = 0,
+                KeyCode::Right | KeyCode::Char('l') => left = (left + STEP).min(LEFT_MAX),
+                KeyCode::Left | KeyCode::Char('h') => left = left.saturating_sub(STEP),
+                KeyCode::Home => (above, left) = (0, 0),
                 _ => {}
             }
         }
     }
+    Ok(())
 }

@@ -26,6 +26,7 @@ pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
             number(view.sum("freewheel_loop_connections", &[])),
             number(view.sum("freewheel_pool_queue", &[])),
         )),
+        Line::raw(worker(view)),
     ];
     if let Some(why) = &view.gone {
         let text = format!("Gone, asking again (this is old): {}", plain(why));
@@ -36,6 +37,7 @@ pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
     zones(view, &mut lines);
     pools(view, &mut lines);
     disks(view, &mut lines);
+    files(view, &mut lines);
     caches(view, &mut lines);
     upstreams(view, &mut lines);
     limits(view, &mut lines);
@@ -45,6 +47,23 @@ pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
     texts("last stalls", &view.stalls, &mut lines);
     texts("last errors", &view.errors, &mut lines);
     lines
+}
+
+/// What the worker takes, and what was lost.
+fn worker(view: &View) -> String {
+    let memory = view.sum("freewheel_process_memory_bytes", &[("kind", "anonymous")]);
+    let descriptors = |state| view.sum("freewheel_process_descriptors", &[("state", state)]);
+    let lost = |outcome| view.rate("freewheel_log_lines", &[("outcome", outcome)]);
+    let lost = lost("dropped").zip(lost("failed"));
+    format!(
+        "processors {}  memory {}  descriptors {} of {}  stalls {}  log lines lost {}",
+        share(view.rate("freewheel_process_cpu_seconds", &[])),
+        bytes(memory),
+        number(descriptors("open")),
+        number(descriptors("max")),
+        rate(view.rate("freewheel_stalls", &[])),
+        rate(lost.map(|(dropped, failed)| dropped + failed)),
+    )
 }
 
 /// Texts below a title, the newest first, unless there are none.
@@ -152,13 +171,46 @@ fn disks(view: &View, lines: &mut Vec<Line<'static>>) {
     table(&head, view.values(BYTES, "mount").iter().map(row), lines);
 }
 
+/// By what was done; what was never done has no line.
+fn files(view: &View, lines: &mut Vec<Line<'static>>) {
+    const ANSWERS: &str = "freewheel_disk_answers";
+    let row = |name: &String| {
+        let of = [("operation", &name[..])];
+        let from = |source| view.sum(ANSWERS, &[of[0], ("source", source)]);
+        let all = view.sum(ANSWERS, &of).filter(|all| *all > 0.0);
+        let memory = from("memory")
+            .zip(from("kept"))
+            .map(|(one, other)| one + other);
+        vec![
+            name.clone(),
+            share(memory.zip(all).map(|(memory, all)| memory / all)),
+            rate(view.rate(ANSWERS, &[of[0], ("source", "pool")])),
+            time(
+                view.times("freewheel_disk_call_seconds", &of)
+                    .map(|times| times.p99),
+            ),
+            rate(view.rate("freewheel_disk_call_errors", &of)),
+            rate(view.rate(ANSWERS, &[of[0], ("source", "refused")])),
+        ]
+    };
+    let head = ["files", "memory", "by pools", "call99", "errors", "refused"];
+    let names = view.values(ANSWERS, "operation");
+    let is_done = |name: &&String| {
+        let of = [("operation", &name[..])];
+        view.sum(ANSWERS, &of) > Some(0.0)
+            || view.times("freewheel_disk_call_seconds", &of).is_some()
+    };
+    table(&head, names.iter().filter(is_done).map(row), lines);
+}
+
 fn caches(view: &View, lines: &mut Vec<Line<'static>>) {
     const REQUESTS: &str = "freewheel_cache_requests";
     let row = |name: &String| {
         let of = [("cache", &name[..])];
-        let hits = view
-            .sum(REQUESTS, &[of[0], ("status", "HIT")])
-            .unwrap_or(0.0);
+        let hits = ["HIT", "STALE", "UPDATING", "REVALIDATED"]
+            .iter()
+            .filter_map(|status| view.sum(REQUESTS, &[of[0], ("status", status)]));
+        let hits: f64 = hits.sum();
         let all = view.sum(REQUESTS, &of).filter(|all| *all > 0.0);
         vec![
             name.clone(),
@@ -167,9 +219,20 @@ fn caches(view: &View, lines: &mut Vec<Line<'static>>) {
             bytes(view.sum("freewheel_cache_max_size_bytes", &of)),
             number(view.sum("freewheel_cache_entries", &of)),
             rate(view.rate("freewheel_cache_fills", &of)),
+            rate(view.rate("freewheel_cache_followers", &of)),
+            rate(view.rate("freewheel_cache_events", &[of[0], ("event", "evicted")])),
         ]
     };
-    let head = ["cache", "hits", "size", "max", "entries", "fetches"];
+    let head = [
+        "cache",
+        "hits",
+        "size",
+        "max",
+        "entries",
+        "fetches",
+        "followers",
+        "evicted",
+    ];
     table(&head, view.values(REQUESTS, "cache").iter().map(row), lines);
 }
 
@@ -383,15 +446,20 @@ mod tests {
             [10,"freewheel_compression_bytes","counter",{"encoding":"gzip","direction":"out"}],
             [11,"freewheel_subrequests","counter",{"kind":"mirror","status":"5xx"}],
             [12,"freewheel_auth_basic_requests","counter",{"outcome":"unknown_user"}],
+            [13,"freewheel_disk_answers","counter",{"operation":"open","source":"memory"}],
+            [14,"freewheel_disk_answers","counter",{"operation":"open","source":"kept"}],
+            [15,"freewheel_disk_answers","counter",{"operation":"open","source":"pool"}],
+            [16,"freewheel_disk_answers","counter",{"operation":"fsync","source":"pool"}],
+            [17,"freewheel_process_memory_bytes","gauge",{"kind":"anonymous"}],
             [4000000000,"x","gauge",{}]]"#;
         view.take(&told("series", series));
         view.take(&told(
             "sample",
-            r#"{"t":1000,"v":[1,0,3,0,0,0,0,0,0,0,0,0,0]}"#,
+            r#"{"t":1000,"v":[1,0,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}"#,
         ));
         view.take(&told(
             "sample",
-            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000,20,[20,800,9000,9000],2,6,50,200,8,4096,10,12]}"#,
+            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000,20,[20,800,9000,9000],2,6,50,200,8,4096,10,12,4,2,2,0,3145728]}"#,
         ));
         let stall = r#"[{"at":86465.5,"loop":0,"seconds":0.06,"task":"connection","connection":3,"request":"GET /\u001b",
             "phase":"content","operation":""}]"#;
@@ -434,6 +502,15 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\nunknown user           6/s"), "{text}");
+        assert!(
+            text.contains("\nprocessors -  memory 3Mi  descriptors - of -"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nopen                75.0 %       1/s         -"),
+            "{text}"
+        );
+        assert!(!text.contains("fsync"), "{text}");
         let stall = "00:01:05 UTC 60.0 ms of loop 0: connection *3, content, request: \"GET /?\"";
         assert!(text.contains(stall), "{text}");
         assert!(text.ends_with("a?[2Jb"), "{text}");

@@ -39,8 +39,8 @@ const shown = (unit, v) => v === null || v === undefined ? '–' : UNITS[unit](v
 
 // A number that is round, and not under the largest.
 function roundUp(largest, unit) {
-  if (unit === 'share') return 1;
-  const thousand = unit === 'byteRate' ? 1024 ** Math.floor(Math.log(largest || 1) / Math.log(1024)) : 1;
+  if (unit === 'share' && largest <= 1) return 1;
+  const thousand = unit.startsWith('byte') ? 1024 ** Math.floor(Math.log(largest || 1) / Math.log(1024)) : 1;
   const power = thousand * 10 ** Math.floor(Math.log10((largest || 1) / thousand));
   return [1, 2, 5, 10].map((step) => step * power).find((bound) => bound >= largest) ?? largest;
 }
@@ -86,10 +86,22 @@ function drawTimes(area, cursor) {
     const text = part === 0 ? 'now' : seconds < 120 ? `−${seconds} s` : `−${round(seconds / 60)} min`;
     pen.fillText(text, xOf(area, now() - span * part), area.bottom + 15);
   }
-  if (cursor !== null && cursor < store.times.length) {
-    pen.fillStyle = css('--faint');
-    pen.fillRect(xOf(area, store.times[cursor]), area.top, 1, area.bottom - area.top);
-  }
+  if (cursor !== null && cursor < store.times.length) drawCursor(area, store.times[cursor]);
+}
+
+// A line, and its moment beside it.
+function drawCursor(area, t) {
+  const {pen} = area;
+  const [x, text] = [xOf(area, t), new Date(t).toLocaleTimeString()];
+  const [isLeft, width] = [x > (area.left + area.right) / 2, pen.measureText(text).width];
+  pen.fillStyle = css('--text');
+  pen.fillRect(x, area.top, 1, area.bottom - area.top);
+  pen.fillStyle = css('--card');
+  pen.fillRect(isLeft ? x - width - 8 : x + 2, area.top, width + 6, 15);
+  pen.fillStyle = css('--text');
+  pen.textAlign = isLeft ? 'right' : 'left';
+  pen.textBaseline = 'top';
+  pen.fillText(text, isLeft ? x - 5 : x + 5, area.top + 2);
 }
 
 function drawLines(canvas, lines, unit, cursor) {

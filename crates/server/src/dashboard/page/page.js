@@ -1,6 +1,10 @@
 // The page: tiles, panels, lines of text; and the stream that fills them. What the server tells is set as text, never as markup.
 
 const AGAIN_MS = 5000;
+// The server speaks every 2 s: one that does not for so long has gone, or stands still.
+const SILENCE_MS = 10000;
+// Samples that the keys for pages go.
+const PAGE = 30;
 let cursor = null;
 
 function element(tag, parent, className = '', text = '') {
@@ -30,6 +34,7 @@ function makePanel(spec) {
   element('small', title, '', spec.what);
   const canvas = element('canvas', box);
   canvas.setAttribute('role', 'img');
+  canvas.tabIndex = 0;
   const legend = element('ul', box, 'legend');
   const none = element('p', box, 'none', spec.none ?? '');
   const follow = (event) => {
@@ -43,7 +48,23 @@ function makePanel(spec) {
   canvas.addEventListener('pointermove', follow);
   canvas.addEventListener('pointerdown', follow);
   canvas.addEventListener('pointerleave', leave);
+  canvas.addEventListener('blur', leave);
+  canvas.addEventListener('keydown', (event) => {
+    if (!moveCursor(event.key)) return;
+    event.preventDefault();
+    paintSoon();
+  });
   return {spec, box, canvas, legend, none};
+}
+
+// What the pointer does, by keys. Is it one of them?
+function moveCursor(key) {
+  const end = store.times.length - 1;
+  const from = cursor ?? end;
+  const to = {ArrowLeft: from - 1, ArrowRight: from + 1, PageUp: from - PAGE, PageDown: from + PAGE, Home: 0, End: end, Escape: null}[key];
+  if (to === undefined) return false;
+  cursor = to === null ? null : Math.max(0, Math.min(end, to));
+  return true;
 }
 
 function paintPanel({spec, box, canvas, legend, none}) {
@@ -117,9 +138,18 @@ function toldStall({at, seconds, task, connection, phase, operation, request, ..
   return `${new Date(at * 1000).toLocaleTimeString()} loop ${rest.loop} was kept for ${shown('seconds', seconds)} by ${what}`;
 }
 
+let stream = null;
+let heard = 0;
+
 function listen() {
-  const stream = new EventSource(`${location.pathname}?stream`);
-  const on = (name, obey) => stream.addEventListener(name, (event) => obey(JSON.parse(event.data)));
+  stream?.close();
+  stream = new EventSource(`${location.pathname}?stream`);
+  const own = stream;
+  heard = performance.now();
+  const on = (name, obey) => own.addEventListener(name, (event) => {
+    heard = performance.now();
+    obey(JSON.parse(event.data));
+  });
   on('begin', () => store.clear());
   on('series', (list) => store.addSeries(list));
   on('sample', (sample) => {
@@ -136,16 +166,24 @@ function listen() {
     store.addLines(store.stalls, stalls.map(toldStall));
     paintLines('stalls', store.stalls);
   });
-  stream.addEventListener('error', () => {
-    if (stream.readyState === EventSource.CLOSED) {
+  own.addEventListener('error', () => {
+    if (own.readyState === EventSource.CLOSED) {
       say('refused: too many dashboards are open, or it is not allowed; asking again', true);
-      setTimeout(listen, AGAIN_MS);
+      setTimeout(() => own === stream && listen(), AGAIN_MS);
     } else {
       say('the server cannot be reached; asking again', true);
     }
   });
 }
 
+// A server that stands still, and one that was cut off, end no stream.
+function watch() {
+  if (performance.now() - heard <= SILENCE_MS) return;
+  say(`the server has said nothing for ${SILENCE_MS / 1000} s (this is old); asking again`, true);
+  listen();
+}
+
 isDark.addEventListener('change', paintSoon);
 addEventListener('resize', paintSoon);
 listen();
+setInterval(watch, 1000);

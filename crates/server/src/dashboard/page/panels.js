@@ -19,6 +19,14 @@ const PANELS = [
     lines: () => each(store.find('freewheel_loop_busy_seconds'), ['loop'], (g) => sum(g.map(perSecond)), (n) => `loop ${n}`),
   },
   {
+    id: 'polls', title: 'Loops: longest poll', what: 'what kept a loop longest at a time', unit: 'seconds', none: 'No loop runs.',
+    lines: () => each(store.find('freewheel_loop_poll_seconds'), ['loop'], (g) => most(g.map(longest)), (n) => `loop ${n}`),
+  },
+  {
+    id: 'ticks', title: 'Loops: lateness', what: '99 of 100 ticks of 1 ms were served no later', unit: 'seconds', none: 'No loop runs.',
+    lines: () => each(store.find('freewheel_loop_tick_lateness_seconds'), ['loop'], (g) => most(g.map(p99)), (n) => `loop ${n}`),
+  },
+  {
     id: 'unserved', title: 'Loops: without a processor', what: 'share of the time that they were ready and had none: the machine is too busy',
     unit: 'share', isOptional: true,
     lines: () => each(store.find('freewheel_loop_processor_wait_seconds'), ['loop'], (g) => sum(g.map(perSecond)), (n) => `loop ${n}`),
@@ -39,6 +47,16 @@ const PANELS = [
     id: 'first-byte', title: 'Answers: time to the first byte', what: '99 of 100 began no later', unit: 'seconds',
     none: 'No request has ended in a zone (status_zone).',
     lines: () => each(store.find('freewheel_zone_first_byte_seconds'), ['zone'], (g) => most(g.map(p99))),
+  },
+  {
+    id: 'total', title: 'Answers: time to the end', what: '99 of 100 had ended by then', unit: 'seconds',
+    none: 'No request has ended in a zone (status_zone).',
+    lines: () => each(store.find('freewheel_zone_request_seconds'), ['zone'], (g) => most(g.map(p99))),
+  },
+  {
+    id: 'bytes', title: 'Answers: bytes', what: 'received and sent, per second', unit: 'byteRate',
+    none: 'No request has ended in a zone (status_zone).',
+    lines: () => each(store.find('freewheel_zone_bytes'), ['direction'], (g) => sum(g.map(perSecond))),
   },
   {
     id: 'running', title: 'Requests in progress', what: 'at servers with status_zone', unit: 'number',
@@ -89,6 +107,10 @@ const PANELS = [
     ],
   },
   {
+    id: 'calls', title: 'Disks: calls', what: '99 of 100 took no longer, by what was done', unit: 'seconds', none: 'No disk had to be asked.',
+    lines: () => each(store.find('freewheel_disk_call_seconds'), ['operation'], (g) => most(g.map(p99))),
+  },
+  {
     id: 'disk-bytes', title: 'Disks: bytes', what: 'per second', unit: 'byteRate', none: 'No disk had to be asked.',
     lines: () => each(store.find('freewheel_disk_bytes'), ['mount', 'direction'], (g) => sum(g.map(perSecond))),
   },
@@ -115,6 +137,17 @@ const PANELS = [
     ],
   },
   {
+    id: 'entries', title: 'Caches: entries', what: 'keys that are known', unit: 'number', none: 'There is no cache.',
+    lines: () => each(store.find('freewheel_cache_entries'), ['cache'], (g) => sum(g.map(gauge))),
+  },
+  {
+    id: 'cache-memory', title: 'Caches: memory', what: 'of the index, and what waits to be written', unit: 'bytes', none: 'There is no cache.',
+    lines: () => [
+      ...each(store.find('freewheel_cache_index_bytes'), ['cache'], (g) => sum(g.map(gauge)), (n) => `${n} index`),
+      ...each(store.find('freewheel_cache_unsaved_bytes'), ['cache'], (g) => sum(g.map(gauge)), (n) => `${n} unsaved`),
+    ],
+  },
+  {
     id: 'upstreams', title: 'Upstreams: time to the head', what: '99 of 100 answers began no later', unit: 'seconds',
     none: 'No upstream was asked.',
     lines: () => each(store.find('freewheel_upstream_header_seconds'), ['upstream', 'peer'], (g) => most(g.map(p99))),
@@ -122,6 +155,10 @@ const PANELS = [
   {
     id: 'upstream-requests', title: 'Upstreams: requests', what: 'by outcome, per second', unit: 'rate', none: 'No upstream was asked.',
     lines: () => moved(each(store.find('freewheel_upstream_requests'), ['upstream', 'outcome'], (g) => sum(g.map(perSecond)))),
+  },
+  {
+    id: 'upstream-now', title: 'Upstreams: at work', what: 'requests that each has now', unit: 'number', none: 'No upstream was asked.',
+    lines: () => each(store.find('freewheel_upstream_connections'), ['upstream', 'peer'], (g) => sum(g.map(gauge))),
   },
   {
     id: 'limits', title: 'Limits: refused and delayed', what: 'requests per second, by zone', unit: 'rate', isOptional: true,
@@ -169,6 +206,14 @@ const PANELS = [
       ...each(store.find('freewheel_real_ip_requests'), ['outcome'], (g) => sum(g.map(perSecond)), (n) => `address ${n}`),
     ]),
   },
+  {
+    id: 'process-memory', title: 'Worker: memory', what: 'its own, and all in use', unit: 'bytes', none: 'It is not told.',
+    lines: () => each(store.find('freewheel_process_memory_bytes').filter((one) => one.labels.kind !== 'virtual'), ['kind'], (g) => sum(g.map(gauge))),
+  },
+  {
+    id: 'processors', title: 'Worker: processors', what: 'time of all its threads, as a share of one', unit: 'share', none: 'It is not told.',
+    lines: () => each(store.find('freewheel_process_cpu_seconds'), [], (g) => sum(g.map(perSecond)), () => 'all threads'),
+  },
 ];
 
 const last = (values) => values[values.length - 1] ?? null;
@@ -177,7 +222,7 @@ const last = (values) => values[values.length - 1] ?? null;
 function losses() {
   const counts = [
     ['jobs refused', 'freewheel_pool_rejected_jobs', {}],
-    ['disk errors', 'freewheel_disk_errors', {}],
+    ['disk errors', 'freewheel_disk_call_errors', {}],
     ['cache troubles', 'freewheel_cache_troubles', {}],
     ['log lines', 'freewheel_log_lines', {outcome: 'dropped'}],
     ['log lines', 'freewheel_log_lines', {outcome: 'failed'}],
@@ -211,9 +256,16 @@ function tiles() {
     ['descriptors', `${shown('number', descriptors[0])} of ${shown('number', descriptors[1])}`, descriptors[0] > 0.9 * descriptors[1]],
     ['peers that fail', out.slice(0, 2).join(', ') + (out.length > 2 ? ` and ${out.length - 2} more` : '') || 'none', out.length > 0],
     ['lost, 15 min', lost || 'nothing', Boolean(lost)],
+    ...snapshots(),
     ['configuration', took.length ? `${last(generation[0])}, in ${shown('seconds', last(took[0]))}` : '–'],
     ['up', started.length ? duration(now() / 1000 - last(started[0])) : '–'],
   ];
+}
+
+// Where caches have saved their index: how much the oldest of them would not know after a crash.
+function snapshots() {
+  const ages = store.find('freewheel_cache_snapshot_age_seconds').map((one) => last(one.values)).filter((age) => age !== null);
+  return ages.length ? [['index saved', `${duration(Math.max(...ages))} ago`]] : [];
 }
 
 function duration(seconds) {

@@ -25,6 +25,8 @@ const store = {
   },
 
   addSample({t, out, v}) {
+    // The server's clock was set back: what lies in its future is not the past.
+    if (t <= this.times[this.times.length - 1]) this.forget();
     this.times.push(t);
     this.leftOut = out;
     this.series.forEach((one, place) => one.values.push(v[place] ?? null));
@@ -32,6 +34,11 @@ const store = {
       this.times.shift();
       this.series.forEach((one) => one.values.shift());
     }
+  },
+
+  forget() {
+    this.times = [];
+    this.series.forEach((one) => { one.values = []; });
   },
 
   addLines(list, lines) {
@@ -57,6 +64,7 @@ const gauge = (one) => one.values;
 const perSecond = (one) => one.values.map((v, at) => v === null ? null : v * 1000 / store.stepMs(at));
 const column = (index) => (one) => one.values.map((v) => Array.isArray(v) ? v[index] / 1e6 : null);
 const p99 = column(2);
+const longest = column(3);
 
 // The sum, or another way to make one of several, at each sample.
 function together(arrays, join = (a, b) => a + b) {
