@@ -33,6 +33,7 @@ mod locations;
 mod logs;
 mod map;
 mod panics;
+mod passing_on;
 mod process;
 mod proxy;
 mod proxy_answers;

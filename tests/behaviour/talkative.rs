@@ -1,7 +1,7 @@
 //! Servers behind that speak out of turn: before they have read a body, or in another protocol.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use blackbox::gateway::{answer, end, stderr, stdout};
@@ -107,6 +107,7 @@ fn an_answer_that_comes_before_the_body_was_read_counts() {
     let program = behind(|mut stream| {
         read_params(&mut stream)?;
         stream.write_all(&answer("Status: 403\r\n\r\nno"))?;
+        stream.shutdown(Shutdown::Write)?;
         // Else what was not read would end the connection before the answer is read.
         drop(std::io::copy(&mut stream, &mut std::io::sink()));
         Ok(())

@@ -97,6 +97,8 @@ pub struct Request {
     pub is_location_valid: bool,
     /// The URI is the client's own still: it may be passed on as it came.
     pub is_target_raw: bool,
+    /// It has come to where its location passes it on: it is known to whom.
+    pub is_passed_on: bool,
     /// What is known of the servers that it was passed on to.
     pub passed: Option<Passed>,
     /// What is known of its cache.
@@ -204,6 +206,7 @@ impl Request {
             cached: None,
             kept: None,
             tunnel: None,
+            is_passed_on: false,
             add_uri_to_alias: false,
             keepalive: false,
             error_status: None,
@@ -315,6 +318,7 @@ impl Request {
         if let Some(rare) = self.rare_if_any() {
             rare.forget();
         }
+        self.is_passed_on = false;
         if let Some(passed) = &mut self.passed {
             passed.forget_whom();
         }

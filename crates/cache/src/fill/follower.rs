@@ -1,11 +1,12 @@
 //! One reader of a fill.
 
-use super::{Fill, Kind, Progress, Sharing, State, wake};
+use super::{Fill, Filler, Kind, Progress, Sharing, State, wake};
 use bytes::Bytes;
 use message::ResponseHead;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 /// What comes next for a follower.
@@ -25,6 +26,13 @@ pub enum Next {
     Alone,
 }
 
+impl Filler {
+    /// What came is not what its head said; to be told before it is dropped.
+    pub fn spoil(&self) {
+        self.fill.0.is_spoilt.store(true, Relaxed);
+    }
+}
+
 /// A reader of a fill, with its own place. Dropping it leaves.
 #[derive(Debug)]
 pub struct Follower {
@@ -41,6 +49,12 @@ impl Follower {
     #[must_use]
     pub fn fill(&self) -> &Fill {
         &self.fill
+    }
+
+    /// Was it broken since what came is not what its head said?
+    #[must_use]
+    pub fn is_spoilt(&self) -> bool {
+        self.fill.0.is_spoilt.load(Relaxed)
     }
 
     /// Waits for the head. None: there will be none for this follower ([`Follower::next`] says why).

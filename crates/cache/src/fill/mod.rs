@@ -29,6 +29,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -70,6 +71,7 @@ struct Inner {
     about: OnceLock<About>,
     ending: OnceLock<Ending>,
     place: OnceLock<Saved>,
+    is_spoilt: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -165,6 +167,7 @@ impl Filler {
                 about: OnceLock::new(),
                 ending: OnceLock::new(),
                 place: OnceLock::new(),
+                is_spoilt: AtomicBool::new(false),
                 state: Mutex::new(state),
             })),
         }

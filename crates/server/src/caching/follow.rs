@@ -74,6 +74,7 @@ async fn next(
         Next::Bytes(bytes) => bytes,
         Next::End => return Ok(None),
         Next::Saved(range) => following.read(range).await?,
+        Next::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
         // The fill has said why in the log.
         Next::Broken | Next::Alone | Next::Flush => return Err(BodyError::Logged),
     };

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use cache::fill::Filler;
+use message::BodyError;
 
 use super::registry::Cache;
 use crate::content::proxy::exchange::Coming;
@@ -65,8 +66,16 @@ async fn wait_for_turn(cache: &Cache, loop_: &Loop) -> bool {
 pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming) -> bool {
     let mut patience = DISK_PATIENCE;
     while let Some(piece) = body.piece().await {
-        // One that breaks off has said so in the log.
-        let Ok(piece) = piece else { return false };
+        let piece = match piece {
+            Ok(piece) => piece,
+            // It has said so in the log.
+            Err(error) => {
+                if matches!(error, BodyError::Invalid) {
+                    filler.spoil();
+                }
+                return false;
+            }
+        };
         let mut push = pin!(filler.push(piece));
         loop {
             let outcome = tokio::select! {

@@ -13,6 +13,7 @@ use config::{
     parse_size,
 };
 
+use crate::caching::directives::Caching;
 use crate::content::files::Aio;
 use crate::content::proxy::families::Family;
 use crate::settings::Location;
@@ -122,30 +123,27 @@ impl Zones {
         self.0.iter().position(|zone| zone.name == name)
     }
 
-    /// Checks that every cache that is named without variables is declared, and finds each one's pool.
+    /// Checks that a cache that is named without variables is declared, whether or not requests are passed on there.
     ///
     /// # Errors
     /// `"proxy_cache" zone "x" is unknown`.
-    pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) -> Result<(), Error> {
-        for location in locations {
-            let named = &location.settings.caching.proxy_cache;
-            let Some(name) = named.value.on().and_then(Template::literal) else {
-                continue;
-            };
-            if self.named(name).is_none() {
+    pub fn check(&self, family: Family, caching: &Caching) -> Result<(), Error> {
+        let named = &caching.proxy_cache;
+        match named.value.on().and_then(Template::literal) {
+            Some(name) if self.named(name).is_none() => {
                 let name = String::from_utf8_lossy(name);
-                let family = location
-                    .passing
-                    .as_ref()
-                    .map_or(Family::Proxy, |passing| passing.family);
                 let directive = family.renamed("proxy_cache");
-                return Err(named.error(format!("\"{directive}\" zone \"{name}\" is unknown")));
+                Err(named.error(format!("\"{directive}\" zone \"{name}\" is unknown")))
             }
+            _ => Ok(()),
         }
+    }
+
+    /// Finds each one's pool.
+    pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) {
         for zone in &mut self.0 {
             zone.pool = pool_for(&zone.name, locations, pools);
         }
-        Ok(())
     }
 }
 

@@ -24,6 +24,7 @@ const PEERS_TOLD: usize = 16;
 
 /// Tells where the request is passed on to.
 pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
+    request.is_passed_on = true;
     let chain = chain(request, lines);
     let family = family(request);
     let passed = of(lines, &chain, family, &["proxy_pass"]);

@@ -109,6 +109,7 @@ impl Request {
         twin.location = self.location;
         twin.is_internal = self.is_internal;
         twin.is_location_valid = self.is_location_valid;
+        twin.is_passed_on = self.is_passed_on;
         twin.is_target_raw = self.is_target_raw;
         twin.add_uri_to_alias = self.add_uri_to_alias;
         twin.captures = self.captures.clone();

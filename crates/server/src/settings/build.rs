@@ -133,7 +133,7 @@ impl Settings {
         real_ip::settle(&settings.locations, &mut host)?;
         settings.check_pools(tree)?;
         let locations = &settings.locations;
-        settings.zones.settle(locations, &surroundings.pools)?;
+        settings.zones.settle(locations, &surroundings.pools);
         settings.check_logs()?;
         charset::settle(&mut settings.charsets, &mut settings.locations)?;
         settings.variables = definitions.finish(scope)?;
@@ -386,6 +386,7 @@ fn finish_server(
     let mut all = Growing {
         locations: &mut settings.locations,
         upstreams: &mut settings.upstreams,
+        zones: &settings.zones,
     };
     let level = Level {
         kind: None,

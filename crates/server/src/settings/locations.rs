@@ -210,6 +210,8 @@ pub struct Growing<'a> {
     pub locations: &'a mut Vec<Location>,
     /// The upstreams: those that no block declares are added where `proxy_pass` names them.
     pub upstreams: &'a mut Upstreams,
+    /// The caches.
+    pub zones: &'a crate::caching::zone::Zones,
 }
 
 /// A location, or what stands for a server itself.
@@ -245,7 +247,7 @@ pub fn add(
         Some(place) => error.or_at(place),
         None => error,
     };
-    families::settle(&mut settings, family, scope).map_err(here)?;
+    families::settle(&mut settings, family, all.zones, scope).map_err(here)?;
     let passing = passing::build(&settings, family, level.kind, &level.name, all.upstreams)?;
     let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
     let shown = status::build(&settings).map_err(here)?;

@@ -12,8 +12,6 @@ use config::{Error, Flag, Place, Problem, Scope, Value, VariableIndex, Word, dir
 use message::BodyError;
 
 use crate::Response;
-use crate::content::proxy::accel::ignores;
-use crate::content::proxy::directives::IgnoreHeaders;
 use crate::content::proxy::variables as proxy;
 use crate::log::Level;
 use crate::request::Request;
@@ -253,9 +251,9 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
 fn told(request: &Request) -> Option<Bytes> {
     let mut name = Vec::new();
     let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
-    let is_told = request.passed.is_some() && proxy::header(request, is_charset, &mut name);
-    let is_told = is_told && !name.is_empty() && !ignores(request, IgnoreHeaders::X_ACCEL_CHARSET);
-    is_told.then(|| name.into())
+    let passed = request.passed.as_ref()?;
+    let is_told = proxy::header(request, is_charset, &mut name) && !name.is_empty();
+    (is_told && !passed.record.ignores_charset.get()).then(|| name.into())
 }
 
 fn value(request: &mut Request, response: &Response, name: &Name) -> Result<Bytes, Outcome> {

@@ -15,6 +15,7 @@ use crate::request::Request;
 use crate::respond::Outcome;
 use crate::{Failure, Response};
 
+use super::directives::IgnoreHeaders;
 use super::families::Family;
 use super::passing::Passing;
 use super::record::Passed;
@@ -70,6 +71,8 @@ pub fn shape(
     else {
         return Outcome::Failed(Failure::new(500));
     };
+    let ignores_charset = accel::ignores(asked, IgnoreHeaders::X_ACCEL_CHARSET);
+    record.ignores_charset.set(ignores_charset);
     if let Some(mut failure) = intercepted(asked, head) {
         drop(body);
         record.forget_body();
@@ -185,8 +188,11 @@ impl Copying<'_> {
             HeaderId::ContentType => response.content_type = value,
             HeaderId::LastModified => self.last_modified(name, value),
             HeaderId::ETag => response.etag = Some(ETag::Text(value)),
-            HeaderId::ContentEncoding if response.content_encoding.is_none() => {
-                response.content_encoding = Some(value);
+            // Of several the last one says what filters have to do, as in nginx.
+            HeaderId::ContentEncoding => {
+                if let Some(before) = response.content_encoding.replace(value) {
+                    response.headers.push("Content-Encoding", before);
+                }
             }
             HeaderId::AcceptRanges if self.forces_ranges => {}
             HeaderId::AcceptRanges if self.origin != Origin::Server => {

@@ -12,7 +12,7 @@ use config::{
 };
 
 use crate::caching::directives::Caching;
-use crate::caching::zone;
+use crate::caching::zone::{self, Zones};
 use crate::settings::LocationSettings;
 use crate::settings::locations::Raw;
 
@@ -254,6 +254,7 @@ pub fn settle_stores(raw: &mut Raw) {
 pub fn settle(
     settings: &mut LocationSettings,
     chosen: Option<Family>,
+    zones: &Zones,
     scope: &mut Scope,
 ) -> Result<(), Error> {
     check(
@@ -262,6 +263,7 @@ pub fn settle(
         &settings.proxy_store,
         &settings.caching,
     )?;
+    zones.check(Family::Proxy, &settings.caching)?;
     for family in Family::OTHERS {
         let said = match family {
             Family::Proxy => continue,
@@ -271,6 +273,7 @@ pub fn settle(
         };
         if let Some(policy) = &said {
             check(family, &policy.answers, &policy.store, &policy.caching)?;
+            zones.check(family, &policy.caching)?;
         }
         if chosen == Some(family) {
             let policy = match said {

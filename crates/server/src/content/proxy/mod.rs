@@ -68,6 +68,7 @@ const SWITCHING: u16 = 101;
 ///
 /// Each in a box of its own: what asks others is large, and an answer from a file has no use for it, nor one for the other.
 pub async fn make(request: &mut Request) -> Outcome {
+    request.is_passed_on = true;
     let outcome = match request.location().settings.caching.is_on() {
         true => Box::pin(caching::answering::make(request)).await,
         false => {
@@ -115,7 +116,7 @@ async fn taken(request: &mut Request, answer: Answer) -> Outcome {
         if let Coming::Flow(flow) = &mut body {
             head = limit(request, head, flow);
         }
-        match store::body(request, &head, body) {
+        match Box::pin(store::body(request, &head, body)).await {
             Ok(body) => return answer::shape(request, head, body, Origin::Server),
             Err(unstored) => body = unstored,
         }

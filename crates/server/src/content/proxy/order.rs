@@ -362,7 +362,7 @@ pub fn append_target(
     }
     if !request.args.is_empty() {
         out.push(b'?');
-        out.extend_from_slice(&request.args);
+        escape_breaks(&request.args, out);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::listen::address::UNIX_PATH_MAX;
 const HTTP_PORT: u16 = 80;
 const HTTP: &[u8] = b"http://";
 const HTTPS: &[u8] = b"https://";
+const UNIX: &[u8] = b"unix:";
 
 /// The argument of `proxy_pass`.
 #[derive(Debug, Clone)]
@@ -109,7 +110,17 @@ impl Url {
     /// # Errors
     /// nginx's sentence.
     pub fn of_place(place: &[u8]) -> Result<Url, String> {
-        let url = Url::parse(&Bytes::from([HTTP, place].concat()))?;
+        let whole = Bytes::from([HTTP, place].concat());
+        if is_unix(place) {
+            // All of it is the path, colons too.
+            return unix(&whole, &whole.slice(HTTP.len()..), None).map_err(|reason| {
+                format!(
+                    "{reason} in upstream \"{}\"",
+                    String::from_utf8_lossy(place)
+                )
+            });
+        }
+        let url = Url::parse(&whole)?;
         match url.uri.is_empty() {
             true => Ok(url),
             false => Err(format!(
@@ -136,11 +147,8 @@ impl Url {
             return Err("invalid URL prefix".to_owned());
         }
         let text = whole.slice(HTTP.len()..);
-        let is_unix = text
-            .get(..5)
-            .is_some_and(|start| start.eq_ignore_ascii_case(b"unix:"));
-        let outcome = if is_unix {
-            unix(whole, &text)
+        let outcome = if is_unix(&text) {
+            unix(whole, &text, memchr::memchr(b':', &text[UNIX.len()..]))
         } else {
             inet(whole, &text)
         };
@@ -175,11 +183,16 @@ impl Value for Pass {
     }
 }
 
-/// `unix:PATH[:URI]`.
-fn unix(whole: &Bytes, text: &Bytes) -> Result<Url, &'static str> {
+fn is_unix(text: &[u8]) -> bool {
+    let start = text.get(..UNIX.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(UNIX))
+}
+
+/// `unix:PATH[:URI]`; the path ends `at` the colon.
+fn unix(whole: &Bytes, text: &Bytes, at: Option<usize>) -> Result<Url, &'static str> {
     use std::os::unix::ffi::OsStrExt as _;
-    let rest = text.slice(5..);
-    let (path, uri) = match memchr::memchr(b':', &rest) {
+    let rest = text.slice(UNIX.len()..);
+    let (path, uri) = match at {
         Some(at) => (rest.slice(..at), rest.slice(at + 1..)),
         None => (rest, Bytes::new()),
     };
@@ -266,6 +279,25 @@ mod tests {
                 )
             }
             Err(why) => why,
+        }
+    }
+
+    #[test]
+    fn places_are_taken_apart() {
+        let host = |place: &str| Url::of_place(place.as_bytes()).map(|url| url.place());
+        for (place, expected) in [
+            ("a:8", Ok("a:8")),
+            ("unix:/a:b:c", Ok("unix:/a:b:c")),
+            ("UNIX:/a", Ok("unix:/a")),
+            (
+                "unix:",
+                Err("no path in the unix domain socket in upstream \"unix:\""),
+            ),
+            ("a/b", Err("invalid host in upstream \"a/b\"")),
+        ] {
+            let expected = expected.map(|text: &str| text.as_bytes().to_vec());
+            let expected = expected.map_err(str::to_owned);
+            assert_eq!(host(place), expected, "{place}");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Shared by the request and by what asks the servers, which may outlive it (a cache's fill). Invariant: all of it stays on one loop.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -36,6 +36,8 @@ pub struct Record {
     pub trailers: RefCell<Vec<Header>>,
     /// The server that was asked last, where sessions stay at one.
     pub bond: RefCell<Option<Box<Bond>>>,
+    /// The location that asked takes no notice of `X-Accel-Charset`, wherever the answer led to.
+    pub ignores_charset: Cell<bool>,
     /// What is to be remembered of a session when the answer has ended.
     pub lesson: RefCell<Option<Box<Lesson>>>,
 }

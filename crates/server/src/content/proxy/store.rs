@@ -4,6 +4,7 @@
 //! here: a cache, which knows how old its entries are. Invariants: nothing but a whole body gets its name; a disk that fails or
 //! does not keep up costs the file, not the answer.
 
+use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -148,7 +149,7 @@ fn is_buffered(request: &Request, head: &ResponseHead) -> bool {
 ///
 /// # Errors
 /// It is not stored: there is no place for it, or too much else is under way.
-pub fn body(
+pub async fn body(
     request: &Request,
     head: &ResponseHead,
     body: Coming,
@@ -164,10 +165,26 @@ pub fn body(
                 false => Body::bytes(whole),
             })
         }
-        Coming::Flow(flow) => {
+        Coming::Flow(mut flow) => {
+            // What is here goes with the head, or says that there is no answer.
+            let first = match poll_fn(|cx| Poll::Ready(flow.poll_piece(cx))).await {
+                Poll::Ready(Some(first)) => Some(first),
+                Poll::Ready(None) | Poll::Pending => None,
+            };
             let (pieces, coming) = mpsc::channel(1);
-            drop(spawn(Kind::Store, carry(flow, saving, pieces)));
+            match &first {
+                Some(Err(_)) => {}
+                Some(Ok(bytes)) => {
+                    let begun = bytes.clone();
+                    drop(spawn(Kind::Store, carry(flow, begun, saving, pieces)));
+                }
+                None => drop(spawn(
+                    Kind::Store,
+                    carry(flow, Bytes::new(), saving, pieces),
+                )),
+            }
             Ok(Body::Stream(Box::new(Following {
+                first,
                 coming,
                 trailers: Vec::new(),
                 is_over: false,
@@ -186,14 +203,24 @@ enum Piece {
     Bytes(Bytes),
     /// That was all.
     End(Vec<Header>),
+    /// There is no more, for this reason.
+    Broken(BodyError),
 }
 
-/// Carries a body to its file, and to the client as long as he is there.
-async fn carry(mut flow: Box<Flow>, mut saving: Saving, pieces: mpsc::Sender<Piece>) {
+/// Carries a body to its file, and what comes behind `begun` to the client as long as he is there.
+async fn carry(mut flow: Box<Flow>, begun: Bytes, mut saving: Saving, pieces: mpsc::Sender<Piece>) {
     let mut has_client = true;
+    if !begun.is_empty() {
+        saving.write(begun).await;
+    }
     while let Some(piece) = flow.piece().await {
-        // Why it broke off is in the log.
-        let Ok(bytes) = piece else { return };
+        let bytes = match piece {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let _ = pieces.send(Piece::Broken(error)).await; // nobody need be there
+                return;
+            }
+        };
         if has_client {
             has_client = pieces.send(Piece::Bytes(bytes.clone())).await.is_ok();
         }
@@ -209,6 +236,8 @@ async fn carry(mut flow: Box<Flow>, mut saving: Saving, pieces: mpsc::Sender<Pie
 
 /// A client's side of a body that is being stored.
 struct Following {
+    /// Came before anybody asked.
+    first: Option<Result<Bytes, BodyError>>,
     coming: mpsc::Receiver<Piece>,
     trailers: Vec<Header>,
     is_over: bool,
@@ -222,6 +251,9 @@ impl Source<Rc<OpenFile>> for Following {
         if self.is_over {
             return Poll::Ready(None);
         }
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first.map(Chunk::Bytes)));
+        }
         Poll::Ready(match ready!(self.coming.poll_recv(cx)) {
             Some(Piece::Bytes(bytes)) => Some(Ok(Chunk::Bytes(bytes))),
             Some(Piece::End(trailers)) => {
@@ -229,6 +261,7 @@ impl Source<Rc<OpenFile>> for Following {
                 self.is_over = true;
                 None
             }
+            Some(Piece::Broken(error)) => Some(Err(error)),
             None => Some(Err(BodyError::Logged)),
         })
     }

@@ -45,7 +45,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     passed.record.tries.borrow().write(figure, out)
 }
 
-/// `$proxy_host`; known before the request is passed on, since a cache's key may be made of it.
+/// `$proxy_host`; known before a server is asked, since a cache's key may be made of it.
 pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     match target(request) {
         Some(Target::Fixed { url, .. }) => {
@@ -67,9 +67,10 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     !passed.host.is_empty()
 }
 
-/// Where the location's requests go; only what is passed on over HTTP has a host.
+/// Where the location's requests go, once this one is to go there; only what is passed on over HTTP has a host.
 fn target(request: &Request) -> Option<&Target> {
     let passing = request.location().passing.as_ref();
+    let passing = passing.filter(|_| request.is_passed_on);
     let passing = passing.filter(|passing| passing.family == Family::Proxy);
     passing.map(|passing| &passing.target)
 }
