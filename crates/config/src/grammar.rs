@@ -166,6 +166,9 @@ impl Grammar {
         if let Some(why) = known::gone(name) {
             return directive.error(&problem.hint_that(why));
         }
+        if let Some(whose) = known::foreign::told(&directive.name.display()) {
+            return directive.error(&problem.hint_that(whose));
+        }
         let names = self.by_name.values().map(|entries| entries[0].name);
         match suggest::nearest(
             name,

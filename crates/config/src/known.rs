@@ -10,6 +10,7 @@
 //! Invariant: within a module the rows are sorted by name and no name stands twice.
 
 mod core;
+pub mod foreign;
 mod http;
 mod mail;
 pub mod missing;

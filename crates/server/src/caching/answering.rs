@@ -50,7 +50,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     let Some(cache) = generation.settings.cache(&name) else {
         return Some(Outcome::Failed(not_found(request, &name)));
     };
-    let is_purge = caching.proxy_cache_purge.hold(request);
+    let is_purge = caching.proxy_cache_purge.0.hold(request);
     if !is_purge && !is_asked(request, caching) {
         return None;
     }

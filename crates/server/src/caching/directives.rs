@@ -129,6 +129,44 @@ impl Value for Conditions {
     }
 }
 
+/// Which requests are orders to delete.
+#[derive(Clone, Debug, Default)]
+pub struct Orders(pub Conditions);
+
+/// The third-party module of the directive's name has other arguments, `ZONE KEY` and `METHOD from ADDRESS`, which would make orders of
+/// all requests: so what holds for all of them is refused.
+impl Value for Orders {
+    const SYNTAX: &'static str = Conditions::SYNTAX;
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let conditions = Conditions::parse(args, scope)?;
+        let is_always = |template: &Template| {
+            template
+                .literal()
+                .is_some_and(|text| !matches!(&text[..], b"" | b"0"))
+        };
+        if let Some(index) = conditions.0.iter().position(is_always) {
+            let sentence = format!(
+                "has a value that holds for every request: \"{}\"",
+                args[index].display()
+            );
+            let hint = "the arguments of ngx_cache_purge are not built in: let a \"map\" say which requests are orders to delete, \
+                        and send them to the location that has the cache";
+            return Err(Problem::directive(sentence).at(index).hint_that(hint));
+        }
+        Ok(Self(conditions))
+    }
+
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let more = Self::parse(args, scope)?;
+        extend(&mut slot.get_or_insert_default().0.0, more.0.0)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
 impl Conditions {
     /// Is one of them true for this request?
     #[must_use]
@@ -242,7 +280,7 @@ directives! {
         /// with `*` at the key's end all whose keys begin so. An order with tags in its own lines (`Surrogate-Key: a b`,
         /// `Cache-Tag: a, b`; at most 256) deletes instead all answers that came with one of them. 204; 404 if there was no
         /// entry of the key, 503 while 1024 orders are still being carried out.
-        proxy_cache_purge: Conditions = none, [HTTP | SERVER | LOCATION] 1..;
+        proxy_cache_purge: Orders = none, [HTTP | SERVER | LOCATION] 1..;
         /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on it:
         /// * the time that an answer took, and a `Date` in the past, make it older (4.2.3); it is stale in the second in which its
         ///   age is its lifetime (4.2); of two `Expires` lines none counts (4.2.1);

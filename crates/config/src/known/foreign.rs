@@ -1,0 +1,197 @@
+//! Directives of modules that are no part of nginx's source, and that configurations in the wild have all the same: whose they are, and what
+//! does their work here.
+//!
+//! Not here: those that are built in (ngx_brotli's and its like). Invariant: nothing here is accepted, it is only told.
+
+/// A module, or the commercial nginx.
+struct Foreign {
+    /// Whose the directives are.
+    whose: &'static str,
+    /// What does their work: a clause.
+    instead: &'static str,
+    /// Their names; with `*` at an end all that begin, or end, so.
+    names: &'static [&'static str],
+}
+
+const NO_SCRIPTS: &str = "nothing runs scripts here: \"map\", \"rewrite\" and \"auth_request\" decide, an application behind \"proxy_pass\" makes content";
+const NO_WALL: &str = "put it in front, or ask it by \"auth_request\"";
+
+static ALL: &[Foreign] = &[
+    Foreign {
+        whose: "headers-more-nginx-module",
+        instead: "\"add_header … always\", \"proxy_hide_header\" and \"proxy_set_header\" do most of it",
+        names: &["more_*"],
+    },
+    Foreign {
+        whose: "lua-nginx-module",
+        instead: NO_SCRIPTS,
+        names: &["*_by_lua", "*_by_lua_block", "*_by_lua_file", "lua_*"],
+    },
+    Foreign {
+        whose: "njs",
+        instead: NO_SCRIPTS,
+        names: &["js_*"],
+    },
+    Foreign {
+        whose: "ngx_http_geoip2_module",
+        instead: "\"geo\" makes the same variables of lists of networks",
+        names: &["geoip2", "geoip2_*"],
+    },
+    Foreign {
+        whose: "nginx-vod-module",
+        instead: "package the films before (\"mp4\" serves parts of them), or pass requests on to a packager behind \"proxy_cache\"",
+        names: &["vod", "vod_*"],
+    },
+    Foreign {
+        whose: "nginx-rtmp-module",
+        instead: "let a media server take the streams, Freewheel can serve the HLS and DASH that it writes",
+        names: &["rtmp", "rtmp_*"],
+    },
+    Foreign {
+        whose: "nginx-module-vts",
+        instead: "\"metrics\", \"status_json\", \"dashboard\" and \"status_zone\" show figures",
+        names: &["vhost_traffic_status*"],
+    },
+    Foreign {
+        whose: "ModSecurity-nginx",
+        instead: NO_WALL,
+        names: &["modsecurity*"],
+    },
+    Foreign {
+        whose: "naxsi",
+        instead: NO_WALL,
+        names: &[
+            "SecRulesEnabled",
+            "MainRule",
+            "BasicRule",
+            "LearningMode",
+            "CheckRule",
+        ],
+    },
+    Foreign {
+        whose: "ngx_pagespeed",
+        instead: "the application's build does its work",
+        names: &["pagespeed*"],
+    },
+    Foreign {
+        whose: "ngx-fancyindex",
+        instead: "\"autoindex\" lists directories",
+        names: &["fancyindex*"],
+    },
+    Foreign {
+        whose: "echo-nginx-module",
+        instead: "\"return\" answers with a text",
+        names: &["echo", "echo_*"],
+    },
+    Foreign {
+        whose: "set-misc-nginx-module",
+        instead: "\"map\" and \"secure_link\" do some of it",
+        names: &[
+            "set_md5",
+            "set_sha1",
+            "set_hmac_*",
+            "set_unescape_uri",
+            "set_escape_uri",
+            "set_if_empty",
+            "set_random",
+            "set_encode_*",
+            "set_decode_*",
+        ],
+    },
+    Foreign {
+        whose: "ngx_http_substitutions_filter_module",
+        instead: "\"sub_filter\" replaces texts",
+        names: &["subs_filter*"],
+    },
+    Foreign {
+        whose: "nginx-dav-ext-module",
+        instead: "\"dav_methods\" has PUT, DELETE, MKCOL, COPY and MOVE; PROPFIND and LOCK need a server behind",
+        names: &["dav_ext_*"],
+    },
+    Foreign {
+        whose: "nginx-upload-progress-module",
+        instead: "the application counts what came",
+        names: &["upload_progress*", "track_uploads", "report_uploads"],
+    },
+    Foreign {
+        whose: "nchan",
+        instead: "pass requests on to a server of its own for messages",
+        names: &["nchan_*"],
+    },
+    Foreign {
+        whose: "NGINX Plus",
+        instead: "\"auth_request\" asks a service that checks tokens",
+        names: &["auth_jwt*", "auth_oidc*"],
+    },
+    Foreign {
+        whose: "NGINX Plus",
+        instead: "\"metrics\", \"status_json\" and \"dashboard\" show figures; a reload changes servers without closing connections",
+        names: &["api", "status_format"],
+    },
+    Foreign {
+        whose: "NGINX Plus",
+        instead: "\"max_fails\" and \"fail_timeout\" find servers that fail",
+        names: &["health_check*", "match"],
+    },
+    Foreign {
+        whose: "NGINX Plus",
+        instead: "\"max_conns\" with \"proxy_next_upstream\" sends requests on to another server",
+        names: &["queue", "ntlm"],
+    },
+    Foreign {
+        whose: "nginx-otel",
+        instead: "\"proxy_set_header traceparent\" and \"$request_id\" in \"log_format\" follow requests",
+        names: &["otel_*"],
+    },
+    Foreign {
+        whose: "nginx-acme",
+        instead: "let the TLS terminator in front get the certificates",
+        names: &["acme_*"],
+    },
+];
+
+/// Whose an unknown directive is, and what does its work: a sentence.
+#[must_use]
+pub fn told(name: &str) -> Option<String> {
+    let fits = |pattern: &&str| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => name.ends_with(end),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == *pattern,
+    };
+    let found = ALL.iter().find(|foreign| foreign.names.iter().any(fits))?;
+    let Foreign { whose, instead, .. } = found;
+    Some(format!(
+        "it belongs to {whose}, which is not built in: {instead}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::known;
+
+    #[test]
+    fn names_are_found_whole_and_by_their_beginnings_and_ends() {
+        for (name, whose) in [
+            ("more_set_headers", "headers-more-nginx-module"),
+            ("access_by_lua_block", "lua-nginx-module"),
+            ("vod", "nginx-vod-module"),
+            ("api", "NGINX Plus"),
+        ] {
+            let told = told(name).unwrap();
+            assert!(
+                told.starts_with(&format!("it belongs to {whose}, ")),
+                "{told}"
+            );
+        }
+        assert_eq!(told("apis"), None);
+        assert_eq!(told("sendfle"), None);
+    }
+
+    #[test]
+    fn nothing_of_nginx_is_taken_for_another_s() {
+        for known in known::all() {
+            assert_eq!(told(known.name), None, "{}", known.name);
+        }
+    }
+}
