@@ -112,3 +112,39 @@ fn a_request_that_breaks_off_is_logged() {
     let log = server.access_log(3);
     assert!(log.contains("\"GET /reset HTTP/1.1\" 400 0 "), "{log}");
 }
+
+#[test]
+fn lines_say_what_was_being_done() {
+    let server = Server::start(
+        "log_format f $unset; uninitialized_variable_warn on;
+         server { listen 127.0.0.1:%PORT%; access_log logs/access.log f; set $set 1;
+             location /set { set $unset 1; return 200; }
+             location / { ssi on; ssi_types *; }
+             location /passed { ssi on; ssi_types *; proxy_pass http://127.0.0.1:%PORT%/plain; }
+             location /plain { default_type text/html; ssi off; return 200 '<!--#nosuch -->'; }
+             location /asking { auth_request /asked; }
+             location = /asked { proxy_pass http://127.0.0.1:%PORT3%; } }",
+    );
+    server.file("page.html", "<!--#nosuch -->");
+    for (target, line) in [
+        (
+            "/page.html",
+            "invalid SSI command: \"nosuch\" while sending response to client, client: ",
+        ),
+        (
+            "/passed",
+            "invalid SSI command: \"nosuch\" while sending to client, client: ",
+        ),
+        (
+            "/asking",
+            "while connecting to upstream, client: 127.0.0.1, server: , request: \"GET /asking HTTP/1.1\", subrequest: \"/asked\", upstream: ",
+        ),
+        (
+            "/plain",
+            "using uninitialized \"unset\" variable while logging request, client: ",
+        ),
+    ] {
+        server.get(target);
+        server.wait_for(line, target);
+    }
+}

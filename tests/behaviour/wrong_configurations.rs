@@ -194,6 +194,9 @@ const WHOLE: &str = r#"
     http {}\n => no "events" section in configuration => 0
     events {}\ninclude;\n => invalid number of arguments in "include" directive => 2
     events {}\ninclude a b;\n => invalid number of arguments in "include" directive => 2
+    error_log syslog:server=unix:/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx;\nevents {}\n => too long path in the unix domain socket in syslog server "unix:/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" => 1
+    error_log syslog:server=nosuch.invalid;\nevents {}\n => host not found in syslog server "nosuch.invalid" => 1
+    events {}\nhttp { server { listen 127.0.0.1:%PORT%; location / {\naccess_log syslog:server=nosuch.invalid:514,tag=a; } } }\n => host not found in syslog server "nosuch.invalid:514" => 3
     events {}\nhttp { log_format a; }\n => invalid number of arguments in "log_format" directive => 2
     events {}\nhttp { log_format a 'x'; log_format a 'y'; }\n => duplicate "log_format" name "a" => 2
     events {}\nhttp { access_log logs/a combined buffer=x; }\n => invalid buffer size "x" => 2
@@ -344,6 +347,21 @@ fn what_is_not_built_is_told_with_what_does_its_work_until_then() {
             "server { location / { memcached_pass 127.0.0.1:11211; } }",
             "\"memcached_pass\" directive of nginx is not built yet",
             "keep its answers with \"proxy_cache\"",
+        ),
+        (
+            "more_set_headers 'Server: x';",
+            "unknown directive \"more_set_headers\"",
+            "it belongs to headers-more-nginx-module, which is not built in: \"add_header",
+        ),
+        (
+            "server { location /purge/ { proxy_cache_purge zone $uri; } }",
+            "\"proxy_cache_purge\" directive has a value that holds for every request: \"zone\"",
+            "let a \"map\" say which requests are orders to delete",
+        ),
+        (
+            "server { fastcgi_cache_purge PURGE from 127.0.0.1; }",
+            "\"fastcgi_cache_purge\" directive has a value that holds for every request: \"PURGE\"",
+            "ngx_cache_purge",
         ),
         (
             "server { ssl on; }",

@@ -4,6 +4,7 @@
 //! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.
 
 mod family;
+mod lines;
 pub mod rare;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -20,7 +21,7 @@ use crate::connection::{Client, OwnWire};
 use crate::content::proxy::accel::{self, Kept};
 use crate::content::proxy::record::Passed;
 use crate::content::proxy::tunnel::Tunnel;
-use crate::log::{ErrorContext, Level};
+use crate::log::Level;
 use crate::loops::{Generation, timing};
 use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
@@ -129,6 +130,8 @@ pub struct Request {
     pub is_complete: bool,
     /// The answer is sent in chunks.
     pub is_chunked: bool,
+    /// Its lines are being written: what goes wrong now does so "while logging request".
+    pub is_logging: Cell<bool>,
     /// `$realpath_root`, where the configuration uses it.
     pub resolved: Option<Box<Resolved>>,
     /// Closed without an answer: the status that logs show.
@@ -218,6 +221,7 @@ impl Request {
             body,
             is_complete: false,
             is_chunked: false,
+            is_logging: Cell::new(false),
             resolved: None,
             silent_status: None,
             response: None,
@@ -401,23 +405,6 @@ impl Request {
         response.location = response.location.take().or(covered.location);
         // What the answer says itself comes last: of two cookies of a name, browsers keep that one.
         response.headers.prepend(covered.headers);
-    }
-
-    /// Writes a line to the error logs of the location.
-    pub fn log(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
-        let logs = self.location().error_logs();
-        if !logs.wants(level) {
-            return;
-        }
-        let context = ErrorContext {
-            server: Some(&self.server().name),
-            request: Some(self.head.line()),
-            subrequest: (self.depth_of_subrequests() > 0).then_some(&self.uri[..]),
-            host: self.head.get(HeaderId::Host),
-            referrer: self.head.get(HeaderId::Referer),
-            ..ErrorContext::default()
-        };
-        self.client.tell(logs, level, context, text);
     }
 
     /// Counts what the socket took since it had taken `before` bytes; `head_bytes` of it are the head.

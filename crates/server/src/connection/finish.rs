@@ -219,6 +219,7 @@ async fn log(request: &Request) {
         return;
     }
     let feed = &request.client.loop_.feed;
+    request.is_logging.set(true);
     logs.log(feed, request, |out| crate::path::root(request, out))
         .await;
 }

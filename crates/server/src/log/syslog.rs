@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 use super::level::Level;
 use super::sink::Complaint;
 use crate::clock::Clock;
+use crate::listen::address::UNIX_PATH_MAX;
 
 /// More than any head needs: `<191>`, time, host name, tag.
 pub(super) const HEAD_BYTES_MAX: usize = 512;
@@ -177,6 +178,9 @@ fn parse_server(value: &[u8]) -> Result<Server, Problem> {
         use std::os::unix::ffi::OsStrExt as _;
         if path.is_empty() {
             return Err(refuse("no path in the unix domain socket"));
+        }
+        if path.len() + 1 > UNIX_PATH_MAX {
+            return Err(refuse("too long path in the unix domain socket"));
         }
         return Ok(Server::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(
             path,

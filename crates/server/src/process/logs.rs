@@ -19,13 +19,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Error, Scope, Tree, Value};
+use config::{Directive, Error, Problem, Scope, Tree, Value};
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::load::Loaded;
 use super::report::{Level, error_log, set_sink};
 use crate::log::directives::{Destination, ErrorLine};
+use crate::log::syslog::Peer;
 use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
 
 /// Files of logs that one configuration may name.
@@ -257,6 +258,24 @@ pub fn use_both(wanted: &Wanted, opened: &Opened) {
             let _ = io::Write::write_fmt(out, text);
         });
     }));
+}
+
+/// Looks up the syslog servers of all logs, as a start has to: what cannot be found is told at its line.
+///
+/// # Errors
+/// nginx's sentence: `host not found in syslog server "x"`.
+pub fn find_servers(lines: &[Directive]) -> Result<(), Error> {
+    for line in lines {
+        if matches!(&line.name.bytes()[..], b"access_log" | b"error_log")
+            && let Some(target) = line.args.first()
+            && let Some(server) = target.bytes().strip_prefix(b"syslog:")
+        {
+            let found = Peer::parse(server).and_then(|mut peer| peer.resolve());
+            found.map_err(|problem| line.error(&Problem::new(problem.to_string()).at(0)))?;
+        }
+        find_servers(line.children())?;
+    }
+    Ok(())
 }
 
 /// In the worker: makes the files of a bundle known, so that settings can be built on them. Whoever builds holds what this

@@ -119,6 +119,7 @@ impl Options {
     /// # Errors
     /// A wrong level, at its place; a file that cannot be opened.
     pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), config::Error> {
+        logs::find_servers(&loaded.tree.directives)?;
         let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref())?;
         let opened = wanted.open().map_err(config::Error::without_place)?;
         Ok((wanted, opened))

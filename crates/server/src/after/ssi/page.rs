@@ -127,7 +127,7 @@ impl Page {
 
     /// Says what is wrong with the page.
     pub fn complain(&self, sentence: &str) {
-        self.about.log(Level::Error, &|out| {
+        self.about.log_sending(Level::Error, &|out| {
             out.extend_from_slice(sentence.as_bytes())
         });
     }

@@ -28,6 +28,8 @@ pub struct About {
     line: Span,
     host: Option<Span>,
     referrer: Option<Span>,
+    /// Of a sub-request, its URI.
+    subrequest: Option<Bytes>,
 }
 
 impl About {
@@ -44,6 +46,7 @@ impl About {
             line: head.line,
             host: head.place(HeaderId::Host),
             referrer: head.place(HeaderId::Referer),
+            subrequest: request.uri_of_subrequest().cloned(),
         }
     }
 
@@ -83,6 +86,7 @@ impl About {
         let context = ErrorContext {
             server: Some(&self.generation.settings.server(self.server).name),
             request: Some(part(self.line)),
+            subrequest: self.subrequest.as_deref(),
             host: self.host.map(part),
             referrer: self.referrer.map(part),
             ..context

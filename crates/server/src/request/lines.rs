@@ -1,0 +1,50 @@
+//! Lines of the error log that a request writes: whose it is, and what was being done.
+//!
+//! Not here: where they go ([`crate::log`]), lines about a server that was asked ([`crate::content::proxy`]).
+
+use bytes::Bytes;
+use message::HeaderId;
+
+use crate::log::{ErrorContext, Level};
+
+use super::Request;
+
+impl Request {
+    /// Its URI, if it is a sub-request.
+    #[must_use]
+    pub fn uri_of_subrequest(&self) -> Option<&Bytes> {
+        (self.depth_of_subrequests() > 0).then_some(&self.uri)
+    }
+
+    /// Writes a line to the error logs of the location.
+    pub fn log(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        let action = self.is_logging.get().then_some("logging request");
+        self.log_while(action, level, text);
+    }
+
+    /// Writes a line about what becomes of the answer's body on its way.
+    pub fn log_sending(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        let action = match self.passed.is_some() {
+            true => "sending to client",
+            false => "sending response to client",
+        };
+        self.log_while(Some(action), level, text);
+    }
+
+    fn log_while(&self, action: Option<&str>, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        let logs = self.location().error_logs();
+        if !logs.wants(level) {
+            return;
+        }
+        let context = ErrorContext {
+            server: Some(&self.server().name),
+            request: Some(self.head.line()),
+            action: action.map(str::as_bytes),
+            subrequest: self.uri_of_subrequest().map(|uri| &uri[..]),
+            host: self.head.get(HeaderId::Host),
+            referrer: self.head.get(HeaderId::Referer),
+            ..ErrorContext::default()
+        };
+        self.client.tell(logs, level, context, text);
+    }
+}
