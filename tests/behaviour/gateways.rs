@@ -145,6 +145,27 @@ fn answers_are_cached() {
 }
 
 #[test]
+fn an_answer_to_head_is_none_to_get() {
+    let answers = |call: &Call| match call.param("METHOD") {
+        "HEAD" => b"Content-Length: 4\r\nCache-Control: max-age=60\r\n\r\n".to_vec(),
+        _ => b"Content-Length: 4\r\nCache-Control: max-age=60\r\n\r\nbody".to_vec(),
+    };
+    let locations = "location / { %F%_cache c; %F%_cache_key $uri; %F%_param METHOD $request_method; %F%_pass %P%;
+            add_header X-Cache $upstream_cache_status; }";
+    for (family, _program, server) in servers(locations, answers) {
+        let head = server.request("HEAD", "/", "");
+        assert_eq!(head.header("Content-Length"), Some("4"), "{family}");
+        for cache in ["MISS", "HIT"] {
+            let reply = server.get("/");
+            let found = (reply.header("X-Cache"), &reply.text()[..]);
+            assert_eq!(found, (Some(cache), "body"), "{family}");
+        }
+        let head = server.request("HEAD", "/", "");
+        assert_eq!(head.header("X-Cache"), Some("HIT"), "{family}");
+    }
+}
+
+#[test]
 fn a_304_has_no_status_for_what_is_stored() {
     let answers = |call: &Call| match call.param("HTTP_IF_NONE_MATCH") {
         "" => b"Status: 200 Fine\r\nETag: \"e\"\r\nCache-Control: max-age=0\r\n\r\nbody".to_vec(),

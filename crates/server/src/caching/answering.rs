@@ -77,7 +77,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
         let want = Want {
             status: Some(Status::Bypass),
             // However far behind a range begins.
-            may_store: !rules.forbids_storing(&inquiry.wishes),
+            may_store: !inquiry::is_head_alone(request) && !rules.forbids_storing(&inquiry.wishes),
             ..Want::default()
         };
         let fetched = Box::pin(fetch_anew(request, &inquiry, want)).await;
@@ -220,7 +220,11 @@ fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
     let is_usable = is_fresh || may_be_old;
     match rules.admit(lifetime, inquiry.now, &inquiry.wishes, is_usable) {
         Admission::Use if is_fresh => Step::Use(hit, Status::Hit),
-        Admission::Use if may_be_old && caching.updates_behind() => Step::UseAndUpdate(hit),
+        Admission::Use
+            if may_be_old && caching.updates_behind() && !inquiry::is_head_alone(request) =>
+        {
+            Step::UseAndUpdate(hit)
+        }
         Admission::Use if may_be_old => Step::Use(hit, Status::Updating),
         Admission::Use => Step::Use(hit, Status::Stale),
         Admission::Refuse => Step::Answer(Outcome::Failed(Failure::new(504))),
@@ -286,5 +290,7 @@ fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
 /// May an answer be stored, as far as the request says?
 fn may_store(request: &Request, inquiry: &Inquiry<'_>) -> bool {
     let caching: &Caching = inquiry.caching;
-    !is_range_far(request, caching) && !inquiry.rules.forbids_storing(&inquiry.wishes)
+    !is_range_far(request, caching)
+        && !inquiry::is_head_alone(request)
+        && !inquiry.rules.forbids_storing(&inquiry.wishes)
 }

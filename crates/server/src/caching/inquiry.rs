@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cache::freshness::{self, Ignored, Rules, Verdict, Why, Wishes};
 use cache::store::Found;
 use cache::{Key, Store};
+use config::Template;
 use disk::{Access, Local};
 use message::date::Seconds;
 use message::{HeaderId, Method, ResponseHead};
@@ -193,6 +194,15 @@ pub fn asks_as_get(request: &Request) -> bool {
     request.method == Method::Head
         && location.settings.proxy.proxy_cache_convert_head
         && passing.is_some_and(|passing| passing.family == Family::Proxy)
+}
+
+/// Is it a HEAD that is asked for as such, and nothing of that in the key? A GET would get the answer as one without a body.
+#[must_use]
+pub fn is_head_alone(request: &Request) -> bool {
+    let key = request.location().settings.caching.proxy_cache_key.as_ref();
+    let names_method =
+        |key: &Template| memchr::memmem::find(key.source(), b"request_method").is_some();
+    request.method == Method::Head && !asks_as_get(request) && !key.is_some_and(names_method)
 }
 
 /// Does the request ask for a range that begins too far behind (`proxy_cache_max_range_offset`)?

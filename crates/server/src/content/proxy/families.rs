@@ -101,8 +101,8 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     (
         "cache_key",
-        "Sets what an answer is stored under. Without it all answers have one key, which is warned of. The request's method should \
-         be part of it: HEAD is asked for as HEAD.",
+        "Sets what an answer is stored under. Without it all answers have one key, which is warned of. HEAD is asked for as HEAD; \
+         its answer is stored only where `$request_method` is part of the key.",
     ),
     (
         "no_cache",
