@@ -112,7 +112,7 @@ families! {
     CacheUnsaved Gauge "freewheel_cache_unsaved_bytes" "bytes" ["cache"] "Bytes that wait to be written.";
     CacheTroubles Counter "freewheel_cache_troubles" "" ["cache"] "How often a cache's disk did something wrong.";
     CacheSnapshot Gauge "freewheel_cache_snapshot_age_seconds" "seconds" ["cache"] "How old the saved index is; missing where there is none.";
-    PeerRequests Counter "freewheel_upstream_requests" "" ["upstream", "peer", "outcome"] "Requests to a peer: answered, answered but not wanted (proxy_next_upstream), failed, abandoned. Those of upstreams whose names came from requests are together, without names.";
+    PeerRequests Counter "freewheel_upstream_requests" "" ["upstream", "peer", "outcome"] "Requests to a peer: answered (its head came, whatever became of the body), answered but not wanted (proxy_next_upstream), failed, abandoned (nobody waited for the head any more). Those of upstreams whose names came from requests are together, without names.";
     PeerHeader Histogram "freewheel_upstream_header_seconds" "seconds" ["upstream", "peer"] "Until the head of an answer had come, in whole milliseconds.";
     PeerResponse Histogram "freewheel_upstream_response_seconds" "seconds" ["upstream", "peer"] "Until all of an answer had come, in whole milliseconds.";
     PeerConnections Gauge "freewheel_upstream_connections" "" ["upstream", "peer"] "Requests that a peer has now.";

@@ -14,7 +14,7 @@ use super::{Ledger, Page, gather, json};
 /// Questions that may wait for the thread.
 pub const ASKS_MAX: usize = 64;
 /// Bytes of a piece.
-const PIECE_BYTES: usize = 64 << 10;
+const PIECE_BYTES: usize = 32 << 10;
 
 /// How figures are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,4 +101,19 @@ fn write(ledger: &Ledger, page: &Page, shape: Shape) -> String {
 fn in_pieces(text: &str) -> Vec<Bytes> {
     let pieces = text.as_bytes().chunks(PIECE_BYTES);
     pieces.map(Bytes::copy_from_slice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_lies_in_pieces_of_memory_of_their_own() {
+        let text = "0123456789".repeat(PIECE_BYTES / 4);
+        let pieces = in_pieces(&text);
+        assert_eq!(pieces.len(), text.len().div_ceil(PIECE_BYTES));
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+        assert_eq!(pieces.concat(), text.as_bytes());
+        assert!(pieces.into_iter().all(|piece| piece.try_into_mut().is_ok()));
+    }
 }

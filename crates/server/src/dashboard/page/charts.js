@@ -39,7 +39,8 @@ const shown = (unit, v) => v === null || v === undefined ? '–' : UNITS[unit](v
 
 // A number that is round, and not under the largest.
 function roundUp(largest, unit) {
-  if (unit === 'share' && largest <= 1) return 1;
+  // What is read at two moments may be a little more than a whole.
+  if (unit === 'share' && largest < 1.02) return 1;
   const thousand = unit.startsWith('byte') ? 1024 ** Math.floor(Math.log(largest || 1) / Math.log(1024)) : 1;
   const power = thousand * 10 ** Math.floor(Math.log10((largest || 1) / thousand));
   return [1, 2, 5, 10].map((step) => step * power).find((bound) => bound >= largest) ?? largest;
