@@ -216,6 +216,13 @@ impl Reservation {
         self.blocks += blocks;
     }
 
+    /// Holds so many blocks from now on, whether they fit or not: what is on the disk already was found to be more, or less.
+    pub fn recount(&mut self, blocks: u64) {
+        let mut count = self.space.0.count.lock();
+        count.used = count.used.saturating_sub(self.blocks) + blocks;
+        self.blocks = blocks;
+    }
+
     /// Gives back what a file of so many bytes does not need.
     pub fn shrink_to(&mut self, bytes: u64) {
         let blocks = self.space.blocks(bytes).min(self.blocks);
@@ -307,6 +314,18 @@ mod tests {
         assert_eq!(space.reserve(1).unwrap_err(), NoRoom(1));
         space.set_free(90);
         assert_eq!(space.excess(), 10);
+    }
+
+    #[test]
+    fn what_is_counted_again_is_counted_once() {
+        let space = space(10, 0);
+        let mut found = space.adopt(0);
+        for blocks in [6, 12, 7] {
+            found.recount(blocks);
+            assert_eq!((found.blocks(), space.used()), (blocks, blocks));
+        }
+        drop(found);
+        assert_eq!(space.used(), 0);
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl Store {
     /// Takes in an entry whose file is there, and counts its blocks.
     pub(super) async fn take_in(&self, local: &Local, known: &Known) -> Result<(), Error> {
         self.0.space.charge(u64::from(known.place.blocks));
-        self.count_directories(&known.key);
+        self.count_directories(&known.key, self.0.space.adopt(0));
         let passage = self.0.passages.begin();
         self.settle(local, self.0.index.put(known), passage).await
     }

@@ -7,6 +7,7 @@
 //! Not here: what is asked at the origin, and who waits for whom. Invariants: an entry gets its name when it is whole; its room is
 //! reserved before it is written and given back when its file is gone; what is damaged is deleted and never given out.
 
+mod beside;
 mod leaving;
 mod lookup;
 mod purge;
@@ -53,9 +54,6 @@ pub const DELETE_MAX: usize = 32;
 /// A small entry's directories, the files that go for it, its own steps (`writing`); or files that go, and what the journal says of them.
 const _: () = assert!(LEVELS_MAX + DELETE_MAX + 3 <= STEPS_MAX);
 const _: () = assert!(DELETE_MAX + DELETE_MAX.div_ceil(TICKET_RECORDS_MAX) <= STEPS_MAX);
-/// Bytes that the journal may grow by between two sweeps, or this share of `max_size` if that is less.
-const JOURNAL_AHEAD: u64 = 1 << 20;
-const JOURNAL_SHARE: u64 = 32;
 /// Directories that are counted. (`levels=2:2:2` has 16 million; the rest is not counted.)
 pub const DIRECTORIES_MAX: usize = 1 << 17;
 
@@ -115,12 +113,12 @@ struct Inner {
     is_cold: AtomicBool,
     /// Directories that hold a block each.
     directories: Mutex<HashSet<Directory>>,
-    /// Blocks that the journal was last counted with.
-    journal_blocks: Mutex<Option<Reservation>>,
+    /// What the journal was last counted with.
+    journal_room: Mutex<Reservation>,
     /// Bytes that it may have until it is counted again.
     journal_counted: AtomicU64,
-    /// Blocks of files of others: room that is not ours.
-    foreign_blocks: Mutex<Option<Reservation>>,
+    /// Files of others: room that is not ours.
+    foreign_room: Mutex<Reservation>,
     lost: Mutex<VecDeque<Lost>>,
     passages: Passages,
     turns: Turns,
@@ -161,14 +159,14 @@ impl Store {
             inactive: AtomicI64::new(settings.inactive),
             settings,
             index,
-            space,
             journal,
             next_tag: AtomicU32::new(first_tag),
             is_cold: AtomicBool::new(!recovered.is_complete),
             directories: Mutex::default(),
-            journal_blocks: Mutex::default(),
+            journal_room: Mutex::new(space.adopt(0)),
             journal_counted: AtomicU64::new(0),
-            foreign_blocks: Mutex::default(),
+            foreign_room: Mutex::new(space.adopt(0)),
+            space,
             lost: Mutex::default(),
             passages: Passages::default(),
             turns: Turns::default(),
@@ -322,68 +320,18 @@ impl Store {
             }
             for known in step.iter().filter(|known| known.state == State::Stored) {
                 space.charge(u64::from(known.place.blocks));
-                self.count_directories(&known.key);
+                self.count_directories(&known.key, space.adopt(0));
             }
         }
-        self.count_journal();
-    }
-
-    /// Counts the directories of a key, each once.
-    fn count_directories(&self, key: &Key) {
-        let mut directories = self.0.directories.lock();
-        for (directory, _) in key.directories(self.0.settings.levels) {
-            if directories.len() < DIRECTORIES_MAX && directories.insert(directory) {
-                self.0.space.charge(1);
-            }
-        }
-    }
-
-    /// Bytes that the journal may grow by until it is counted again; 0 where nothing depends on it.
-    fn journal_ahead(&self) -> u64 {
-        let max = self.0.settings.max_bytes;
-        max.map_or(0, |max| (max / JOURNAL_SHARE).min(JOURNAL_AHEAD))
-    }
-
-    /// Counts what the journal has grown to, and what it may grow to until it is counted again.
-    fn count_journal(&self) {
-        let bytes = self.0.journal.bytes() + self.journal_ahead();
-        let blocks = self.0.space.blocks(bytes);
-        self.0.space.charge(blocks);
-        let counted = self.0.space.adopt(blocks);
-        *self.0.journal_blocks.lock() = Some(counted);
-        self.0.journal_counted.store(bytes, Relaxed);
-    }
-
-    /// Takes more room for the journal, where it has grown into half of what was counted ahead and no sweep has come (its disk has much
-    /// to do, say). Others may have to go.
-    async fn count_journal_ahead(&self, local: &Local) -> Result<(), Error> {
-        let (ahead, is_counted) = (self.journal_ahead(), &self.0.journal_counted);
-        let counted = is_counted.load(Relaxed);
-        let is_due = ahead > 0 && self.0.journal.bytes() + ahead / 2 > counted;
-        let taken = || is_counted.compare_exchange(counted, counted + ahead, Relaxed, Relaxed);
-        if !is_due || taken().is_err() {
-            return Ok(());
-        }
-        let mut more = self.0.space.reserve(0)?;
-        self.grow(local, &mut more, ahead).await?;
-        if let Some(blocks) = &mut *self.0.journal_blocks.lock() {
-            blocks.absorb(more.keep());
-        }
-        Ok(())
-    }
-
-    /// Counts what others have in the directory, instead of what was counted before.
-    fn count_foreign(&self, blocks: u64) {
-        self.0.space.charge(blocks);
-        let counted = self.0.space.adopt(blocks);
-        *self.0.foreign_blocks.lock() = Some(counted);
+        self.count_journal_found();
     }
 
     /// Makes the directories of a key.
     async fn make_directories(&self, local: &Local, key: &Key) -> Result<(), Error> {
+        let room = self.room_for_directories(local, key).await?;
         let steps = self.directories(key, |_| true);
         local.change(steps, &self.0.settings.pool).await?;
-        self.count_directories(key);
+        self.count_directories(key, room);
         Ok(())
     }
 

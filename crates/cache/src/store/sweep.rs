@@ -2,6 +2,7 @@
 
 use super::Store;
 use crate::error::Error;
+use crate::space::NoRoom;
 use disk::Local;
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,11 +42,14 @@ impl Store {
             .fetch_add(inactive.known.len() as u64, Relaxed);
         self.delete(local, inactive).await?;
         while done < files_max {
-            let excess = self.0.space.excess();
-            if excess == 0 {
+            let lacking = match self.count_journal() {
+                Ok(()) => self.0.space.excess(),
+                Err(NoRoom(lacking)) => lacking,
+            };
+            if lacking == 0 {
                 break;
             }
-            let victims = self.victims(excess);
+            let victims = self.victims(lacking);
             if victims.known.is_empty() {
                 break;
             }
@@ -54,8 +58,9 @@ impl Store {
         }
         if self.0.journal.is_long(self.0.index.len()) {
             self.compact(local).await?;
+            // As a rule it is shorter now. Where it is not, and there is no room, the next step makes it.
+            let _ = self.count_journal();
         }
-        self.count_journal();
         lost.map(|()| done >= files_max)
     }
 

@@ -402,7 +402,10 @@ impl Writing {
     ) -> Result<(), Error> {
         let (store, key) = (self.store.clone(), self.known.key);
         let mut steps = store.unknown_directories(&key);
-        let is_new = !steps.is_empty();
+        let new = match steps.is_empty() {
+            true => None,
+            false => Some(Box::pin(store.room_for_directories(local, &key)).await?),
+        };
         self.push_place(finished, &mut steps);
         let (log, record) = put.record();
         let (done, steps) = local.change_in(&store.0.group, log, record, steps).await;
@@ -414,8 +417,8 @@ impl Writing {
             }
             done => done?,
         }
-        if is_new {
-            store.count_directories(&key);
+        if let Some(room) = new {
+            store.count_directories(&key, room);
         }
         Ok(())
     }

@@ -379,6 +379,43 @@ fn max_size_holds_also_where_no_sweep_comes() {
 }
 
 #[test]
+fn what_lies_beside_the_entries_has_its_room_before_it_is_made() {
+    // Directories come with new keys, and the journal grows with each; where sweeps come, they count it.
+    for (levels, puts_per_sweep) in [("1:2", usize::MAX), ("1:2", 3), ("1", 7)] {
+        block_on(async {
+            let bench = Bench::new();
+            let small = Settings {
+                max_bytes: Some(8 << 20),
+                levels: Levels::parse(levels).unwrap(),
+                ..bench.settings()
+            };
+            let (store, _) = bench.open_with(small).await;
+            let max = store.space().max().unwrap();
+            // Many directories, and entries that are files of their own while they are written.
+            let large = vec![1; WRITE_BYTES + 1];
+            for number in 0..1_200 {
+                let len = if number % 50 == 0 {
+                    large.len()
+                } else {
+                    10_000
+                };
+                let (key, body) = (number.to_string(), &large[..len]);
+                bench.put(&store, &key, body).await.unwrap();
+                let used = store.space().used();
+                assert!(used <= max, "{levels}, put {number}: {used}");
+                if number % puts_per_sweep == 0 {
+                    bench.sweep(&store).await;
+                    let used = store.space().used();
+                    assert!(used <= max, "{levels}, swept {number}: {used}");
+                }
+            }
+            assert!(store.counters().evicted > 500);
+            assert!(du(bench.dir.path()) <= max << 12);
+        });
+    }
+}
+
+#[test]
 fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
     block_on(async {
         let bench = Bench::new();
