@@ -169,4 +169,25 @@ fn caches_that_are_not_there_are_refused_wherever_they_stand() {
             refused.stderr
         );
     }
+    // Named for nobody: every level inside says something else, or there is none.
+    for text in [
+        "proxy_cache nowhere;",
+        "scgi_cache nowhere; server { listen 127.0.0.1:%PORT%; scgi_cache off; }",
+    ] {
+        let text = format!("events {{ }} http {{ {text} }}");
+        let refused = Server::try_start(&text).err().expect("it is refused");
+        let sentence = "zero size shared memory zone \"nowhere\"";
+        assert!(
+            refused.stderr.contains(sentence),
+            "{text}: {}",
+            refused.stderr
+        );
+    }
+}
+
+#[test]
+fn what_may_name_no_cache_is_not_taken_for_one_that_does() {
+    let text = "proxy_cache off; map $uri $map { proxy_cache nowhere; }
+        server { listen 127.0.0.1:%PORT%; proxy_cache $arg_a; location / { return 200 $map; } }";
+    assert_eq!(Server::start(text).get("/").status, 200);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::Levels;
 use config::{
-    Directive, Error, Part, Problem, Template, Word, blocks, parse_msec, parse_offset, parse_sec,
-    parse_size,
+    Directive, Error, Part, Problem, Template, Tree, Word, blocks, parse_msec, parse_offset,
+    parse_sec, parse_size,
 };
 
 use crate::caching::directives::Caching;
@@ -22,6 +22,8 @@ use crate::settings::Location;
 pub const ZONES_MAX: usize = 1024;
 /// The smallest `keys_zone`: two pages, as nginx has it.
 const ZONE_BYTES_MIN: u64 = 8192;
+/// Where a cache may be named.
+const LEVELS: [&str; 3] = ["http", "server", "location"];
 
 blocks! {
     /// Caches.
@@ -137,6 +139,31 @@ impl Zones {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks the caches that are named for nobody, too: by a level all of which says something else, or that has no server.
+    ///
+    /// # Errors
+    /// `zero size shared memory zone "x"`.
+    pub fn check_unused(&self, tree: &Tree) -> Result<(), Error> {
+        let mut left: Vec<&Directive> = tree.directives.iter().rev().collect();
+        while let Some(line) = left.pop() {
+            if LEVELS.iter().any(|level| line.name == *level) {
+                left.extend(line.children().iter().rev());
+                continue;
+            }
+            let [named] = &line.args[..] else {
+                continue;
+            };
+            let name = named.bytes();
+            let is_name = name[..] != *b"off" && !name.contains(&b'$');
+            if is_name && Family::names_cache(&line.name) && self.named(name).is_none() {
+                let name = String::from_utf8_lossy(name);
+                let sentence = format!("zero size shared memory zone \"{name}\"");
+                return Err(Error::without_place(sentence));
+            }
+        }
+        Ok(())
     }
 
     /// Finds each one's pool.

@@ -130,6 +130,7 @@ impl Settings {
         finish_http(http, surroundings, &mut settings, scope)?;
         settings.settle_resolvers()?;
         settings.limits.settle(&settings.locations)?;
+        settings.zones.check_unused(tree)?;
         real_ip::settle(&settings.locations, &mut host)?;
         settings.check_pools(tree)?;
         let locations = &settings.locations;

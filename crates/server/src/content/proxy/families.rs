@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 
 use config::{
-    Args, Directive, Entry, Error, Level, Problem, Renamed, Scope, Section, Table, sections,
+    Args, Directive, Entry, Error, Level, Problem, Renamed, Scope, Section, Table, Word, sections,
 };
 
 use crate::caching::directives::Caching;
@@ -50,6 +50,15 @@ impl Family {
             Self::Uwsgi => "uwsgi_",
             Self::Scgi => "scgi_",
         }
+    }
+
+    /// Is it one of their directives that name a cache?
+    #[must_use]
+    pub fn names_cache(directive: &Word) -> bool {
+        let mut all = Self::OTHERS.into_iter().chain([Self::Proxy]);
+        all.any(|family| {
+            directive.bytes().strip_prefix(family.prefix().as_bytes()) == Some(b"cache")
+        })
     }
 
     /// What stands before the name of a server in logs.
