@@ -418,7 +418,8 @@ fn who_keeps_a_loop_is_named() {
         module,
         "stall_threshold 20ms;",
         &format!(
-            "server {{ listen 127.0.0.1:%PORT%; {METRICS} location /slow {{ keep_loop $arg_ms; }} location / {{ }} }}"
+            "server {{ listen 127.0.0.1:%PORT%; {METRICS} location /slow {{ keep_loop $arg_ms; }}
+             location /quick {{ return 200 x; }} location / {{ }} }}"
         ),
     );
     // What the disk layer did for another request is not this one's.
@@ -438,6 +439,21 @@ fn who_keeps_a_loop_is_named() {
         "{json}"
     );
     assert!(metrics(&server).get("freewheel_stalls_total") >= Some(1.0));
+    // Of those that one poll answers, the one that took long.
+    let ask = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut connection = server.connect();
+    connection.send([ask("/quick"), ask("/slow?ms=61"), ask("/quick?2")].concat());
+    for body in ["x", "kept", "x"] {
+        assert_eq!(connection.reply().text(), body);
+    }
+    until(&server, |page| {
+        page.get("freewheel_stalls_total") >= Some(2.0)
+    });
+    let json = server.get("/json").text();
+    assert!(
+        json.contains("\"request\": \"GET /slow?ms=61 HTTP/1.1\", \"phase\": \"content\""),
+        "{json}"
+    );
 }
 
 #[test]

@@ -101,6 +101,7 @@ fn stream_of(accepted: Accepted) -> std::io::Result<Stream> {
 /// Waits for the first byte of a request; `false`: the connection is over.
 async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Duration>) -> bool {
     if wire.has_unread() {
+        culprit::another();
         return true;
     }
     let (idle, timeout): (Idle, Duration) = match keepalive {

@@ -2,6 +2,9 @@
 //!
 //! One for each loop's thread; a connection's poll sets it at its start and takes it along at its end ([`Kept`]). Invariant: between
 //! two polls of a request nothing of it is lost, and nothing of it is seen in another one's.
+//!
+//! Of pipelined requests that one poll answers, the one that took longest is told; their times are taken between them, so that who
+//! pipelines nothing pays nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,8 +12,13 @@ use std::rc::Rc;
 use disk::Waited;
 use disk::figures::ARE_COUNTED;
 
+use super::finer;
+
 /// Bytes of a request line that are kept; a byte holds their number.
 const LINE_MAX: usize = 200;
+
+/// A request that took no longer, in nanoseconds, is not worth keeping while the next one is answered.
+const LONG_NS: u64 = 100_000;
 
 /// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +106,48 @@ struct Hand {
     next: Cell<Phase>,
 }
 
+/// The requests that a poll has answered before the one at hand, where they are pipelined.
+struct Passed {
+    /// The poll, by its start.
+    poll_ns: Cell<u64>,
+    /// When the last of them ended.
+    since_ns: Cell<u64>,
+    /// What the longest took; [`LONG_NS`]: none is worth telling.
+    longest_ns: Cell<u64>,
+    longest: RefCell<Option<(Rc<Page>, Known)>>,
+}
+
+impl Passed {
+    /// One has ended, in the poll that began at `poll_ns`. Is it the longest so far?
+    fn end(&self, poll_ns: u64, now_ns: u64) -> bool {
+        if self.poll_ns.replace(poll_ns) != poll_ns {
+            self.since_ns.set(poll_ns);
+            self.longest_ns.set(LONG_NS);
+        }
+        let took_ns = now_ns.saturating_sub(self.since_ns.replace(now_ns));
+        let is_longest = took_ns > self.longest_ns.get();
+        if is_longest {
+            self.longest_ns.set(took_ns);
+        }
+        is_longest
+    }
+
+    /// Has one of them taken longer than the one at hand?
+    fn outweighs(&self, poll_ns: u64, now_ns: u64) -> bool {
+        let rest_ns = now_ns.saturating_sub(self.since_ns.get());
+        self.poll_ns.get() == poll_ns && self.longest_ns.get() > rest_ns.max(LONG_NS)
+    }
+}
+
 thread_local! {
+    static PASSED: Passed = const {
+        Passed {
+            poll_ns: Cell::new(0),
+            since_ns: Cell::new(0),
+            longest_ns: Cell::new(LONG_NS),
+            longest: RefCell::new(None),
+        }
+    };
     static HAND: Hand = const {
         Hand {
             connection: Cell::new(0),
@@ -225,20 +274,47 @@ pub fn end() {
     }
 }
 
+/// Another one has come, which this poll goes on with.
+pub fn another() {
+    if !ARE_COUNTED {
+        return;
+    }
+    let (poll_ns, now_ns) = (wire::clock::monotonic_ns(), finer::now_ns());
+    PASSED.with(|passed| {
+        if passed.end(poll_ns, now_ns) {
+            let page = PAGE.with_borrow(Rc::clone);
+            let known = HAND.with(Hand::known);
+            *passed.longest.borrow_mut() = Some((page, known));
+        }
+    });
+}
+
 /// How long the request at hand has waited for disks and pools so far.
 #[must_use]
 pub fn waited() -> Waited {
     disk::waited()
 }
 
-/// The connection, the request line, and the phase of the last poll of a connection.
+/// The connection, the request line, and the phase of the last poll of a connection: of several requests in it, the one that took longest.
 #[must_use]
 pub fn last() -> (u64, String, &'static str) {
-    HAND.with(|hand| {
-        let len = usize::from(hand.len.get());
-        let line = PAGE.with_borrow(|page| page.line[..len].escape_ascii().to_string());
-        (hand.connection.get(), line, hand.phase.get().name())
-    })
+    let connection = HAND.with(|hand| hand.connection.get());
+    let (poll_ns, now_ns) = (wire::clock::monotonic_ns(), finer::now_ns());
+    let passed = PASSED.with(|passed| {
+        let longest = passed.longest.borrow();
+        longest
+            .as_ref()
+            .filter(|_| passed.outweighs(poll_ns, now_ns))
+            .map(|(page, known)| told(page, *known))
+    });
+    let (line, phase) =
+        passed.unwrap_or_else(|| PAGE.with_borrow(|page| told(page, HAND.with(Hand::known))));
+    (connection, line, phase)
+}
+
+fn told(page: &Page, known: Known) -> (String, &'static str) {
+    let line = &page.line[..usize::from(known.len)];
+    (line.escape_ascii().to_string(), known.phase.name())
 }
 
 #[cfg(test)]
@@ -284,6 +360,39 @@ mod tests {
         kept.leave();
         kept.enter(1);
         assert_eq!(last().2, "content");
+    }
+
+    #[test]
+    fn of_pipelined_requests_the_longest_is_told() {
+        let passed = Passed {
+            poll_ns: Cell::new(0),
+            since_ns: Cell::new(0),
+            longest_ns: Cell::new(LONG_NS),
+            longest: RefCell::new(None),
+        };
+        let ms = |ms: u64| ms * 1_000_000;
+        assert!(!passed.end(ms(10), ms(10) + LONG_NS), "a short one");
+        assert!(!passed.outweighs(ms(10), ms(10) + LONG_NS));
+        assert!(passed.end(ms(10), ms(30)));
+        assert!(!passed.end(ms(10), ms(40)), "shorter than the one before");
+        assert!(passed.outweighs(ms(10), ms(41)));
+        assert!(!passed.outweighs(ms(10), ms(61)), "the last took longest");
+        assert!(!passed.outweighs(ms(41), ms(42)), "another poll");
+        assert!(passed.end(ms(70), ms(71)));
+    }
+
+    #[test]
+    fn a_passed_request_keeps_its_line() {
+        wire::clock::remember(1);
+        Kept::default().enter(4);
+        begin(b"GET /long HTTP/1.1");
+        phase(Phase::Content);
+        end();
+        another();
+        begin(b"GET /short HTTP/1.1");
+        assert_eq!(last(), (4, "GET /long HTTP/1.1".to_owned(), "content"));
+        wire::clock::remember(finer::now_ns());
+        assert_eq!(last().1, "GET /short HTTP/1.1");
     }
 
     #[test]
