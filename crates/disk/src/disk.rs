@@ -1,10 +1,11 @@
 //! What all loops of a process share: mounts, pools, and what the kernel permits.
 
 use crate::count::{Count, Counters, OPERATIONS};
+use crate::mappings::FAULT_AROUND;
 use crate::mount::{self, Filesystem, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
 use crate::send::BUFFERS_KIB;
-use crate::window::{FAULT_AROUND, Windows, populate_present};
+use crate::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
@@ -295,7 +296,7 @@ impl Disk {
     /// Bytes of address space in mappings (proof 2), at most [`crate::MAPPED_MAX`].
     #[must_use]
     pub fn mapped(&self) -> usize {
-        self.windows.mapped()
+        self.windows.mappings.mapped()
     }
 
     /// What the kernel lets this process do, as one line for the log.
@@ -369,6 +370,8 @@ fn faults_around(pagemap: &OwnedFd) -> std::io::Result<bool> {
     let mut file = std::fs::File::from(memory);
     file.write_all(&vec![1; len])?;
     let mapping = sys::Mapping::new(file.as_fd(), 0, len)?;
-    populate_present(&mapping, 0, len);
+    for at in (0..len).step_by(FAULT_AROUND) {
+        mapping.populate(at, 1)?;
+    }
     sys::all_present(pagemap.as_fd(), &mapping, 0, len)
 }

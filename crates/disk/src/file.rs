@@ -82,6 +82,10 @@ impl Meta {
     }
 }
 
+/// From so many on that a loop sends the same file to at a time, what they wait for comes before what only one waits for. Two meet by chance
+/// where many files are asked for.
+const MANY: u32 = 4;
+
 /// A descriptor, shared by the loop and the jobs that work on it.
 ///
 /// Invariant: the last `close` happens inline only where it cannot wait: on a thread of a pool, or for a small file
@@ -220,6 +224,11 @@ impl OpenFile {
     ) -> std::io::Result<usize> {
         let copy = self.copy.get().ok_or(std::io::ErrorKind::InvalidInput)?;
         Ok(copy.send(socket, offset, len)?)
+    }
+
+    /// Is it being sent to many now, so that none of it stays unused for long?
+    pub(crate) fn is_sent_to_many(&self) -> bool {
+        self.sendings.get() >= MANY
     }
 
     pub(crate) fn proofs(&self) -> &Proofs {

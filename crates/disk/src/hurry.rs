@@ -6,8 +6,9 @@ use crate::access::Access;
 use crate::disk::Disk;
 use crate::file::OpenFile;
 use crate::fill::Fill;
+use crate::mappings::Use;
 use crate::pool::{Lane, Overflow};
-use crate::window::{self, Claim, Job, Residency, Use, WINDOW};
+use crate::window::{self, Claim, Job, Residency, WINDOW};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

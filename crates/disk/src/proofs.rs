@@ -42,7 +42,7 @@ impl Proofs {
 }
 
 /// The kernel's coarse clock: it moves once per tick, and is read in 5 ns. Never 0.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     (time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64).max(1)
 }

@@ -5,6 +5,8 @@
 //! this one drains; one that was lost twice before a slow socket took it, and a file of which nobody can tell, is read into a
 //! bounded buffer and sent from there.
 //!
+//! What is proven, but as likely to be evicted by the next moment as what was evicted before it, goes out of a buffer, too.
+//!
 //! Invariant: no `sendfile` on the loop of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
 
 use crate::access::{Access, Mode};
@@ -32,9 +34,6 @@ const AHEAD_MAX: u64 = 16;
 const REACH_MAX: u64 = 4;
 /// Windows that are tried in one go at first; who does not take them is served window by window.
 const REACH_FIRST: u64 = REACH_MAX;
-/// From so many on that a loop sends the same file to at a time, what they wait for comes before what only one waits for. Two meet by chance
-/// where many files are asked for.
-const MANY: u32 = 4;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for sendfile.
@@ -147,7 +146,8 @@ impl<S: Sink> Sending<'_, S> {
             }
             match self.residency(until) {
                 Residency::Present if self.straight => self.sendfile(until).await?,
-                Residency::Present => {
+                Residency::Fleeting if self.straight => self.copy_at_once(until).await?,
+                Residency::Present | Residency::Fleeting => {
                     self.fill_ahead();
                     self.copy_once(until).await?;
                 }
@@ -254,7 +254,7 @@ impl<S: Sink> Sending<'_, S> {
 
     /// Has the pool send what it can from here on, unless somebody else has the window brought in: then waits for that.
     async fn stream(&mut self) -> Result<(), Error> {
-        if self.file.sendings.get() >= MANY && self.fills < FILLS_MAX {
+        if self.file.is_sent_to_many() && self.fills < FILLS_MAX {
             return self.hurry().await;
         }
         let disk = self.local.disk();
@@ -407,6 +407,28 @@ impl<S: Sink> Sending<'_, S> {
         let bytes = self.read(len).await?;
         self.write(&bytes).await?;
         drop(permit);
+        Ok(())
+    }
+
+    /// Sends from a buffer what a socket takes at once: reading tells in time what is gone, sendfile would wait for it. It costs more than
+    /// twice as much per byte. Nothing is held while the socket is waited for.
+    async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
+        let bytes = self.read(self.buffer_len(until)).await?;
+        let sent = match self.sink.try_write(&bytes) {
+            Ok(sent) => sent,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                0
+            }
+            Err(error) => return Err(Error::Socket(error)),
+        };
+        let is_full = sent < bytes.len();
+        drop(bytes);
+        self.moved(sent).await;
+        if is_full {
+            self.until_writable().await?;
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Sending ranges: every way gives the same bytes.
 
 use crate::tests::{block_on, local};
+use crate::window::Residency;
 use crate::*;
 use rustix::fs::{Advice, fadvise};
 use std::ops::Range;
@@ -149,7 +150,7 @@ fn an_evicted_window_is_absent_to_every_proof_and_frozen_pools_delay_it() {
             let file = open(&local, &path, &access).await;
             file.no_cachestat.set(no_cachestat);
             sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
-            local.disk().windows.unmap_all();
+            local.disk().windows.mappings.unmap_all();
             evict(&path);
             let hold = local.disk().hold_pools();
             let cold = sent(&local, &file, 0..LEN as u64, &access);
@@ -290,6 +291,44 @@ fn what_is_asked_for_once_is_not_mapped_and_what_is_asked_for_again_is() {
 }
 
 #[test]
+fn while_much_is_read_what_few_are_sent_goes_out_of_a_buffer() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        // Sent without a pool, from a new proof: with sendfile, and out of a buffer?
+        let ways = async |sendings: u32| {
+            let file = open(&local, &path, &access).await;
+            file.proofs().learn(0..=LEN as u64 / WINDOW, false);
+            file.sendings.set(sendings);
+            let before = local.counts();
+            let (got, result) = sent(&local, &file, 0..LEN as u64, &access).await;
+            result.unwrap();
+            assert!(got == contents);
+            let after = local.counts();
+            file.sendings.set(0);
+            [Operation::Send, Operation::Read].map(|operation| {
+                let place = operation as usize;
+                assert_eq!(before[place].offloaded, after[place].offloaded);
+                after[place].memory > before[place].memory
+            })
+        };
+        let file = open(&local, &path, &access).await;
+        sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+        let pressure = &local.disk().windows.pressure;
+        let is_proven = local.disk().residency(&file, 0, WINDOW) == Residency::Present;
+        if !is_proven || pressure.is_high() {
+            return;
+        }
+        assert_eq!(ways(0).await, [true, false]);
+        pressure.hold_high();
+        assert_eq!(ways(0).await, [false, true]);
+        assert_eq!(ways(100).await, [true, false]);
+    });
+}
+
+#[test]
 fn a_window_evicted_again_and_again_reaches_a_slow_socket_through_a_buffer() {
     block_on(async {
         let (local, pool) = local();
@@ -311,7 +350,7 @@ fn a_window_evicted_again_and_again_reaches_a_slow_socket_through_a_buffer() {
             let receive = async {
                 let (mut got, mut piece) = (Vec::new(), vec![0; 20_000]);
                 loop {
-                    local.disk().windows.unmap_all();
+                    local.disk().windows.mappings.unmap_all();
                     evict(&path);
                     match there.read(&mut piece).await.unwrap() {
                         0 => return got,

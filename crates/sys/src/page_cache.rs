@@ -80,19 +80,20 @@ pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Cach
     Ok(stat)
 }
 
-/// Are all pages of this part of the mapping present in the page table, so in memory and up to date?
+/// The first page of this part of the mapping that is not in the page table, by its offset; `None`: all are, so they are in memory and up
+/// to date.
 ///
 /// `pagemap` is `/proc/self/pagemap` of this very process. `offset` is a multiple of the page size; the end is
 /// rounded up to a page.
 ///
 /// # Errors
 /// ENOTTY before Linux 6.7; EINVAL if the part does not lie inside the mapping.
-pub fn all_present(
+pub fn first_absent(
     pagemap: BorrowedFd<'_>,
     mapping: &Mapping,
     offset: usize,
     len: usize,
-) -> io::Result<bool> {
+) -> io::Result<Option<usize>> {
     let page = crate::page_size();
     let start = mapping.at(offset, len)? as u64;
     let end = (start + len as u64).next_multiple_of(page as u64);
@@ -110,8 +111,23 @@ pub fn all_present(
     // SAFETY: `scan` has the kernel's layout and says so in `size`; it lets the kernel write one region, which lives
     // on this stack frame. The scanned addresses are only looked up.
     let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
-    let found = crate::checked(found)?;
-    Ok(found == 1 && region.start == start && region.end == end)
+    // The first region of pages that are present: what lies before it is not, nor is the page behind it.
+    let is_from_start = crate::checked(found)? == 1 && region.start == start;
+    let absent = if is_from_start { region.end } else { start };
+    Ok((absent < end).then(|| offset + (absent - start) as usize))
+}
+
+/// Are all pages of this part of the mapping present in the page table, so in memory and up to date?
+///
+/// # Errors
+/// Those of [`first_absent`].
+pub fn all_present(
+    pagemap: BorrowedFd<'_>,
+    mapping: &Mapping,
+    offset: usize,
+    len: usize,
+) -> io::Result<bool> {
+    Ok(first_absent(pagemap, mapping, offset, len)?.is_none())
 }
 
 /// Appends to `buffer` up to `max` bytes of the file at `offset` that are in memory: preadv2(RWF_NOWAIT). Fewer may

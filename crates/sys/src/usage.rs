@@ -1,22 +1,28 @@
-//! What the calling thread has used: getrusage(2) with RUSAGE_THREAD.
+//! What the calling thread has used, or the process: getrusage(2).
 
 /// Blocks of 512 bytes that this thread has had read from disks so far. Always 0 on a kernel without CONFIG_TASK_IO_ACCOUNTING.
 #[must_use]
 pub fn blocks_read() -> u64 {
-    usage().ru_inblock as u64
+    usage(libc::RUSAGE_THREAD).ru_inblock as u64
 }
 
 /// How often this thread has gone to sleep so far, in a call that had to wait (voluntary context switches). That the kernel ran somebody
 /// else on its core is not counted.
 #[must_use]
 pub fn sleeps() -> u64 {
-    usage().ru_nvcsw as u64
+    usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
-fn usage() -> libc::rusage {
+/// The same of all threads of this process, those that have ended included.
+#[must_use]
+pub fn blocks_read_by_all() -> u64 {
+    usage(libc::RUSAGE_SELF).ru_inblock as u64
+}
+
+fn usage(of: libc::c_int) -> libc::rusage {
     // SAFETY: all-zero is a valid value of this struct of integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel fills the struct, which outlives the call.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    unsafe { libc::getrusage(of, &raw mut usage) };
     usage
 }

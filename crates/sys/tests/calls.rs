@@ -4,7 +4,9 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 
-use sys::{Mapping, all_present, cachestat, pread_into, pread_nowait, tcp_info};
+use sys::{
+    Mapping, all_present, cachestat, first_absent, page_size, pread_into, pread_nowait, tcp_info,
+};
 
 #[test]
 fn a_written_file_is_in_memory_and_read_at_once() {
@@ -46,8 +48,14 @@ fn a_populated_mapping_is_present_and_an_untouched_one_is_not() {
     assert!(all_present(pagemap.as_fd(), &mapping, 0, 1 << 19).unwrap());
     // Of the other half nothing is known: the kernel may map a large folio as a whole.
     assert!(all_present(pagemap.as_fd(), &mapping, 1 << 19, 1 << 20).is_err());
-    file.set_len(4096).unwrap();
+    file.set_len(4 * 4096).unwrap();
     assert!(!all_present(pagemap.as_fd(), &mapping, 0, 1 << 19).unwrap());
+    mapping.populate(0, 4 * 4096).unwrap();
+    let first = |offset| first_absent(pagemap.as_fd(), &mapping, offset, 8 * 4096).unwrap();
+    if page_size() == 4096 {
+        assert_eq!((first(0), first(4096)), (Some(4 * 4096), Some(4 * 4096)));
+        assert_eq!(first(6 * 4096), Some(6 * 4096));
+    }
 }
 
 #[test]
