@@ -13,7 +13,7 @@ pub fn sleeps() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
-/// The same of all threads of this process, those that have ended included.
+/// [`blocks_read`] of all threads of this process, those that have ended included.
 #[must_use]
 pub fn blocks_read_by_all() -> u64 {
     usage(libc::RUSAGE_SELF).ru_inblock as u64

@@ -146,20 +146,25 @@ impl Histogram {
     /// Counts a time, as the only writer.
     #[inline]
     pub fn record(&self, ns: u64) {
-        self.record_many(ns, 1);
-    }
-
-    /// Counts a time that was the same so many times, as the only writer.
-    #[inline]
-    pub fn record_many(&self, ns: u64, times: u64) {
+        if ns == 0 {
+            return self.record_none(1);
+        }
         if !ARE_COUNTED {
             return;
         }
         let count = &self.buckets[bucket(ns)];
-        count.store(count.load(Relaxed) + times, Relaxed);
-        let sum = self.sum_ns.load(Relaxed);
-        let sum = sum.wrapping_add(ns.wrapping_mul(times));
+        count.store(count.load(Relaxed) + 1, Relaxed);
+        let sum = self.sum_ns.load(Relaxed).wrapping_add(ns);
         self.sum_ns.store(sum, Relaxed);
+    }
+
+    /// Counts so many that took no time at all, as the only writer.
+    #[inline]
+    pub fn record_none(&self, times: u64) {
+        if ARE_COUNTED {
+            let count = &self.buckets[0];
+            count.store(count.load(Relaxed) + times, Relaxed);
+        }
     }
 
     /// Counts a time, as one of several writers.

@@ -20,6 +20,7 @@ pub mod page;
 mod parts;
 pub mod peers;
 mod process;
+pub(crate) use process::unserved_in;
 pub mod stalls;
 pub mod text;
 pub mod thread;

@@ -68,8 +68,14 @@ fn open_descriptors() -> u64 {
 /// How long a thread of this process was ready and had no processor, in nanoseconds (the kernel's `sched-stats.rst`).
 #[must_use]
 pub fn unserved_ns(thread: i32) -> Option<u64> {
-    let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-    told.split_whitespace().nth(1)?.parse().ok()
+    unserved_in(&std::fs::read(format!("/proc/self/task/{thread}/schedstat")).ok()?)
+}
+
+/// The same in what the kernel tells of a thread: the second of three numbers.
+#[must_use]
+pub fn unserved_in(told: &[u8]) -> Option<u64> {
+    let number = told.split(|byte| *byte == b' ').nth(1)?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Where each device is mounted, the first place of several: by `MAJOR:MINOR`.

@@ -22,9 +22,9 @@ use tokio::task::JoinHandle;
 
 use super::Kind;
 use super::accept::{self, Source};
-use super::finer;
 use super::timing::{self, timed};
 use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
+use super::{finer, heap};
 use crate::dashboard;
 use crate::figures::Ledger;
 use crate::process::report::{Level, error_log};
@@ -307,6 +307,7 @@ fn run(
     orders: UnboundedReceiver<Order>,
     started: &mpsc::Sender<io::Result<()>>,
 ) {
+    heap::reserve();
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()

@@ -5,7 +5,8 @@
 //! * [`accept`]: takes connections and spreads them over the loops.
 //! * [`idle`]: connections between two requests, which can be told to close.
 //! * [`turn`]: what one turn of a loop does first.
-//! * `ticks`: how late a tick would be served; [`finer`]: what time it is at the end of a poll.
+//! * `ticks`: how late a tick would be served; [`finer`]: what time it is at the end of a poll; `processor`: how long of a poll the loop had none.
+//! * `heap`: its memory, made before it runs.
 //! * [`culprit`]: whose request a loop is at work on.
 //! * [`crew`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
 //!
@@ -16,6 +17,7 @@ pub mod accept;
 pub mod crew;
 pub mod culprit;
 pub mod finer;
+mod heap;
 pub mod idle;
 mod kind;
 mod processor;

@@ -24,7 +24,7 @@ pub(super) fn count(late: &Histogram, before: u64, ended: u64, now: u64) -> u64 
     }
     let asleep = all.saturating_sub(at_work.max(before));
     if asleep > 0 {
-        late.record_many(0, asleep);
+        late.record_none(asleep);
     }
     all
 }

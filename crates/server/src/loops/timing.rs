@@ -91,6 +91,7 @@ pub fn enter(figures: Arc<LoopFigures>) {
     let now = finer::anchor();
     end_poll(now);
     TICK.set(ticks::last(now));
+    processor::enter();
     FIGURES.with_borrow_mut(|slot| *slot = Some(figures));
 }
 
@@ -222,6 +223,15 @@ fn end_yielded() {
     });
 }
 
+/// A poll begins, for what happened at `moment`.
+#[inline]
+fn begin_poll(start: u64, moment: u64) {
+    AT.set(start);
+    MOMENT.set(moment);
+    disk::forget_last_operation();
+    wire::clock::remember(start);
+}
+
 fn end_poll(now: u64) {
     AT.set(now);
     ENDED.set(now);
@@ -229,9 +239,10 @@ fn end_poll(now: u64) {
 }
 
 /// The loop has asked for events, and went on at `now`: the first poll behind that says so.
+#[inline]
 fn begin_turn(figures: &LoopFigures, now: u64) {
     TICK.set(ticks::count(&figures.ticks, TICK.get(), ENDED.get(), now));
-    processor::turn(figures, ENDED.get(), now);
+    processor::turn(figures, now);
 }
 
 /// Stands while a task is polled, and ends the process when that panics: without the task the loop would look alive and serve
@@ -319,28 +330,40 @@ impl<F> Timed<F> {
     }
 
     /// A poll begins that the task was woken for at `woken_at`.
+    #[inline]
     fn begin(&self, woken_at: u64) {
-        let is_own = is_own(woken_at);
+        if !is_own(woken_at) {
+            return self.begin_for_another(woken_at);
+        }
         let start = match READING.get() {
-            // Whose wake got lost may have come after any sleep.
-            Reading::Turn | Reading::PollEnd if is_own => AT.get(),
-            _ => finer::anchor(),
+            Reading::Turn => {
+                let now = AT.get();
+                begin_turn(&self.figures, now);
+                now
+            }
+            Reading::PollEnd => AT.get(),
+            Reading::PollStart | Reading::Yielded => finer::anchor(),
         };
+        self.figures.blocked.record(start.saturating_sub(woken_at));
+        begin_poll(start, woken_at);
+    }
+
+    /// Another thread has woken the task; 0: its wake got lost. It may have come after any sleep.
+    #[inline(never)]
+    fn begin_for_another(&self, woken_at: u64) {
+        let (start, before) = (finer::anchor(), AT.get());
         match READING.get() {
-            Reading::Turn => begin_turn(&self.figures, AT.get()),
-            Reading::PollEnd if !is_own && start.saturating_sub(AT.get()) > SLEPT_NS => {
+            Reading::Turn => begin_turn(&self.figures, before),
+            Reading::PollEnd if start.saturating_sub(before) > SLEPT_NS => {
                 begin_turn(&self.figures, start);
             }
             Reading::PollEnd | Reading::PollStart | Reading::Yielded => {}
         }
-        AT.set(start);
-        MOMENT.set(if is_own { woken_at } else { 0 });
-        disk::forget_last_operation();
-        wire::clock::remember(start);
         if woken_at != 0 {
             let woken_at = woken_at & !FROM_ANOTHER_THREAD;
             self.figures.blocked.record(start.saturating_sub(woken_at));
         }
+        begin_poll(start, 0);
     }
 }
 
