@@ -1,6 +1,9 @@
 //! The figures: `stub_status` as nginx has it, `metrics` and `status_json`, which are our own.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use std::io::{Read, Write};
+use std::time::Duration;
+
 use blackbox::{Exposition, Server, is_nginx};
 
 const METRICS: &str = "location = /metrics { access_log off; metrics; }
@@ -454,6 +457,53 @@ fn who_keeps_a_loop_is_named() {
         json.contains("\"request\": \"GET /slow?ms=61 HTTP/1.1\", \"phase\": \"content\""),
         "{json}"
     );
+}
+
+/// The figures, unless the loop that is asked does not answer soon.
+fn metrics_soon(server: &Server) -> Option<Exposition> {
+    let address = (std::net::Ipv4Addr::LOCALHOST, server.site().port(0));
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    stream
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (_, page) = text.split_once("\r\n\r\n")?;
+    Some(Exposition::read(page, false))
+}
+
+#[test]
+fn a_loop_that_hangs_is_seen_while_it_does() {
+    if is_nginx() {
+        return;
+    }
+    let module = blackbox::Site::of(std::path::Path::new(env!("CARGO_BIN_EXE_told-module")));
+    let server = Server::start_on(
+        module,
+        "worker_processes 2;",
+        &format!(
+            "server {{ listen 127.0.0.1:%PORT%; {METRICS} location /slow {{ keep_loop 1000; }} }}"
+        ),
+    );
+    let longest_now = |page: &Exposition| {
+        let loops = ["0", "1"].map(|index| {
+            let key = format!("freewheel_loop_current_poll_seconds{{loop=\"{index}\"}}");
+            page.get(&key).expect("each loop tells")
+        });
+        loops[0].max(loops[1])
+    };
+    assert!(longest_now(&metrics(&server)) < 0.2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.get("/slow"));
+        // The loop that hangs may be asked, too.
+        let is_seen = || metrics_soon(&server).is_some_and(|page| longest_now(&page) > 0.2);
+        assert!((0..40).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            is_seen()
+        }));
+    });
+    until(&server, |page| longest_now(page) < 0.2);
 }
 
 #[test]

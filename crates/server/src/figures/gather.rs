@@ -13,6 +13,7 @@ use super::parts;
 use super::process::{Process, unserved_ns};
 use super::{Entry, Family, Ledger, LoopFigures, Page, limits};
 use crate::loops::Kind;
+use crate::loops::timing::now_ns;
 
 /// All figures.
 #[must_use]
@@ -59,6 +60,8 @@ pub struct LoopSum {
     pub polls: Times,
     /// How late ticks were.
     pub ticks: Times,
+    /// How long the poll has taken that runs now.
+    pub running_ns: u64,
     /// Connections now.
     pub connections: u64,
     in_exchange: u64,
@@ -82,6 +85,11 @@ impl LoopSum {
         self.blocked.merge(&figures.blocked);
         self.polls.merge(&figures.polls);
         self.ticks.merge(&figures.ticks);
+        // Behind those that have ended: if it ends meanwhile, it is counted the next time, and never twice.
+        let began_ns = figures.began_ns.get();
+        if began_ns > 0 {
+            self.running_ns += now_ns().saturating_sub(began_ns);
+        }
         self.add_numbers(figures, entry.connections());
         // A number of a thread that has ended may be another one's by now.
         let look = |thread| entry.is_alive().then(|| unserved_ns(thread))?;
@@ -150,7 +158,9 @@ fn modules(ledger: &Ledger) -> ModuleSum {
 }
 
 fn add_loop(page: &mut Page, index: &str, sum: &LoopSum) {
-    page.nanoseconds(Family::LoopBusy, &[index], sum.polls.sum_ns());
+    let busy_ns = sum.polls.sum_ns() + sum.running_ns;
+    page.nanoseconds(Family::LoopBusy, &[index], busy_ns);
+    page.nanoseconds(Family::LoopRunning, &[index], sum.running_ns);
     page.times(Family::LoopBlocked, &[index], sum.blocked.clone());
     page.times(Family::LoopPoll, &[index], sum.polls.clone());
     page.times(Family::LoopTick, &[index], sum.ticks.clone());

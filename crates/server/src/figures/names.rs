@@ -77,6 +77,7 @@ families! {
     LoopPoll Histogram "freewheel_loop_poll_seconds" "seconds" ["loop"] "How long the loop's tasks kept it at a time.";
     LoopTick Histogram "freewheel_loop_tick_lateness_seconds" "seconds" ["loop"] "How late a tick of one millisecond was served: at the end of the turn into which it fell, at once where the loop slept (counted when it wakes).";
     LoopLongest Gauge "freewheel_loop_longest_poll_seconds" "seconds" ["loop", "task"] "The longest of these so far, and what kind of task it was.";
+    LoopRunning Gauge "freewheel_loop_current_poll_seconds" "seconds" ["loop"] "How long the task that keeps the loop now has done so; 0: none does. Its time is not yet in the others, but in the busy time.";
     LoopConnections Gauge "freewheel_loop_connections" "" ["loop", "state"] "Connections of clients: reading a request, writing an answer, waiting for a request.";
     LoopAccepted Counter "freewheel_loop_accepted_connections" "" ["loop"] "Connections that a loop's sockets accepted.";
     LoopRequests Counter "freewheel_loop_requests" "" ["loop"] "Requests whose head was read.";

@@ -25,6 +25,8 @@ pub struct LoopFigures {
     pub blocked: Histogram,
     /// How long polls took.
     pub polls: Histogram,
+    /// When the poll began that runs now, in nanoseconds of CLOCK_MONOTONIC; 0: none runs.
+    pub began_ns: Number,
     /// How late ticks of a millisecond were served.
     pub ticks: Histogram,
     /// Connections that its sockets accepted.

@@ -225,7 +225,8 @@ fn end_yielded() {
 
 /// A poll begins, for what happened at `moment`.
 #[inline]
-fn begin_poll(start: u64, moment: u64) {
+fn begin_poll(figures: &LoopFigures, start: u64, moment: u64) {
+    figures.began_ns.set(start);
     AT.set(start);
     MOMENT.set(moment);
     disk::forget_last_operation();
@@ -271,6 +272,7 @@ impl Drop for Vital {
 #[inline]
 fn record(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
     figures.polls.record(poll_ns);
+    figures.began_ns.set(0);
     if poll_ns > figures.stalls.look_ns() {
         look_at(figures, kind, poll_ns);
     }
@@ -345,7 +347,7 @@ impl<F> Timed<F> {
             Reading::PollStart | Reading::Yielded => finer::anchor(),
         };
         self.figures.blocked.record(start.saturating_sub(woken_at));
-        begin_poll(start, woken_at);
+        begin_poll(&self.figures, start, woken_at);
     }
 
     /// Another thread has woken the task; 0: its wake got lost. It may have come after any sleep.
@@ -363,7 +365,7 @@ impl<F> Timed<F> {
             let woken_at = woken_at & !FROM_ANOTHER_THREAD;
             self.figures.blocked.record(start.saturating_sub(woken_at));
         }
-        begin_poll(start, 0);
+        begin_poll(&self.figures, start, 0);
     }
 }
 
