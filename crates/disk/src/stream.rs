@@ -14,10 +14,9 @@ use crate::file::{Handle, OpenFile};
 use crate::fill::Failure;
 use crate::mappings::Use;
 use crate::pool::{Lane, Overflow};
-use crate::window::{Job, WINDOW};
+use crate::window::{Job, STEP, WINDOW, will_need};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
-use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,8 +24,6 @@ use std::time::Instant;
 /// Windows that are read and sent in one go, unless `read_ahead` wants more. As many as a disk takes in one request (without
 /// large folios 1 MiB); with all threads at work they stay few enough not to evict each other.
 pub(crate) const PART_WINDOWS: u64 = 2;
-/// Bytes after which it is seen whether what was asked for is coming.
-const STEP: u64 = 64 << 10;
 
 /// One request's way from the disk to its socket; made when it first has to wait.
 #[derive(Debug)]
@@ -130,11 +127,4 @@ fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, End) {
         }
     }
     (at, End::Sent)
-}
-
-fn will_need(file: &Handle, from: u64, until: u64) {
-    let len = NonZeroU64::new(until.saturating_sub(from));
-    if len.is_some() {
-        let _ = fadvise(file, from, len, Advice::WillNeed);
-    }
 }

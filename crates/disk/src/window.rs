@@ -31,6 +31,8 @@ use std::time::Instant;
 
 /// Files are proven, filled and sent in windows of this size.
 pub const WINDOW: u64 = 512 << 10;
+/// Bytes after which it is seen whether what was asked for is coming.
+pub(crate) const STEP: u64 = 64 << 10;
 const SHARDS: usize = 16;
 
 /// What is known of a range.
@@ -251,6 +253,14 @@ impl Drop for FirstFill {
     }
 }
 
+/// Has the kernel begin to read a range.
+pub(crate) fn will_need(file: &Handle, from: u64, until: u64) {
+    let len = NonZeroU64::new(until.saturating_sub(from));
+    if len.is_some() {
+        let _ = fadvise(file, from, len, Advice::WillNeed);
+    }
+}
+
 /// Brings windows in, in a pool.
 pub(crate) fn run(jobs: Vec<Job>, handle: &Handle, of: Use) {
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
@@ -258,8 +268,8 @@ pub(crate) fn run(jobs: Vec<Job>, handle: &Handle, of: Use) {
     // Each by itself, since the kernel cuts one such wish at the device's largest request or its readahead; all of them before the first
     // is waited for.
     for job in &jobs {
-        let (start, len) = (job.window.1 * WINDOW, NonZeroU64::new(WINDOW));
-        let _ = fadvise(handle, start, len, Advice::WillNeed);
+        let start = job.window.1 * WINDOW;
+        will_need(handle, start, start + WINDOW);
     }
     for job in jobs {
         job.run(handle, of);
@@ -310,18 +320,23 @@ impl Job {
         );
     }
 
-    /// Waits until all of a range is in memory, without copying it: `sendfile` to /dev/null.
+    /// Waits until all of a range is in memory, without copying it: `sendfile` to /dev/null. Where the kernel has given up reading ahead, or has
+    /// evicted again what it brought, it is asked anew: else each step would be a request of its own, behind all that the disk has to do.
     pub(crate) fn touch(&self, handle: &Handle, offset: u64, len: u64) -> Outcome {
         let Some(null) = &self.disk.windows.null else {
             return Err(Failure::Read(Errno::NODEV));
         };
         let (mut at, end) = (offset, offset + len);
         while at < end {
-            let left = (end - at) as usize;
-            match rustix::fs::sendfile(null, handle, Some(&mut at), left) {
+            let before = sys::blocks_read();
+            let step = (end - at).min(STEP) as usize;
+            match rustix::fs::sendfile(null, handle, Some(&mut at), step) {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(Failure::Read(errno)),
+            }
+            if sys::blocks_read() != before {
+                will_need(handle, at, end);
             }
         }
         Ok(())
