@@ -28,6 +28,8 @@ pub(crate) struct Inner {
     mounts: Cell<u64>,
     /// How often descriptors had run out when this loop last gave some back.
     pub scarcity: Cell<u32>,
+    /// For what is only passed on; at most [`crate::READ_MAX`] bytes.
+    pub passing: RefCell<Vec<u8>>,
 }
 
 /// How often a loop lets go of what it kept and nobody asks for.
@@ -54,6 +56,7 @@ impl Local {
             events_at: Cell::new(0),
             mounts: Cell::new(disk.mounts.generation()),
             scarcity: Cell::new(disk.scarcity()),
+            passing: RefCell::default(),
         });
         tokio::task::spawn_local(sweep_now_and_then(Rc::downgrade(&inner)));
         Local(inner)

@@ -28,6 +28,14 @@ impl Proofs {
             })
     }
 
+    /// Were all these windows proven, however long ago, at the last look at them?
+    pub fn remember(&self, mut windows: RangeInclusive<u64>) -> bool {
+        windows.all(|window| {
+            let (known, at) = self.slot(window).get();
+            known == window && at > 0
+        })
+    }
+
     /// They have just been looked at.
     pub fn learn(&self, windows: RangeInclusive<u64>, are_present: bool) {
         let at = if are_present { now_ns() } else { 0 };
@@ -72,5 +80,9 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a test")]
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!proofs.hold(0..=3), "it was long ago");
+        assert!(proofs.remember(2..=3));
+        assert!(!proofs.remember(3..=4));
+        proofs.learn(3..=3, false);
+        assert!(!proofs.remember(2..=3));
     }
 }

@@ -76,6 +76,29 @@ impl Local {
         Ok(bytes)
     }
 
+    /// Has `then` look at up to `len` bytes at `offset`, if they are in memory, in a buffer that the loop keeps for what is only passed on: the
+    /// kernel may be slow to give another one where memory is short.
+    ///
+    /// # Errors
+    /// [`WouldBlock`], and `then` has not been called.
+    pub(crate) fn pass_on<R>(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        then: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, WouldBlock> {
+        let mut buffer = self.0.passing.take();
+        buffer.clear();
+        let outcome = read_present(file, offset, len.min(READ_MAX), &mut buffer);
+        let outcome = outcome.map(|()| then(&buffer));
+        if outcome.is_ok() {
+            self.0.counters.memory(Operation::Read);
+        }
+        self.0.passing.replace(buffer);
+        outcome
+    }
+
     async fn read_in_pool(
         &self,
         file: &Rc<OpenFile>,
@@ -114,6 +137,18 @@ fn try_read_file(
     offset: u64,
     len: usize,
 ) -> Result<Result<Bytes, Error>, WouldBlock> {
+    let mut buffer = Vec::with_capacity(len);
+    read_present(file, offset, len, &mut buffer)?;
+    Ok(Ok(Bytes::from(buffer)))
+}
+
+/// Appends up to `len` bytes that are in memory, all of them or none. Fewer come only at the end of the file.
+fn read_present(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<(), WouldBlock> {
     if file.direct || !reads_without_waiting(file.filesystem()) || !seems_present(file, offset, len)
     {
         return Err(WouldBlock);
@@ -125,17 +160,17 @@ fn try_read_file(
     } else {
         sys::pread_nowait
     };
-    let mut buffer = Vec::with_capacity(len);
-    while buffer.len() < len {
-        let (left, at) = (len - buffer.len(), offset + buffer.len() as u64);
-        match read(file.as_fd(), &mut buffer, left, at) {
+    let before = buffer.len();
+    while buffer.len() - before < len {
+        let got = buffer.len() - before;
+        match read(file.as_fd(), buffer, len - got, offset + got as u64) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return Err(WouldBlock),
         }
     }
-    Ok(Ok(Bytes::from(buffer)))
+    Ok(())
 }
 
 /// Asks cachestat first, where it may be asked: a read that misses starts I/O on the loop.

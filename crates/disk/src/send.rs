@@ -413,23 +413,25 @@ impl<S: Sink> Sending<'_, S> {
     /// Sends from a buffer what a socket takes at once: reading tells in time what is gone, sendfile would wait for it. It costs more than
     /// twice as much per byte. Nothing is held while the socket is waited for.
     async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
-        let bytes = self.read(self.buffer_len(until)).await?;
-        let sent = match self.sink.try_write(&bytes) {
-            Ok(sent) => sent,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
-            {
-                0
-            }
-            Err(error) => return Err(Error::Socket(error)),
+        let (len, sink) = (self.buffer_len(until), self.sink);
+        let sent = self.local.pass_on(self.file, *self.offset, len, |bytes| {
+            (sink.try_write(bytes), bytes.len())
+        });
+        let (sent, all) = match sent {
+            // It is gone.
+            Err(WouldBlock) => return self.copy_once(until).await,
+            Ok((_, 0)) => return Err(Error::Truncated { len: *self.offset }),
+            Ok((Ok(sent), all)) => (sent, all),
+            Ok((Err(error), all)) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => (0, all),
+                _ => return Err(Error::Socket(error)),
+            },
         };
-        let is_full = sent < bytes.len();
-        drop(bytes);
         self.moved(sent).await;
-        if is_full {
-            self.until_writable().await?;
+        match sent < all {
+            true => self.until_writable().await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Sends up to `until` from buffers.

@@ -329,6 +329,32 @@ fn while_much_is_read_what_few_are_sent_goes_out_of_a_buffer() {
 }
 
 #[test]
+fn while_a_thread_maps_what_was_there_goes_out_of_a_buffer() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let file = open(&local, &path, &access).await;
+        if file.filesystem() != Filesystem::Native || local.disk().abilities.pagemap.is_none() {
+            return;
+        }
+        sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+        let mappings = &local.disk().windows.mappings;
+        let looks = |window: u64| local.disk().residency(&file, window * WINDOW, WINDOW);
+        assert_eq!(looks(0), Residency::Present);
+        file.proofs().learn(1..=1, false);
+        // What was proven just now needs no look.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        mappings.change(|| {
+            assert_eq!(looks(0), Residency::Fleeting);
+            assert_eq!(looks(1), Residency::Absent);
+        });
+        assert_eq!(looks(1), Residency::Present);
+    });
+}
+
+#[test]
 fn a_window_evicted_again_and_again_reaches_a_slow_socket_through_a_buffer() {
     block_on(async {
         let (local, pool) = local();

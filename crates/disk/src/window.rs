@@ -40,7 +40,8 @@ const SHARDS: usize = 16;
 pub(crate) enum Residency {
     /// In memory: sendfile does not wait.
     Present,
-    /// In memory, but so much is being read that it may be evicted before sendfile comes to it. (Seen: waits of 99 to 895 ms.)
+    /// In memory, but so much is being read that it may be evicted before sendfile comes to it (seen: waits of 99 to 895 ms); or it was there, and
+    /// just now nobody can look.
     Fleeting,
     /// Not, or not known to be.
     Absent,
@@ -106,6 +107,12 @@ impl Disk {
         let proofs = file.proofs();
         if proofs.hold(windows.clone()) {
             return Residency::Present;
+        }
+        if self.windows.mappings.are_changing() {
+            return match proofs.remember(windows) {
+                true => Residency::Fleeting,
+                false => Residency::Absent,
+            };
         }
         match self.ask(file, offset, len) {
             Some(true) if self.windows.pressure.is_high() && !file.is_sent_to_many() => {
