@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Bytes that the journal may grow by between two sweeps, or this share of `max_size` if that is less.
 const JOURNAL_AHEAD: u64 = 1 << 20;
 const JOURNAL_SHARE: u64 = 32;
+/// That much is taken in so many pieces, so that fills which come meanwhile cannot keep all of it from being free at one moment.
+const JOURNAL_PIECES: u64 = 16;
 
 impl Store {
     /// Room for those directories of a key that are not counted, a block each. Others may have to go.
@@ -71,11 +73,17 @@ impl Store {
     /// Counts what the journal has grown to, and what it may grow to until it is counted again.
     ///
     /// # Errors
-    /// [`NoRoom`] for that; what was counted before stays counted.
+    /// [`NoRoom`] for all of that; it keeps what it had, and what there is.
     pub(super) fn count_journal(&self) -> Result<(), NoRoom> {
+        let space = &self.0.space;
         let bytes = self.0.journal.bytes() + self.journal_ahead();
         let mut room = self.0.journal_room.lock();
-        room.grow_to(bytes)?;
+        if let Err(NoRoom(lacking)) = room.grow_to(bytes) {
+            let fits = space.blocks(bytes).saturating_sub(lacking);
+            // Somebody else may have taken that.
+            let _ = room.grow_to(fits * space.block_bytes());
+            return Err(NoRoom(lacking));
+        }
         room.shrink_to(bytes);
         self.0.journal_counted.store(bytes, Relaxed);
         Ok(())
@@ -92,10 +100,13 @@ impl Store {
             return Ok(());
         }
         let mut more = self.0.space.reserve(0)?;
-        if let Err(error) = self.grow(local, &mut more, ahead).await {
-            // To be tried again, unless a sweep has counted meanwhile.
-            let _ = is_counted.compare_exchange(counted + ahead, counted, Relaxed, Relaxed);
-            return Err(error);
+        for piece in 1..=JOURNAL_PIECES {
+            let bytes = ahead * piece / JOURNAL_PIECES;
+            if let Err(error) = self.grow(local, &mut more, bytes).await {
+                // To be tried again, unless a sweep has counted meanwhile.
+                let _ = is_counted.compare_exchange(counted + ahead, counted, Relaxed, Relaxed);
+                return Err(error);
+            }
         }
         self.0.journal_room.lock().absorb(more.keep());
         Ok(())
