@@ -47,25 +47,6 @@ impl Phase {
     }
 }
 
-/// What is known of a request but for its line.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    /// Bytes of the line.
-    len: u8,
-    /// It goes on.
-    is_open: bool,
-    phase: Phase,
-    /// That of the polls to come.
-    next: Phase,
-}
-
-const NOTHING: Known = Known {
-    len: 0,
-    is_open: false,
-    phase: Phase::Reading,
-    next: Phase::Reading,
-};
-
 const NO_TIME: Waited = Waited {
     disk_ns: 0,
     pool_ns: 0,
@@ -75,7 +56,10 @@ const NO_TIME: Waited = Waited {
 #[derive(Debug)]
 struct Page {
     line: [u8; LINE_MAX],
-    known: Cell<Known>,
+    /// Bytes of the line.
+    len: u8,
+    /// How far it had come.
+    phase: Cell<Phase>,
     /// What it had waited.
     waited: Cell<Waited>,
 }
@@ -84,7 +68,8 @@ impl Page {
     fn new() -> Self {
         Self {
             line: [0; LINE_MAX],
-            known: Cell::new(NOTHING),
+            len: 0,
+            phase: Cell::new(Phase::Reading),
             waited: Cell::new(NO_TIME),
         }
     }
@@ -93,16 +78,20 @@ impl Page {
     fn write(&mut self, line: &[u8]) -> u8 {
         let len = line.len().min(LINE_MAX);
         self.line[..len].copy_from_slice(&line[..len]);
-        len as u8
+        self.len = len as u8;
+        self.len
     }
 }
 
 /// The request at hand: each by itself, since most changes are of one. What it has waited is counted by `disk`.
 struct Hand {
     connection: Cell<u64>,
+    /// Bytes of its line; 0: there is no request.
     len: Cell<u8>,
+    /// It goes on.
     is_open: Cell<bool>,
     phase: Cell<Phase>,
+    /// That of the polls to come; [`Phase::Reading`]: the same.
     next: Cell<Phase>,
 }
 
@@ -114,7 +103,7 @@ struct Passed {
     since_ns: Cell<u64>,
     /// What the longest took; [`LONG_NS`]: none is worth telling.
     longest_ns: Cell<u64>,
-    longest: RefCell<Option<(Rc<Page>, Known)>>,
+    longest: RefCell<Option<(Rc<Page>, Phase)>>,
 }
 
 impl Passed {
@@ -162,20 +151,12 @@ thread_local! {
 }
 
 impl Hand {
-    fn take_up(&self, known: Known) {
-        self.len.set(known.len);
-        self.is_open.set(known.is_open);
-        self.phase.set(known.phase);
-        self.next.set(known.next);
-    }
-
-    fn known(&self) -> Known {
-        Known {
-            len: self.len.get(),
-            is_open: self.is_open.get(),
-            phase: self.phase.get(),
-            next: self.next.get(),
-        }
+    #[inline]
+    fn take_up(&self, len: u8, is_open: bool, phase: Phase) {
+        self.len.set(len);
+        self.is_open.set(is_open);
+        self.phase.set(phase);
+        self.next.set(Phase::Reading);
     }
 }
 
@@ -185,13 +166,17 @@ pub struct Kept(Option<Rc<Page>>);
 
 impl Kept {
     /// A poll of this connection begins.
+    #[inline]
     pub fn enter(&mut self, connection: u64) {
         if !ARE_COUNTED {
             return;
         }
         HAND.with(|hand| {
             hand.connection.set(connection);
-            hand.take_up(self.0.as_ref().map_or(NOTHING, |page| page.known.get()));
+            match &self.0 {
+                None => hand.take_up(0, false, Phase::Reading),
+                Some(page) => hand.take_up(page.len, true, page.phase.get()),
+            }
         });
         let Some(page) = &self.0 else {
             return;
@@ -205,21 +190,24 @@ impl Kept {
     }
 
     /// It ends, and there will be another one.
+    #[inline]
     pub fn leave(&mut self) {
         if !ARE_COUNTED {
             return;
         }
         // Who asks what kept the loop in this poll is told its own phase, not that of the polls to come.
-        let mut known = HAND.with(Hand::known);
-        if !known.is_open {
+        let phase = HAND.with(|hand| {
+            hand.is_open.get().then(|| match hand.next.get() {
+                Phase::Reading => hand.phase.get(),
+                next => next,
+            })
+        });
+        let Some(phase) = phase else {
             self.0 = None;
             return;
-        }
-        if known.next != Phase::Reading {
-            known.phase = std::mem::replace(&mut known.next, Phase::Reading);
-        }
+        };
         PAGE.with_borrow(|page| {
-            page.known.set(known);
+            page.phase.set(phase);
             page.waited.set(disk::waited());
             // That of a request before, of the same connection, is let go.
             if !self.0.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, page)) {
@@ -244,12 +232,7 @@ pub fn begin(line: &[u8]) {
         len
     });
     disk::set_waited(NO_TIME);
-    let known = Known {
-        len,
-        is_open: true,
-        ..NOTHING
-    };
-    HAND.with(|hand| hand.take_up(known));
+    HAND.with(|hand| hand.take_up(len, true, Phase::Reading));
 }
 
 /// How far it has come.
@@ -283,8 +266,8 @@ pub fn another() {
     PASSED.with(|passed| {
         if passed.end(poll_ns, now_ns) {
             let page = PAGE.with_borrow(Rc::clone);
-            let known = HAND.with(Hand::known);
-            *passed.longest.borrow_mut() = Some((page, known));
+            let phase = HAND.with(|hand| hand.phase.get());
+            *passed.longest.borrow_mut() = Some((page, phase));
         }
     });
 }
@@ -305,16 +288,18 @@ pub fn last() -> (u64, String, &'static str) {
         longest
             .as_ref()
             .filter(|_| passed.outweighs(poll_ns, now_ns))
-            .map(|(page, known)| told(page, *known))
+            .map(|(page, phase)| told(page, page.len, *phase))
     });
-    let (line, phase) =
-        passed.unwrap_or_else(|| PAGE.with_borrow(|page| told(page, HAND.with(Hand::known))));
+    let (line, phase) = passed.unwrap_or_else(|| {
+        let (len, phase) = HAND.with(|hand| (hand.len.get(), hand.phase.get()));
+        PAGE.with_borrow(|page| told(page, len, phase))
+    });
     (connection, line, phase)
 }
 
-fn told(page: &Page, known: Known) -> (String, &'static str) {
-    let line = &page.line[..usize::from(known.len)];
-    (line.escape_ascii().to_string(), known.phase.name())
+fn told(page: &Page, len: u8, phase: Phase) -> (String, &'static str) {
+    let line = &page.line[..usize::from(len)];
+    (line.escape_ascii().to_string(), phase.name())
 }
 
 #[cfg(test)]
