@@ -79,7 +79,7 @@ pub struct Master {
 }
 
 impl Candidate {
-    /// The message for a worker; `begun_ns`: when it was begun to make it one, by [`now_ns`].
+    /// The message for a worker; `begun_ns`: when it was begun to make it one, by [`now_ns`](crate::loops::timing::now_ns).
     #[must_use]
     pub fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
         let processes = &self.loaded.main.processes;
