@@ -196,13 +196,17 @@ pub fn asks_as_get(request: &Request) -> bool {
         && passing.is_some_and(|passing| passing.family == Family::Proxy)
 }
 
-/// Is it a HEAD that is asked for as such, and nothing of that in the key? A GET would get the answer as one without a body.
+/// Is it a HEAD that a gateway is asked for as such, with nothing of that in the key? A GET would get the answer as one without a body. (Where
+/// `proxy_cache_convert_head off` says it by name, the key is who wrote that to see to.)
 #[must_use]
 pub fn is_head_alone(request: &Request) -> bool {
-    let key = request.location().settings.caching.proxy_cache_key.as_ref();
+    let location = request.location();
+    let passing = location.passing.as_ref();
+    let is_of_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
+    let key = location.settings.caching.proxy_cache_key.as_ref();
     let names_method =
         |key: &Template| memchr::memmem::find(key.source(), b"request_method").is_some();
-    request.method == Method::Head && !asks_as_get(request) && !key.is_some_and(names_method)
+    request.method == Method::Head && is_of_gateway && !key.is_some_and(names_method)
 }
 
 /// Does the request ask for a range that begins too far behind (`proxy_cache_max_range_offset`)?
