@@ -41,7 +41,7 @@ pub fn hit(server: &Server, path: &str) -> Reply {
 }
 
 /// Asks until the cache's word is `last`; before, it is one of these (any, if there are none).
-fn until(server: &Server, path: &str, before: &[&str], last: &str) -> Reply {
+pub fn until(server: &Server, path: &str, before: &[&str], last: &str) -> Reply {
     let begun = Instant::now();
     loop {
         let reply = server.get(path);

@@ -1,6 +1,7 @@
 //! Answers that came by FastCGI: cached, in slices, stored, covered, and cut off.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use crate::cache::until;
 use crate::fastcgi::{program, server};
 use blackbox::gateway::{answer, end, stdout};
 use blackbox::is_nginx;
@@ -106,19 +107,8 @@ fn what_is_stored_is_revalidated() {
             add_header X-Cache $upstream_cache_status; }",
     );
     assert_eq!(server.get("/").text(), "body");
-    let begun = std::time::Instant::now();
-    let reply = loop {
-        let reply = server.get("/");
-        if reply.header("X-Cache") != Some("HIT") {
-            break reply;
-        }
-        assert!(begun.elapsed() < blackbox::PATIENCE);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    };
-    assert_eq!(
-        (reply.header("X-Cache"), &reply.text()[..]),
-        (Some("REVALIDATED"), "body")
-    );
+    let reply = until(&server, "/", &["HIT"], "REVALIDATED");
+    assert_eq!(reply.text(), "body");
 }
 
 #[test]

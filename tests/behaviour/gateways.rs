@@ -1,5 +1,6 @@
 //! Passing requests on by uwsgi and SCGI: what a program is asked, and what becomes of its answer.
 
+use crate::cache::until;
 use blackbox::Server;
 use blackbox::gateway::{Call, Gateway, Speech, answer};
 
@@ -175,16 +176,7 @@ fn a_304_has_no_status_for_what_is_stored() {
             %F%_cache_valid 1s; %F%_pass %P%; add_header X-Cache $upstream_cache_status; }";
     for (family, _program, server) in servers(locations, answers) {
         assert_eq!(server.get("/").text(), "body");
-        let begun = std::time::Instant::now();
-        let reply = loop {
-            let reply = server.get("/");
-            if reply.header("X-Cache") != Some("HIT") {
-                break reply;
-            }
-            assert!(begun.elapsed() < blackbox::PATIENCE, "{family}");
-            std::thread::yield_now();
-        };
-        assert_eq!(reply.header("X-Cache"), Some("REVALIDATED"), "{family}");
+        let reply = until(&server, "/", &["HIT"], "REVALIDATED");
         for reply in [reply, server.get("/")] {
             let status = reply.header("Status");
             assert!(

@@ -40,6 +40,13 @@ async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<OpenFile> {
         .unwrap()
 }
 
+/// A file that can be proven by a mapping; `None`: this machine has no such proof.
+async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<OpenFile>> {
+    let file = open(local, path, access).await;
+    let is_native = file.filesystem() == Filesystem::Native;
+    (is_native && local.disk().abilities.pagemap.is_some()).then_some(file)
+}
+
 /// What arrives at the other end, and how the sending ended.
 async fn sent(
     local: &Local,
@@ -276,10 +283,9 @@ fn what_is_asked_for_once_is_not_mapped_and_what_is_asked_for_again_is() {
         let dir = tempfile::tempdir().unwrap();
         let (path, _) = large_file(dir.path());
         let access = Access::new(&pool);
-        let file = open(&local, &path, &access).await;
-        if file.filesystem() != Filesystem::Native || local.disk().abilities.pagemap.is_none() {
+        let Some(file) = provable(&local, &path, &access).await else {
             return;
-        }
+        };
         evict(&path);
         // No more than the socket takes at once.
         let range = WINDOW..WINDOW + 65536;
@@ -335,10 +341,9 @@ fn while_a_thread_maps_what_was_there_goes_out_of_a_buffer() {
         let dir = tempfile::tempdir().unwrap();
         let (path, _) = large_file(dir.path());
         let access = Access::new(&pool);
-        let file = open(&local, &path, &access).await;
-        if file.filesystem() != Filesystem::Native || local.disk().abilities.pagemap.is_none() {
+        let Some(file) = provable(&local, &path, &access).await else {
             return;
-        }
+        };
         sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
         let mappings = &local.disk().windows.mappings;
         let looks = |window: u64| local.disk().residency(&file, window * WINDOW, WINDOW);
