@@ -82,8 +82,8 @@ impl Meta {
     }
 }
 
-/// From so many on that a loop sends the same file to at a time, what they wait for comes before what only one waits for. Two meet by chance
-/// where many files are asked for.
+/// From so many on that a loop sends the same file to at a time, what they wait for comes before what only one waits for, and what is in memory
+/// of it is used too often to be evicted. Two meet by chance where many files are asked for.
 const MANY: u32 = 4;
 
 /// A descriptor, shared by the loop and the jobs that work on it.

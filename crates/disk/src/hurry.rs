@@ -1,6 +1,6 @@
 //! What many are sent at a time comes before what only one waits for.
 //!
-//! Not here: who is many (`send`), and bringing windows in (`window`).
+//! Not here: who is many (`file`), and bringing windows in (`window`).
 
 use crate::access::Access;
 use crate::disk::Disk;

@@ -24,7 +24,7 @@ const EVERY_MAX_NS: u64 = 1_000_000_000;
 const TOLD_MAX: usize = 80;
 
 /// What the kernel knows of a thread.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Mark {
     /// When it was asked.
     at_ns: u64,
