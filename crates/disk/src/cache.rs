@@ -11,6 +11,7 @@
 
 use crate::copies::Copies;
 use crate::file::{Meta, OpenFile};
+use crate::memory::{self, Charge, Holder, Keeps, Level};
 use crate::watch::Guard;
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -21,8 +22,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Files that one loop keeps open at most, whatever the process's limit on descriptors.
 pub const FILES_MAX: usize = 4096;
-/// Bytes of small bodies that one loop keeps at most.
+/// Bytes of small bodies that one loop keeps at most; fewer where memory is little ([`memory`]).
 pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// Bodies that make room for one.
+const BODIES_FOR_ONE_MAX: usize = 16;
 /// A time stamp is trusted to show the next change once it is so old: two ticks of the coarsest kernel clock (HZ=100).
 const SETTLED_NS: i128 = 20_000_000;
 
@@ -58,8 +61,12 @@ pub(crate) struct Files {
     hasher: DefaultHashBuilder,
     hand: usize,
     files_max: usize,
+    /// Of bodies, those in `copies` included.
     body_bytes: usize,
     copies: Copies,
+    /// Of bodies that are not there.
+    in_heap: Charge,
+    _keeps: Keeps,
 }
 
 impl Files {
@@ -73,6 +80,8 @@ impl Files {
             files_max: files_max.min(FILES_MAX),
             body_bytes: 0,
             copies: Copies::new(),
+            in_heap: memory::charge(Holder::Bodies, 0),
+            _keeps: Keeps::begin(),
         }
     }
 
@@ -163,22 +172,36 @@ impl Files {
         if file.place.get().is_none() || file.counted.get() > 0 {
             return;
         }
-        if self.body_bytes + body.len() > BODY_BYTES_MAX {
-            self.evict();
+        let most = body_bytes_max();
+        for _ in 0..BODIES_FOR_ONE_MAX {
+            if self.body_bytes + body.len() > most && self.body_bytes > 0 {
+                self.evict_body();
+            }
         }
-        let fits = self.body_bytes + body.len() <= BODY_BYTES_MAX && file.place.get().is_some();
-        let copy = fits
-            .then(|| self.copies.keep(body, file.unsent.get()))
-            .flatten();
-        let in_heap = fits && copy.is_none();
+        if self.body_bytes + body.len() > most {
+            return file.set_body(None);
+        }
+        let copy = self.copies.keep(body, file.unsent.get());
+        let in_heap = copy.is_none();
+        if in_heap {
+            self.in_heap.set(self.in_heap.bytes() + body.len());
+        }
         file.set_body(in_heap.then(|| body.clone()));
-        if let Some(copy) = copy {
-            file.set_copy(copy);
+        file.set_copy(copy);
+        file.counted.set(body.len());
+        self.body_bytes += body.len();
+    }
+
+    /// Lets go of up to `count` bodies, while there are more than may be now. False: there is nothing more to let go of.
+    pub fn shed_bodies(&mut self, count: usize) -> bool {
+        let most = body_bytes_max();
+        for _ in 0..count {
+            if self.body_bytes <= most {
+                return false;
+            }
+            self.evict_body();
         }
-        if fits {
-            file.counted.set(body.len());
-            self.body_bytes += body.len();
-        }
+        self.body_bytes > most
     }
 
     /// Forgets half of all (descriptors ran out), or everything.
@@ -224,9 +247,36 @@ impl Files {
         if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == slot) {
             found.remove();
         }
-        self.body_bytes -= entry.file.counted.take();
+        self.forget_body(&entry.file);
         entry.file.place.set(None);
         self.free.push(slot);
+    }
+
+    /// A file's body counts no more. (Who has the file still has the body.)
+    fn forget_body(&mut self, file: &OpenFile) {
+        let len = file.counted.take();
+        self.body_bytes -= len;
+        if !file.has_copy() {
+            self.in_heap.set(self.in_heap.bytes() - len);
+        }
+    }
+
+    /// Lets go of one body, not of its file: the first behind the hand that was not used since the hand last came by.
+    fn evict_body(&mut self) {
+        for _ in 0..2 * self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[self.hand] {
+                Some(entry) if entry.file.counted.get() == 0 => {}
+                Some(entry) if entry.used => entry.used = false,
+                Some(entry) => {
+                    let file = Rc::clone(&entry.file);
+                    self.forget_body(&file);
+                    file.set_copy(None);
+                    return file.set_body(None);
+                }
+                None => {}
+            }
+        }
     }
 
     /// Removes one entry: the first behind the hand that was not used since the hand last came by.
@@ -243,6 +293,15 @@ impl Files {
             }
         }
     }
+}
+
+/// Bytes of bodies that one loop may keep now.
+fn body_bytes_max() -> usize {
+    if memory::level::level() >= Level::Copies {
+        return 0;
+    }
+    let share = usize::try_from(memory::copies_of_a_loop()).unwrap_or(usize::MAX);
+    share.min(BODY_BYTES_MAX)
 }
 
 fn is_as_it_was(file: &OpenFile) -> bool {

@@ -7,6 +7,7 @@
 //! gives its pages back, while the socket still holds those that are on their way, and the next copy lies further behind.
 
 use crate::error::Error;
+use crate::memory::{Charge, Holder, charge};
 use crate::read::read_fully;
 use bytes::Bytes;
 use std::ops::Range;
@@ -36,6 +37,7 @@ pub(crate) struct Copy {
     start: u64,
     /// Its pages.
     room: Range<u64>,
+    _charge: Charge,
 }
 
 impl Copies {
@@ -64,6 +66,10 @@ impl Copies {
             memory,
             start: turn - sent as u64,
             room: self.end..turn + behind as u64,
+            _charge: charge(
+                Holder::Copies,
+                sent.next_multiple_of(page) + behind,
+            ),
         };
         self.end = copy.room.end;
         let mut written = 0;

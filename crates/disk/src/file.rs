@@ -167,7 +167,7 @@ pub struct OpenFile {
     /// Bytes of its body that count as kept.
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
-    copy: OnceCell<Copy>,
+    copy: RefCell<Option<Rc<Copy>>>,
     proofs: OnceCell<Box<Proofs>>,
     slot: OnceCell<Rc<dyn Any>>,
 }
@@ -186,7 +186,7 @@ impl OpenFile {
             unsent: Cell::new(0),
             counted: Cell::new(0),
             body: RefCell::new(found.body),
-            copy: OnceCell::new(),
+            copy: RefCell::default(),
             proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }
@@ -208,7 +208,7 @@ impl OpenFile {
     /// cheaper than reading them?
     #[must_use]
     pub fn has_copy(&self) -> bool {
-        self.copy.get().is_some()
+        self.copy.borrow().is_some()
     }
 
     /// Sends bytes of the copy, as many as a non-blocking socket takes now; what it does not take is for
@@ -222,7 +222,8 @@ impl OpenFile {
         offset: u64,
         len: usize,
     ) -> std::io::Result<usize> {
-        let copy = self.copy.get().ok_or(std::io::ErrorKind::InvalidInput)?;
+        let copy = self.copy.borrow();
+        let copy = copy.as_ref().ok_or(std::io::ErrorKind::InvalidInput)?;
         Ok(copy.send(socket, offset, len)?)
     }
 
@@ -235,13 +236,13 @@ impl OpenFile {
         self.proofs.get_or_init(Box::default)
     }
 
-    pub(crate) fn copy(&self) -> Option<&Copy> {
-        self.copy.get()
+    /// Its copy, which stays for as long as the one who asks has it.
+    pub(crate) fn copy(&self) -> Option<Rc<Copy>> {
+        self.copy.borrow().clone()
     }
 
-    pub(crate) fn set_copy(&self, copy: Copy) {
-        // One that is there already says the same.
-        let _ = self.copy.set(copy);
+    pub(crate) fn set_copy(&self, copy: Option<Copy>) {
+        *self.copy.borrow_mut() = copy.map(Rc::new);
     }
 
     pub(crate) fn set_body(&self, body: Option<Bytes>) {

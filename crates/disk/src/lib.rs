@@ -30,6 +30,7 @@ mod guards;
 mod hurry;
 mod local;
 mod mappings;
+pub mod memory;
 mod mount;
 mod open;
 mod path;

@@ -5,6 +5,7 @@ use crate::count::{Count, Counters, OPERATIONS, Operation};
 use crate::disk::Disk;
 use crate::file::OpenFile;
 use crate::guards::Guards;
+use crate::memory::{self, Level};
 use crate::pool;
 use rustix::process::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
@@ -94,6 +95,20 @@ impl Local {
     pub fn give_descriptors(&self) -> bool {
         self.0.scarcity.set(self.0.disk.tell_scarcity());
         self.halve()
+    }
+
+    /// Lets go of what is kept beyond what memory is left for: up to `count` bodies, and as many files where none are to be kept open.
+    /// False: there is nothing more to let go of. For a loop that is told that memory is short, little at a time.
+    pub fn shed(&self, count: usize) -> bool {
+        let mut files = self.0.files.borrow_mut();
+        let has_bodies = files.shed_bodies(count);
+        if memory::level::level() < Level::Files {
+            return has_bodies;
+        }
+        let kept = files.len();
+        files.shrink(kept.saturating_sub(count));
+        self.0.passing.take();
+        kept > 0
     }
 
     fn halve(&self) -> bool {

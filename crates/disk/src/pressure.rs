@@ -6,6 +6,7 @@
 //!
 //! Invariant: asking costs a loop a look at the clock, and once in [`SAMPLE_NS`] one call that never waits.
 
+use crate::memory::limits::{self, Groups};
 use crate::proofs::now_ns;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,8 +20,6 @@ const SAMPLE_NS: u64 = 100_000_000;
 const LASTS_NS: u64 = 1_000_000_000;
 /// Bytes of what getrusage(2) counts.
 const BLOCK: u64 = 512;
-/// Directories above one's own control group that are looked at.
-const GROUPS_MAX: usize = 32;
 
 /// How fast memory changes hands.
 #[derive(Debug)]
@@ -72,44 +71,7 @@ impl Pressure {
 
 /// Bytes of memory that this process may have files in.
 fn memory() -> u64 {
-    let system = rustix::system::sysinfo();
-    let all = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit.max(1)));
-    limit_of_groups(
-        &read(Path::new("/proc/self/cgroup")),
-        Path::new("/sys/fs/cgroup"),
-    )
-    .map_or(all, |limit| limit.min(all))
-}
-
-/// The least limit of the control groups that `about` names (cgroups(7), /proc/pid/cgroup), those above them included.
-fn limit_of_groups(about: &str, root: &Path) -> Option<u64> {
-    let limits = about.lines().filter_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        let (top, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
-            _ if controllers.split(',').any(|name| name == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes")
-            }
-            _ => return None,
-        };
-        // In a container the path may be that of the host; what it sees then is its own group, at the top.
-        let own = top.join(path.trim_start_matches('/'));
-        own.ancestors()
-            .take(GROUPS_MAX)
-            .take_while(|group| group.starts_with(&top))
-            .filter_map(|group| read(&group.join(file)).trim().parse().ok())
-            .min()
-    });
-    limits.min()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "files without a disk, before the loops run"
-)]
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
+    limits::least_for_files(&Groups::of(Path::new("/proc")))
 }
 
 #[cfg(test)]
@@ -152,28 +114,5 @@ mod tests {
         let pressure = Pressure::new();
         assert!(pressure.memory > 0);
         assert!(!pressure.is_high());
-    }
-
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
-    fn the_least_limit_of_all_groups_counts() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let limit = |about: &str| limit_of_groups(about, root.path());
-        assert_eq!(limit(""), None);
-        assert_eq!(limit("0::/a/b\n"), None);
-        write("a/memory.max", "max\n");
-        assert_eq!(limit("0::/a/b\n"), None);
-        write("a/memory.max", "5000\n");
-        write("a/b/memory.max", "7000\n");
-        assert_eq!(limit("0::/a/b\n"), Some(5000));
-        assert_eq!(limit("0::/elsewhere\n"), None);
-        write("memory/c/memory.limit_in_bytes", "4000\n");
-        assert_eq!(limit("4:memory:/c\n3:cpu:/c\n0::/a\n"), Some(4000));
-        assert_eq!(limit("4:cpu,memory:/\n"), None);
     }
 }

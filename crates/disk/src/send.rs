@@ -9,6 +9,7 @@
 //!
 //! Invariant: no `sendfile` on the loop of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
 
+use crate::copies::Copy;
 use crate::access::{Access, Mode};
 use crate::count::Operation;
 use crate::error::{Error, WouldBlock};
@@ -80,6 +81,7 @@ struct Sending<'a, S> {
     reach: u64,
     /// How the pool sends; None before it has to.
     stream: Option<Stream>,
+    copy: Option<Rc<Copy>>,
 }
 
 impl Local {
@@ -97,7 +99,9 @@ impl Local {
         sink: &S,
         access: &Access<'_>,
     ) -> Result<(), Error> {
-        let straight = (access.sendfile || file.has_copy()) && sink.socket().is_some();
+        // It may be let go meanwhile; who is sent it has it until the end.
+        let copy = file.copy();
+        let straight = (access.sendfile || copy.is_some()) && sink.socket().is_some();
         let turn = access.sendfile_max_chunk;
         let mut sending = Sending {
             local: self,
@@ -114,8 +118,9 @@ impl Local {
             turn,
             reach: REACH_FIRST,
             stream: None,
+            copy,
         };
-        if file.has_copy() {
+        if sending.copy.is_some() {
             return sending.run().await;
         }
         let _counted = Counted::new(file);
@@ -179,7 +184,7 @@ impl<S: Sink> Sending<'_, S> {
     }
 
     fn residency(&self, until: u64) -> Residency {
-        if self.access.mode == Mode::Inline || self.file.has_copy() {
+        if self.access.mode == Mode::Inline || self.copy.is_some() {
             return Residency::Present;
         }
         self.local
@@ -196,7 +201,7 @@ impl<S: Sink> Sending<'_, S> {
         let mut offset = *self.offset;
         let mut from_disk = false;
         let sent = self.sink.try_io(|| {
-            let sent = match self.file.copy() {
+            let sent = match &self.copy {
                 Some(copy) => copy.send(socket, offset, len),
                 None => rustix::fs::sendfile(socket, &**self.file, Some(&mut offset), len),
             };

@@ -1,0 +1,174 @@
+//! What of a bound is taken for good: memory that the kernel cannot give to another at once.
+//!
+//! The kernel's cache of files can be given up, unless it is still to be written; anonymous memory, `memfd`s and most of what the
+//! kernel needs for itself cannot (without swap, which nobody wants to serve from).
+//!
+//! Invariant: as `limits`.
+
+use super::limits::{Groups, number_of, read};
+use std::path::{Path, PathBuf};
+
+/// Of the kernel's own memory, where it does not say how much of it could be given up (version 1), so much counts as taken: the most of it
+/// are names and inodes.
+const KERNEL_TAKEN: u64 = 4;
+
+/// A bound that can be asked how much of it is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bounded {
+    /// A group of the unified hierarchy.
+    Unified(PathBuf),
+    /// One of version 1.
+    Memory(PathBuf),
+    /// The machine, by the directory that is /proc.
+    Machine(PathBuf),
+}
+
+/// How much of a bound is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that there may be.
+    pub limit: u64,
+    /// Bytes that are taken for good.
+    pub taken: u64,
+}
+
+/// All that has a bound now: groups without a limit are left out.
+#[must_use]
+pub fn bounded(groups: &Groups, proc: &Path) -> Vec<Bounded> {
+    let unified = groups.unified.iter().cloned().map(Bounded::Unified);
+    let memory = groups.memory.iter().cloned().map(Bounded::Memory);
+    let machine = std::iter::once(Bounded::Machine(proc.to_owned()));
+    unified
+        .chain(memory)
+        .chain(machine)
+        .filter(|bounded| bounded.usage().is_some())
+        .collect()
+}
+
+impl Bounded {
+    /// How much is taken; `None`: it has no limit.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        match self {
+            Bounded::Unified(group) => of_unified(group),
+            Bounded::Memory(group) => of_memory(group),
+            Bounded::Machine(proc) => of_machine(proc),
+        }
+    }
+
+    /// How many processes of the group the kernel has killed since memory was short.
+    #[must_use]
+    pub fn kills(&self) -> u64 {
+        let said = match self {
+            Bounded::Unified(group) => read(&group.join("memory.events")),
+            Bounded::Memory(group) => read(&group.join("memory.oom_control")),
+            Bounded::Machine(_) => return 0,
+        };
+        number_of(&said, "oom_kill").unwrap_or(0)
+    }
+}
+
+fn of_unified(group: &Path) -> Option<Usage> {
+    let limit = |name| read(&group.join(name)).trim().parse().ok();
+    let limits: [Option<u64>; 2] = [limit("memory.max"), limit("memory.high")];
+    let limit = limits.into_iter().flatten().min()?;
+    let stat = read(&group.join("memory.stat"));
+    let number = |name| number_of(&stat, name).unwrap_or(0);
+    let kernel = match number_of(&stat, "kernel") {
+        Some(kernel) => kernel.saturating_sub(number("slab_reclaimable")),
+        // Before Linux 5.18.
+        None => number("kernel_stack") + number("pagetables") + number("slab_unreclaimable"),
+    };
+    let files = number("unevictable") + number("file_dirty") + number("file_writeback");
+    let taken = number("anon") + number("shmem") + files + kernel + number("sock");
+    Some(Usage { limit, taken })
+}
+
+fn of_memory(group: &Path) -> Option<Usage> {
+    let stat = read(&group.join("memory.stat"));
+    let limit = number_of(&stat, "hierarchical_memory_limit").filter(|limit| *limit < 1 << 62)?;
+    let number = |name| number_of(&stat, name).unwrap_or(0);
+    let kernel = read(&group.join("memory.kmem.usage_in_bytes"));
+    let kernel = kernel.trim().parse().unwrap_or(0) / KERNEL_TAKEN;
+    let files = number("total_unevictable") + number("total_dirty") + number("total_writeback");
+    let taken = number("total_rss") + number("total_shmem") + files + kernel;
+    Some(Usage { limit, taken })
+}
+
+fn of_machine(proc: &Path) -> Option<Usage> {
+    let about = read(&proc.join("meminfo"));
+    let bytes = |name| {
+        let line = about.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kib << 10)
+    };
+    let (limit, free): (u64, u64) = (bytes("MemTotal:")?, bytes("MemAvailable:")?);
+    let taken = limit.saturating_sub(free);
+    Some(Usage { limit, taken })
+}
+
+/// Memory of this process that is its own, in bytes: without files, and without what lies in a `memfd` that nobody has mapped.
+#[must_use]
+pub fn anonymous() -> u64 {
+    let about = read(Path::new("/proc/self/statm"));
+    let mut words = about.split(' ').skip(1);
+    let mut pages = || words.next()?.parse::<u64>().ok();
+    let (resident, files) = (pages().unwrap_or(0), pages().unwrap_or(0));
+    resident.saturating_sub(files) * sys::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::tests::Tree;
+    use super::*;
+
+    fn usages(tree: &Tree) -> Vec<Usage> {
+        let proc = tree.0.path().join("proc");
+        let all = bounded(&tree.groups(), &proc);
+        all.iter().filter_map(Bounded::usage).collect()
+    }
+
+    #[test]
+    fn what_is_taken_of_version_2() {
+        let tree = Tree::new("0::/a/b\n", "/", "/");
+        tree.write("unified/a/b/memory.max", "max\n");
+        tree.write("unified/a/memory.max", "5000\n");
+        tree.write("unified/a/memory.high", "4000\n");
+        tree.write(
+            "unified/a/memory.stat",
+            "anon 1000\nfile 2000\nkernel 500\nsock 7\nshmem 200\nfile_dirty 30\nfile_writeback 4\nslab_reclaimable 300\nunevictable 60\n",
+        );
+        let (limit, taken) = (4000, 1000 + 200 + 200 + 7 + 34 + 60);
+        assert_eq!(usages(&tree), [Usage { limit, taken }]);
+        tree.write("unified/a/memory.events", "low 0\noom 3\noom_kill 2\n");
+        let own = Bounded::Unified(tree.0.path().join("unified/a"));
+        assert_eq!(own.kills(), 2);
+    }
+
+    #[test]
+    fn what_is_taken_of_version_1() {
+        let tree = Tree::new("4:memory:/a\n", "/", "/");
+        tree.write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4 kB\n");
+        tree.write(
+            "memory/a/memory.stat",
+            "cache 1\nrss 2\nhierarchical_memory_limit 5000\ntotal_rss 700\ntotal_shmem 20\ntotal_dirty 3\ntotal_writeback 2\ntotal_unevictable 1\n",
+        );
+        tree.write("memory/a/memory.kmem.usage_in_bytes", "400\n");
+        tree.write("memory/a/memory.oom_control", "under_oom 0\noom_kill 1\n");
+        let group = Usage {
+            limit: 5000,
+            taken: 826,
+        };
+        let machine = Usage {
+            limit: 9 << 10,
+            taken: 5 << 10,
+        };
+        assert_eq!(usages(&tree), [group, machine]);
+        assert_eq!(Bounded::Memory(tree.0.path().join("memory/a")).kills(), 1);
+    }
+
+    #[test]
+    fn a_process_has_memory_of_its_own() {
+        assert!(anonymous() > 64 << 10);
+    }
+}

@@ -1,0 +1,71 @@
+//! The memory that this process takes beside the kernel's cache: what bounds it, who holds it, how scarce it is.
+//!
+//! * [`limits`]: the least of all bounds (control groups, the process's own, the machine).
+//! * [`held`]: who holds how much, counted by each thread for itself; [`charge`] is how others have their memory counted.
+//! * [`level`]: how scarce memory is, and so what is given up; set by one thread, read by all.
+//! * [`group`]: what the control group says of its memory.
+//!
+//! Not here: the thread that watches, and those who give up what they hold (each its own). Invariant: nobody waits for anybody here; to
+//! be counted costs a thread a store to memory of its own.
+
+pub mod group;
+pub mod held;
+pub mod level;
+pub mod limits;
+
+pub use held::{Charge, Holder, charge};
+pub use level::Level;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// What is a copy of something that the kernel has in its cache takes at most this part of the budget, whatever the number of loops.
+pub const COPIES_SHARE: u64 = 8;
+/// Answers that wait for a cache's disk take at most this part of the budget.
+pub const UNSAVED_SHARE: u64 = 8;
+/// A part of a limit is the budget that `auto` means: the rest is for the kernel's cache, and its own memory.
+const AUTO: (u64, u64) = (3, 4);
+
+/// Bytes; until somebody says so there is no budget.
+static BUDGET: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Loops that keep copies.
+static LOOPS: AtomicUsize = AtomicUsize::new(0);
+
+/// The budget that follows from a limit, where nobody has set one.
+#[must_use]
+pub fn of_limit(limit: u64) -> u64 {
+    limit / AUTO.1 * AUTO.0
+}
+
+/// Sets the budget, in bytes.
+pub fn set_budget(bytes: u64) {
+    BUDGET.store(bytes, Relaxed);
+}
+
+/// The budget in bytes; `u64::MAX`: there is none.
+#[must_use]
+pub fn budget() -> u64 {
+    BUDGET.load(Relaxed)
+}
+
+/// One loop's part of what copies may take.
+pub(crate) fn copies_of_a_loop() -> u64 {
+    let loops = LOOPS.load(Relaxed).max(1) as u64;
+    budget() / COPIES_SHARE / loops
+}
+
+/// Stands for a loop that keeps copies.
+#[derive(Debug)]
+pub(crate) struct Keeps(());
+
+impl Keeps {
+    pub fn begin() -> Keeps {
+        LOOPS.fetch_add(1, Relaxed);
+        Keeps(())
+    }
+}
+
+impl Drop for Keeps {
+    fn drop(&mut self) {
+        LOOPS.fetch_sub(1, Relaxed);
+    }
+}
