@@ -66,10 +66,7 @@ impl Copies {
             memory,
             start: turn - sent as u64,
             room: self.end..turn + behind as u64,
-            _charge: charge(
-                Holder::Copies,
-                sent.next_multiple_of(page) + behind,
-            ),
+            _charge: charge(Holder::Copies, sent.next_multiple_of(page) + behind),
         };
         self.end = copy.room.end;
         let mut written = 0;

@@ -2,6 +2,8 @@
 
 use crate::count::{Count, Counters, OPERATIONS};
 use crate::mappings::FAULT_AROUND;
+use crate::memory::limits::{self, Groups};
+use crate::memory::{self, BUFFERS_SHARE};
 use crate::mount::{self, Filesystem, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
 use crate::send::BUFFERS_KIB;
@@ -14,7 +16,7 @@ use std::fmt;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -23,6 +25,8 @@ use tokio::sync::Semaphore;
 /// Pools that one process may have.
 pub const POOLS_MAX: usize = 256;
 
+/// KiB of buffers at least, whatever memory there is.
+const BUFFERS_KIB_MIN: usize = 1 << 10;
 /// How often a debug switch is looked at.
 const HOLD_LOOK: Duration = Duration::from_millis(10);
 /// The thread that follows the mounts looks so often whether the layer is still there.
@@ -141,7 +145,7 @@ impl Disk {
             mounts,
             abilities,
             windows: Windows::new(faults_around),
-            buffers: Semaphore::new(BUFFERS_KIB),
+            buffers: Semaphore::new(buffers_kib()),
             pools: Mutex::new(Vec::new()),
             scarcity: AtomicU32::new(0),
             counters: Mutex::default(),
@@ -346,6 +350,15 @@ impl Disk {
     pub fn hold_pools(&self) -> Vec<Hold> {
         self.pools.lock().iter().map(Pool::hold).collect()
     }
+}
+
+/// KiB of buffers: [`BUFFERS_KIB`], and an eighth of the budget where memory is little.
+fn buffers_kib() -> usize {
+    let limit = limits::least(&Groups::of(Path::new("/proc"))).bytes;
+    let share = (memory::of_limit(limit) / BUFFERS_SHARE) >> 10;
+    usize::try_from(share)
+        .unwrap_or(usize::MAX)
+        .clamp(BUFFERS_KIB_MIN, BUFFERS_KIB)
 }
 
 /// Does PAGEMAP_SCAN (Linux 6.7) work on this descriptor, which must be this process's own? Tried on a page in memory.

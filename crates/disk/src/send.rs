@@ -9,13 +9,14 @@
 //!
 //! Invariant: no `sendfile` on the loop of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
 
-use crate::copies::Copy;
 use crate::access::{Access, Mode};
+use crate::copies::Copy;
 use crate::count::Operation;
 use crate::error::{Error, WouldBlock};
 use crate::file::OpenFile;
 use crate::fill::{Failure, Fill};
 use crate::local::Local;
+use crate::memory::{Holder, charge};
 use crate::sink::Sink;
 use crate::stream::{End, PART_WINDOWS, Stream};
 use crate::window::{Residency, WINDOW};
@@ -409,6 +410,7 @@ impl<S: Sink> Sending<'_, S> {
         let len = self.buffer_len(until);
         let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
         let permit = self.local.disk().buffers.acquire_many(kib).await;
+        let _charge = charge(Holder::Buffers, len);
         let bytes = self.read(len).await?;
         self.write(&bytes).await?;
         drop(permit);

@@ -26,6 +26,7 @@ pub mod log;
 pub mod loops;
 pub mod manual;
 pub mod map;
+pub mod memory;
 pub mod names;
 pub mod password;
 pub mod path;

@@ -35,6 +35,12 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
         places[self.place(key)] = Some(Rc::new(value));
     }
 
+    /// Forgets everything.
+    pub fn clear(&self) {
+        let all = std::mem::take(&mut *self.places.borrow_mut());
+        drop(all);
+    }
+
     fn place(&self, key: &[u8]) -> usize {
         const { assert!(COUNT.is_power_of_two()) }
         self.hasher.hash_one(key) as usize & (COUNT - 1)

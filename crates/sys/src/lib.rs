@@ -29,7 +29,7 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
 pub use cycles::cycles;
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
-pub use memory::{lasting, lock};
+pub use memory::{lasting, lock, trim_heap};
 pub use page_cache::{CacheStat, all_present, cachestat, first_absent, pread_into, pread_nowait};
 pub use tcp::{TcpInfo, tcp_info};
 pub use usage::{blocks_read, blocks_read_by_all, sleeps};

@@ -42,3 +42,13 @@ pub fn lock(addresses: std::ops::Range<usize>) -> io::Result<()> {
     crate::checked(unsafe { libc::mlock(start, addresses.len()) })?;
     Ok(())
 }
+
+/// Has the allocator give back to the kernel what it holds and nobody uses: malloc_trim(3). It takes each of the allocator's arenas for as long
+/// as that takes, so it is for a thread that is in no hurry, and not often. Nothing with another libc than glibc.
+pub fn trim_heap() {
+    // SAFETY: takes no memory that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}

@@ -36,6 +36,14 @@ impl Loop {
         })
     }
 
+    /// Frees buffers that nobody uses: memory is scarce.
+    pub fn give_back(&self) {
+        self.lender.give_back();
+        if let Ok(mut out) = self.out.try_borrow_mut() {
+            out.shrink_to(SCRATCH);
+        }
+    }
+
     /// The text of `Date` for now.
     pub fn date(&self) -> [u8; date::DATE_LEN] {
         *self.date.borrow_mut().at(clock::unix_seconds())

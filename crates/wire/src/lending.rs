@@ -3,7 +3,7 @@
 //! Invariant: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into; who finds none left copies, so that
 //! readers who are slow hold no more memory than that.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::event_loop::SCRATCH;
+use disk::memory::level::level;
+use disk::memory::{self, Charge, Holder, Level, charge};
 
 /// Buffers that may be away at once.
 const BUFFERS_MAX: usize = 16;
@@ -21,11 +23,32 @@ pub const LENT_MIN: usize = 16 * 1024;
 type Buffers = Mutex<Vec<Box<[u8]>>>;
 
 /// A loop's buffers.
-#[derive(Default)]
 pub struct Lender {
     /// Those that came back, or were never away. Bytes may be dropped by another thread, which wrote them to a disk.
     back: Arc<Buffers>,
     made: Cell<usize>,
+    charge: RefCell<Charge>,
+}
+
+impl Default for Lender {
+    fn default() -> Self {
+        Self {
+            back: Arc::default(),
+            made: Cell::new(0),
+            charge: RefCell::new(charge(Holder::Buffers, 0)),
+        }
+    }
+}
+
+/// Buffers that a loop may have now.
+fn buffers_max() -> usize {
+    if level() >= Level::Buffers {
+        return 0;
+    }
+    let share = memory::buffers_of_a_loop() / SCRATCH as u64;
+    usize::try_from(share)
+        .unwrap_or(usize::MAX)
+        .min(BUFFERS_MAX)
 }
 
 struct Lent {
@@ -46,11 +69,22 @@ impl Lender {
 
     fn another(&self) -> Option<Box<[u8]>> {
         let back = self.back.lock().pop();
-        if back.is_some() || self.made.get() == BUFFERS_MAX {
+        if back.is_some() || self.made.get() >= buffers_max() {
             return back;
         }
-        self.made.set(self.made.get() + 1);
+        self.count(self.made.get() + 1);
         Some(vec![0; SCRATCH].into())
+    }
+
+    /// Frees those that are not away.
+    pub fn give_back(&self) {
+        let freed = std::mem::take(&mut *self.back.lock());
+        self.count(self.made.get() - freed.len());
+    }
+
+    fn count(&self, made: usize) {
+        self.made.set(made);
+        self.charge.borrow_mut().set(made * SCRATCH);
     }
 }
 

@@ -24,6 +24,8 @@ pub use whole::Unfound;
 use crate::key::Key;
 use crate::store::Saved;
 use bytes::Bytes;
+use disk::memory::level::level;
+use disk::memory::{Charge, Holder, Level, charge};
 use message::ResponseHead;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -35,6 +37,8 @@ use std::task::{Context, Poll, Waker};
 
 /// Bytes of a window that nobody has an opinion about.
 pub const WINDOW_BYTES: usize = 1 << 20;
+/// Bytes of a window at most where memory is scarce.
+const SCARCE_WINDOW_BYTES: usize = 64 << 10;
 /// Followers of one fill; who comes later asks for himself.
 pub const FOLLOWERS_MAX: usize = 1 << 16;
 /// The one whose request it is, and the one who writes the file.
@@ -89,7 +93,7 @@ struct State {
     progress: Progress,
     /// Each with the place in the body behind its last byte.
     pieces: VecDeque<(u64, Bytes)>,
-    cost: usize,
+    cost: Charge,
     /// The places in the body of the window's first byte, and of the one behind its last.
     start: u64,
     end: u64,
@@ -146,7 +150,7 @@ impl Filler {
             sharing: Sharing::Shared,
             progress: Progress::Running,
             pieces: VecDeque::new(),
-            cost: 0,
+            cost: charge(Holder::Windows, 0),
             start: 0,
             end: 0,
             saved: 0,
@@ -234,7 +238,7 @@ impl Filler {
         poll_fn(|context| self.poll_room(context, bytes.len())).await?;
         let mut state = self.fill.0.state.lock();
         state.end += bytes.len() as u64;
-        state.cost += bytes.len() + PIECE_COST;
+        state.charge_more(bytes.len() + PIECE_COST);
         let end = state.end;
         state.pieces.push_back((end, bytes));
         let wakers = state.wakers();
@@ -248,7 +252,7 @@ impl Filler {
         if state.is_unwanted() {
             return Poll::Ready(Err(Unwanted));
         }
-        let max = self.fill.0.window_bytes;
+        let max = window_now(self.fill.0.window_bytes);
         state.trim(max, len);
         if state.has_room(max, len) {
             return Poll::Ready(Ok(()));
@@ -443,13 +447,18 @@ impl State {
         places.filter_map(|place| place.waker.take()).collect()
     }
 
+    fn charge_more(&mut self, bytes: usize) {
+        let cost = self.cost.bytes() + bytes;
+        self.cost.set(cost);
+    }
+
     fn is_unwanted(&self) -> bool {
         let mut places = self.places.iter().flatten();
         !self.is_saving && !places.any(|place| place.kind != Kind::Saver)
     }
 
     fn has_room(&self, max: usize, len: usize) -> bool {
-        self.pieces.is_empty() || self.cost + len + PIECE_COST <= max
+        self.pieces.is_empty() || self.cost.bytes() + len + PIECE_COST <= max
     }
 
     /// Lets pieces go from the front, as far as there is need and nobody else.
@@ -471,7 +480,8 @@ impl State {
                 break;
             }
             self.start = *end;
-            self.cost -= piece.len() + PIECE_COST;
+            let less = self.cost.bytes() - piece.len() - PIECE_COST;
+            self.cost.set(less);
             self.pieces.pop_front();
         }
     }
@@ -481,6 +491,14 @@ impl State {
         let index = self.pieces.partition_point(|(end, _)| *end <= at);
         let (end, piece) = self.pieces.get(index)?;
         Some(piece.slice(piece.len() - (end - at) as usize..))
+    }
+}
+
+/// A window is as large as that, unless memory is scarce.
+fn window_now(bytes: usize) -> usize {
+    match level() >= Level::Windows {
+        true => bytes.min(SCARCE_WINDOW_BYTES),
+        false => bytes,
     }
 }
 

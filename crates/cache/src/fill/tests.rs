@@ -247,7 +247,7 @@ proptest! {
             for len in &pieces {
                 filler.push(body.slice(at..at + len)).await.unwrap();
                 at += len;
-                let cost = filler.fill().0.state.lock().cost;
+                let cost = filler.fill().0.state.lock().cost.bytes();
                 assert!(cost <= window.max(len + PIECE_COST), "{cost}");
             }
             filler.finish();

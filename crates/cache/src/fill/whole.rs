@@ -19,7 +19,7 @@ impl Filler {
         state.is_saving = is_saved;
         state.end = body.len() as u64;
         if !body.is_empty() {
-            state.cost = body.len() + PIECE_COST;
+            state.cost.set(body.len() + PIECE_COST);
             state.pieces.reserve_exact(1);
             state.pieces.push_back((body.len() as u64, body));
         }

@@ -45,6 +45,17 @@ pub fn bounded(groups: &Groups, proc: &Path) -> Vec<Bounded> {
         .collect()
 }
 
+impl std::fmt::Display for Bounded {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bounded::Unified(group) | Bounded::Memory(group) => {
+                write!(formatter, "{}", group.display())
+            }
+            Bounded::Machine(_) => write!(formatter, "the machine"),
+        }
+    }
+}
+
 impl Bounded {
     /// How much is taken; `None`: it has no limit.
     #[must_use]

@@ -71,7 +71,9 @@ impl Level {
             Level::None => "nothing is given up any more",
             Level::Copies => "copies of small files are given up",
             Level::Buffers => "idle buffers and prepared answers are given up",
-            Level::Windows => "answers that are being fetched are held back closer to their readers",
+            Level::Windows => {
+                "answers that are being fetched are held back closer to their readers"
+            }
             Level::Files => "files are not kept open",
             Level::Fills => "answers pass through caches and are not stored",
             Level::Accept => "connections are taken slowly",

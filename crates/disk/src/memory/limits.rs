@@ -34,8 +34,9 @@ impl Groups {
         let mounts = read(&proc.join("self/mountinfo"));
         let mut groups = Groups::default();
         for line in about.lines() {
-            let Some((controllers, path)) =
-                line.split_once(':').and_then(|(_, rest)| rest.split_once(':'))
+            let Some((controllers, path)) = line
+                .split_once(':')
+                .and_then(|(_, rest)| rest.split_once(':'))
             else {
                 continue;
             };
@@ -143,7 +144,9 @@ pub fn least(groups: &Groups) -> Limit {
             of: Bound::Process(name),
         })
     });
-    let all = std::iter::once(of_machine()).chain(own).chain(of_groups(groups));
+    let all = std::iter::once(of_machine())
+        .chain(own)
+        .chain(of_groups(groups));
     all.min_by_key(|limit| limit.bytes)
         .unwrap_or_else(of_machine)
 }

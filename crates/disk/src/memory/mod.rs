@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 pub const COPIES_SHARE: u64 = 8;
 /// Answers that wait for a cache's disk take at most this part of the budget.
 pub const UNSAVED_SHARE: u64 = 8;
+/// Buffers that stand in for `sendfile` take at most this part of the budget, those that are read into as much.
+pub const BUFFERS_SHARE: u64 = 8;
 /// A part of a limit is the budget that `auto` means: the rest is for the kernel's cache, and its own memory.
 const AUTO: (u64, u64) = (3, 4);
 
@@ -51,6 +53,13 @@ pub fn budget() -> u64 {
 pub(crate) fn copies_of_a_loop() -> u64 {
     let loops = LOOPS.load(Relaxed).max(1) as u64;
     budget() / COPIES_SHARE / loops
+}
+
+/// One loop's part of what buffers may take that it reads into.
+#[must_use]
+pub fn buffers_of_a_loop() -> u64 {
+    let loops = LOOPS.load(Relaxed).max(1) as u64;
+    budget() / BUFFERS_SHARE / loops
 }
 
 /// Stands for a loop that keeps copies.

@@ -16,6 +16,8 @@ use cache::index::{Known, State};
 use cache::purge::Moment as PurgeMoment;
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
+use disk::memory::Level;
+use disk::memory::level::level;
 use message::date::Seconds;
 use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
 use tokio::sync::{mpsc, oneshot};
@@ -308,7 +310,10 @@ impl Filling {
         });
         let is_saved = pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await;
         if !is_saved {
-            self.cache.shed("too much waits to be written already");
+            self.cache.shed(match level() >= Level::Fills {
+                true => "memory is scarce",
+                false => "too much waits to be written already",
+            });
         }
         let head: Arc<ResponseHead> = answer.head.into();
         let saving = |body| Saving {

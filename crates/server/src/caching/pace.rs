@@ -6,6 +6,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use cache::fill::Filler;
+use disk::memory::level::level;
+use disk::memory::{self, Level};
 use message::BodyError;
 
 use super::registry::Cache;
@@ -18,7 +20,7 @@ pub const DISK_PATIENCE: Duration = Duration::from_secs(1);
 const DISK_LOOK: Duration = Duration::from_millis(100);
 /// Writes that wait for a disk; with more, answers are passed on and not stored.
 const WRITES_WAITING_MAX: usize = 16_384;
-/// Bytes of whole answers that wait for a disk; with more, the next ones are passed on and not stored.
+/// Bytes of whole answers that wait for a disk (fewer where memory is little); with more, the next ones are passed on and not stored.
 const UNSAVED_BYTES_MAX: u64 = 128 << 20;
 /// From this part of these bounds on, the next fill waits a little: it may be that only the CPU is behind.
 const HURRIED: u64 = 8;
@@ -30,13 +32,16 @@ const TURN_LOOK: Duration = Duration::from_millis(2);
 /// Are the writes that wait more than one in `part` of what may wait?
 fn is_behind(cache: &Cache, part: u64) -> bool {
     let writes = cache.store().map_or(0, cache::Store::writes_waiting);
-    cache.tally.unsaved() > UNSAVED_BYTES_MAX / part
-        || writes as u64 > WRITES_WAITING_MAX as u64 / part
+    let unsaved_max = UNSAVED_BYTES_MAX.min(memory::budget() / memory::UNSAVED_SHARE);
+    cache.tally.unsaved() > unsaved_max / part || writes as u64 > WRITES_WAITING_MAX as u64 / part
 }
 
 /// Is there room at the disk for one more answer? One of several that were asked for at once (`proxy_cache_lock off`) is not worth it
 /// where they get in each other's way.
 pub async fn has_turn(cache: &Cache, loop_: &Loop, is_alone: bool) -> bool {
+    if level() >= Level::Fills {
+        return false;
+    }
     let is_wanted = !is_alone || cache.tally.is_disk_trusted(wire::clock::monotonic_ms());
     is_wanted && wait_for_turn(cache, loop_).await
 }

@@ -12,6 +12,8 @@ use cache::Entry;
 use cache::freshness::Rules;
 use cache::store::Hit;
 use disk::OpenFile;
+use disk::memory::Level;
+use disk::memory::level::level;
 use message::{Body, HeaderId, ResponseHead};
 
 use super::registry::Cache;
@@ -32,6 +34,13 @@ const BYTES_MAX: usize = 16 << 10;
 /// The answers of one loop.
 #[derive(Debug, Default)]
 pub struct Ready(Places<Prepared, PLACES>);
+
+impl Ready {
+    /// Forgets all of them: memory is scarce.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+}
 
 struct Prepared {
     key_text: Bytes,
@@ -103,8 +112,10 @@ pub fn keep(
     response: &Response,
 ) {
     let head = hit.entry.head();
-    let is_same_for_all =
-        hit.entry.variant().is_none() && response.status == head.status && !is_of_request(head);
+    let is_same_for_all = level() < Level::Buffers
+        && hit.entry.variant().is_none()
+        && response.status == head.status
+        && !is_of_request(head);
     if !is_same_for_all || request.is_head() || key_text.len() > BYTES_MAX {
         return;
     }

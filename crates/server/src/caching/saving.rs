@@ -13,6 +13,7 @@ use cache::purge::Moment;
 use cache::store::{WRITE_BYTES, Writing};
 use cache::{Error, Key, Lifetime, Store};
 use disk::Local;
+use disk::memory::{Charge, Holder, charge};
 use message::ResponseHead;
 
 use super::fill::lines;
@@ -82,11 +83,11 @@ enum End {
 }
 
 /// What of an answer is in memory until it is written, at most.
-struct Unsaved(Arc<Cache>, u64);
+struct Unsaved(Arc<Cache>, u64, Charge);
 
 impl Unsaved {
     fn new(cache: &Arc<Cache>, expected: u64) -> Self {
-        let mut unsaved = Self(Arc::clone(cache), 0);
+        let mut unsaved = Self(Arc::clone(cache), 0, charge(Holder::Fills, 0));
         unsaved.note(expected);
         unsaved
     }
@@ -96,6 +97,7 @@ impl Unsaved {
         let more = bytes.min(WRITE_BYTES as u64).saturating_sub(self.1);
         self.0.tally.begin_saving(more);
         self.1 += more;
+        self.2.set(usize::try_from(self.1).unwrap_or(usize::MAX));
     }
 }
 

@@ -25,6 +25,13 @@ const URI_MAX: usize = 512;
 #[derive(Debug, Default)]
 pub struct ReadyFiles(Places<Prepared, PLACES>);
 
+impl ReadyFiles {
+    /// Forgets all of them: memory is scarce.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+}
+
 struct Prepared {
     uri: Box<[u8]>,
     server: ServerId,

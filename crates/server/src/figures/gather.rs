@@ -14,6 +14,8 @@ use super::process::{Process, unserved_ns};
 use super::{Entry, Family, Ledger, LoopFigures, Page, limits};
 use crate::loops::Kind;
 use crate::loops::timing::now_ns;
+use crate::memory;
+use crate::memory::figures::Known;
 
 /// All figures.
 #[must_use]
@@ -36,12 +38,18 @@ pub fn page(ledger: &Ledger) -> Page {
         add_pool(&mut page, pool);
     }
     add_logs(&mut page, ledger);
-    add_process(&mut page);
+    let anonymous_bytes = add_process(&mut page);
     parts::add_disks(&mut page, &ledger.disk);
     // Not in the lock: who configures anew waits for nobody.
     let settings = ledger.settings.lock().upgrade();
     let used = settings.as_deref().map(Used::of).unwrap_or_default();
     modules(ledger).show(&mut page, &used);
+    let known = Known {
+        connections: all_loops(ledger).connections,
+        index_bytes: settings.as_deref().map_or(0, parts::index_bytes),
+        anonymous_bytes,
+    };
+    memory::figures::add(&mut page, &ledger.memory, known);
     if let Some(settings) = settings {
         parts::add_caches(&mut page, &settings);
         parts::add_connections(&mut page, &settings);
@@ -212,7 +220,8 @@ fn add_logs(page: &mut Page, ledger: &Ledger) {
     page.whole(Family::LogBytes, &[], logs.bytes);
 }
 
-fn add_process(page: &mut Page) {
+/// Gives the bytes of memory that are its own.
+fn add_process(page: &mut Page) -> u64 {
     let process = Process::look();
     let memory = [
         ("anonymous", process.anonymous_bytes),
@@ -227,4 +236,5 @@ fn add_process(page: &mut Page) {
     page.whole(Family::ProcessDescriptors, &["max"], max);
     page.whole(Family::ProcessThreads, &[], process.threads);
     page.nanoseconds(Family::ProcessCpu, &[], process.cpu_ns);
+    process.anonymous_bytes
 }

@@ -37,6 +37,7 @@ use crate::dashboard::History;
 use crate::log::Logs;
 use crate::loops::crew::Plan;
 use crate::loops::{Berth, timing};
+use crate::memory::Memory;
 use crate::settings::Settings;
 pub use names::Family;
 pub use of_loop::LoopFigures;
@@ -64,6 +65,8 @@ pub struct Ledger {
     configured_ms: Number,
     /// How long that took, in nanoseconds.
     configuring_ns: Number,
+    /// How much memory there is, and how scarce it is.
+    pub memory: Memory,
     /// Since when there are figures, in milliseconds since 1970.
     started_ms: u64,
     thread: Thread,
@@ -104,6 +107,7 @@ impl Ledger {
             generation: Number::default(),
             configured_ms: Number::default(),
             configuring_ns: Number::default(),
+            memory: Memory::default(),
             started_ms: now_ms(),
             thread: Thread::default(),
             history: History::default(),
@@ -150,9 +154,18 @@ impl Ledger {
         }
     }
 
+    /// Memory is scarce: each loop is to let go of what it can do without.
+    pub fn tell_loops_to_shed(&self) {
+        let loops = self.loops.lock().clone();
+        for berth in loops.iter().filter_map(|entry| entry.berth.upgrade()) {
+            berth.tell_to_shed();
+        }
+    }
+
     /// All loops serve this configuration.
     pub fn configure(&self, plan: &Plan) {
         self.stalls.configure(plan.stall_ns);
+        self.memory.configure(plan.memory_budget);
         *self.settings.lock() = Arc::downgrade(&plan.settings);
         self.generation.set(plan.number);
         self.configured_ms.set(now_ms());

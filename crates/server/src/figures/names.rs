@@ -68,6 +68,12 @@ families! {
     Configured Gauge "freewheel_configuration_loaded_timestamp_seconds" "seconds" [] "Since when it is served, in seconds since 1970.";
     ConfigurationTook Gauge "freewheel_configuration_load_seconds" "seconds" [] "How long it took to be served by the last loop: since the master began to read it, or since the worker was started with it.";
     ProcessMemory Gauge "freewheel_process_memory_bytes" "bytes" ["kind"] "Memory of the worker: anonymous (its own), resident (in use), virtual (addresses).";
+    MemoryHeld Gauge "freewheel_memory_held_bytes" "bytes" ["holder"] "Memory of the worker that is not the kernel's cache, by who holds it; other is what nobody is named for.";
+    MemoryBudget Gauge "freewheel_memory_budget_bytes" "bytes" [] "What that may be (memory_budget); over it, copies and the like are given up, and requests are served.";
+    MemoryLimit Gauge "freewheel_memory_limit_bytes" "bytes" [] "The least limit of the worker's control groups, of the process and of the machine.";
+    MemoryLevel Gauge "freewheel_memory_scarcity" "" [] "How scarce memory is: 0 not at all; 1 copies are given up, 2 idle buffers, 3 large windows of followers, 4 files that are kept open, 5 storing what is fetched, 6 taking connections at any speed.";
+    MemoryScarce Counter "freewheel_memory_scarce" "" ["step"] "How often each of these began.";
+    MemoryKills Counter "freewheel_memory_kills" "" [] "Processes of the worker's control group that the kernel killed for want of memory while it watched.";
     ProcessDescriptors Gauge "freewheel_process_descriptors" "" ["state"] "Descriptors of the worker: open, and the most that there may be (max).";
     ProcessThreads Gauge "freewheel_process_threads" "" [] "Threads of the worker.";
     ProcessCpu Counter "freewheel_process_cpu_seconds" "seconds" [] "Processor time of the worker.";

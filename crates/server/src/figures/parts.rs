@@ -69,6 +69,12 @@ pub(super) fn add_caches(page: &mut Page, settings: &Settings) {
     }
 }
 
+/// Bytes of all caches' indexes.
+pub(super) fn index_bytes(settings: &Settings) -> u64 {
+    let stores = settings.caches().iter().filter_map(|cache| cache.store());
+    stores.map(|store| store.index().memory() as u64).sum()
+}
+
 fn add_cache(page: &mut Page, cache: &Cache) {
     let name = &*label(&cache.zone.name);
     let tally = &cache.tally;

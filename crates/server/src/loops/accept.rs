@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use disk::memory;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
@@ -29,6 +30,10 @@ use crate::process::report::{Level, error_log};
 const BATCH_MAX: usize = 64;
 /// Pause when descriptors have run out: nginx's `accept_mutex_delay`.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Pause between connections where memory is all but gone: some are taken all the same, for who waits may be the one that ends what takes it.
+const SCARCE_PAUSE: Duration = Duration::from_millis(50);
+/// Connections taken then.
+const SCARCE_BATCH: usize = 8;
 /// Pause when some were given back: who was told to close needs a turn.
 const TURN: Duration = Duration::from_millis(1);
 /// Idle connections told to close at once when places run out, as nginx does it.
@@ -62,6 +67,7 @@ pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task:
             };
             match take_batch(&loop_, &source) {
                 Batch::Full => tokio::task::yield_now().await,
+                Batch::NoMemory => tokio::time::sleep(SCARCE_PAUSE).await,
                 Batch::Empty => ready.clear_ready(),
                 Batch::NoDescriptors if give_descriptors(&loop_) => tokio::time::sleep(TURN).await,
                 Batch::NoDescriptors => tokio::time::sleep(PAUSE).await,
@@ -81,7 +87,7 @@ fn give_descriptors(loop_: &Loop) -> bool {
 
 /// Takes everything that waits, before the socket is closed for good.
 pub(super) fn drain(loop_: &Rc<Loop>, source: &Source) {
-    while let Batch::Full = take_batch(loop_, source) {}
+    while let Batch::Full | Batch::NoMemory = take_batch(loop_, source) {}
 }
 
 /// Why a batch ended.
@@ -93,10 +99,14 @@ enum Batch {
     Empty,
     /// EMFILE or ENFILE.
     NoDescriptors,
+    /// There may be more, and memory is all but gone.
+    NoMemory,
 }
 
 fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
-    for _ in 0..BATCH_MAX {
+    let is_scarce = memory::level::level() >= memory::Level::Accept;
+    let batch = if is_scarce { SCARCE_BATCH } else { BATCH_MAX };
+    for _ in 0..batch {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(source.socket.as_fd(), flags) {
             Ok((socket, peer)) => {
@@ -124,7 +134,10 @@ fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
             }
         }
     }
-    Batch::Full
+    match is_scarce {
+        true => Batch::NoMemory,
+        false => Batch::Full,
+    }
 }
 
 fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<SocketAddrAny>) {

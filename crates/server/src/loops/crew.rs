@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -22,11 +22,13 @@ use tokio::task::JoinHandle;
 
 use super::Kind;
 use super::accept::{self, Source};
-use super::timing::{self, timed};
+use super::timing::{self, spawn, timed};
 use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
 use super::{finer, heap};
 use crate::dashboard;
 use crate::figures::Ledger;
+use crate::memory::directives::MemoryBudget;
+use crate::memory::shed;
 use crate::process::report::{Level, error_log};
 use crate::settings::Settings;
 
@@ -41,6 +43,8 @@ pub(super) enum Order {
     Keep(Accepted),
     /// Take a configuration and watch these sockets, and no others.
     Take(Box<Take>, mpsc::Sender<io::Result<()>>),
+    /// Memory is scarce: let go of what it can do without.
+    Shed,
     /// Accept no more, and end when the last connection has.
     Retire(mpsc::Sender<()>),
     /// Finish what is in flight, close what is idle, then end.
@@ -52,6 +56,7 @@ impl std::fmt::Debug for Order {
         f.write_str(match self {
             Self::Keep(_) => "Keep",
             Self::Take(..) => "Take",
+            Self::Shed => "Shed",
             Self::Retire(_) => "Retire",
             Self::ShutDown => "ShutDown",
         })
@@ -86,6 +91,8 @@ pub struct Plan {
     pub sources: Vec<Source>,
     /// `stall_threshold`, in nanoseconds; 0: none.
     pub stall_ns: u64,
+    /// `memory_budget`.
+    pub memory_budget: MemoryBudget,
     /// CPUs per loop (`worker_cpu_affinity`); the last one holds for the loops behind it; empty: none.
     pub cpus: Vec<Vec<usize>>,
 }
@@ -217,6 +224,7 @@ impl Crew {
         let (inbox, orders) = unbounded_channel();
         let berth = Arc::new(Berth {
             connections: AtomicU32::new(0),
+            is_shedding: AtomicBool::new(false),
             inbox,
         });
         let generation = (
@@ -359,6 +367,10 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
         }
         Order::Take(take, done) => {
             let _ = done.send(take_over(loop_, watches, *take));
+        }
+        Order::Shed => {
+            loop_.berth.is_shedding.store(false, Ordering::Relaxed);
+            drop(spawn(Kind::Control, shed::run(Rc::clone(loop_))));
         }
         Order::Retire(done) => {
             loop_.stage.set(Stage::Retiring);

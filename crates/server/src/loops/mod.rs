@@ -34,7 +34,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -167,9 +167,18 @@ pub struct Berth {
     /// Connections now, those that are on their way in [`Berth::inbox`] counted.
     connections: AtomicU32,
     inbox: UnboundedSender<crew::Order>,
+    /// Is it to let go of what it can do without, and has not begun?
+    is_shedding: AtomicBool,
 }
 
 impl Berth {
+    /// Memory is scarce. Told once until the loop has heard it.
+    pub fn tell_to_shed(&self) {
+        if !self.is_shedding.swap(true, Ordering::Relaxed) {
+            let _ = self.inbox.send(crew::Order::Shed);
+        }
+    }
+
     /// Connections now.
     #[must_use]
     pub fn connections(&self) -> u32 {
@@ -272,6 +281,7 @@ impl Loop {
         let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
         let berth = Arc::new(Berth {
             connections: AtomicU32::new(0),
+            is_shedding: AtomicBool::new(false),
             inbox,
         });
         let figures = shared.ledger.begin_loop(0);

@@ -82,6 +82,7 @@ fn open(loops: usize, sockets: usize) -> Site {
     let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
     let settings = Arc::new(Settings::default());
     let plan = Plan {
+        memory_budget: crate::memory::directives::MemoryBudget::Auto,
         stall_ns: 0,
         number: 1,
         begun_ns: 0,

@@ -12,6 +12,7 @@ use config::{
 };
 
 use super::pools::{Declared, ThreadPool};
+use crate::memory::directives::MemoryBudget;
 
 config::directives! {
     /// Processes.
@@ -71,9 +72,20 @@ config::directives! {
         /// 0: never. Time in which the kernel ran other threads or programs on the loop's core is not the task's: it is counted apart
         /// (`freewheel_processor_waits_total`), and told at most once a minute (level `notice`).
         stall_threshold: Msec = "10ms", [MAIN] 1;
+        /// Sets how much memory the worker process may take beside the kernel's cache of files: copies of small files, windows of answers
+        /// that are being fetched, buffers, connections, indexes of caches.
+        ///
+        /// `auto` is three quarters of the least limit: of the control groups (versions 1 and 2, up to the root), of the process
+        /// (RLIMIT_AS, RLIMIT_DATA) and of the machine. Copies of what the kernel has in its cache take at most an eighth of it, whatever
+        /// the number of loops. Where the budget, a limit or the kernel says that memory is scarce, the server gives up, one after
+        /// the other: these copies, idle buffers, large windows, files that are kept open, storing what it fetches for a cache; and,
+        /// where a limit is nearly reached, taking connections at any speed. Requests are served all the same. Each step is in the error
+        /// log (level `notice`) and in the figures (`freewheel_memory_scarcity`).
+        memory_budget: MemoryBudget = "auto", [MAIN] 1;
         /// Declares a pool of threads for operations that may wait for a disk.
         ///
-        /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512. With
+        /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512, and fewer where memory is
+        /// little: one for each 512 KiB of the least limit, but at least 32. With
         /// `max_queue=0` a pool takes only as many tasks as it has free threads.
         thread_pool: List<ThreadPool> = none, [MAIN] 2..=3;
     }

@@ -2,9 +2,12 @@
 //!
 //! Not here: what runs in them (`disk`). Invariant: the pool `default` is always there.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Value, Word};
 use disk::Disk;
+use disk::memory::limits::{self, Groups};
 use disk::pool::{DEFAULT_MAX_QUEUE, DEFAULT_THREADS, THREADS_MAX};
 
 use crate::after::compression::crew;
@@ -15,6 +18,8 @@ use super::directives::Processes;
 const DEFAULT: &str = "default";
 /// Threads of the pool `default` at most, when nobody declares it.
 const DEFAULT_THREADS_MAX: usize = 512;
+/// Bytes of the least limit for which it has one: a thread that runs takes some 50 KiB of it, the kernel's part included.
+const MEMORY_OF_THREAD: u64 = 512 << 10;
 /// Pools that one configuration may declare; `default` and the one that compresses have places of their own.
 pub const POOLS_MAX: usize = disk::POOLS_MAX - 2;
 
@@ -131,7 +136,12 @@ pub fn define_pools(processes: &Processes, disk: &Disk) {
         .any(|pool| pool.name == DEFAULT)
     {
         let threads = processes.worker_processes.count() * DEFAULT_THREADS;
-        let threads = threads.min(DEFAULT_THREADS_MAX);
+        let groups = Groups::of(Path::new("/proc"));
+        let room = limits::least(&groups).bytes / MEMORY_OF_THREAD;
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let threads = threads
+            .min(DEFAULT_THREADS_MAX)
+            .min(room.max(DEFAULT_THREADS));
         drop(disk.define_pool(DEFAULT, threads, DEFAULT_MAX_QUEUE));
     }
 }

@@ -23,6 +23,8 @@ use crate::figures::Ledger;
 use crate::log::Logs;
 use crate::loops::timing::now_ns;
 use crate::loops::{Crew, Shared};
+use crate::memory::alarms::Alarms;
+use crate::memory::watch;
 
 /// How often a process that leaves looks whether its loops have ended.
 const LEAVING_TICK: Timespec = Timespec {
@@ -50,6 +52,7 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
     worker::log_panics();
     let disk = Disk::new(Disk::prepare());
     let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
+    watch::begin(&ledger, Alarms::set());
     let shared = Shared { logs, disk, ledger };
     let mut crew = Crew::new(master.options.serve, shared.clone());
     let caches = Registry::new(Arc::clone(&shared.disk));

@@ -36,6 +36,8 @@ use crate::log::{Logs, Target};
 use crate::loops::accept::Source;
 use crate::loops::crew::Plan;
 use crate::loops::{Crew, Listener, Serve, Shared};
+use crate::memory::alarms::Alarms;
+use crate::memory::watch;
 
 /// Exit code of a worker that could not start, as nginx's.
 pub const FATAL: u8 = 2;
@@ -266,6 +268,7 @@ impl Worker {
     fn begin(&mut self, bundle: Bundle) -> Result<(), String> {
         self.is_daemon = bundle.is_daemon;
         if std::mem::take(&mut self.has_rights) {
+            let alarms = Alarms::set();
             let (disk, keeps_raw) = prepare(&bundle, &self.logs, self.modules)?;
             self.lacks_raw = bundle.account.is_some() && !keeps_raw;
             self.disk = Some(Arc::clone(&disk));
@@ -275,6 +278,7 @@ impl Worker {
                 ledger: Ledger::new(self.logs.clone(), Arc::clone(&disk)),
                 disk,
             };
+            watch::begin(&shared.ledger, alarms);
             self.crew = Some(Crew::new(self.serve, shared));
         }
         let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
@@ -469,6 +473,7 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
         loops,
         connections_max: loaded.main.events.worker_connections.0,
         sources,
+        memory_budget: processes.memory_budget,
         stall_ns: processes.stall_threshold.0.saturating_mul(1_000_000),
         cpus,
     }

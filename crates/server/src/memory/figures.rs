@@ -1,0 +1,50 @@
+//! Who holds how much of the worker's memory, as figures.
+//!
+//! Invariant: what nobody is named for is `other`, so that the sum is what the kernel says the worker has.
+
+use disk::memory::held::{HOLDERS, Held, held};
+use disk::memory::level::{LEVELS, level};
+use disk::memory::{Holder, budget};
+
+use super::Memory;
+use crate::figures::{Family, Page};
+
+/// What a connection takes at least, in bytes: one that waits for a request (`bench/memory`).
+const CONNECTION_BYTES: u64 = 1536;
+
+/// What only the figures know: how many, and how large.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Known {
+    /// Connections of clients.
+    pub connections: u64,
+    /// Bytes of caches' indexes.
+    pub index_bytes: u64,
+    /// Memory of the worker that is its own.
+    pub anonymous_bytes: u64,
+}
+
+/// All that there is to show.
+pub fn add(page: &mut Page, memory: &Memory, known: Known) {
+    let mut held: Held = held();
+    held[Holder::Connections as usize] += known.connections * CONNECTION_BYTES;
+    held[Holder::Index as usize] += known.index_bytes;
+    // No file, and mapped by nobody: the kernel does not count it as the worker's.
+    let copies = held[Holder::Copies as usize];
+    let named: u64 = held.iter().sum();
+    for (holder, bytes) in HOLDERS.iter().zip(held) {
+        page.whole(Family::MemoryHeld, &[holder.name()], bytes);
+    }
+    let other = (known.anonymous_bytes + copies).saturating_sub(named);
+    page.whole(Family::MemoryHeld, &["other"], other);
+    if budget() < u64::MAX {
+        page.whole(Family::MemoryBudget, &[], budget());
+    }
+    if let Some(limit) = memory.limit.lock().as_ref() {
+        page.whole(Family::MemoryLimit, &[], limit.bytes);
+    }
+    page.whole(Family::MemoryLevel, &[], level() as u64);
+    for (level, begun) in LEVELS.iter().zip(&memory.begun).skip(1) {
+        page.whole(Family::MemoryScarce, &[level.name()], begun.get());
+    }
+    page.whole(Family::MemoryKills, &[], memory.kills.get());
+}

@@ -1,0 +1,55 @@
+//! The worker's memory: how much it may be, and what is given up where it is scarce.
+//!
+//! * [`directives`]: `memory_budget`.
+//! * [`watch`]: the thread that asks the kernel, sets the level, says so, and tells the loops.
+//! * [`alarms`]: what the kernel wakes that thread by.
+//! * [`shed`]: what a loop does then.
+//! * [`figures`]: who holds what.
+//!
+//! Not here: what counts and bounds ([`disk::memory`]). Invariant: no loop waits for any of this; what it is told it does little at a time,
+//! and nothing that was asked of it is lost for that.
+
+pub mod alarms;
+pub mod directives;
+pub mod figures;
+pub mod shed;
+pub mod watch;
+
+use disk::figures::Number;
+use disk::memory::level::LEVELS;
+use parking_lot::Mutex;
+
+use directives::MemoryBudget;
+use disk::memory::limits::Limit;
+
+/// What the thread shares with those who ask.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// `memory_budget`.
+    wish: Mutex<MemoryBudget>,
+    /// The least bound.
+    limit: Mutex<Option<Limit>>,
+    /// How often each level began.
+    begun: [Number; LEVELS.len()],
+    /// Processes of the control group that the kernel killed while this one watched.
+    kills: Number,
+}
+
+impl Memory {
+    /// A configuration is served from now on; the thread obeys it with its next look.
+    pub fn configure(&self, budget: MemoryBudget) {
+        *self.wish.lock() = budget;
+        self.settle();
+    }
+
+    /// The budget that holds now.
+    fn settle(&self) {
+        let limit = self.limit.lock().as_ref().map(|limit| limit.bytes);
+        let budget = match (*self.wish.lock(), limit) {
+            (MemoryBudget::Bytes(bytes), _) => bytes,
+            (MemoryBudget::Auto, Some(limit)) => disk::memory::of_limit(limit),
+            (MemoryBudget::Auto, None) => u64::MAX,
+        };
+        disk::memory::set_budget(budget);
+    }
+}

@@ -1,0 +1,25 @@
+//! What a loop lets go of where memory is scarce: little at a time, the others first.
+//!
+//! Not here: when ([`super::watch`]). Invariant: what is let go of can be had again; nobody's request depends on it.
+
+use std::rc::Rc;
+
+use disk::memory::Level;
+use disk::memory::level::level;
+
+use crate::loops::{Loop, turn};
+
+/// Bodies and files that are let go of before the others get their turn: 5 µs each.
+const STEP: usize = 16;
+
+/// Lets go of what the level says, as long as that holds.
+pub async fn run(loop_: Rc<Loop>) {
+    if level() >= Level::Buffers {
+        loop_.ready.clear();
+        loop_.ready_files.clear();
+        loop_.wire.give_back();
+    }
+    while level() > Level::None && loop_.disk.shed(STEP) {
+        turn::others_first().await;
+    }
+}

@@ -1,0 +1,242 @@
+//! The thread that watches the worker's memory: asks what is taken of each bound, sets the level, says so, and tells the loops.
+//!
+//! It looks when the kernel rings ([`super::alarms`]), and by itself: often where little is free. It gives what the allocator holds and does
+//! not use back to the kernel, which no loop does.
+//!
+//! Not here: what a level means to others. Invariant: what is said is bounded: a level once until memory was enough for [`CALM`].
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use disk::memory::group::{self, Bounded, Usage};
+use disk::memory::held::held;
+use disk::memory::level::{self, of_budget, of_limit, set_level};
+use disk::memory::limits::{self, Groups};
+use disk::memory::{Holder, Level, budget};
+use rustix::event::{PollFlags, Timespec, poll};
+
+use super::alarms::Alarms;
+use crate::figures::Ledger;
+use crate::process::report::{self, error_log};
+
+/// From look to look where little is free, or a level holds.
+const OFTEN: Duration = Duration::from_millis(100);
+/// Where more than half of everything is free.
+const SELDOM: Duration = Duration::from_secs(1);
+/// How often limits are read anew: who runs containers may change them.
+const LIMITS: Duration = Duration::from_secs(5);
+/// How often, at most, the loops are told again while a level holds, and the allocator gives back what it holds.
+const AGAIN: Duration = Duration::from_secs(2);
+/// So long the group's alarm counts.
+const RUNG: Duration = Duration::from_secs(5);
+/// Memory must have been enough for so long before it is said again that it is not.
+const CALM: Duration = Duration::from_secs(30);
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Starts the thread.
+pub fn begin(ledger: &Arc<Ledger>, alarms: Alarms) {
+    let mut watch = Watch::new(alarms);
+    watch.read_limits(ledger);
+    let ledger = Arc::downgrade(ledger);
+    let thread = std::thread::Builder::new().name("memory".to_owned());
+    if let Err(error) = thread.spawn(move || watch.run(&ledger)) {
+        error_log(
+            report::Level::Alert,
+            format_args!("the thread that watches memory cannot be started ({error})"),
+        );
+    }
+}
+
+struct Watch {
+    alarms: Alarms,
+    groups: Groups,
+    bounded: Vec<Bounded>,
+    limits_read: Instant,
+    /// Until when the group's alarm counts.
+    rung_until: Instant,
+    told_loops: Instant,
+    kills: Option<u64>,
+    said: Said,
+}
+
+/// What was said last.
+struct Said {
+    level: Level,
+    /// Since when no level holds.
+    calm_since: Instant,
+}
+
+/// What a look found.
+struct Look {
+    level: Level,
+    /// The bound that is the reason.
+    usage: Usage,
+    reason: String,
+    is_wide: bool,
+}
+
+impl Watch {
+    fn new(alarms: Alarms) -> Self {
+        let now = Instant::now();
+        Self {
+            alarms,
+            groups: Groups::of(Path::new("/proc")),
+            bounded: Vec::new(),
+            limits_read: now,
+            rung_until: now,
+            told_loops: now,
+            kills: None,
+            said: Said {
+                level: Level::None,
+                calm_since: now,
+            },
+        }
+    }
+
+    fn run(mut self, ledger: &Weak<Ledger>) {
+        let mut pause = OFTEN;
+        loop {
+            self.wait(pause);
+            let Some(ledger) = ledger.upgrade() else {
+                return;
+            };
+            if self.limits_read.elapsed() >= LIMITS {
+                self.read_limits(&ledger);
+            }
+            let look = self.look();
+            pause = match look.is_wide && look.level == Level::None {
+                true => SELDOM,
+                false => OFTEN,
+            };
+            self.obey(&ledger, &look);
+            self.note_kills(&ledger);
+        }
+    }
+
+    fn wait(&mut self, pause: Duration) {
+        let mut events = self.alarms.events();
+        let timeout = Timespec::try_from(pause).ok();
+        let outcome = poll(&mut events, timeout.as_ref());
+        let revents: Vec<PollFlags> = events.iter().map(|event| event.revents()).collect();
+        drop(events);
+        if matches!(outcome, Ok(1..)) {
+            if self.alarms.is_of_group(&revents) {
+                self.rung_until = Instant::now() + RUNG;
+            }
+            self.alarms.forget_broken(&revents);
+        }
+    }
+
+    fn read_limits(&mut self, ledger: &Ledger) {
+        self.limits_read = Instant::now();
+        self.bounded = group::bounded(&self.groups, Path::new("/proc"));
+        let limit = limits::least(&self.groups);
+        let before = ledger.memory.limit.lock().replace(limit.clone());
+        ledger.memory.settle();
+        if before.as_ref() != Some(&limit) {
+            error_log(
+                report::Level::Info,
+                format_args!(
+                    "memory: at most {:.0} MiB ({}), of which {:.0} MiB may be the worker's own",
+                    limit.bytes as f64 / MIB,
+                    limit.of,
+                    budget().min(limit.bytes) as f64 / MIB
+                ),
+            );
+        }
+    }
+
+    /// How scarce is memory?
+    fn look(&self) -> Look {
+        let now = level::level();
+        let own = Usage {
+            limit: budget(),
+            taken: group::anonymous() + held()[Holder::Copies as usize],
+        };
+        let mut look = Look {
+            level: of_budget(own.limit, own.taken, now),
+            usage: own,
+            reason: "memory_budget".to_owned(),
+            is_wide: own.taken < own.limit / 2,
+        };
+        for bounded in &self.bounded {
+            let Some(usage) = bounded.usage() else {
+                continue;
+            };
+            look.is_wide &= usage.taken < usage.limit / 2;
+            let level = of_limit(usage.limit, usage.taken, now);
+            if level > look.level {
+                (look.level, look.usage) = (level, usage);
+                look.reason = bounded.to_string();
+            }
+        }
+        if look.level == Level::None && Instant::now() < self.rung_until {
+            look.level = Level::Copies;
+            "the kernel finds hardly any to give up".clone_into(&mut look.reason);
+        }
+        look
+    }
+
+    fn obey(&mut self, ledger: &Ledger, look: &Look) {
+        let before = set_level(look.level);
+        for begun in before as usize + 1..=look.level as usize {
+            ledger.memory.begun[begun].add(1);
+        }
+        self.said.note(look);
+        let is_again = look.level > Level::None && self.told_loops.elapsed() >= AGAIN;
+        if look.level > before || is_again {
+            self.told_loops = Instant::now();
+            ledger.tell_loops_to_shed();
+            if look.level >= Level::Buffers {
+                sys::trim_heap();
+            }
+        }
+    }
+
+    /// Says that the kernel killed somebody beside this process: whoever looks for it finds nothing else.
+    fn note_kills(&mut self, ledger: &Ledger) {
+        // A group counts what happens below it, too.
+        let kills = self.bounded.iter().map(Bounded::kills).max().unwrap_or(0);
+        let before = self.kills.replace(kills).unwrap_or(kills);
+        if kills > before {
+            ledger.memory.kills.add(kills - before);
+            error_log(
+                report::Level::Notice,
+                format_args!(
+                    "the kernel has killed a process of this control group, which had no memory left; this worker goes on"
+                ),
+            );
+        }
+    }
+}
+
+impl Said {
+    fn note(&mut self, look: &Look) {
+        if look.level == Level::None {
+            if self.level > Level::None && self.calm_since.elapsed() >= CALM {
+                self.level = Level::None;
+                error_log(
+                    report::Level::Notice,
+                    format_args!("memory is not scarce any more"),
+                );
+            }
+            return;
+        }
+        self.calm_since = Instant::now();
+        if look.level > self.level {
+            self.level = look.level;
+            error_log(
+                report::Level::Notice,
+                format_args!(
+                    "memory is scarce: {:.1} of {:.1} MiB are taken ({}); {}",
+                    look.usage.taken as f64 / MIB,
+                    look.usage.limit as f64 / MIB,
+                    look.reason,
+                    look.level.says()
+                ),
+            );
+        }
+    }
+}
