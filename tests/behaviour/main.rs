@@ -32,6 +32,7 @@ mod listen;
 mod locations;
 mod logs;
 mod map;
+mod memory;
 mod panics;
 mod passing_on;
 mod process;

@@ -211,6 +211,13 @@ const PANELS = [
     lines: () => each(store.find('freewheel_process_memory_bytes').filter((one) => one.labels.kind !== 'virtual'), ['kind'], (g) => sum(g.map(gauge))),
   },
   {
+    id: 'memory-held', title: 'Worker: who holds memory', what: 'without the kernel’s cache; other is what nobody is named for', unit: 'bytes', none: 'It is not told.',
+    lines: () => [
+      ...each(store.find('freewheel_memory_held_bytes'), ['holder'], (g) => sum(g.map(gauge))).filter(hasMoved),
+      ...each(store.find('freewheel_memory_budget_bytes'), [], (g) => sum(g.map(gauge)), () => 'budget'),
+    ],
+  },
+  {
     id: 'processors', title: 'Worker: processors', what: 'time of all its threads, as a share of one', unit: 'share', none: 'It is not told.',
     lines: () => each(store.find('freewheel_process_cpu_seconds'), [], (g) => sum(g.map(perSecond)), () => 'all threads'),
   },

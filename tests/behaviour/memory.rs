@@ -1,0 +1,148 @@
+//! The worker's memory: what `memory_budget` bounds, what is given up where there is too little, and that everybody is served all the same.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+use std::time::{Duration, Instant};
+
+use blackbox::{Answer, Exposition, Origin, PATIENCE, Server, is_nginx};
+
+const FILE_BYTES: usize = 60_000;
+const MIB: f64 = (1 << 20) as f64;
+
+/// A cache, files, and the figures.
+fn http(origin: &Origin) -> String {
+    format!(
+        "proxy_cache_path %DIR%/cache levels=1:2 keys_zone=c:1m;
+         server {{ listen 127.0.0.1:%PORT%;
+             location / {{ }}
+             location /c/ {{ proxy_pass http://{}; proxy_cache c; proxy_cache_valid 200 1h; add_header X-Cache $upstream_cache_status; }}
+             location = /metrics {{ access_log off; metrics; }} }}",
+        origin.address()
+    )
+}
+
+fn origin() -> Origin {
+    Origin::start(|request| {
+        Answer::with("200 OK", "Cache-Control: max-age=60\r\n", request.target())
+    })
+}
+
+fn figures(server: &Server) -> Exposition {
+    Exposition::read(&server.get("/metrics").text(), false)
+}
+
+fn held(figures: &Exposition, holder: &str) -> f64 {
+    let key = format!("freewheel_memory_held_bytes{{holder=\"{holder}\"}}");
+    figures.get(&key).unwrap_or_else(|| panic!("{key}"))
+}
+
+/// Asks until the figures say so.
+fn wait_for(server: &Server, what: &str, is_so: impl Fn(&Exposition) -> bool) -> Exposition {
+    let begun = Instant::now();
+    loop {
+        let figures = figures(server);
+        if is_so(&figures) {
+            return figures;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn scarcity(figures: &Exposition) -> f64 {
+    figures.get("freewheel_memory_scarcity").unwrap()
+}
+
+#[test]
+fn over_the_budget_all_is_served_and_nothing_is_kept() {
+    if is_nginx() {
+        return;
+    }
+    let origin = origin();
+    let server = Server::start_with("memory_budget 1m;", &http(&origin));
+    let body = "x".repeat(FILE_BYTES);
+    server.file("f", &body);
+    // No process of ours is so small.
+    let all = wait_for(&server, "scarce", |all| scarcity(all) == 5.0);
+    assert_eq!(all.get("freewheel_memory_budget_bytes"), Some(MIB));
+    let step = "freewheel_memory_scarce_total{step=\"fills\"}";
+    assert!(all.get(step).unwrap() >= 1.0);
+    std::thread::sleep(Duration::from_millis(50));
+    let mut kept = server.connect();
+    for _ in 0..5 {
+        let reply = kept.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\n").reply();
+        assert_eq!((reply.status, reply.text() == body), (200, true));
+        let reply = kept.send("GET /c/a HTTP/1.1\r\nHost: a\r\n\r\n").reply();
+        assert_eq!(
+            (reply.status, reply.header("X-Cache"), reply.text().as_str()),
+            (200, Some("MISS"), "/c/a"),
+            "it passes and is not stored"
+        );
+    }
+    assert_eq!(origin.received().len(), 5);
+    let all = figures(&server);
+    assert_eq!((held(&all, "copies"), held(&all, "bodies")), (0.0, 0.0));
+    server.wait_for("memory is scarce: ", "what is given up");
+    let log = server.error_log();
+    assert!(
+        log.contains("[notice]") && log.contains("(memory_budget); answers pass through caches"),
+        "{log}"
+    );
+
+    // With enough of it, all of that is done again.
+    server.reload_with("memory_budget 1g;", &http(&origin));
+    wait_for(&server, "enough", |all| scarcity(all) == 0.0);
+    let begun = Instant::now();
+    while server.get("/c/a").header("X-Cache") != Some("HIT") {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    wait_for(&server, "copies", |all| {
+        assert_eq!(server.get("/f").text(), body);
+        held(all, "copies") >= FILE_BYTES as f64
+    });
+    assert!(held(&figures(&server), "index") > 0.0);
+}
+
+#[test]
+fn copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops() {
+    if is_nginx() {
+        return;
+    }
+    const BUDGET: usize = 96 << 20;
+    let origin = origin();
+    let main = format!("worker_processes 4; memory_budget {BUDGET};");
+    let server = Server::start_with(&main, &http(&origin));
+    // On each loop more than its part.
+    let count = BUDGET / 8 / FILE_BYTES;
+    for name in 0..count {
+        server.file(&format!("f{name}"), vec![name as u8; FILE_BYTES]);
+    }
+    wait_for(&server, "the table of mounts", |_| true);
+    let connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    let mut most: f64 = 0.0;
+    for mut connection in connections {
+        for name in 0..count {
+            let request = format!("GET /f{name} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let reply = connection.send(request).reply();
+            assert_eq!(reply.status, 200);
+            assert_eq!(reply.body, vec![name as u8; FILE_BYTES]);
+        }
+        most = most.max(held(&figures(&server), "copies"));
+    }
+    let share = BUDGET as f64 / 8.0;
+    // Pages are whole: of 60 000 bytes 15.
+    assert!(most <= share * 1.03, "{most} of {share}");
+    assert!(most >= share / 8.0, "{most} of {share}");
+}
+
+#[test]
+fn a_budget_of_nothing_is_refused() {
+    if is_nginx() {
+        return;
+    }
+    for value in ["0", "much", "-1"] {
+        let text = format!("memory_budget {value}; events {{}} http {{}}");
+        let refused = Server::try_start(&text).err().expect("it is refused");
+        let said = refused.stderr;
+        assert!(said.contains("memory_budget"), "{said}");
+    }
+}
