@@ -6,8 +6,8 @@ import ast
 import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ALL = ["hot", "memory", "small", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "article", "cached", "spikes", "filling", "crowd", "disks",
-       "cachecalls", "restart", "killed", "pools"]
+ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "article", "cached", "spikes", "filling", "crowd", "disks",
+       "cachecalls", "restart", "killed", "small", "pools"]
 APART = ["balancing", "yardsticks"]
 # Options of `run` that only these have.
 TAKES = {"ats": ["spikes"], "also": ["hot", "cached"], "origin_core": ["cached", "spikes", "filling", "crowd", "disks", "cachecalls", "restart", "killed", "small"]}
