@@ -39,6 +39,8 @@ pub const BLOCK_SHIFT: u8 = 16;
 pub const BLOCK_SHIFTS: std::ops::RangeInclusive<u8> = 16..=18;
 /// Bytes up to the body of an entry that can be patched: a page.
 pub const PATCH_BYTES_MAX: usize = 4096;
+/// Bytes that an entry's head may keep in memory beside itself.
+const BESIDE_MAX: usize = 1024;
 /// A longer body is not stored (its table alone would have 16 MiB).
 pub const BODY_BYTES_MAX: u64 = 256 << 30;
 
@@ -68,7 +70,12 @@ impl Entry {
             return Err(Fault::Damaged("checksum of the head"));
         }
         let used = PROLOGUE_BYTES..PROLOGUE_BYTES + prologue.head_len as usize;
-        head::decode(bytes.slice(used), prologue)
+        // A part of what was read would keep all of it, the body included, for as long as the entry is known.
+        let head = match used.len() + BESIDE_MAX < bytes.len() {
+            true => Bytes::copy_from_slice(&bytes[used]),
+            false => bytes.slice(used),
+        };
+        head::decode(head, prologue)
     }
 
     /// Reads a whole entry and checks all of it.

@@ -241,3 +241,23 @@ fn front(prologue: Prologue, mut head: Vec<u8>) -> Bytes {
     head.splice(..0, [0; PROLOGUE_BYTES]);
     super::writer::front(prologue, head)
 }
+
+/// Bytes that somebody else would like to have back.
+struct Lent(Vec<u8>, std::sync::Arc<()>);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[test]
+fn what_is_known_of_an_entry_keeps_its_body_nowhere() {
+    let held = std::sync::Arc::new(());
+    let file = write(FIELDS, b"", &[7; 60_000], 4096);
+    let bytes = Bytes::from_owner(Lent(file, held.clone()));
+    let entry = Entry::decode(&bytes, bytes.len() as u64).unwrap();
+    drop(bytes);
+    assert_eq!(std::sync::Arc::strong_count(&held), 1);
+    assert_eq!(entry.key_text(), "http://a/b");
+}
