@@ -146,3 +146,26 @@ fn a_budget_of_nothing_is_refused() {
         assert!(said.contains("memory_budget"), "{said}");
     }
 }
+
+/// CAP_SYS_RESOURCE (capabilities(7)), without which a score can only be raised.
+fn has_right() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("there is such a file");
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let rights = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
+    rights.is_some_and(|rights| rights & 1 << 24 != 0)
+}
+
+#[test]
+fn the_worker_is_not_the_first_to_be_killed_for_want_of_memory() {
+    let score = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"));
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; }");
+    let master = score(server.pid()).expect("there is such a file");
+    if is_nginx() || !has_right() || master.trim() != "0" {
+        return;
+    }
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    let children = std::fs::read_to_string(children).expect("there is a master");
+    let worker: i32 = children.trim().parse().expect("there is one worker");
+    let worker = score(worker).expect("there is such a file");
+    assert_eq!(worker.trim(), "-250");
+}

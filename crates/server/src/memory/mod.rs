@@ -1,9 +1,10 @@
 //! The worker's memory: how much it may be, and what is given up where it is scarce.
 //!
-//! * [`directives`]: `memory_budget`.
+//! * [`directives`]: the directive `memory_budget`.
 //! * [`watch`]: the thread that asks the kernel, sets the level, says so, and tells the loops.
 //! * [`alarms`]: what the kernel wakes that thread by.
 //! * [`shed`]: what a loop does then.
+//! * [`score`]: whom the kernel kills where all of that is not enough.
 //! * [`figures`]: who holds what.
 //!
 //! Not here: what counts and bounds ([`disk::memory`]). Invariant: no loop waits for any of this; what it is told it does little at a time,
@@ -12,6 +13,7 @@
 pub mod alarms;
 pub mod directives;
 pub mod figures;
+pub mod score;
 pub mod shed;
 pub mod watch;
 

@@ -37,7 +37,7 @@ use crate::loops::accept::Source;
 use crate::loops::crew::Plan;
 use crate::loops::{Crew, Listener, Serve, Shared};
 use crate::memory::alarms::Alarms;
-use crate::memory::watch;
+use crate::memory::{score, watch};
 
 /// Exit code of a worker that could not start, as nginx's.
 pub const FATAL: u8 = 2;
@@ -269,6 +269,7 @@ impl Worker {
         self.is_daemon = bundle.is_daemon;
         if std::mem::take(&mut self.has_rights) {
             let alarms = Alarms::set();
+            score::lower();
             let (disk, keeps_raw) = prepare(&bundle, &self.logs, self.modules)?;
             self.lacks_raw = bundle.account.is_some() && !keeps_raw;
             self.disk = Some(Arc::clone(&disk));
