@@ -49,7 +49,9 @@ fn wait_for(server: &Server, what: &str, is_so: impl Fn(&Exposition) -> bool) ->
 }
 
 fn scarcity(figures: &Exposition) -> f64 {
-    figures.get("freewheel_memory_scarcity").unwrap()
+    figures
+        .get("freewheel_memory_scarcity")
+        .expect("it is shown")
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn over_the_budget_all_is_served_and_nothing_is_kept() {
     let all = wait_for(&server, "scarce", |all| scarcity(all) == 5.0);
     assert_eq!(all.get("freewheel_memory_budget_bytes"), Some(MIB));
     let step = "freewheel_memory_scarce_total{step=\"fills\"}";
-    assert!(all.get(step).unwrap() >= 1.0);
+    assert!(all.get(step).is_some_and(|count| count >= 1.0));
     std::thread::sleep(Duration::from_millis(50));
     let mut kept = server.connect();
     for _ in 0..5 {
