@@ -243,11 +243,14 @@ fn front(prologue: Prologue, mut head: Vec<u8>) -> Bytes {
 }
 
 /// Bytes that somebody else would like to have back.
-struct Lent(Vec<u8>, std::sync::Arc<()>);
+struct Lent {
+    bytes: Vec<u8>,
+    _held: std::sync::Arc<()>,
+}
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
@@ -255,7 +258,10 @@ impl AsRef<[u8]> for Lent {
 fn what_is_known_of_an_entry_keeps_its_body_nowhere() {
     let held = std::sync::Arc::new(());
     let file = write(FIELDS, b"", &[7; 60_000], 4096);
-    let bytes = Bytes::from_owner(Lent(file, held.clone()));
+    let bytes = Bytes::from_owner(Lent {
+        bytes: file,
+        _held: held.clone(),
+    });
     let entry = Entry::decode(&bytes, bytes.len() as u64).unwrap();
     drop(bytes);
     assert_eq!(std::sync::Arc::strong_count(&held), 1);
