@@ -5,6 +5,7 @@ mod addition;
 mod auth_basic;
 mod autoindex;
 mod browsers;
+mod buffering;
 mod cache;
 mod charset;
 mod compression;

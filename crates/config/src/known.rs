@@ -133,9 +133,6 @@ const NO_INTERIM: Fate =
 const NO_NAMES: Fate = Fate::Ignored("nothing that asks for names while it serves is built yet");
 const NO_KQUEUE: Fate = Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
 const NO_HTTP2: Fate = Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
-const NO_PROXY: Fate = Fate::Ignored(
-    "an answer waits at its server while its client is slow, so nothing is written there",
-);
 const NO_TLS: Fate = Fate::Ignored(
     "it has no effect without TLS, which is not built yet and which \"listen\" refuses",
 );
@@ -302,12 +299,7 @@ mod tests {
 
     #[test]
     fn what_every_configuration_holds_is_not_refused() {
-        for name in [
-            "fastcgi_temp_path",
-            "uwsgi_temp_path",
-            "scgi_temp_path",
-            "types_hash_max_size",
-        ] {
+        for name in ["types_hash_max_size", "variables_hash_max_size"] {
             let row = find_in(name.as_bytes(), Context::HTTP).unwrap();
             assert!(matches!(row.fate, Fate::Ignored(_)), "{name}");
         }

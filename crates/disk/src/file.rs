@@ -192,6 +192,26 @@ impl OpenFile {
         }
     }
 
+    /// The same file, which has become longer since, and has nothing before that end which changes.
+    #[must_use]
+    pub fn grown(&self, len: u64) -> OpenFile {
+        OpenFile {
+            handle: Arc::clone(&self.handle),
+            meta: Meta { len, ..self.meta },
+            direct: self.direct,
+            random: self.random.clone(),
+            sendings: Cell::new(0),
+            no_cachestat: self.no_cachestat.clone(),
+            place: Cell::new(None),
+            unsent: Cell::new(0),
+            counted: Cell::new(0),
+            body: RefCell::new(None),
+            copy: OnceCell::new(),
+            proofs: OnceCell::new(),
+            slot: OnceCell::new(),
+        }
+    }
+
     /// What fstat(2) said when it was opened.
     #[must_use]
     pub fn meta(&self) -> &Meta {

@@ -95,7 +95,7 @@ pub use replace::Placing;
 pub use rustix::io::Errno;
 pub use sink::Sink;
 pub use stale::{StaleFiles, StaleSettings};
-pub use temporary::{Fate, LEVELS_MAX, Temporary, TemporaryPlace};
+pub use temporary::{Fate, LEVELS_MAX, Spooled, Temporary, TemporaryPlace};
 pub use tree::{Purpose as CopyPurpose, TREE_DEPTH_MAX, TROUBLES_MAX, Trouble, Troubles};
 pub use watch::GUARDS_MAX;
 pub use window::WINDOW;

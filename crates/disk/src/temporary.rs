@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::local::Local;
 use crate::pool::Pool;
-use crate::write::{Output, unlinked};
+use crate::write::{Output, unlinked, write_all};
+use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -58,6 +59,17 @@ pub struct Temporary {
     path: Arc<[u8]>,
     /// What is to be removed, and where.
     doomed: Option<(Doomed, Pool)>,
+}
+
+/// A temporary file without a name that is written and read at the same time.
+#[derive(Debug)]
+pub struct Spooled {
+    /// To write with ([`Local::append`]).
+    pub output: Output,
+    /// To read with: it knows of what was written first ([`OpenFile::grown`]).
+    pub open: Rc<OpenFile>,
+    /// The path that it had.
+    pub path: Vec<u8>,
 }
 
 /// Removes a file when it is dropped. **Waits.**
@@ -139,6 +151,33 @@ impl Local {
             output: Output::new(fd, pool),
             path,
             doomed,
+        })
+    }
+
+    /// Makes a temporary file that begins with `bytes`, in one job, and opens it to be read, too.
+    ///
+    /// # Errors
+    /// [`Error::System`] with the call's name (of the file nothing is left then), [`Error::Overflow`].
+    pub async fn spool(
+        &self,
+        place: &TemporaryPlace,
+        bytes: Bytes,
+        mode: u32,
+        pool: &Pool,
+    ) -> Result<Spooled, Error> {
+        let (place, disk, writer) = (place.clone(), self.0.disk.clone(), pool.clone());
+        let work = move || {
+            let (fd, path) = make_temporary(&place, Fate::Nameless, mode)?;
+            let output = Output::new(fd, &writer);
+            write_all(output.fd(), &[bytes])?;
+            let found = output.found(&disk)?;
+            Ok((output, found, path))
+        };
+        let (output, found, path) = self.write_job(Operation::Create, pool, work).await?;
+        Ok(Spooled {
+            output,
+            open: Rc::new(OpenFile::new(found, pool)),
+            path,
         })
     }
 
@@ -239,7 +278,6 @@ mod tests {
     use super::*;
     use crate::access::Access;
     use crate::tests::{block_on, local};
-    use bytes::Bytes;
 
     fn place(dir: &tempfile::TempDir, levels: [u8; LEVELS_MAX]) -> TemporaryPlace {
         TemporaryPlace {

@@ -111,6 +111,9 @@ pub trait Source<F> {
         false
     }
 
+    /// Its reader is busy with what it was given: it may fetch more meanwhile, as far as it may keep that. Polled as often as the reader is.
+    fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
+
     /// Known to have given its last chunk, and to have no trailers? Then the end can go out with that chunk.
     fn is_over(&self) -> bool {
         false
@@ -178,6 +181,27 @@ impl<F> Body<F> {
             state: Some(state),
             step,
             next: None,
+            ahead: None,
+        }))
+    }
+
+    /// The same, where what makes the chunks can fetch while none is asked for: `ahead` is given the state then.
+    pub fn unfold_ahead<S, Step, Next>(
+        state: S,
+        step: Step,
+        ahead: fn(&mut S, &mut Context<'_>),
+    ) -> Body<F>
+    where
+        F: 'static,
+        S: 'static,
+        Step: FnMut(S) -> Next + 'static,
+        Next: Future<Output = Result<Option<(Chunk<F>, S)>, BodyError>> + 'static,
+    {
+        Body::Stream(Box::new(Unfold {
+            state: Some(state),
+            step,
+            next: None,
+            ahead: Some(ahead),
         }))
     }
 
@@ -240,6 +264,13 @@ impl<F> Body<F> {
             Body::Stream(source) => source.poll_next(cx),
         }
     }
+
+    /// As [`Source::poll_ahead`].
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if let Body::Stream(source) = self {
+            source.poll_ahead(cx);
+        }
+    }
 }
 
 /// A part of what a source gives.
@@ -269,6 +300,12 @@ impl<F: Clone> Source<F> for Cut<F> {
         }
         Poll::Ready(None)
     }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if self.left > 0 {
+            self.source.poll_ahead(cx);
+        }
+    }
 }
 
 struct Chunks<F>(std::vec::IntoIter<Chunk<F>>);
@@ -283,6 +320,7 @@ struct Unfold<S, Step, Next> {
     state: Option<S>,
     step: Step,
     next: Option<Pin<Box<Next>>>,
+    ahead: Option<fn(&mut S, &mut Context<'_>)>,
 }
 
 impl<F, S, Step, Next> Source<F> for Unfold<S, Step, Next>
@@ -316,6 +354,13 @@ where
                 Some(Err(error))
             }
         })
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        // Between two chunks the state lies here.
+        if let (Some(ahead), Some(state)) = (self.ahead, &mut self.state) {
+            ahead(state, cx);
+        }
     }
 }
 

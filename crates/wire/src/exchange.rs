@@ -314,6 +314,17 @@ impl Exchange {
         cx: &mut Context<'_>,
         timeout: Duration,
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
+        self.poll_piece_of(cx, timeout, usize::MAX)
+    }
+
+    /// The same, with reads of at most `read_max` bytes, which is more than none; what has been read before counts for nothing.
+    #[inline]
+    pub fn poll_piece_of(
+        &mut self,
+        cx: &mut Context<'_>,
+        timeout: Duration,
+        read_max: usize,
+    ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
         for _ in 0..IDLE_READS_MAX {
             let data = self.take_data();
             if !data.is_empty() {
@@ -329,7 +340,8 @@ impl Exchange {
                 self.reader.close()?;
                 return Poll::Ready(Ok(None));
             }
-            ready!(self.poll_receive(cx, timeout))?;
+            let read = |exchange: &mut Exchange| exchange.read_once(read_max);
+            ready!(self.poll_io(cx, timeout, read))?;
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -400,15 +412,7 @@ impl Exchange {
         !self.stream.may_be_readable() || is_would_block(self.stream.try_peek(&mut [0]))
     }
 
-    /// Waits for bytes, and sends what is queued meanwhile.
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        timeout: Duration,
-    ) -> Poll<Result<(), ExchangeError>> {
-        self.poll_io(cx, timeout, Exchange::read_once)
-    }
-
+    /// Waits until `read` has something, and sends what is queued meanwhile.
     fn poll_io<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -446,10 +450,11 @@ impl Exchange {
         }
     }
 
-    fn read_once(&mut self) -> io::Result<()> {
+    fn read_once(&mut self, max: usize) -> io::Result<()> {
         let owner = Rc::clone(&self.owner);
         let mut scratch = owner.scratch.borrow_mut();
-        let count = self.stream.try_read(&mut scratch)?;
+        let len = scratch.len().min(max);
+        let count = self.stream.try_read(&mut scratch[..len])?;
         self.received += count as u64;
         self.is_closed |= count == 0;
         self.keep(&owner, &mut scratch, 0..count);

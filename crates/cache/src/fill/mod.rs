@@ -267,6 +267,12 @@ impl Filler {
         Poll::Pending
     }
 
+    /// Is it still being written to its file?
+    #[must_use]
+    pub fn is_saving(&self) -> bool {
+        self.fill.0.state.lock().is_saving
+    }
+
     /// Is it only the disk that there is no room for? Then, after as much patience as the caller has: [`Filler::stop_saving`].
     #[must_use]
     pub fn is_held_by_disk(&self) -> bool {

@@ -55,7 +55,7 @@ rows! {
         "fastcgi_store": [HTTP | SERVER | LOCATION] 1;
         "fastcgi_store_access": [HTTP | SERVER | LOCATION] (1..=3);
         "fastcgi_temp_file_write_size": [HTTP | SERVER | LOCATION] 1;
-        "fastcgi_temp_path": [HTTP | SERVER | LOCATION] (1..=4) => NO_PROXY;
+        "fastcgi_temp_path": [HTTP | SERVER | LOCATION] (1..=4);
     }
     "http_grpc" {
         "grpc_bind": [HTTP | SERVER | LOCATION] (1..=2);
@@ -175,7 +175,7 @@ rows! {
         "proxy_store": [HTTP | SERVER | LOCATION] 1;
         "proxy_store_access": [HTTP | SERVER | LOCATION] (1..=3);
         "proxy_temp_file_write_size": [HTTP | SERVER | LOCATION] 1;
-        "proxy_temp_path": [HTTP | SERVER | LOCATION] (1..=4) => NO_PROXY;
+        "proxy_temp_path": [HTTP | SERVER | LOCATION] (1..=4);
     }
     "http_scgi" {
         "scgi_bind": [HTTP | SERVER | LOCATION] (1..=2);
@@ -223,7 +223,7 @@ rows! {
         "scgi_store": [HTTP | SERVER | LOCATION] 1;
         "scgi_store_access": [HTTP | SERVER | LOCATION] (1..=3);
         "scgi_temp_file_write_size": [HTTP | SERVER | LOCATION] 1;
-        "scgi_temp_path": [HTTP | SERVER | LOCATION] (1..=4) => NO_PROXY;
+        "scgi_temp_path": [HTTP | SERVER | LOCATION] (1..=4);
     }
     "http_tunnel" {
         "tunnel_bind": [HTTP | SERVER | LOCATION] (1..=2);
@@ -303,6 +303,6 @@ rows! {
         "uwsgi_store_access": [HTTP | SERVER | LOCATION] (1..=3);
         "uwsgi_string": [HTTP | SERVER | LOCATION] 1;
         "uwsgi_temp_file_write_size": [HTTP | SERVER | LOCATION] 1;
-        "uwsgi_temp_path": [HTTP | SERVER | LOCATION] (1..=4) => NO_PROXY;
+        "uwsgi_temp_path": [HTTP | SERVER | LOCATION] (1..=4);
     }
 }

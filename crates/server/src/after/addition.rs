@@ -133,6 +133,15 @@ impl Source<Rc<OpenFile>> for Around {
         self.after.poll_next(cx)
     }
 
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        match (&mut self.before, &mut self.body, &mut self.after) {
+            (Part::Body(body), _, _) | (_, Some(body), _) | (_, None, Part::Body(body)) => {
+                body.poll_ahead(cx);
+            }
+            _ => {}
+        }
+    }
+
     fn trailers(&mut self) -> Vec<Header> {
         std::mem::take(&mut self.trailers)
     }

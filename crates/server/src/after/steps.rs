@@ -201,6 +201,11 @@ impl Inside {
         }
     }
 
+    /// As [`Source::poll_ahead`].
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.body.poll_ahead(cx);
+    }
+
     /// Does a disk keep the next bytes, and not whoever makes the body? Then there is more, and nothing is to be flushed.
     #[must_use]
     pub fn is_reading(&self) -> bool {
@@ -345,6 +350,10 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.inside.poll_ahead(cx);
     }
 
     fn is_over(&self) -> bool {

@@ -215,8 +215,10 @@ impl Filling {
             Some(storable) => self.share(filler, answer, storable, turn).await,
             None => {
                 drop(turn);
+                let mut body = answer.body;
+                self.buffer(&answer.head, &mut body);
                 filler.set_head(answer.head, Sharing::Private);
-                if pace::pump(&self.loop_, &self.cache, &filler, answer.body).await {
+                if pace::pump(&self.loop_, &self.cache, &filler, body).await {
                     filler.finish();
                 }
             }
@@ -242,14 +244,11 @@ impl Filling {
     }
 
     async fn may_store(&self, head: &ResponseHead, storing: Storing) -> bool {
-        let is_unbuffered = head
-            .get(HeaderId::XAccelBuffering)
-            .is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
         // It is the server's say, each time, who gets what lies elsewhere.
         if accel::leads_elsewhere(self.location(), head) {
             return false;
         }
-        if is_unbuffered || !self.location().settings.proxy_answers.proxy_buffering {
+        if !accel::is_buffered(self.location(), head) {
             return false;
         }
         match storing {
@@ -347,12 +346,24 @@ impl Filling {
                     Box::pin(saving::run(saving)).await;
                 }
             }
-            body @ Coming::Flow(_) => {
+            mut body @ Coming::Flow(_) => {
+                self.buffer(&head, &mut body);
                 let saver = is_saved.then(|| filler.saver()).flatten();
                 let saving = saver.map(|saver| saving(saving::Body::Coming(saver)));
                 filler.set_head(head, Sharing::Shared);
                 Box::pin(self.pass_on(filler, body, key, saving)).await;
             }
+        }
+    }
+
+    /// What is not stored is read ahead of slow followers as any answer is.
+    fn buffer(&self, head: &ResponseHead, body: &mut Coming) {
+        let location = self.location();
+        if let Coming::Flow(flow) = body
+            && accel::is_buffered(location, head)
+        {
+            let own = location.pool.get();
+            flow.buffer_by(own.unwrap_or(&self.store().settings().pool));
         }
     }
 

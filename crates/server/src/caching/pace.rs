@@ -81,27 +81,27 @@ pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming
                 return false;
             }
         };
-        let mut push = pin!(filler.push(piece));
-        loop {
-            let outcome = tokio::select! {
-                biased;
-                outcome = &mut push => outcome,
-                () = loop_.wire.wheel.sleep(DISK_LOOK) => {
-                    if filler.is_held_by_disk() {
-                        patience = patience.saturating_sub(DISK_LOOK);
-                        if patience.is_zero() {
-                            filler.stop_saving();
-                            cache.shed("the disk is slower than the origin");
-                            cache.tally.distrust_disk(wire::clock::monotonic_ms());
-                        }
-                    }
-                    continue;
+        let pushed = async {
+            let mut push = pin!(filler.push(piece));
+            loop {
+                tokio::select! {
+                    biased;
+                    outcome = &mut push => return outcome,
+                    () = loop_.wire.wheel.sleep(DISK_LOOK) => {}
                 }
-            };
-            if outcome.is_err() {
-                return false;
+                if filler.is_held_by_disk() {
+                    patience = patience.saturating_sub(DISK_LOOK);
+                    if patience.is_zero() {
+                        filler.stop_saving();
+                        cache.shed("the disk is slower than the origin");
+                        cache.tally.distrust_disk(wire::clock::monotonic_ms());
+                    }
+                }
             }
-            break;
+        };
+        // What is not in the cache's file need not wait for those who follow it either.
+        if body.ahead_of(pushed, || !filler.is_saving()).await.is_err() {
+            return false;
         }
     }
     true

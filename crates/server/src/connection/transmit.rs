@@ -330,14 +330,14 @@ async fn send_stream(
                 has_head: true,
                 has_end: ends_with_this(framing, stream),
             };
-            send_piece(request, framing, &bytes, place).await?;
+            ahead(stream, send_piece(request, framing, &bytes, place)).await?;
             if place.has_end {
                 return Ok(Extent::End);
             }
             next_piece(request, stream).await?
         }
         Some(chunk) => {
-            send_head(request, framing, &[]).await?;
+            ahead(stream, send_head(request, framing, &[])).await?;
             chunk
         }
         // As nginx: until something of a page can be shown, it may still end without an answer.
@@ -349,7 +349,7 @@ async fn send_stream(
             }
         },
         None => {
-            send_head(request, framing, &[]).await?;
+            ahead(stream, send_head(request, framing, &[])).await?;
             next_piece(request, stream).await?
         }
     };
@@ -365,16 +365,32 @@ async fn send_stream(
                     has_head: false,
                     has_end: ends_with_this(framing, stream),
                 };
-                send_piece(request, framing, &bytes, place).await?;
+                ahead(stream, send_piece(request, framing, &bytes, place)).await?;
                 if place.has_end {
                     return Ok(Extent::End);
                 }
             }
-            chunk => Box::pin(send_chunk(request, chunk, framing)).await?,
+            chunk => ahead(stream, Box::pin(send_chunk(request, chunk, framing))).await?,
         }
         next = next_piece(request, stream).await?;
     }
     Ok(Extent::Chunks)
+}
+
+/// Sends something. As long as the client does not take it, the body behind it may be fetched.
+async fn ahead(
+    stream: &mut Body<Rc<OpenFile>>,
+    send: impl Future<Output = Result<(), Stop>>,
+) -> Result<(), Stop> {
+    let mut send = pin!(send);
+    poll_fn(|cx| {
+        let sent = send.as_mut().poll(cx);
+        if sent.is_pending() {
+            stream.poll_ahead(cx);
+        }
+        sent
+    })
+    .await
 }
 
 /// Is nothing said to the client, not even the head? As nginx: where a server was lost, what it said before is passed on; what is broken in

@@ -25,17 +25,23 @@ pub fn lay_out(prefix: &Path) {
 
 /// Directories that are there without being named: what needs them, the line that names another for all of `http`, and where
 /// they lie.
-const DEFAULTS: [(&[&str], &str, &str); 1] = [(
-    &[
-        "proxy_pass",
-        "fastcgi_pass",
-        "uwsgi_pass",
-        "scgi_pass",
-        "mirror",
-    ],
-    "client_body_temp_path",
-    "client_body_temp",
-)];
+const DEFAULTS: [(&[&str], &str, &str); 5] = [
+    (
+        &[
+            "proxy_pass",
+            "fastcgi_pass",
+            "uwsgi_pass",
+            "scgi_pass",
+            "mirror",
+        ],
+        "client_body_temp_path",
+        "client_body_temp",
+    ),
+    (&["proxy_pass"], "proxy_temp_path", "proxy_temp"),
+    (&["fastcgi_pass"], "fastcgi_temp_path", "fastcgi_temp"),
+    (&["uwsgi_pass"], "uwsgi_temp_path", "uwsgi_temp"),
+    (&["scgi_pass"], "scgi_temp_path", "scgi_temp"),
+];
 
 /// The paths of all `…_temp_path` and `…_cache_path` lines, and the default ones where something needs them; relative ones below
 /// the prefix.
@@ -148,7 +154,10 @@ mod tests {
         assert_eq!(paths, ["c", "k", "p"].map(|name| root.join(name)));
         let tree = config::parse_bytes(b"http { server { location / { proxy_pass http://a; } } }");
         let default = named(&tree.unwrap(), &root);
-        assert_eq!(default, [root.join("client_body_temp")]);
+        assert_eq!(
+            default,
+            ["client_body_temp", "proxy_temp"].map(|name| root.join(name))
+        );
         make(&paths, None).unwrap();
         make(&paths, None).unwrap();
         assert!(root.join("c").is_dir() && root.join("p").is_dir());

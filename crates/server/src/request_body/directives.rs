@@ -17,6 +17,15 @@ pub struct TempPath {
 }
 
 impl TempPath {
+    /// A directory without levels.
+    #[must_use]
+    pub fn named(path: &str) -> TempPath {
+        TempPath {
+            path: Bytes::copy_from_slice(path.as_bytes()),
+            levels: [0; LEVELS_MAX],
+        }
+    }
+
     /// The directory, a relative one below the prefix.
     #[must_use]
     pub fn place(&self, settings: &Settings) -> TemporaryPlace {

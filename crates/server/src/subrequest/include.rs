@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Context;
 
 use bytes::Bytes;
 use disk::OpenFile;
@@ -100,7 +101,7 @@ fn complain(request: &Request, text: &str, uri: &[u8]) {
 /// The body of a part. Nothing is asked for before it is wanted.
 #[must_use]
 pub fn body(child: Box<Request>) -> AnswerBody {
-    Body::unfold(Part::Asked(child), Part::step)
+    Body::unfold_ahead(Part::Asked(child), Part::step, Part::poll_ahead)
 }
 
 /// A part on its way.
@@ -116,6 +117,12 @@ enum Part {
 type Piece = Chunk<Rc<OpenFile>>;
 
 impl Part {
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if let Self::Coming { body, .. } = self {
+            body.poll_ahead(cx);
+        }
+    }
+
     async fn step(self) -> Result<Option<(Piece, Self)>, BodyError> {
         let (mut request, mut body, mut is_empty) = match self {
             Self::Asked(child) => {

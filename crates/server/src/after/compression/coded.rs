@@ -301,6 +301,10 @@ impl<C: Coder> Source<Rc<OpenFile>> for Coded<C> {
         }
     }
 
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.inside.poll_ahead(cx);
+    }
+
     fn is_over(&self) -> bool {
         self.is_over && self.job.is_none() && !self.inside.may_have_trailers()
     }

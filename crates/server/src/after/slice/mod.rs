@@ -113,7 +113,7 @@ pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Optio
     }
     let part = part.unwrap_or(0..whole.length);
     let slices = Slices::new(request.twin(), whole, part);
-    response.body = Body::unfold(slices, Slices::step);
+    response.body = Body::unfold_ahead(slices, Slices::step, Slices::poll_ahead);
 }
 
 /// A slice that was asked for.

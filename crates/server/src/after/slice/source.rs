@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::task::Context;
 
 use disk::OpenFile;
 use message::{Body, BodyError, Chunk};
@@ -69,6 +70,13 @@ impl Slices {
                     self.current = Some(self.ask().await?);
                 }
             }
+        }
+    }
+
+    /// Lets the slice at hand be fetched while its client is slow.
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if let Some(slice) = &mut self.current {
+            slice.body.poll_ahead(cx);
         }
     }
 

@@ -244,6 +244,20 @@ impl Source<Rc<OpenFile>> for Composed {
         Poll::Pending
     }
 
+    /// Both the page and what is asked for, behind what their bounds let them give.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.inside.poll_ahead(cx);
+        self.go_on(cx);
+        for place in &mut self.places {
+            if let Place::Asked(asked) = place
+                && asked.is_begun
+                && !asked.is_over
+            {
+                asked.body.poll_ahead(cx);
+            }
+        }
+    }
+
     fn trailers(&mut self) -> Vec<Header> {
         std::mem::take(&mut self.trailers)
     }

@@ -14,6 +14,8 @@ use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 use crate::settings::Location;
 
+use super::families::Family;
+
 /// Whose request it is.
 pub struct About {
     /// The client, and the loop.
@@ -60,6 +62,15 @@ impl About {
     #[must_use]
     pub fn loop_(&self) -> &Rc<Loop> {
         &self.client.loop_
+    }
+
+    /// Where its answer is buffered.
+    #[must_use]
+    pub fn temporary_place(&self) -> disk::TemporaryPlace {
+        let location = self.location();
+        let family = location.passing.as_ref().map(|passing| passing.family);
+        let answers = &location.settings.proxy_answers;
+        answers.temporary_place(family.unwrap_or(Family::Proxy), &self.generation.settings)
     }
 
     /// Writes `WHAT while ACTION, client: …, upstream: "UPSTREAM"` to the location's error logs.

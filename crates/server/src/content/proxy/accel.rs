@@ -1,6 +1,6 @@
 //! What a server tells us in its answer's `X-Accel-…` lines: another place for the content, a rate.
 //!
-//! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Charset` (the charset filter's), `X-Accel-Buffering` (a slow client holds the server back in either case).
+//! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Charset` (the charset filter's).
 
 use bytes::Bytes;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
@@ -46,6 +46,23 @@ pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
     let ignored = location.settings.proxy_answers.proxy_ignore_headers;
     head.get(HeaderId::XAccelRedirect).is_some()
         && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
+}
+
+/// May an answer be read ahead of its client, by what a location and the answer say (`X-Accel-Buffering`)?
+#[must_use]
+pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
+    let settings = &location.settings.proxy_answers;
+    let ignored = settings.proxy_ignore_headers;
+    match head.get(HeaderId::XAccelBuffering) {
+        Some(value)
+            if !ignored
+                .is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_BUFFERING)) =>
+        {
+            let says = |word: &[u8]| value.eq_ignore_ascii_case(word);
+            says(b"yes") || !says(b"no") && settings.proxy_buffering
+        }
+        _ => settings.proxy_buffering,
+    }
 }
 
 /// `X-Accel-Redirect`: is the content elsewhere?

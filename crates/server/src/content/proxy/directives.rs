@@ -7,13 +7,17 @@ use config::{
     Bufs, Flag, List, Msec, Number, Offset, Placed, Problem, Scope, Size, Template, Value, Word,
     directives,
 };
+use disk::TemporaryPlace;
 
 use crate::caching::directives::Conditions;
 use crate::connection::directives::SizeTemplate;
+use crate::request_body::directives::TempPath;
+use crate::settings::Settings;
 use crate::upstream::next::NextUpstream;
 
 use super::bind::Bind;
 use super::cookies::CookieFlags;
+use super::families::Family;
 use super::pass::Pass;
 use super::rewrites::{CookieDomain, CookiePath, Lines, Redirect};
 
@@ -152,26 +156,44 @@ directives! {
         proxy_pass_header: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "field";
         /// Gives no effect to these lines of answers.
         proxy_ignore_headers: Option<IgnoreHeaders> = none, [HTTP | SERVER | LOCATION] 1.., syntax "field …";
-        /// Makes no difference here: a piece is passed on as it comes, the next one is read when the client has taken it, and so the
-        /// server is held back when its client is slow. Nothing is written to a temporary file.
+        /// Reads an answer ahead of a client that is slow, so that its server is let go: into `proxy_buffers`, then into a temporary file. What
+        /// comes is passed on at once in any case, and a client that keeps up causes neither. With `off` the server is held back. The line
+        /// `X-Accel-Buffering` of an answer (`yes`, `no`) says otherwise for it.
         proxy_buffering: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Limits the head of an answer.
         proxy_buffer_size: Placed<Size> = "4k", [HTTP | SERVER | LOCATION] 1;
-        /// Buffers for an answer. Checked as nginx checks it; what is held of an answer for its client is what one read has brought, at
-        /// most 128 KiB, and the server is held back meanwhile.
+        /// Says how much of an answer is kept in memory, number times size, that was read ahead of its client, beside the piece that is being
+        /// sent (at most 128 KiB).
         proxy_buffers: Placed<Bufs> = "8 4k", [HTTP | SERVER | LOCATION] 2;
         /// How much of the buffers may be on its way to the client. Checked as nginx checks it: what is here goes out at once.
         proxy_busy_buffers_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Limits the temporary file of an answer. Kept in any case, since no such file is written: the server is held back instead.
+        /// Limits the temporary file of an answer; 1024m unless set. From there on, and with `0` without such a file, the server is held back
+        /// where its client is slow. So it is where the disk is slow, full or broken: what came is sent from memory then.
         proxy_max_temp_file_size: Option<Placed<Offset>> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Limits what is written to a temporary file at once. Checked as nginx checks it.
+        /// Limits what is written to a temporary file at once; unless set, it is what `proxy_buffers` hold.
         proxy_temp_file_write_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
+        /// Names the directory for answers that are buffered in files, and the digits of its levels of subdirectories; `proxy_temp` unless set.
+        ///
+        /// The directory is made at the start and belongs to the worker's user. Files in it are written and read by the location's pool (`aio
+        /// threads=…`) and have no name, so that nothing is left of them whatever happens.
+        proxy_temp_path: Option<TempPath> = none, [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
         /// Limits the rate at which an answer is read, in bytes a second; may have variables. `0`: no limit.
         proxy_limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION] 1, syntax "rate";
         /// Lets error pages cover answers of servers with a status of 300 and more.
         proxy_intercept_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Sends parts of answers whether or not their servers say that they can.
         proxy_force_ranges: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+impl ProxyAnswers {
+    /// Where answers are buffered.
+    #[must_use]
+    pub fn temporary_place(&self, family: Family, settings: &Settings) -> TemporaryPlace {
+        match &self.proxy_temp_path {
+            Some(path) => path.place(settings),
+            None => TempPath::named(&family.renamed("proxy_temp")).place(settings),
+        }
     }
 }
 

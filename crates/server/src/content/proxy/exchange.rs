@@ -52,6 +52,18 @@ impl Coming {
             Coming::Flow(flow) => flow.piece().await,
         }
     }
+
+    /// Waits for what its reader does with a piece, and reads ahead of him meanwhile, where that is wanted then.
+    pub async fn ahead_of<T>(
+        &mut self,
+        reader: impl Future<Output = T>,
+        is_wanted: impl Fn() -> bool,
+    ) -> T {
+        match self {
+            Coming::Whole(_) => reader.await,
+            Coming::Flow(flow) => flow.ahead_of(reader, is_wanted).await,
+        }
+    }
 }
 
 /// No server answered.

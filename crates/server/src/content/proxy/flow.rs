@@ -1,24 +1,30 @@
 //! The body of an answer, on its way from a server: piece after piece, as it is asked for.
 //!
-//! Whoever reads it slowly holds the server back. Not here: the head (`exchange`), the client. Invariant: the try is recorded and
+//! Whoever reads it slowly holds the server back, unless it is buffered ([`Flow::buffer`]): then it is read ahead of him. Not here: the
+//! head (`exchange`), the client, what is read ahead (`ahead`). Invariant: the try is recorded and
 //! the peer given back when the body ends, breaks off or is dropped; a connection of which anything is in doubt is closed.
 
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use disk::OpenFile;
-use message::{BodyError, Chunk, Header, Source, status};
+use disk::{OpenFile, Pool};
+use message::{BodyError, Chunk, FileRange, Header, Source, status};
 use wire::Timer;
 use wire::exchange::{Exchange, ExchangeError};
 use wire::http1::answer::{AnswerFault, Asked};
 use wire::rate::{Allowed, Rate};
 
+use crate::content::files;
 use crate::log::Level;
+use crate::request::Request;
 use crate::upstream::kept::Wanted;
 use crate::upstream::{Choice, Now, Outcome, Times};
 
+use super::ahead::Ahead;
 use super::attempt::shown;
 use super::order::Order;
 
@@ -33,7 +39,11 @@ pub struct Flow {
     begun: Bytes,
     /// `proxy_limit_rate`.
     limit: Option<Box<Limit>>,
-    try_: Trying,
+    /// May it be read ahead of its reader?
+    is_buffered: bool,
+    /// What was, once its reader has been slow.
+    ahead: Option<Box<Ahead>>,
+    pub(super) try_: Trying,
 }
 
 /// What a flow begins with.
@@ -66,12 +76,14 @@ pub struct Progress {
 }
 
 /// The try that it came of.
-struct Trying {
-    order: Rc<Order>,
+pub(super) struct Trying {
+    pub(super) order: Rc<Order>,
     choice: Choice,
     like: Wanted,
     name: Arc<str>,
     progress: Progress,
+    /// Writes and reads what is buffered, where that is not said by the location alone.
+    pool: Option<Pool>,
 }
 
 /// How fast a body is given, and so read.
@@ -126,25 +138,53 @@ impl Flow {
             trailers: Vec::new(),
             begun: from.begun,
             limit: Limit::of(&from.order, from.order.limit_rate).map(Box::new),
+            is_buffered: false,
+            ahead: None,
             try_: Trying {
                 order: from.order,
                 choice: from.choice,
                 like: from.like,
                 name: from.name,
                 progress: from.progress,
+                pool: None,
             },
         };
         flow.end_if_over();
         flow
     }
 
-    /// The next piece; `None` at the end.
+    /// Lets it be read ahead of the request's client where that is slow.
+    pub fn buffer(&mut self, request: &Request) {
+        self.is_buffered = true;
+        if request.location().pool.get().is_none() {
+            // Without one it is not written, which was said in the log.
+            let pool = files::pool(request).ok().cloned();
+            self.try_.pool = pool.filter(|_| request.location().pool.get().is_none());
+        }
+    }
+
+    /// The same for one of whose request only the pool is known.
+    pub fn buffer_by(&mut self, pool: &Pool) {
+        self.is_buffered = true;
+        self.try_.pool = Some(pool.clone());
+    }
+
+    /// The next piece from the server; `None` at the end.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        self.poll_piece_of(cx, usize::MAX)
+    }
+
+    /// The same, of which at most `read_max` bytes are read for it.
+    pub(super) fn poll_piece_of(
+        &mut self,
+        cx: &mut Context<'_>,
+        read_max: usize,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
         if self.limit.is_none() {
-            return self.poll_whole_piece(cx);
+            return self.poll_whole_piece(cx, read_max);
         }
         if self.begun.is_empty() {
-            match ready!(self.poll_whole_piece(cx)) {
+            match ready!(self.poll_whole_piece(cx, read_max)) {
                 Some(Ok(piece)) => self.begun = piece,
                 end => return Poll::Ready(end),
             }
@@ -158,7 +198,11 @@ impl Flow {
         Poll::Ready(Some(Ok(self.begun.split_to(len))))
     }
 
-    fn poll_whole_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    fn poll_whole_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        read_max: usize,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
         if !self.begun.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
         }
@@ -167,7 +211,7 @@ impl Flow {
         };
         let settings = &self.try_.order.about.location().settings.asking;
         let timeout = settings.proxy_read_timeout.duration();
-        let outcome = ready!(exchange.poll_piece(cx, timeout));
+        let outcome = ready!(exchange.poll_piece_of(cx, timeout, read_max));
         Poll::Ready(match outcome {
             Ok(Some(piece)) => {
                 self.end_if_over();
@@ -189,9 +233,57 @@ impl Flow {
         })
     }
 
-    /// As [`Flow::poll_piece`].
+    /// The next piece for its reader; what was written to a file is read again.
     pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
-        std::future::poll_fn(|cx| self.poll_piece(cx)).await
+        let next = std::future::poll_fn(|cx| self.poll_given(cx, disk::READ_MAX as u64)).await?;
+        match next {
+            Ok(Chunk::Bytes(bytes)) => Some(Ok(bytes)),
+            Ok(Chunk::File(range)) => Some(self.try_.read(&range).await),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The next piece for its reader, of a file at most so many bytes.
+    fn poll_given(
+        &mut self,
+        cx: &mut Context<'_>,
+        file_max: u64,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        if let Some(ahead) = &mut self.ahead
+            && let Poll::Ready(next) = ahead.poll_next(cx, file_max, &self.try_)
+        {
+            return Poll::Ready(next);
+        }
+        self.poll_piece(cx)
+            .map(|piece| piece.map(|piece| piece.map(Chunk::Bytes)))
+    }
+
+    /// Its reader is busy with what he was given.
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if !self.is_buffered || (self.exchange.is_none() && self.ahead.is_none()) {
+            return;
+        }
+        let ahead = self.ahead.take();
+        let mut ahead = ahead.unwrap_or_else(|| Box::new(Ahead::of(&self.try_)));
+        ahead.poll(cx, self);
+        self.ahead = Some(ahead);
+    }
+
+    /// Waits for what its reader does, and reads ahead of him meanwhile.
+    pub async fn ahead_of<T>(
+        &mut self,
+        reader: impl Future<Output = T>,
+        is_wanted: impl Fn() -> bool,
+    ) -> T {
+        let mut reader = pin!(reader);
+        std::future::poll_fn(|cx| {
+            let done = reader.as_mut().poll(cx);
+            if done.is_pending() && is_wanted() {
+                self.poll_ahead(cx);
+            }
+            done
+        })
+        .await
     }
 
     /// Limits how fast the body is given, in bytes a second; 0: not at all.
@@ -268,15 +360,40 @@ impl Flow {
             return;
         };
         self.try_.settle(&exchange);
-        let upstream = shown(&self.try_.name, &self.try_.order);
-        let about = &self.try_.order.about;
-        about.log(Level::Error, &error.to_string(), READING, &upstream);
+        self.try_.log(Level::Error, &error.to_string());
     }
 }
 
 impl Trying {
     fn settle(&mut self, exchange: &Exchange) {
         settle(&self.order, exchange, &mut self.choice, &self.progress);
+    }
+
+    /// Writes `WHAT while reading upstream, …`.
+    pub(super) fn log(&self, level: Level, what: &str) {
+        let upstream = shown(&self.name, &self.order);
+        self.order.about.log(level, what, READING, &upstream);
+    }
+
+    /// The pool that writes and reads what is buffered.
+    pub(super) fn pool(&self) -> Option<Pool> {
+        let pool = self.pool.as_ref();
+        pool.or(self.order.about.location().pool.get()).cloned()
+    }
+
+    /// Reads a part of the file again.
+    async fn read(&self, range: &FileRange<Rc<OpenFile>>) -> Result<Bytes, BodyError> {
+        let pool = self.pool().ok_or(BodyError::Logged)?;
+        let about = &self.order.about;
+        let access = files::reading(about.location(), &pool);
+        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+        let disk = &about.loop_().disk;
+        let read = disk.read(&range.file, range.offset, len, &access).await;
+        match read {
+            Ok(bytes) if bytes.len() as u64 == range.len => Ok(bytes),
+            Ok(_) => Err(BodyError::Truncated),
+            Err(error) => Err(BodyError::Io(std::io::Error::other(error))),
+        }
     }
 }
 
@@ -325,12 +442,18 @@ impl Source<Rc<OpenFile>> for Flow {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
-        self.poll_piece(cx)
-            .map(|piece| piece.map(|piece| piece.map(Chunk::Bytes)))
+        self.poll_given(cx, u64::MAX)
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        Flow::poll_ahead(self, cx);
     }
 
     fn is_over(&self) -> bool {
-        Flow::is_over(self) && self.begun.is_empty() && self.trailers.is_empty()
+        Flow::is_over(self)
+            && self.begun.is_empty()
+            && self.trailers.is_empty()
+            && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
     }
 
     fn trailers(&mut self) -> Vec<Header> {

@@ -2,10 +2,11 @@
 //!
 //! The way of a request: [`pass`] says who is asked, an [`order::Order`] is made of the request, [`exchange`] asks one server after
 //! the other, [`answer`] makes the response of what one said, [`flow`] is its body. Invariants: an exchange borrows nothing of the
-//! request; a slow client holds the server back, and nothing is held for it but one piece.
+//! request; of an answer that is buffered a slow client does not hold the server back, as far as a file may reach.
 
 pub mod about;
 pub mod accel;
+mod ahead;
 pub mod answer;
 mod attempt;
 pub mod bind;
@@ -25,6 +26,7 @@ pub mod passing;
 pub mod record;
 pub mod rewrites;
 mod speaking;
+mod spool;
 pub mod store;
 pub mod tunnel;
 pub mod variables;
@@ -236,7 +238,7 @@ fn limit(
 fn flowing(
     request: &mut Request,
     head: &ResponseHead,
-    flow: Box<flow::Flow>,
+    mut flow: Box<flow::Flow>,
 ) -> Body<std::rc::Rc<disk::OpenFile>> {
     if flow.is_over() {
         return Body::Empty;
@@ -244,6 +246,9 @@ fn flowing(
     if head.status == SWITCHING {
         request.tunnel = Tunnel::of(*flow).map(Box::new);
         return Body::Tunnel;
+    }
+    if accel::is_buffered(request.location(), head) {
+        flow.buffer(request);
     }
     Body::Stream(flow)
 }

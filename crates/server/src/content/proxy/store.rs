@@ -28,7 +28,6 @@ use crate::request::Request;
 
 use super::about::About;
 use super::accel;
-use super::directives::IgnoreHeaders;
 use super::exchange::Coming;
 use super::families::Family;
 use super::flow::Flow;
@@ -129,20 +128,7 @@ pub fn is_wanted(request: &Request, head: &ResponseHead) -> bool {
         && !request.is_head()
         && request.method != Method::Head
         && !accel::leads_elsewhere(request.location(), head)
-        && is_buffered(request, head)
-}
-
-fn is_buffered(request: &Request, head: &ResponseHead) -> bool {
-    let settings = &request.location().settings.proxy_answers;
-    match head.get(HeaderId::XAccelBuffering) {
-        Some(value) if !accel::ignores(request, IgnoreHeaders::X_ACCEL_BUFFERING) => {
-            if value.eq_ignore_ascii_case(b"yes") {
-                return true;
-            }
-            !value.eq_ignore_ascii_case(b"no") && settings.proxy_buffering
-        }
-        _ => settings.proxy_buffering,
-    }
+        && accel::is_buffered(request.location(), head)
 }
 
 /// Has the body stored, and gives it to the client.
@@ -171,6 +157,7 @@ pub async fn body(
                 Poll::Ready(Some(first)) => Some(first),
                 Poll::Ready(None) | Poll::Pending => None,
             };
+            flow.buffer(request);
             let (pieces, coming) = mpsc::channel(1);
             match &first {
                 Some(Err(_)) => {}
@@ -222,7 +209,8 @@ async fn carry(mut flow: Box<Flow>, begun: Bytes, mut saving: Saving, pieces: mp
             }
         };
         if has_client {
-            has_client = pieces.send(Piece::Bytes(bytes.clone())).await.is_ok();
+            let given = pieces.send(Piece::Bytes(bytes.clone()));
+            has_client = flow.ahead_of(given, || true).await.is_ok();
         }
         saving.write(bytes).await;
         if !has_client && saving.is_given_up() {
