@@ -206,7 +206,7 @@ impl OpenFile {
             unsent: Cell::new(0),
             counted: Cell::new(0),
             body: RefCell::new(None),
-            copy: OnceCell::new(),
+            copy: RefCell::new(None),
             proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }

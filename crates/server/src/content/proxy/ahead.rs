@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use disk::OpenFile;
+use disk::memory::{Charge, Holder, charge};
 use message::{BodyError, Chunk, FileRange};
 use wire::Timer;
 
@@ -55,6 +56,7 @@ pub(super) struct Ahead {
     is_part_given: bool,
     /// What comes behind that.
     tail: Vec<u8>,
+    charge: Charge,
     /// No more comes from the server.
     is_over: bool,
     /// It broke off.
@@ -78,6 +80,7 @@ impl Ahead {
             unsaved: Bytes::new(),
             is_part_given: false,
             tail: Vec::new(),
+            charge: charge(Holder::ProxyBuffers, 0),
             is_over: false,
             broken: None,
         }
@@ -106,6 +109,7 @@ impl Ahead {
             let _ = self.poll_written(cx, trying);
         }
         if let Some(chunk) = self.take(file_max) {
+            self.count();
             return Poll::Ready(Some(Ok(chunk)));
         }
         if let Some(error) = self.broken.take() {
@@ -188,6 +192,11 @@ impl Ahead {
             self.tail.reserve_exact(wanted - self.tail.len());
         }
         self.tail.extend_from_slice(piece);
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.charge.set(self.unsaved.len() + self.tail.capacity());
     }
 
     /// Has the next part written; false: that is not possible.
@@ -206,6 +215,7 @@ impl Ahead {
             } else {
                 drop(self.unsaved.split_to(written));
             }
+            self.count();
         })
     }
 }
