@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 const FIRST: u16 = 11_000;
@@ -24,9 +24,7 @@ impl Port {
     pub fn take() -> Port {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let start = (std::process::id().wrapping_mul(61) % u32::from(COUNT)) as u16;
-        let user = nix::unistd::geteuid();
-        let locks = std::env::temp_dir().join(format!("freewheel-test-ports.{user}"));
-        std::fs::create_dir_all(&locks).expect("the directory for temporary files can be written");
+        let locks = locks();
         for _ in 0..COUNT {
             let step = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
             let number = FIRST + (start + step) % COUNT;
@@ -42,10 +40,28 @@ impl Port {
         panic!("no free port between {FIRST} and {}", FIRST + COUNT);
     }
 
+    /// This one; none when somebody has it.
+    #[must_use]
+    pub fn exactly(number: u16) -> Option<Port> {
+        let file = lock(&locks(), number)?;
+        let is_free = TcpListener::bind((Ipv4Addr::UNSPECIFIED, number)).is_ok();
+        is_free.then_some(Port {
+            number,
+            _file: file,
+        })
+    }
+
     /// The number.
     pub fn number(&self) -> u16 {
         self.number
     }
+}
+
+fn locks() -> PathBuf {
+    let user = nix::unistd::geteuid();
+    let locks = std::env::temp_dir().join(format!("freewheel-test-ports.{user}"));
+    std::fs::create_dir_all(&locks).expect("the directory for temporary files can be written");
+    locks
 }
 
 fn lock(locks: &Path, number: u16) -> Option<File> {

@@ -4,6 +4,7 @@ use crate::binary::binary;
 use crate::client::PATIENCE;
 use crate::port::Port;
 use crate::server::{Server, TICK, text_of};
+use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ pub struct Site {
     dir: tempfile::TempDir,
     ports: Vec<Port>,
     environment: Vec<(&'static str, String)>,
+    /// A command that runs the program, in front of it.
+    runner: Vec<String>,
 }
 
 /// The program did not start: how it left and what it said.
@@ -47,12 +50,40 @@ impl Site {
             dir,
             ports: (0..PORTS_MAX).map(|_| Port::take()).collect(),
             environment: Vec::new(),
+            runner: Vec::new(),
         };
         for name in ["html", "logs"] {
             std::fs::create_dir(site.path(name)).expect("a fresh directory is writable");
             open_to_all(&site.path(name));
         }
         site
+    }
+
+    /// A site as a distribution installs one, for a program that root starts and that serves as `nobody`: everything is root's, and the
+    /// logs' directory is closed to all others. None, with a word, where the test is not run by root.
+    pub fn of_root() -> Option<Site> {
+        if !nix::unistd::geteuid().is_root() {
+            println!("skipped: only root can start a server that serves as somebody else");
+            return None;
+        }
+        let site = Site::new();
+        close_to_others(&site.path("logs"));
+        Some(site)
+    }
+
+    /// Runs the program by another command (`unshare`), which has its words behind its own.
+    #[must_use]
+    pub fn run_by(mut self, words: &[&str]) -> Site {
+        self.runner = words.iter().map(|word| self.fill(word)).collect();
+        self
+    }
+
+    /// Writes a file beside the configuration that only root may read.
+    pub fn secret(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, self.fill(text)).expect("the directory can be written");
+        close_to_others(&path);
+        path
     }
 
     /// Sets a variable of the program's environment; `%DIR%` is filled in.
@@ -108,7 +139,10 @@ impl Site {
 
     /// A command of the program with this directory as prefix and this configuration; arguments may be added.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut words = self.runner.iter().map(OsString::from).collect::<Vec<_>>();
+        words.push(self.program.clone().into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         let prefix = format!("{}/", self.dir.path().display());
         command
             .args(["-p", &prefix, "-c", "nginx.conf", "-e", "logs/error.log"])
@@ -170,6 +204,11 @@ impl Default for Site {
     fn default() -> Self {
         Site::new()
     }
+}
+
+fn close_to_others(path: &Path) {
+    let mode = if path.is_dir() { 0o700 } else { 0o600 };
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
 fn open_to_all(path: &Path) {

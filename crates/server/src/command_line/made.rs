@@ -14,6 +14,7 @@ use crate::content::module::Modules;
 use crate::listen::{Address, Target};
 use crate::loops::Serve;
 use crate::process::load::Origin;
+use crate::process::resolve::Hosts;
 use crate::process::start::{self, Instead, Options};
 
 /// Names that are tried for a temporary directory.
@@ -196,7 +197,7 @@ pub fn refuse(sentence: &str) -> ExitCode {
 /// What to type into a browser.
 pub fn urls(listen: &str) -> Result<Vec<String>, String> {
     let target = Target::parse(listen).map_err(|reason| format!("{reason} in \"{listen}\""))?;
-    let addresses = target.addresses(&mut crate::process::resolve::host);
+    let addresses = target.addresses(&mut Hosts::default().asking());
     let addresses = addresses.map_err(|reason| format!("{reason} in \"{listen}\""))?;
     let url = |address: &Address| match address {
         Address::Inet(inet) if inet.ip().is_unspecified() => {

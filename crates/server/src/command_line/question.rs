@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 
 use crate::explain::{self, Question};
+use crate::process::circumstances::Circumstances;
 use crate::process::load;
 use crate::process::start::Options;
 
@@ -61,7 +62,12 @@ fn value(args: &mut Vec<OsString>, name: &str) -> Result<Option<String>, String>
 /// Reads the configuration and tells what becomes of the request.
 pub fn answer(options: &Options, question: &Question) -> ExitCode {
     // Nothing is written to a log: nothing is served.
-    let loaded = match load::load(&options.origin, &mut options.files(), options.modules) {
+    let loaded = match load::load(
+        &options.origin,
+        &Circumstances::here(),
+        &mut options.files(),
+        options.modules,
+    ) {
         Ok(loaded) => loaded,
         Err(refused) => {
             eprint!("{}", refused.error.render(std::io::stderr().is_terminal()));

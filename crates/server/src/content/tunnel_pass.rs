@@ -122,7 +122,8 @@ pub fn build(
     let Some(text) = pass.value.0.literal() else {
         return Ok(Some(Leading::Made(pass.value.0.clone())));
     };
-    let linked = upstreams.link(text, 0, &mut crate::process::resolve::host);
+    let mut host = upstreams.hosts().asking();
+    let linked = upstreams.link(text, 0, &mut host);
     let upstream = linked.map_err(|problem| pass.error(problem.sentence_for("tunnel_pass")))?;
     Ok(Some(Leading::Fixed(upstream)))
 }

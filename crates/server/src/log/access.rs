@@ -17,6 +17,7 @@ use super::format::{Format, Formats};
 use super::ring::Feed;
 use super::sink::{Buffer, Target};
 use super::syslog::Peer;
+use crate::process::resolve::Hosts;
 use crate::template::{Variables, evaluate, is_true};
 
 /// The longest path of a log (Linux: PATH_MAX without its NUL).
@@ -26,15 +27,17 @@ const PATH_BYTES_MAX: usize = 4095;
 #[derive(Debug, Clone)]
 pub struct LogFiles {
     prefix: PathBuf,
+    hosts: Hosts,
     files: Vec<(PathBuf, Option<Buffer>)>,
 }
 
 impl LogFiles {
-    /// No files yet. Relative paths are relative to `prefix`.
+    /// No files yet. Relative paths are relative to `prefix`; `hosts`: where the names of syslog servers lead.
     #[must_use]
-    pub fn new(prefix: &Path) -> Self {
+    pub fn new(prefix: &Path, hosts: &Hosts) -> Self {
         Self {
             prefix: prefix.to_owned(),
+            hosts: hosts.clone(),
             files: Vec::new(),
         }
     }
@@ -261,7 +264,7 @@ fn target(destination: &Destination, files: &LogFiles, logs: &Logs) -> Result<Ta
         }
         Destination::Syslog(peer) => {
             let mut peer: Peer = peer.clone();
-            peer.resolve()
+            peer.resolve(&files.hosts)
                 .map_err(|problem| Problem::new(problem.to_string()))?;
             Ok(logs.syslog(&peer))
         }

@@ -17,6 +17,7 @@ use super::level::Level;
 use super::sink::Complaint;
 use crate::clock::Clock;
 use crate::listen::address::UNIX_PATH_MAX;
+use crate::process::resolve::Hosts;
 
 /// More than any head needs: `<191>`, time, host name, tag.
 pub(super) const HEAD_BYTES_MAX: usize = 512;
@@ -138,17 +139,9 @@ impl Peer {
     ///
     /// # Errors
     /// Nobody knows the name.
-    pub fn resolve(&mut self) -> Result<(), Problem> {
-        #[expect(
-            clippy::disallowed_types,
-            reason = "called where settings are built, on a helper thread or in the master"
-        )]
-        use std::net::ToSocketAddrs;
+    pub fn resolve(&mut self, hosts: &Hosts) -> Result<(), Problem> {
         if let Server::Name(host, port) = &self.server {
-            let found = (host.as_str(), *port)
-                .to_socket_addrs()
-                .ok()
-                .and_then(|mut found| found.next());
+            let found = hosts.of(host).first().map(|ip| SocketAddr::new(*ip, *port));
             self.server = Server::Udp(found.ok_or_else(|| Problem::NotFound(self.name.clone()))?);
         }
         Ok(())

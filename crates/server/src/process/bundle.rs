@@ -6,7 +6,7 @@
 //! Not here: how messages travel ([`super::frame`]). Invariant: what is packed is unpacked equal, and the
 //! number of descriptors is the sum of what the body names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,9 +16,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use config::Recorded;
 
+use super::circumstances::Circumstances;
 use super::frame::{Reader, Writer};
 use super::load::Origin;
 use super::privileges::Account;
+use super::resolve::Hosts;
 use crate::listen::Address;
 
 /// What the master sends to a worker.
@@ -34,6 +36,8 @@ pub struct Bundle {
     pub root: PathBuf,
     /// The argument of `-g`.
     pub globals: Option<Vec<u8>>,
+    /// What the texts were read under.
+    pub circumstances: Circumstances,
     /// The texts of all files, and what the patterns of `include` matched.
     pub texts: Recorded,
     /// Who the worker is to be; `None` when it stays who the master is.
@@ -70,6 +74,7 @@ impl Bundle {
         put_path(&mut out, &self.root);
         out.number(u64::from(self.globals.is_some()));
         out.bytes(self.globals.as_deref().unwrap_or_default());
+        put_circumstances(&mut out, &self.circumstances);
         put_texts(&mut out, &self.texts);
         out.number(u64::from(self.account.is_some()));
         if let Some(account) = &self.account {
@@ -109,6 +114,7 @@ impl Bundle {
         let root = path(&mut from)?;
         let has_globals = from.number()? != 0;
         let globals = Some(from.bytes()?.to_vec()).filter(|_| has_globals);
+        let circumstances = circumstances(&mut from)?;
         let texts = texts(&mut from)?;
         let account = match from.number()? {
             0 => None,
@@ -147,6 +153,7 @@ impl Bundle {
             prefix,
             root,
             globals,
+            circumstances,
             texts,
             account,
             is_daemon,
@@ -164,6 +171,38 @@ fn put_path(out: &mut Writer, path: &Path) {
 fn path(from: &mut Reader<'_>) -> Option<PathBuf> {
     from.bytes()
         .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+fn put_circumstances(out: &mut Writer, circumstances: &Circumstances) {
+    out.number(u64::from(circumstances.is_root));
+    out.number(circumstances.cores as u64);
+    let hosts = circumstances.hosts.all();
+    out.number(hosts.len() as u64);
+    for (name, addresses) in hosts {
+        out.bytes(name.as_bytes());
+        out.number(addresses.len() as u64);
+        for address in addresses {
+            out.bytes(address.to_string().as_bytes());
+        }
+    }
+}
+
+fn circumstances(from: &mut Reader<'_>) -> Option<Circumstances> {
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+    let is_root = from.number()? != 0;
+    let cores = usize::try_from(from.number()?).ok()?;
+    let mut hosts = BTreeMap::new();
+    for _ in 0..from.count()? {
+        let name = text(from.bytes()?)?;
+        let count = from.count()?;
+        let addresses = (0..count).map(|_| text(from.bytes()?)?.parse().ok());
+        hosts.insert(name, addresses.collect::<Option<Vec<_>>>()?);
+    }
+    Some(Circumstances {
+        is_root,
+        cores,
+        hosts: Hosts::known(hosts),
+    })
 }
 
 fn put_texts(out: &mut Writer, texts: &Recorded) {
@@ -216,6 +255,17 @@ mod tests {
             prefix: "/srv/".into(),
             root: "/srv/nginx.conf".into(),
             globals: Some(b"pid x;".to_vec()),
+            circumstances: Circumstances {
+                is_root: true,
+                cores: 5,
+                hosts: Hosts::known(
+                    [(
+                        "a".to_owned(),
+                        vec!["::1".parse().unwrap(), "10.0.0.1".parse().unwrap()],
+                    )]
+                    .into(),
+                ),
+            },
             texts: Recorded {
                 files: [(
                     PathBuf::from("/srv/nginx.conf"),
@@ -259,6 +309,11 @@ mod tests {
             (&back.texts.files, &back.texts.globs),
             (&bundle.texts.files, &bundle.texts.globs)
         );
+        let read_under = |bundle: &Bundle| {
+            let it = &bundle.circumstances;
+            (it.is_root, it.cores, it.hosts.all())
+        };
+        assert_eq!(read_under(&back), read_under(&bundle));
         let shape = |bundle: &Bundle| -> Vec<_> {
             bundle
                 .sockets

@@ -198,12 +198,11 @@ pub enum Loops {
 }
 
 impl Loops {
-    /// How many that is on this machine.
+    /// How many that is; of `auto` [`Main::settle`] has made a number.
     #[must_use]
     pub fn count(self) -> usize {
-        let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         match self {
-            Self::Auto => all,
+            Self::Auto => 1,
             Self::Count(count) => count,
         }
         .clamp(1, crate::loops::LOOPS_MAX)
@@ -246,15 +245,14 @@ pub enum Affinity {
 }
 
 impl Affinity {
-    /// The CPUs of each of `loops` loops.
+    /// The CPUs of each of `loops` loops, on a machine with so many cores.
     #[must_use]
-    pub fn cpus(&self, loops: usize) -> Vec<Vec<usize>> {
+    pub fn cpus(&self, loops: usize, cores: usize) -> Vec<Vec<usize>> {
         match self {
             Self::Masks(masks) => masks.clone(),
             Self::Auto(of) => {
-                let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
                 let of: Vec<usize> = if of.is_empty() {
-                    (0..all).collect()
+                    (0..cores).collect()
                 } else {
                     of.clone()
                 };
@@ -413,6 +411,14 @@ impl Main {
             events: Events::finish(events, scope)?,
         })
     }
+
+    /// Says what `auto` means where there are so many cores.
+    pub fn settle(&mut self, cores: usize) {
+        let loops = &mut self.processes.worker_processes;
+        if *loops == Loops::Auto {
+            *loops = Loops::Count(cores);
+        }
+    }
 }
 
 /// The reason why a directive means nothing here, when its value asks for something.
@@ -469,7 +475,7 @@ mod tests {
         assert_eq!(main.processes.worker_processes, Loops::Auto);
         assert_eq!(main.processes.worker_priority, Priority(-5));
         assert_eq!(
-            main.processes.worker_cpu_affinity.unwrap().cpus(2),
+            main.processes.worker_cpu_affinity.unwrap().cpus(2, 2),
             [vec![0, 2], vec![3]]
         );
         let pool = ThreadPool {

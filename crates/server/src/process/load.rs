@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use config::{Error, Grammar, Scope, Source, Tree};
 
+use super::circumstances::Circumstances;
 use super::directives::Main;
 use crate::content::module::Modules;
 use crate::log::Logs;
@@ -38,6 +39,8 @@ pub struct Loaded {
     pub warnings: Vec<Error>,
     /// The names of the variables, by index.
     pub variables: Vec<String>,
+    /// What it was read under.
+    pub circumstances: Circumstances,
 }
 
 impl Loaded {
@@ -65,6 +68,7 @@ pub struct Refused {
 /// The first error, at its place.
 pub fn load(
     origin: &Origin,
+    circumstances: &Circumstances,
     source: &mut dyn Source,
     modules: Modules,
 ) -> Result<Loaded, Box<Refused>> {
@@ -74,7 +78,7 @@ pub fn load(
         config::load_checked(&origin.root, origin.globals.as_deref(), source, &grammar)
             .map_err(|error| refused(error, Vec::new()))?;
     let mut scope = Scope::new();
-    let built = build(&tree, &mut scope, origin, modules);
+    let built = build(&tree, &mut scope, origin, circumstances, modules);
     warnings.extend(scope.take_warnings());
     match built {
         Ok((main, settings)) => Ok(Loaded {
@@ -87,6 +91,7 @@ pub fn load(
                 .iter()
                 .map(|variable| variable.name.clone())
                 .collect(),
+            circumstances: circumstances.clone(),
         }),
         Err(error) => Err(refused(error, warnings)),
     }
@@ -96,15 +101,17 @@ fn build(
     tree: &Tree,
     scope: &mut Scope,
     origin: &Origin,
+    circumstances: &Circumstances,
     modules: Modules,
 ) -> Result<(Main, Settings), Error> {
-    let main = Main::read(tree, scope)?;
+    let mut main = Main::read(tree, scope)?;
+    main.settle(circumstances.cores);
     let pools = main.processes.thread_pool.iter();
     let surroundings = Surroundings {
         prefix: origin.prefix.clone(),
         // With nothing behind it the directory gets its slash.
         conf_prefix: origin.root.parent().unwrap_or(Path::new("/")).join(""),
-        is_root: rustix::process::geteuid().is_root(),
+        circumstances: circumstances.clone(),
         modules,
         pools: pools.map(|pool| pool.name.clone().into()).collect(),
     };
@@ -118,6 +125,7 @@ fn build(
 /// The first error, at its place.
 pub fn main(
     origin: &Origin,
+    circumstances: &Circumstances,
     source: &mut dyn Source,
     modules: Modules,
 ) -> Result<(Tree, Main), Error> {
@@ -127,6 +135,7 @@ pub fn main(
         source,
         &Grammar::new(super::tables_with(modules)),
     )?;
-    let main = Main::read(&tree, &mut Scope::new())?;
+    let mut main = Main::read(&tree, &mut Scope::new())?;
+    main.settle(circumstances.cores);
     Ok((tree, main))
 }

@@ -25,6 +25,7 @@ use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::load::Loaded;
 use super::report::{Level, error_log, set_sink};
+use super::resolve::Hosts;
 use crate::log::directives::{Destination, ErrorLine};
 use crate::log::syslog::Peer;
 use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
@@ -48,6 +49,8 @@ pub struct Wanted {
     pub files: Vec<(PathBuf, Option<Buffer>)>,
     /// What relative paths begin at.
     pub prefix: PathBuf,
+    /// Where the names of syslog servers lead.
+    pub hosts: Hosts,
 }
 
 impl Wanted {
@@ -69,8 +72,14 @@ impl Wanted {
     ///
     /// # Errors
     /// A wrong line, at its place.
-    pub fn main(tree: &Tree, prefix: &Path, default: Option<&Path>) -> Result<Self, Error> {
+    pub fn main(
+        tree: &Tree,
+        prefix: &Path,
+        hosts: &Hosts,
+        default: Option<&Path>,
+    ) -> Result<Self, Error> {
         let mut wanted = Self {
+            hosts: hosts.clone(),
             default: default.map(Path::to_owned),
             prefix: prefix.to_owned(),
             ..Self::default()
@@ -100,7 +109,7 @@ impl Wanted {
     /// # Errors
     /// A wrong line, at its place.
     pub fn all(loaded: &Loaded, prefix: &Path, default: Option<&Path>) -> Result<Self, Error> {
-        let mut wanted = Self::main(&loaded.tree, prefix, default)?;
+        let mut wanted = Self::main(&loaded.tree, prefix, &loaded.circumstances.hosts, default)?;
         for (path, buffer) in loaded.settings.log_files()?.files() {
             wanted.add(path.clone(), *buffer);
         }
@@ -177,7 +186,7 @@ impl Wanted {
             Destination::File(path) => file(&self.full(path)),
             Destination::Syslog(peer) => {
                 let mut peer = peer.clone();
-                peer.resolve().ok().map(|()| Sink::syslog(&peer))
+                peer.resolve(&self.hosts).ok().map(|()| Sink::syslog(&peer))
             }
             Destination::Named(_) => None,
         };
@@ -264,16 +273,16 @@ pub fn use_both(wanted: &Wanted, opened: &Opened) {
 ///
 /// # Errors
 /// nginx's sentence: `host not found in syslog server "x"`.
-pub fn find_servers(lines: &[Directive]) -> Result<(), Error> {
+pub fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Error> {
     for line in lines {
         if matches!(&line.name.bytes()[..], b"access_log" | b"error_log")
             && let Some(target) = line.args.first()
             && let Some(server) = target.bytes().strip_prefix(b"syslog:")
         {
-            let found = Peer::parse(server).and_then(|mut peer| peer.resolve());
+            let found = Peer::parse(server).and_then(|mut peer| peer.resolve(hosts));
             found.map_err(|problem| line.error(&Problem::new(problem.to_string()).at(0)))?;
         }
-        find_servers(line.children())?;
+        find_servers(line.children(), hosts)?;
     }
     Ok(())
 }
@@ -298,7 +307,7 @@ pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> 
 
 /// In the worker: lets the process's lines go to the bundle's logs, through the log thread.
 pub fn use_thread(wanted: &Wanted, logs: &Logs) {
-    let files = crate::log::LogFiles::new(&wanted.prefix);
+    let files = crate::log::LogFiles::new(&wanted.prefix, &wanted.hosts);
     let default = match &wanted.default {
         Some(path) => logs.find(path),
         None => Some(logs.stderr()),
@@ -371,7 +380,13 @@ mod tests {
 
     fn main(text: &str) -> Wanted {
         let tree = config::parse_bytes(text.as_bytes()).unwrap();
-        Wanted::main(&tree, Path::new("/p"), Some(Path::new("/p/e"))).unwrap()
+        Wanted::main(
+            &tree,
+            Path::new("/p"),
+            &Hosts::default(),
+            Some(Path::new("/p/e")),
+        )
+        .unwrap()
     }
 
     #[test]

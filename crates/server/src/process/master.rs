@@ -89,6 +89,7 @@ impl Candidate {
             prefix: options.origin.prefix.clone(),
             root: options.origin.root.clone(),
             globals: options.origin.globals.clone(),
+            circumstances: self.loaded.circumstances.clone(),
             texts: self.loaded.tree.recorded(),
             account: self.account.clone(),
             is_daemon: processes.daemon,

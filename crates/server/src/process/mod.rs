@@ -2,13 +2,14 @@
 //!
 //! * [`master`]: reads, binds, starts, supervises, obeys signals. [`single`] is both in one process.
 //! * [`worker`]: takes [`bundle`]s from it over a socket pair ([`frame`]) and runs the loops.
-//! * [`load`], [`source`], [`directives`], [`pools`]: from texts to what the processes need.
+//! * [`load`], [`source`], [`circumstances`], [`directives`], [`pools`]: from texts to what the processes need.
 //! * [`sockets`], [`logs`], [`pid`], [`privileges`], [`signals`]: one thing each.
 //!
 //! Not here: the loops ([`crate::loops`]) and the request's way. Invariant: the master runs no loop and
 //! no thread; the worker learns everything from the master's bundle and opens no configuration itself.
 
 pub mod bundle;
+pub mod circumstances;
 pub mod directives;
 pub mod directories;
 pub mod figures;

@@ -2,6 +2,7 @@
 //!
 //! Not here: what follows when a worker serves it or refuses it ([`super::master`]).
 
+use super::circumstances::Circumstances;
 use super::directives::Processes;
 use super::directories;
 use super::load::Loaded;
@@ -126,7 +127,12 @@ fn needs_new_process(old: &Processes, new: &Processes) -> bool {
 /// For the command's process, which has no log of its own yet.
 impl Options {
     fn read_again(&self) -> Result<Loaded, String> {
-        match super::load::load(&self.origin, &mut self.files(), self.modules) {
+        match super::load::load(
+            &self.origin,
+            &Circumstances::here(),
+            &mut self.files(),
+            self.modules,
+        ) {
             Ok(loaded) => {
                 for warning in &loaded.warnings {
                     error_log(Level::Warn, format_args!("{warning}"));

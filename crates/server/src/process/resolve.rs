@@ -1,16 +1,55 @@
-//! Names of hosts in `listen`, looked up while a configuration is built: by the master, and by the
-//! worker on a helper thread.
+//! Names of hosts in a configuration, looked up once: by the master, which sends along what it found, so that the worker listens at and
+//! talks to the same addresses, whatever it may read of the system's files.
 //!
-//! Not here: names that are looked up while serving. Invariant: never called on a loop.
+//! Not here: names that are looked up while serving. Invariant: never asked on a loop.
 #![expect(
     clippy::disallowed_types,
     reason = "called by the master and on helper threads only"
 )]
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
 
-/// All addresses of a host; none when it is not found.
-pub fn host(name: &str) -> Vec<IpAddr> {
+use parking_lot::Mutex;
+
+/// The names of one configuration. Clones share what is known.
+#[derive(Debug, Clone, Default)]
+pub struct Hosts(Arc<Mutex<BTreeMap<String, Vec<IpAddr>>>>);
+
+impl Hosts {
+    /// With these known.
+    #[must_use]
+    pub fn known(all: BTreeMap<String, Vec<IpAddr>>) -> Self {
+        Self(Arc::new(Mutex::new(all)))
+    }
+
+    /// All that are known.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<String, Vec<IpAddr>> {
+        self.0.lock().clone()
+    }
+
+    /// All addresses of a host; none when it is not found.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Vec<IpAddr> {
+        let mut known = self.0.lock();
+        if let Some(addresses) = known.get(name) {
+            return addresses.clone();
+        }
+        let addresses = look_up(name);
+        known.insert(name.to_owned(), addresses.clone());
+        addresses
+    }
+
+    /// The same as a function.
+    pub fn asking(&self) -> impl FnMut(&str) -> Vec<IpAddr> + use<> {
+        let hosts = self.clone();
+        move |name| hosts.of(name)
+    }
+}
+
+fn look_up(name: &str) -> Vec<IpAddr> {
     let found = (name, 0)
         .to_socket_addrs()
         .map(|all| all.map(|address| address.ip()).collect());

@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sys::process::{Forked, fork_single_threaded};
 
+use super::circumstances::Circumstances;
 use super::load::{self, Loaded, Origin};
 use super::logs::{self, Opened, Wanted};
 use super::master::Master;
@@ -81,7 +82,12 @@ impl Options {
     /// # Errors
     /// It was told.
     pub fn load(&self) -> Result<Loaded, Told> {
-        match load::load(&self.origin, &mut self.files(), self.modules) {
+        match load::load(
+            &self.origin,
+            &Circumstances::here(),
+            &mut self.files(),
+            self.modules,
+        ) {
             Ok(loaded) => {
                 self.tell(&loaded.warnings);
                 Ok(loaded)
@@ -119,7 +125,7 @@ impl Options {
     /// # Errors
     /// A wrong level, at its place; a file that cannot be opened.
     pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), config::Error> {
-        logs::find_servers(&loaded.tree.directives)?;
+        logs::find_servers(&loaded.tree.directives, &loaded.circumstances.hosts)?;
         let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref())?;
         let opened = wanted.open().map_err(config::Error::without_place)?;
         Ok((wanted, opened))

@@ -289,7 +289,12 @@ impl Worker {
             .name("settings".to_owned())
             .spawn(move || {
                 let origin = bundle.origin();
-                let loaded = load::load(&origin, &mut bundle.texts.clone(), modules);
+                let loaded = load::load(
+                    &origin,
+                    &bundle.circumstances,
+                    &mut bundle.texts.clone(),
+                    modules,
+                );
                 let outcome = loaded
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
@@ -399,9 +404,15 @@ const RIGHT_IS_GONE: &str = "\"transparent\" of \"proxy_bind\" and its kin needs
 /// What is done once, with root's rights, and giving them up: says whether that to send from foreign addresses was kept.
 fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>, bool), String> {
     let origin = bundle.origin();
-    let (tree, main) = load::main(&origin, &mut bundle.texts.clone(), modules)
-        .map_err(|error| error.to_string())?;
-    let wanted = Wanted::main(&tree, &bundle.prefix, bundle.error_log.as_deref());
+    let (tree, main) = load::main(
+        &origin,
+        &bundle.circumstances,
+        &mut bundle.texts.clone(),
+        modules,
+    )
+    .map_err(|error| error.to_string())?;
+    let hosts = &bundle.circumstances.hosts;
+    let wanted = Wanted::main(&tree, &bundle.prefix, hosts, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
     let _held = super::logs::make_known(bundle, &wanted, logs);
     super::logs::use_thread(&wanted, logs);
@@ -455,7 +466,9 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
     let cpus = processes
         .worker_cpu_affinity
         .as_ref()
-        .map_or_else(Vec::new, |affinity| affinity.cpus(loops));
+        .map_or_else(Vec::new, |affinity| {
+            affinity.cpus(loops, loaded.circumstances.cores)
+        });
     let mut sources = Vec::new();
     for (address, sockets) in &bundle.sockets {
         let listener = Arc::new(Listener {

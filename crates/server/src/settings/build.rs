@@ -24,7 +24,7 @@ use crate::listen::{Listen, Table as Listens};
 use crate::log::directives::LogFormats;
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
 use crate::names::Resolving;
-use crate::process::resolve::host;
+use crate::process::circumstances::Circumstances;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::upstream::Upstreams;
 use crate::upstream::block::Blocks;
@@ -40,15 +40,15 @@ use super::{Server, Settings};
 /// Servers of one configuration.
 pub const SERVERS_MAX: usize = 1 << 20;
 
-/// Where relative paths begin, and what the process is.
+/// Where relative paths begin, and what is known beside the text.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     /// The prefix (`-p`), ending in a slash.
     pub prefix: PathBuf,
     /// The directory of the configuration, ending in a slash.
     pub conf_prefix: PathBuf,
-    /// Runs with the rights of root: without them a missing `listen` means port 8000.
-    pub is_root: bool,
+    /// Who reads it and where.
+    pub circumstances: Circumstances,
     /// What makes content besides files.
     pub modules: Modules,
     /// The pools that are declared.
@@ -93,6 +93,8 @@ impl Settings {
         scope: &mut Scope,
         surroundings: &Surroundings,
     ) -> Result<Self, Error> {
+        let hosts = &surroundings.circumstances.hosts;
+        let mut host = hosts.asking();
         let mut http = Http::default();
         let mut definitions = Definitions::default();
         for directive in tree
@@ -115,7 +117,7 @@ impl Settings {
             variables: Vec::new(),
             variable_names: HashMap::new(),
             charsets: std::mem::take(&mut http.charsets),
-            upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?),
+            upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?, hosts.clone()),
             uses_realpath: false,
             uid_reset: None,
             wants_first_byte: false,
@@ -163,7 +165,7 @@ impl Settings {
     fn settle_resolvers(&self) -> Result<(), Error> {
         for location in &self.locations {
             if let Some(line) = &location.settings.resolving.resolver {
-                let settled = line.value.settle(&mut host);
+                let settled = line.value.settle(&mut self.upstreams.hosts().asking());
                 settled.map_err(|sentence| line.error(sentence))?;
             }
         }
@@ -230,7 +232,7 @@ impl Settings {
     /// # Errors
     /// An unknown format, a file that is buffered in two ways.
     pub fn log_files(&self) -> Result<LogFiles, Error> {
-        let mut files = LogFiles::new(&self.prefix);
+        let mut files = LogFiles::new(&self.prefix, self.upstreams.hosts());
         for location in &self.locations {
             files.add_access(&location.settings.access_log.access_log, &self.log_formats)?;
             files.add_errors(&location.settings.error_log.error_log);
@@ -266,6 +268,7 @@ fn read_http<'a>(
     scope: &mut Scope,
 ) -> Result<(), Error> {
     let mut order = Order::default();
+    let mut host = around.circumstances.hosts.asking();
     for line in block.children() {
         order.check(line, block.children())?;
         match &line.name.bytes()[..] {
@@ -352,6 +355,7 @@ fn finish_http(
     http.location.root.anchor(&around.prefix);
     ServerSettings::fill(&mut http.server, scope)?;
     let resolving = Resolving::finish(http.location.resolving.clone(), scope)?;
+    let mut host = around.circumstances.hosts.asking();
     settings.upstreams.settle(&resolving, &mut host)?;
     let outer = Outer {
         raw: http.location,
@@ -428,7 +432,11 @@ fn listen_for(
     settings: &mut Settings,
     scope: &mut Scope,
 ) -> Result<(), Error> {
-    let port: &[u8] = if around.is_root { b"80" } else { b"8000" };
+    let port: &[u8] = if around.circumstances.is_root {
+        b"80"
+    } else {
+        b"8000"
+    };
     let default = [(
         Listen::parse(&[port]).map_err(|r| Error::without_place(r.sentence))?,
         block,
@@ -438,6 +446,7 @@ fn listen_for(
     } else {
         listens
     };
+    let mut host = around.circumstances.hosts.asking();
     for (listen, line) in listens {
         let warnings = settings
             .listens

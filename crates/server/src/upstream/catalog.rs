@@ -24,6 +24,7 @@ use super::{Asker, Choice, Group, Method, Peer};
 use crate::listen::Address;
 use crate::names::directives::ResolverLine;
 use crate::names::{Found, Resolving};
+use crate::process::resolve::Hosts;
 
 /// What is declared of an upstream.
 #[derive(Debug)]
@@ -333,17 +334,27 @@ pub struct Upstreams {
     list: Vec<Arc<Upstream>>,
     /// Their places in the list, by name in lower case.
     by_name: HashMap<Box<[u8]>, SmallVec<[usize; 1]>>,
+    hosts: Hosts,
 }
 
 impl Upstreams {
-    /// Those of `upstream` blocks.
+    /// Those of `upstream` blocks. `hosts`: where names of servers lead.
     #[must_use]
-    pub fn new(blocks: Vec<Upstream>) -> Upstreams {
-        let mut all = Upstreams::default();
+    pub fn new(blocks: Vec<Upstream>, hosts: Hosts) -> Upstreams {
+        let mut all = Upstreams {
+            hosts,
+            ..Upstreams::default()
+        };
         for upstream in blocks {
             all.add(upstream);
         }
         all
+    }
+
+    /// Where the names of servers of this configuration lead.
+    #[must_use]
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// The upstream that `HOST[:PORT]`, `[IPV6][:PORT]` or `unix:PATH` stands for: a block's, or one made of all addresses of

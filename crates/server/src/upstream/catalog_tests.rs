@@ -7,6 +7,7 @@ use config::{Grammar, Scope};
 
 use super::block::{self, Blocks};
 use super::{Asker, Now, Outcome, Times, Upstreams};
+use crate::process::resolve::Hosts;
 
 fn resolve(name: &str) -> Vec<IpAddr> {
     match name {
@@ -24,7 +25,7 @@ fn upstreams(text: &str) -> Upstreams {
     for line in tree.directives[0].children() {
         blocks.read(line, &mut scope, &mut resolve).unwrap();
     }
-    Upstreams::new(blocks.finish().unwrap())
+    Upstreams::new(blocks.finish().unwrap(), Hosts::default())
 }
 
 fn link(all: &mut Upstreams, text: &str) -> String {

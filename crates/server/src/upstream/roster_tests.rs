@@ -9,6 +9,7 @@ use super::block::{self, Blocks};
 use super::{Asker, Choice, Now, Outcome, Times, Upstream, Upstreams};
 use crate::names::Found;
 use crate::names::resolver::{ServiceServer, Target};
+use crate::process::resolve::Hosts;
 
 const NOW: Now = Now {
     seconds: 100,
@@ -25,7 +26,7 @@ fn upstreams(lines: &str) -> Upstreams {
     for line in tree.directives[0].children() {
         blocks.read(line, &mut scope, &mut |_| Vec::new()).unwrap();
     }
-    Upstreams::new(blocks.finish().unwrap())
+    Upstreams::new(blocks.finish().unwrap(), Hosts::default())
 }
 
 fn u(all: &Upstreams) -> Arc<Upstream> {

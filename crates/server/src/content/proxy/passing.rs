@@ -157,7 +157,8 @@ fn of_gateway(
         None => Target::Made(pass.value.clone()),
         Some(whole) => {
             let url = place(family, whole).map_err(|sentence| pass.error(sentence))?;
-            let linked = upstreams.link(&url.place(), 0, &mut crate::process::resolve::host);
+            let mut host = upstreams.hosts().asking();
+            let linked = upstreams.link(&url.place(), 0, &mut host);
             let directive = format!("{}pass", family.prefix());
             let upstream =
                 linked.map_err(|problem| pass.error(problem.sentence_for(&directive)))?;
@@ -220,8 +221,9 @@ fn of_proxy(
             ));
         }
         Pass::Fixed(url) => {
+            let mut host = upstreams.hosts().asking();
             let upstream = upstreams
-                .link(&url.place(), HTTP_PORT, &mut crate::process::resolve::host)
+                .link(&url.place(), HTTP_PORT, &mut host)
                 .map_err(|problem| pass.error(problem.sentence_for("proxy_pass")))?;
             Target::Fixed {
                 url: url.clone(),

@@ -8,6 +8,7 @@ use config::{Scope, Section as _, VariableIndex};
 use super::{Fixture, open};
 use crate::log::directives::{AccessLog, LogFormats};
 use crate::log::{AccessLogs, LogFiles};
+use crate::process::resolve::Hosts;
 use crate::template::Variables;
 
 /// A request that knows its variables by name.
@@ -52,7 +53,7 @@ fn configure(fixture: &Fixture, configuration: &str) -> Result<Configured, Strin
     let formats = LogFormats::finish(raw.1, &mut scope)
         .map_err(sentence)?
         .log_format;
-    let mut files = LogFiles::new(fixture.directory.path());
+    let mut files = LogFiles::new(fixture.directory.path(), &Hosts::default());
     files
         .add_access(&section.access_log, &formats)
         .map_err(sentence)?;

@@ -1,0 +1,29 @@
+//! What a configuration means beside its text: who reads it, on which machine, and where its names lead.
+//!
+//! The master finds it out and sends it along; the worker, who is somebody else with another environment, reads the same text with the
+//! same result. Not here: the text ([`super::source`]). Invariant: whatever [`super::load`] asks of its surroundings is asked here.
+
+use super::resolve::Hosts;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Circumstances {
+    /// Runs with the rights of root: without them a `server` that has no `listen` is at port 8000.
+    pub is_root: bool,
+    /// The processors that may be used: what `auto` means.
+    pub cores: usize,
+    /// The addresses of the names that were looked up.
+    pub hosts: Hosts,
+}
+
+impl Circumstances {
+    /// Those of this process, with no name looked up yet.
+    #[must_use]
+    pub fn here() -> Self {
+        Self {
+            is_root: super::privileges::is_root(),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            hosts: Hosts::default(),
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The server as it is installed: started by root, with files and directories of root, serving as `nobody`. What the master may and the
+//! worker may not, in every kind of context. Skipped, with a word, where the tests are not run by root.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: no event loop, and a failure is a panic"
+)]
+
+use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use blackbox::{Answer, Connection, Origin, PATIENCE, Port, Server, Site};
+use nix::sys::signal::Signal;
+use nix::unistd::{Uid, User};
+
+/// Unless `user` says otherwise the worker is `nobody`.
+const AS_NOBODY: &str = "worker_processes 2;";
+
+fn nobody() -> Uid {
+    User::from_name("nobody").unwrap().unwrap().uid
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waiting for: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Lets the worker's user have a directory.
+fn give(site: &Site, name: &str) {
+    let path = site.path(name);
+    std::fs::create_dir_all(&path).unwrap();
+    std::os::unix::fs::chown(&path, Some(nobody().as_raw()), None).unwrap();
+}
+
+fn workers(server: &Server) -> Vec<String> {
+    let pid = server.pid();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_worker_is_nobody() {
+    let Some(site) = Site::of_root() else { return };
+    let server = Server::start_on(
+        site,
+        AS_NOBODY,
+        "server { listen 127.0.0.1:%PORT%; return 200 $pid; }",
+    );
+    let pid = server.get("/").text();
+    assert!(workers(&server).contains(&pid));
+    assert_eq!(
+        std::fs::metadata(format!("/proc/{pid}")).unwrap().uid(),
+        nobody().as_raw()
+    );
+}
+
+#[test]
+fn a_server_without_listen_is_served_at_port_80() {
+    let Some(site) = Site::of_root() else { return };
+    let Some(port) = Port::exactly(80) else {
+        println!("skipped: port 80 is somebody else's");
+        return;
+    };
+    let server = Server::start_on(
+        site,
+        AS_NOBODY,
+        "server { return 200 \"none $server_port\"; }
+         server { listen 127.0.0.1:%PORT%; return 200 other; }
+         server { server_name named; return 200 named; }",
+    );
+    let ask = |host: &str| {
+        let stream = TcpStream::connect(("127.0.0.1", port.number())).unwrap();
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        Connection::new(stream).send(request).reply().text()
+    };
+    assert_eq!(
+        (ask("a"), ask("named")),
+        ("none 80".to_owned(), "named".to_owned())
+    );
+    assert_eq!(server.get("/").text(), "other");
+    server.reload_with(AS_NOBODY, "server { return 200 again; }");
+    assert_eq!(ask("a"), "again");
+}
+
+/// A name that stands in a file which only root may read.
+#[test]
+fn names_lead_where_they_led_the_master() {
+    let Some(site) = Site::of_root() else { return };
+    site.secret("hosts", "127.0.0.1 localhost of-root.test\n");
+    let in_namespace = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        "mount --bind %DIR%/hosts /etc/hosts && exec \"$@\"",
+        "sh",
+    ];
+    let tried = Command::new("unshare").args(["--mount", "true"]).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no unshare(1), or it is not allowed");
+        return;
+    }
+    let origin = Origin::start(|_| Answer::ok("of the origin"));
+    let port = origin.port();
+    let server = Server::start_on(
+        site.run_by(&in_namespace),
+        AS_NOBODY,
+        &format!(
+            "upstream u {{ server of-root.test:{port}; }}
+             error_log syslog:server=of-root.test:%PORT3% crit;
+             server {{ listen of-root.test:%PORT%; set_real_ip_from of-root.test;
+               location / {{ return 200 listening; }}
+               location /u/ {{ proxy_pass http://u; }} location /p/ {{ proxy_pass http://of-root.test:{port}; }}
+               location /f/ {{ fastcgi_pass of-root.test:%PORT2%; }} }}"
+        ),
+    );
+    assert_eq!(server.get("/").text(), "listening");
+    for path in ["/u/", "/p/"] {
+        assert_eq!(server.get(path).text(), "of the origin", "{path}");
+    }
+    assert_eq!(server.get("/f/").status, 502, "nobody listens there");
+    std::fs::write(server.site().path("logs/error.log"), "").unwrap();
+}
+
+#[test]
+fn texts_that_only_root_may_read_are_read() {
+    let Some(site) = Site::of_root() else { return };
+    site.secret("server.conf", "include %DIR%/inner.conf;");
+    site.secret(
+        "inner.conf",
+        "location / { return 200 \"$mapped $placed $default_type_\"; } location /file { types { include %DIR%/types; } }",
+    );
+    site.secret("map", "a mapped;\n");
+    site.secret("geo", "127.0.0.0/8 here;\n");
+    site.secret("types", "text/of-root html;\n");
+    site.file("file.html", "x");
+    let text = "map $arg_a $mapped { include %DIR%/map; } geo $placed { include %DIR%/geo; }
+         map $host $default_type_ { default d; }
+         server { listen 127.0.0.1:%PORT%; include %DIR%/server.conf; }";
+    let server = Server::start_on(site, AS_NOBODY, text);
+    let look = || {
+        assert_eq!(server.get("/?a=a").text(), "mapped here d");
+        let file = server.get("/file.html");
+        assert_eq!(file.header("content-type"), Some("text/of-root"));
+    };
+    look();
+    server.reload_with(AS_NOBODY, text);
+    look();
+    // A worker that is started later has nothing but the bundle.
+    for worker in workers(&server) {
+        let worker = nix::unistd::Pid::from_raw(worker.parse().unwrap());
+        nix::sys::signal::kill(worker, Signal::SIGKILL).unwrap();
+    }
+    look();
+    server.forget_log();
+}
+
+#[test]
+fn logs_of_every_level_lie_where_only_root_may_write() {
+    let Some(site) = Site::of_root() else { return };
+    let server = Server::start_on(
+        site,
+        AS_NOBODY,
+        "log_format short $uri; error_log logs/http.log info; access_log logs/access.log short;
+         server { listen 127.0.0.1:%PORT%; error_log logs/server.log info; access_log logs/server-access.log short;
+           location / { return 204; }
+           location /in/ { error_log logs/location.log info; access_log logs/in.log short buffer=1k flush=1s; }
+           location /zip/ { access_log logs/zip.gz short gzip=1 flush=1s; return 204; } }
+         server { listen 127.0.0.1:%PORT1%; location / { return 204; } }",
+    );
+    let all = [
+        "error.log",
+        "http.log",
+        "access.log",
+        "server.log",
+        "server-access.log",
+        "location.log",
+        "in.log",
+        "zip.gz",
+    ];
+    let path = |name: &str| server.site().path("logs").join(name);
+    let ask_all = || {
+        server.get("/a");
+        server.get("/in/missing");
+        server.get("/zip/");
+        let other = "GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        server.connect_to(1).send(other).reply();
+    };
+    let has_text = |name: &str, text: &str| server.read(&format!("logs/{name}")).contains(text);
+    let wait_for_all = || {
+        until("the lines", || {
+            has_text("server-access.log", "/a")
+                && has_text("access.log", "/b")
+                && has_text("in.log", "/in/missing")
+                && has_text("location.log", "/in/missing\" failed (2:")
+                && path("zip.gz").metadata().is_ok_and(|file| file.len() > 0)
+        });
+    };
+    ask_all();
+    wait_for_all();
+    for name in all {
+        let file = path(name).metadata().unwrap();
+        assert_eq!((file.uid(), file.mode() & 0o777), (0, 0o644), "{name}");
+        std::fs::rename(path(name), path(&format!("{name}.old"))).unwrap();
+    }
+    server.signal(Signal::SIGUSR1);
+    until("all logs anew", || {
+        all.iter().all(|name| path(name).exists())
+    });
+    // The worker is told behind it.
+    until("lines in the new ones", || {
+        server.get("/a");
+        has_text("server-access.log", "/a")
+    });
+    ask_all();
+    wait_for_all();
+}
+
+#[test]
+fn caches_and_temporary_files_are_the_workers() {
+    let Some(site) = Site::of_root() else { return };
+    let origin = Origin::start(|request| match request.target() {
+        "/large" => Answer::ok("l".repeat(300_000)),
+        _ => Answer::ok("small"),
+    });
+    let address = origin.address();
+    let server = Server::start_on(
+        site,
+        AS_NOBODY,
+        &format!(
+            "proxy_cache_path %DIR%/cache levels=1:2 keys_zone=c:1m; proxy_temp_path %DIR%/proxy_temp 1 2;
+             client_body_temp_path %DIR%/bodies 1; client_body_buffer_size 1k; client_max_body_size 10m;
+             fastcgi_temp_path %DIR%/fastcgi_temp; uwsgi_temp_path %DIR%/uwsgi_temp; scgi_temp_path %DIR%/scgi_temp;
+             server {{ listen 127.0.0.1:%PORT%; proxy_cache_valid 1h; add_header X-Cache $upstream_cache_status;
+               location / {{ proxy_cache c; proxy_pass http://{address}; }}
+               location /pass/ {{ proxy_pass http://{address}; }} }}"
+        ),
+    );
+    for path in ["/small", "/large"] {
+        let first = server.get(path).text();
+        until("a hit", || {
+            let again = server.get(path);
+            assert_eq!(again.text(), first);
+            again.header("x-cache") == Some("HIT")
+        });
+    }
+    let body = "b".repeat(100_000);
+    let length = body.len();
+    let head = format!(
+        "POST /pass/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let reply = server.connect().send(head + &body).reply();
+    assert_eq!(reply.text(), "small");
+    assert_eq!(origin.last().body.len(), length);
+    for name in [
+        "cache",
+        "proxy_temp",
+        "bodies",
+        "fastcgi_temp",
+        "uwsgi_temp",
+        "scgi_temp",
+    ] {
+        let made = server.site().path(name).metadata().unwrap();
+        assert_eq!(
+            (made.uid(), made.mode() & 0o777),
+            (nobody().as_raw(), 0o700),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_the_worker_reads_and_writes_for_requests_it_does_as_nobody() {
+    let Some(site) = Site::of_root() else { return };
+    give(&site, "html/own");
+    give(&site, "stored");
+    site.file("page.html", "<!--#include virtual=\"/part.html\" -->");
+    site.file("part.html", "part");
+    site.secret("html/secret", "s");
+    let users = site.secret("users", "u:{PLAIN}p\n");
+    let hidden = site.secret("hidden-users", "u:{PLAIN}p\n");
+    std::fs::set_permissions(&users, Permissions::from_mode(0o644)).unwrap();
+    let origin = Origin::start(|_| Answer::ok("of the origin"));
+    let address = origin.address();
+    let hidden = hidden.display();
+    let server = Server::start_on(
+        site,
+        AS_NOBODY,
+        &format!(
+            "limit_req_zone $binary_remote_addr zone=l:1m rate=1000r/s; client_body_temp_path %DIR%/bodies;
+             server {{ listen 127.0.0.1:%PORT%; location / {{ ssi on; limit_req zone=l burst=100; mirror /mirror; }}
+               location = /mirror {{ internal; proxy_pass http://{address}; }}
+               location /own/ {{ dav_methods PUT DELETE; }} location /roots/ {{ dav_methods PUT; alias %DIR%/html/; }}
+               location /auth {{ auth_basic a; auth_basic_user_file %DIR%/users; try_files /part.html =404; }}
+               location /hidden {{ auth_basic a; auth_basic_user_file {hidden}; }}
+               location /store/ {{ alias %DIR%/stored/; proxy_store on; proxy_pass http://{address}; }} }}
+             server {{ listen unix:%DIR%/socket; return 200 unix; }}"
+        ),
+    );
+    let put = |path: &str| {
+        let request = format!(
+            "PUT {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\nput"
+        );
+        server.connect().send(request).reply().status
+    };
+    assert_eq!(server.get("/page.html").text(), "part");
+    origin.wait(1);
+    assert_eq!(server.get("/secret").status, 403);
+    assert_eq!(put("/own/file"), 201);
+    let made = server.site().path("html/own/file").metadata().unwrap();
+    assert_eq!(made.uid(), nobody().as_raw());
+    assert_eq!(put("/roots/file"), 500);
+    assert_eq!(server.get("/auth").status, 401);
+    let known = "Authorization: Basic dTpw\r\n";
+    assert_eq!(server.get_with("/auth", known).text(), "part");
+    assert_eq!(server.get_with("/hidden", known).status, 500);
+    assert_eq!(server.get("/store/file").text(), "of the origin");
+    until("the stored file", || {
+        server.read("stored/file") == "of the origin"
+    });
+    let socket = server.site().path("socket");
+    assert_eq!(socket.metadata().unwrap().mode() & 0o777, 0o666);
+    assert!(ask_unix(&socket).ends_with("unix"));
+    server.forget_log();
+}
+
+fn ask_unix(path: &Path) -> String {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
