@@ -16,6 +16,7 @@ mod memory;
 mod page_cache;
 pub mod process;
 mod tcp;
+mod title;
 mod usage;
 
 /// What a system call returned, or why it failed (`-1`, and errno).
@@ -32,4 +33,5 @@ pub use mapping::{Mapping, page_size};
 pub use memory::{lasting, lock, trim_heap};
 pub use page_cache::{CacheStat, all_present, cachestat, first_absent, pread_into, pread_nowait};
 pub use tcp::{TcpInfo, tcp_info};
+pub use title::{prepare_title, set_title};
 pub use usage::{blocks_read, blocks_read_by_all, sleeps};

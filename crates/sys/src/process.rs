@@ -21,22 +21,25 @@ pub enum Forked {
 /// That of fork(2); `InvalidInput` when the process has more than one thread (locks held by the
 /// others would stay locked in the child for ever).
 pub fn fork_single_threaded() -> io::Result<Forked> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "/proc, and no loop runs in a process that forks"
-    )]
-    let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
-    if threads.is_ok_and(|count| count != 1) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "fork with several threads",
-        ));
-    }
+    check_single_threaded("fork with several threads")?;
     // SAFETY: one thread only, so no lock of the allocator or the library is held by another thread.
     match crate::checked(unsafe { libc::fork() })? {
         0 => Ok(Forked::Child),
         child => Ok(Forked::Parent { child }),
     }
+}
+
+/// `InvalidInput`, with this sentence, when the process has more than one thread.
+pub(crate) fn check_single_threaded(sentence: &'static str) -> io::Result<()> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "/proc, and no loop runs in a process with one thread"
+    )]
+    let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
+    if threads.is_ok_and(|count| count != 1) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
+    }
+    Ok(())
 }
 
 /// TCP_DEFER_ACCEPT (tcp(7)): `accept` only when data is there, or after `seconds`.

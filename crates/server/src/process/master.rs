@@ -24,6 +24,7 @@ use super::signals::{Signals, note};
 use super::sockets::Sockets;
 use super::start::Options;
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
+use super::title;
 use super::worker::word;
 
 /// A configuration that a worker is to serve.
@@ -142,6 +143,7 @@ impl Master {
     /// The master's life.
     #[must_use]
     pub fn run(mut self) -> ExitCode {
+        title::be_master();
         error_log(Level::Notice, format_args!("start worker processes"));
         if !self.start_worker() {
             return self.end(ExitCode::FAILURE);

@@ -27,6 +27,7 @@ use super::pools::{self, define_pools};
 use super::privileges;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
+use super::title;
 use crate::caching::Registry;
 use crate::connection::guard;
 use crate::content::module::Modules;
@@ -79,6 +80,7 @@ pub fn run(serve: Serve, modules: Modules) -> ExitCode {
 fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
     let text = |error: io::Error| error.to_string();
     let _ = rustix::thread::set_name(c"freewheel");
+    title::be_worker();
     let signals = Signals::open().map_err(text)?;
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(text)?;
     #[expect(clippy::disallowed_methods, reason = "no loop runs yet")]
@@ -360,6 +362,7 @@ impl Worker {
     /// Finishes what is in flight, then ends.
     fn leave(mut self) -> ExitCode {
         error_log(Level::Notice, format_args!("gracefully shutting down"));
+        title::be_leaving();
         let Some(mut crew) = self.crew.take() else {
             return self.end();
         };
