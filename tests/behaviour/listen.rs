@@ -52,6 +52,46 @@ fn a_range_of_ports_is_one_server() {
     }
 }
 
+/// nginx shows such a client as what its socket says it is, and judges it as what it is.
+#[test]
+fn ipv4_clients_of_an_ipv6_socket_are_shown_as_such_and_judged_as_ipv4() {
+    if !has_ipv6() {
+        return;
+    }
+    let server = Server::start(
+        "geo $place { default nowhere; 127.0.0.0/8 here; ::/0 six; }
+         map $binary_remote_addr $bytes { \"~^.{16}$\" 16; \"~^.{4}$\" 4; }
+         server { listen [::]:%PORT% ipv6only=off; set_real_ip_from 127.0.0.0/8;
+           location /shown { return 200 \"$remote_addr $server_addr $proxy_add_x_forwarded_for $place $realip_remote_addr\"; }
+           location /bytes { return 200 $bytes; }
+           location /allowed { allow 127.0.0.1; deny all; } location /net { deny 127.0.0.0/8; }
+           location /six { deny ::/0; } location /both { deny 10.0.0.1; deny ::/0; } }",
+    );
+    server.file("file", "x");
+    let client = "::ffff:127.0.0.1";
+    let shown = server.get_with("/shown", "X-Forwarded-For: a\r\n").text();
+    assert_eq!(
+        shown,
+        format!("{client} {client} a, {client} here {client}")
+    );
+    assert_eq!(server.get("/bytes").text(), "16");
+    let real = server.get_with("/shown", "X-Real-IP: 10.1.2.3\r\n").text();
+    assert_eq!(real, format!("10.1.2.3 {client} 10.1.2.3 nowhere {client}"));
+    for (path, status) in [
+        ("/allowed", 404),
+        ("/net", 403),
+        ("/six", 403),
+        ("/both", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    let log = server.access_log(7);
+    let clients = log.lines().map(|line| line.split(' ').next().unwrap());
+    let clients: Vec<_> = clients.collect();
+    assert_eq!(clients[0], client, "{log}");
+    server.wait_for(&format!("client: {client}, server: "), "the error log");
+}
+
 #[test]
 fn ipv6_alone_and_with_ipv4() {
     if !has_ipv6() {
@@ -77,7 +117,7 @@ fn ipv6_alone_and_with_ipv4() {
     );
     assert_eq!(
         (six(2), four(2)),
-        ("::1".to_owned(), "127.0.0.1".to_owned())
+        ("::1".to_owned(), "::ffff:127.0.0.1".to_owned())
     );
 }
 

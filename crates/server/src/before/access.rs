@@ -137,7 +137,16 @@ pub fn log_forbidden(request: &Request) {
 /// Whether the first rule that fits allows `client` (`None`: through a unix socket); `None`: no rule fits.
 #[must_use]
 pub fn is_allowed(rules: &[Rule], client: Option<IpAddr>) -> Option<bool> {
-    let client = client.map(|ip| ip.to_canonical());
+    // An IPv4 client of an IPv6 socket, unless nothing is said about such.
+    let is_of_v4 = |rule: &Rule| match rule.who {
+        Who::All => true,
+        Who::Net(net) => net.addr().is_ipv4(),
+        Who::Unix => false,
+    };
+    let client = match client {
+        Some(ip) if rules.iter().any(is_of_v4) => Some(ip.to_canonical()),
+        other => other,
+    };
     let fits = |rule: &&Rule| match (rule.who, client) {
         (Who::All, _) | (Who::Unix, None) => true,
         (Who::Net(net), Some(ip)) => net.contains(&ip),

@@ -49,8 +49,8 @@ impl Client {
             place: loop_.idle.place(),
             loop_,
             number,
-            peer: peer.map(canonical),
-            local: local.map(canonical),
+            peer,
+            local,
             listener,
             requests: Cell::new(0),
             accepted_ms: wire::clock::monotonic_ms(),
@@ -196,11 +196,6 @@ impl Client {
                 context.append(out);
             });
     }
-}
-
-/// IPv4 clients of IPv6 sockets are IPv4 clients.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Appends an address without its port.

@@ -56,8 +56,8 @@ config::directives! {
         /// Keeps or sets a variable of the environment for the worker process, which else has only `TZ`
         /// and, if not set here, `GLIBC_TUNABLES` as suits it.
         env: List<Bytes> = none, [MAIN] 1, syntax "variable[=value]";
-        /// Names a module of nginx. One that is built in here is accepted with a warning, any other is refused: modules of
-        /// nginx are machine code for nginx.
+        /// Ignored, with one warning for all: modules of nginx are machine code for nginx. What is built in needs none; a directive
+        /// of any other module is refused where it stands.
         load_module: List<Module> = none, [MAIN] 1;
         /// Ignored: loops read the time when they need it.
         timer_resolution: Option<Msec> = none, [MAIN] 1;
@@ -325,28 +325,15 @@ impl Value for Priority {
     }
 }
 
-/// `load_module` of something that is built in.
+/// `load_module`: the file of a module, which is not loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Module(pub String);
-
-/// Files of nginx's own dynamic modules of which we have the work built in.
-const BUILT_IN: &[&str] = &[];
+pub struct Module;
 
 impl Value for Module {
     const SYNTAX: &'static str = "file";
 
-    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
-        let path = args[0].display().into_owned();
-        let file = Path::new(&path)
-            .file_name()
-            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        if BUILT_IN.contains(&file.as_str()) {
-            return Ok(Self(file));
-        }
-        let sentence = format!("module \"{path}\" cannot be loaded: it is machine code for nginx");
-        Err(Problem::new(sentence)
-            .at(0)
-            .hint_that("remove the line; what the module does is not built in"))
+    fn parse(_: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        Ok(Self)
     }
 }
 
@@ -396,6 +383,7 @@ impl Main {
                 scope.warn(directive.warning(&Problem::directive(format!("is ignored: {reason}"))));
             }
         }
+        warn_of_modules(tree, scope);
         for inner in block.map(Directive::children).unwrap_or_default() {
             if let Some(reason) = why_ignored(inner) {
                 scope.warn(inner.warning(&Problem::directive(format!("is ignored: {reason}"))));
@@ -419,6 +407,22 @@ impl Main {
             *loops = Loops::Count(cores);
         }
     }
+}
+
+/// Tells once that modules are not loaded, however many there are: distributions load theirs for everybody.
+fn warn_of_modules(tree: &Tree, scope: &mut Scope) {
+    let mut lines = tree
+        .directives
+        .iter()
+        .filter(|line| line.name == "load_module");
+    let Some(first) = lines.next() else { return };
+    let all = match lines.count() {
+        0 => "is ignored".to_owned(),
+        more => format!("is ignored, here and in {more} more lines"),
+    };
+    let why =
+        "what is built in needs no module, a directive of any other is refused where it stands";
+    scope.warn(first.warning(&Problem::directive(format!("{all}: {why}"))));
 }
 
 /// The reason why a directive means nothing here, when its value asks for something.
@@ -450,6 +454,30 @@ mod tests {
     fn read(text: &str) -> Result<Main, String> {
         let tree = config::parse_bytes(text.as_bytes()).map_err(|error| error.to_string())?;
         Main::read(&tree, &mut Scope::new()).map_err(|error| error.sentence().to_owned())
+    }
+
+    #[test]
+    fn all_modules_are_one_warning() {
+        let warnings = |text: &str| -> Vec<String> {
+            let tree = config::parse_bytes(text.as_bytes()).unwrap();
+            let mut scope = Scope::new();
+            Main::read(&tree, &mut scope).unwrap();
+            let told = scope.take_warnings();
+            told.iter().map(|told| told.sentence().to_owned()).collect()
+        };
+        let why =
+            "what is built in needs no module, a directive of any other is refused where it stands";
+        assert_eq!(
+            warnings("load_module a.so; load_module b.so; load_module c.so; events { }"),
+            [format!(
+                "\"load_module\" directive is ignored, here and in 2 more lines: {why}"
+            )]
+        );
+        assert_eq!(
+            warnings("load_module a.so; events { }"),
+            [format!("\"load_module\" directive is ignored: {why}")]
+        );
+        assert!(warnings("events { }").is_empty());
     }
 
     #[test]
