@@ -1,8 +1,11 @@
 //! Start, signals, end.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use blackbox::{Server, Site, is_nginx};
-use nix::sys::signal::Signal;
+use std::time::Instant;
+
+use blackbox::{PATIENCE, Server, Site, is_nginx};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const ONE: &str = "server { listen 127.0.0.1:%PORT%; return 200 one; }";
 const TWO: &str = "server { listen 127.0.0.1:%PORT%; return 200 two; }";
@@ -312,4 +315,44 @@ fn the_program_is_kept_in_memory_as_far_as_it_may_be() {
     // Its libraries need two or three MiB.
     let locked = status_of_worker(&server, "VmLck:");
     assert!(locked > 1000 || most < 8 << 20, "{locked} KiB");
+}
+
+/// What `ps` shows.
+fn title(process: i32) -> String {
+    let shown = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&shown).replace('\0', " ");
+    text.trim_end().to_owned()
+}
+
+#[test]
+fn ps_tells_the_master_from_its_worker() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; limit_rate 1k; }");
+    server.file("large", vec![b'x'; 1 << 20]);
+    let log = server.error_log();
+    let line = log
+        .lines()
+        .find(|line| line.contains("start worker process "))
+        .unwrap();
+    let worker = line.rsplit(' ').next().unwrap().parse().unwrap();
+    let program = if is_nginx() { "nginx" } else { "freewheel" };
+    let command = server.site().command();
+    let mut typed = vec![command.get_program()];
+    typed.extend(command.get_args());
+    let typed: Vec<_> = typed.iter().map(|word| word.to_string_lossy()).collect();
+    assert_eq!(
+        title(server.pid()),
+        format!("{program}: master process {}", typed.join(" "))
+    );
+    assert_eq!(title(worker), format!("{program}: worker process"));
+    let mut slow = server.connect();
+    slow.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        .read(100);
+    kill(Pid::from_raw(worker), Signal::SIGQUIT).unwrap();
+    let leaving = format!("{program}: worker process is shutting down");
+    let begun = Instant::now();
+    while title(worker) != leaving {
+        assert!(begun.elapsed() < PATIENCE, "{}", title(worker));
+        std::thread::yield_now();
+    }
+    drop(slow);
 }

@@ -317,47 +317,6 @@ fn usr1_opens_logs_anew_and_tells_figures() {
     master.ends(Signal::SIGQUIT);
 }
 
-/// What `ps` shows.
-fn title(process: i32) -> String {
-    let shown = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&shown).replace('\0', " ");
-    text.trim_end().to_owned()
-}
-
-#[test]
-fn ps_tells_the_master_from_its_worker() {
-    let site = Site::new();
-    site.configure(&format!("env PATH; {PLAIN}"));
-    let server = site.start().unwrap();
-    let log = server.error_log();
-    let line = log
-        .lines()
-        .find(|line| line.contains("start worker process "))
-        .unwrap();
-    let worker = line.rsplit(' ').next().unwrap().parse().unwrap();
-    let program = if blackbox::is_nginx() {
-        "nginx"
-    } else {
-        "freewheel"
-    };
-    let command = server.site().command();
-    let mut typed = vec![command.get_program()];
-    typed.extend(command.get_args());
-    let typed: Vec<_> = typed.iter().map(|word| word.to_string_lossy()).collect();
-    assert_eq!(
-        title(server.pid()),
-        format!("{program}: master process {}", typed.join(" "))
-    );
-    assert_eq!(title(worker), format!("{program}: worker process"));
-    let mut slow = TcpStream::connect(("127.0.0.1", server.site().port(0))).unwrap();
-    slow.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    kill(Pid::from_raw(worker), Signal::SIGQUIT).unwrap();
-    until("the title of a worker that leaves", || {
-        title(worker) == format!("{program}: worker process is shutting down")
-    });
-    drop(slow);
-}
-
 #[test]
 fn usr2_and_winch_change_nothing_in_the_foreground() {
     let master = Master::start(PLAIN);

@@ -245,6 +245,23 @@ fn texts(from: &mut Reader<'_>) -> Option<Recorded> {
 mod tests {
     use super::*;
 
+    fn some_circumstances() -> Circumstances {
+        let addresses = ["::1", "10.0.0.1"].map(|text| text.parse().unwrap());
+        Circumstances {
+            is_root: true,
+            cores: 5,
+            hosts: Hosts::known([("a".to_owned(), addresses.to_vec())].into()),
+        }
+    }
+
+    fn some_texts() -> Recorded {
+        let text = Bytes::from_static(b"events {}\xff");
+        Recorded {
+            files: [("/srv/nginx.conf".into(), text)].into(),
+            globs: [("/srv/*.c".into(), vec!["/srv/a.c".into()])].into(),
+        }
+    }
+
     #[test]
     fn a_bundle_comes_back_equal() {
         let (read, _write) = std::io::pipe().unwrap();
@@ -255,25 +272,8 @@ mod tests {
             prefix: "/srv/".into(),
             root: "/srv/nginx.conf".into(),
             globals: Some(b"pid x;".to_vec()),
-            circumstances: Circumstances {
-                is_root: true,
-                cores: 5,
-                hosts: Hosts::known(
-                    [(
-                        "a".to_owned(),
-                        vec!["::1".parse().unwrap(), "10.0.0.1".parse().unwrap()],
-                    )]
-                    .into(),
-                ),
-            },
-            texts: Recorded {
-                files: [(
-                    PathBuf::from("/srv/nginx.conf"),
-                    Bytes::from_static(b"events {}\xff"),
-                )]
-                .into(),
-                globs: [(PathBuf::from("/srv/*.c"), vec![PathBuf::from("/srv/a.c")])].into(),
-            },
+            circumstances: some_circumstances(),
+            texts: some_texts(),
             account: Some(Account {
                 name: "nobody".to_owned(),
                 uid: 65534,
