@@ -3,8 +3,6 @@
 //! Not here: `error_log` ([`crate::log`]). Invariant: what is accepted has the meaning that its text
 //! says; what means nothing here says so in one warning.
 
-use std::path::Path;
-
 use bytes::Bytes;
 use config::{
     Directive, Error, Flag, List, Msec, Number, Offset, PathText, Problem, Scope, Section as _,
