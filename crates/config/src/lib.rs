@@ -94,6 +94,7 @@ mod context;
 mod error;
 mod excerpt;
 mod grammar;
+mod group;
 pub mod known;
 mod lexer;
 mod load;
@@ -111,6 +112,7 @@ pub use args::{ANY, Args, FLAG};
 pub use context::Context;
 pub use error::{Error, Problem, Severity};
 pub use grammar::{Grammar, differences};
+pub use group::Group;
 pub use lexer::{WORD_BYTES_MAX, WORDS_MAX};
 pub use load::{
     BLOCKS_DEEP_MAX, DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded,

@@ -14,6 +14,9 @@ pub trait Section: Sized {
     /// What one level says.
     type Raw: Clone + Default + std::fmt::Debug;
 
+    /// Does a level that says nothing have all of its parent's values, so that both can share them?
+    const IS_INHERITED_WHOLE: bool = false;
+
     /// The tables of its directives.
     fn tables() -> Vec<&'static Table>;
 
@@ -94,6 +97,9 @@ macro_rules! directives {
 
             impl $crate::Section for $Section {
                 type Raw = Raw;
+
+                const IS_INHERITED_WHOLE: bool =
+                    true $(&& $crate::directive_inherit!(@is_always $($inherit)?))*;
 
                 fn tables() -> ::std::vec::Vec<&'static $crate::Table> {
                     #[allow(unused_imports)]
@@ -176,7 +182,8 @@ macro_rules! directives {
 
 /// Declares several groups as one: a directive goes to the group that has it.
 ///
-/// The struct's `Raw` has a field of the same name for each group's `Raw`.
+/// The struct's `Raw` has a field of the same name for each group, a [`Group`](crate::Group): what several levels have in common they
+/// share.
 #[macro_export]
 macro_rules! sections {
     (
@@ -188,14 +195,14 @@ macro_rules! sections {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         $vis struct $Sections {
-            $($(#[$one_meta])* pub $field: $Section,)+
+            $($(#[$one_meta])* pub $field: ::std::sync::Arc<$Section>,)+
         }
 
         const _: () = {
             /// What one level says about the directives of all groups.
             #[derive(Clone, Debug, Default)]
             pub struct Raw {
-                $($(#[$one_meta])* pub $field: <$Section as $crate::Section>::Raw,)+
+                $($(#[$one_meta])* pub $field: $crate::Group<$Section>,)+
             }
 
             impl $crate::Section for $Sections {
@@ -212,21 +219,21 @@ macro_rules! sections {
                     directive: &$crate::Directive,
                     scope: &mut $crate::Scope,
                 ) -> ::core::result::Result<bool, $crate::Error> {
-                    $(if <$Section as $crate::Section>::set(&mut raw.$field, directive, scope)? {
+                    $(if raw.$field.take_in(|raw| <$Section as $crate::Section>::set(raw, directive, scope))? {
                         return Ok(true);
                     })+
                     Ok(false)
                 }
 
                 fn merge(parent: &Raw, child: Raw) -> Raw {
-                    Raw { $($field: <$Section as $crate::Section>::merge(&parent.$field, child.$field),)+ }
+                    Raw { $($field: parent.$field.merge(child.$field),)+ }
                 }
 
                 fn fill(
                     raw: &mut Raw,
                     scope: &mut $crate::Scope,
                 ) -> ::core::result::Result<(), $crate::Error> {
-                    $(<$Section as $crate::Section>::fill(&mut raw.$field, scope)?;)+
+                    $(raw.$field.fill(scope)?;)+
                     Ok(())
                 }
 
@@ -234,7 +241,7 @@ macro_rules! sections {
                     raw: Raw,
                     scope: &mut $crate::Scope,
                 ) -> ::core::result::Result<Self, $crate::Error> {
-                    Ok(Self { $($field: <$Section as $crate::Section>::finish(raw.$field, scope)?,)+ })
+                    Ok(Self { $($field: raw.$field.finish(scope)?,)+ })
                 }
             }
         };
@@ -354,6 +361,12 @@ macro_rules! directive_inherit {
     };
     (@word joined) => {
         $crate::Inherit::Joined
+    };
+    (@is_always never) => {
+        false
+    };
+    (@is_always $($inherit:ident)?) => {
+        true
     };
     (@merge) => {
         $crate::Slot::merge_normal

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::Arc;
+
 use config::{
     Bufs, Directive, Error, Flag, List, Msec, Number, Offset, OrOff, PathText, Placed, Scope, Sec,
-    Section, Size, Template, Words, parse_bytes,
+    Section, Size, Slot, Template, Words, parse_bytes,
 };
 
 config::choices! {
@@ -139,7 +141,7 @@ fn what_is_not_written_has_its_default() {
         file,
         log,
         ..
-    } = settings(&[""]).kinds;
+    } = Arc::unwrap_or_clone(settings(&[""]).kinds);
     assert_eq!(root.literal().unwrap(), "html");
     assert_eq!(
         (etag, requests, buffer, body),
@@ -176,6 +178,7 @@ fn what_is_written_is_read() {
     let kinds = settings(&["root /srv; etag OFF; requests 5; buffer 1m; body 3; timeout 10ms; inactive 1y; buffers 2 1k;
         compare OFF; next off; file a; log off; return 204; header a b; header c d; note x; page p;"])
     .kinds;
+    let kinds = Arc::unwrap_or_clone(kinds);
     assert_eq!(kinds.root.literal().unwrap(), "/srv");
     assert_eq!(
         (kinds.etag, kinds.requests, kinds.buffer, kinds.body),
@@ -210,10 +213,13 @@ fn an_inner_level_has_its_own_value_else_the_outer_one_s() {
 fn lines_are_replaced_as_a_whole_unless_they_are_added() {
     let outer = "header a 1; header b 2; note a; note b; page p;";
     let kept = settings(&[outer, ""]).kinds;
-    assert_eq!((kept.header.len(), kept.page.unwrap().len()), (2, 1));
+    assert_eq!(
+        (kept.header.len(), kept.page.as_ref().unwrap().len()),
+        (2, 1)
+    );
     assert_eq!(texts(&kept.note), ["a", "b"]);
     let own = settings(&[outer, "", "header c 3; note c; page q; page r; page s;"]).kinds;
-    assert_eq!((own.header.len(), own.page.unwrap().len()), (1, 3));
+    assert_eq!((own.header.len(), own.page.as_ref().unwrap().len()), (1, 3));
     assert_eq!(texts(&own.note), ["a", "b", "c"]);
 }
 
@@ -299,18 +305,39 @@ fn slots_know_the_line_that_set_them() {
     let mut scope = Scope::new();
     let mut outer = level("\nroot a;", &mut scope).unwrap();
     Both::fill(&mut outer, &mut scope).unwrap();
-    assert_eq!(
-        outer.kinds.root.place.as_ref().unwrap().to_string(),
-        "nginx.conf:2"
-    );
-    assert!(outer.kinds.etag.place.is_none() && outer.kinds.etag.value == Some(true));
+    let kinds = outer.kinds.get().unwrap();
+    let place = |slot: &Slot<Template>| slot.place.as_ref().unwrap().to_string();
+    assert_eq!(place(&kinds.root), "nginx.conf:2");
+    assert!(kinds.etag.place.is_none() && kinds.etag.value == Some(true));
     let inner = Both::merge(&outer, level("\n\npage x;", &mut scope).unwrap());
-    assert_eq!(inner.kinds.root.place.unwrap().to_string(), "nginx.conf:2");
-    let page = inner.kinds.page.value.unwrap().unwrap();
+    let kinds = inner.kinds.get().unwrap();
+    assert_eq!(place(&kinds.root), "nginx.conf:2");
+    let page = kinds.page.value.clone().unwrap().unwrap();
     assert_eq!(
         page[0].error("no such page").to_string(),
         "no such page in nginx.conf:3"
     );
+}
+
+#[test]
+fn levels_that_say_nothing_of_a_group_share_its_values() {
+    let mut scope = Scope::new();
+    let mut outer = level("root a; return 204;", &mut scope).unwrap();
+    Both::fill(&mut outer, &mut scope).unwrap();
+    let mut inner = |text: &str| {
+        let raw = Both::merge(&outer, level(text, &mut scope).unwrap());
+        // What they say later is theirs alone.
+        let innermost = Both::merge(&raw, level("etag off;", &mut scope).unwrap());
+        let both = [raw, innermost].map(|raw| Both::finish(raw, &mut scope).unwrap());
+        both.map(|both| (both.kinds, both.other))
+    };
+    let ([one, one_inside], [two, _], [three, _]) = (inner(""), inner(""), inner("other 2;"));
+    assert!(Arc::ptr_eq(&one.0, &two.0) && Arc::ptr_eq(&one.0, &three.0));
+    assert!(Arc::ptr_eq(&one.1, &two.1) && !Arc::ptr_eq(&one.1, &three.1));
+    assert!(Arc::ptr_eq(&one.1, &one_inside.1) && !Arc::ptr_eq(&one.0, &one_inside.0));
+    assert!(one.0.etag && !one_inside.0.etag && one_inside.0.root.literal().unwrap() == "a");
+    assert!(one.0.return_.is_none(), "it is never inherited");
+    assert_eq!(three.1.other, Number(2));
 }
 
 #[test]

@@ -5,8 +5,11 @@
 //! request cannot hold a loop with catastrophic backtracking.
 
 use std::ops::Range;
+use std::sync::{Arc, Weak};
 
 use config::{Problem, Scope, VariableIndex, Word};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 use pcre2::bytes::{CaptureLocations, RegexBuilder};
 use smallvec::SmallVec;
 
@@ -18,7 +21,7 @@ pub const CAPTURES_MAX: usize = 32;
 /// A compiled pattern together with the variables that its named groups set.
 #[derive(Debug)]
 pub struct Regex {
-    program: pcre2::bytes::Regex,
+    program: Arc<pcre2::bytes::Regex>,
     /// The pattern as it was written, for messages.
     pub pattern: String,
     /// Named groups: their number and the variable that they set.
@@ -42,6 +45,58 @@ fn not_compiled(error: &pcre2::Error, pattern: &str, before: usize) -> String {
     }
 }
 
+/// The programs in use, by pattern: one that stands in ten thousand servers, or in the next configuration again, is compiled once and
+/// lies in memory once.
+static PROGRAMS: Mutex<Option<Programs>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Programs {
+    /// With and without case.
+    known: [HashMap<Box<str>, Weak<pcre2::bytes::Regex>>; 2],
+    /// At how many those are looked for that are no longer in use.
+    sweep_at: usize,
+}
+
+/// Below this many programs nobody looks for those that are not in use.
+const SWEEP_MIN: usize = 1024;
+
+impl Programs {
+    fn sweep(&mut self) {
+        for known in &mut self.known {
+            known.retain(|_, program| program.strong_count() > 0);
+        }
+        let left: usize = self.known.iter().map(HashMap::len).sum();
+        self.sweep_at = (2 * left).max(SWEEP_MIN);
+    }
+}
+
+/// The program of a pattern, shared with all who have the same one. Not on a loop, which another thread may not keep waiting.
+fn shared(pattern: &str, caseless: bool) -> Result<Arc<pcre2::bytes::Regex>, String> {
+    let case = usize::from(caseless);
+    let find = |programs: &Programs| programs.known[case].get(pattern)?.upgrade();
+    if let Some(program) = PROGRAMS.lock().as_ref().and_then(find) {
+        return Ok(program);
+    }
+    let program = compile(pattern, caseless)?;
+    let mut programs = PROGRAMS.lock();
+    let programs = programs.get_or_insert_default();
+    if programs.known.iter().map(HashMap::len).sum::<usize>() >= programs.sweep_at {
+        programs.sweep();
+    }
+    programs.known[case].insert(pattern.into(), Arc::downgrade(&program));
+    Ok(program)
+}
+
+fn compile(pattern: &str, caseless: bool) -> Result<Arc<pcre2::bytes::Regex>, String> {
+    let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
+    let program = RegexBuilder::new()
+        .caseless(caseless)
+        .jit_if_available(true)
+        .build(&limited)
+        .map_err(|error| not_compiled(&error, pattern, limited.len() - pattern.len()))?;
+    Ok(Arc::new(program))
+}
+
 impl Regex {
     /// Compiles `pattern`; `name` gives the variable for a named group.
     ///
@@ -50,14 +105,28 @@ impl Regex {
     pub fn compile(
         pattern: &str,
         caseless: bool,
+        name: impl FnMut(&str) -> VariableIndex,
+    ) -> Result<Self, String> {
+        Self::new(pattern, compile(pattern, caseless)?, name)
+    }
+
+    /// As [`Regex::compile`], for a pattern out of the configuration, which may stand there many times. Not on a loop.
+    ///
+    /// # Errors
+    /// As [`Regex::compile`].
+    pub fn shared(
+        pattern: &str,
+        caseless: bool,
+        name: impl FnMut(&str) -> VariableIndex,
+    ) -> Result<Self, String> {
+        Self::new(pattern, shared(pattern, caseless)?, name)
+    }
+
+    fn new(
+        pattern: &str,
+        program: Arc<pcre2::bytes::Regex>,
         mut name: impl FnMut(&str) -> VariableIndex,
     ) -> Result<Self, String> {
-        let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
-        let program = RegexBuilder::new()
-            .caseless(caseless)
-            .jit_if_available(true)
-            .build(&limited)
-            .map_err(|error| not_compiled(&error, pattern, limited.len() - pattern.len()))?;
         if program.captures_len() > CAPTURES_MAX {
             return Err(format!(
                 "the pattern \"{pattern}\" has more than {} captures",
@@ -88,7 +157,7 @@ impl Regex {
         scope: &mut Scope,
     ) -> Result<Self, Problem> {
         let mut problem = None;
-        let compiled = Self::compile(pattern, caseless, |name| {
+        let compiled = Self::shared(pattern, caseless, |name| {
             scope.define(name, &word.place()).unwrap_or_else(|found| {
                 problem = Some(found);
                 VariableIndex(0)

@@ -43,12 +43,12 @@ pub fn lock(addresses: std::ops::Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the allocator give back to the kernel what it holds and nobody uses: malloc_trim(3). It takes each of the allocator's arenas for as long
-/// as that takes, so it is for a thread that is in no hurry, and not often. Nothing with another libc than glibc.
+/// Gives freed memory of the process's heaps back to the kernel: malloc_trim(3). Takes the lock of one heap after the other and may wait for
+/// the lock of the process's map, so it is for a thread that may wait. With another C library than glibc it does nothing.
 pub fn trim_heap() {
-    // SAFETY: takes no memory that is in use.
     #[cfg(target_env = "gnu")]
+    // SAFETY: it touches free memory alone, and takes the allocator's own locks.
     unsafe {
-        libc::malloc_trim(0)
-    };
+        libc::malloc_trim(0);
+    }
 }

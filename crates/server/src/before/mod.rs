@@ -25,7 +25,7 @@ use self::limit_conn::LimitConn;
 use self::limit_req::LimitReq;
 use self::mirror::Mirroring;
 use self::real_ip::RealIp;
-use self::rewrite::{Rewriting, Rewritten};
+use self::rewrite::Rewritten;
 use self::try_files::Trying;
 use crate::Failure;
 use crate::locate;
@@ -125,18 +125,11 @@ pub fn is_idle(location: &Location) -> bool {
 fn asks_nothing(settings: &LocationSettings) -> bool {
     let LocationSettings {
         // What it says is the location's program.
-        rewriting: Rewriting,
+        rewriting: _,
         rewrite_messages: _,
-        real_ip: RealIp { set_real_ip_from, real_ip_header: _, real_ip_recursive: _ },
-        access: Access { rules },
-        auth_basic: AuthBasic { auth_basic, auth_basic_user_file: _ },
-        auth_request: AuthRequest { auth_request, auth_request_set: _ },
-        trying: Trying { try_files },
-        mirroring: Mirroring { mirror, mirror_request_body: _ },
-        limit_req: LimitReq { limit_req, limit_req_dry_run: _, limit_req_log_level: _, limit_req_status: _ },
-        limit_conn: LimitConn { limit_conn, limit_conn_dry_run: _, limit_conn_log_level: _, limit_conn_status: _ },
+        real_ip, access, auth_basic, auth_request, trying, mirroring, limit_req, limit_conn,
         // Only says how the judges above are put together.
-        admission: Admission { satisfy: _, auth_delay: _ },
+        admission,
         // `limits` looks at bodies alone.
         client_body: _,
         // No step obeys these.
@@ -149,6 +142,16 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         userid: _, browser: _, referers: _, secure_link: _,
         gunzip: _, accepting: _, gzip: _, brotli: _, zstd: _,
     } = settings;
+    // A new directive of theirs does not compile before it stands here.
+    let Admission { satisfy: _, auth_delay: _ } = &**admission;
+    let RealIp { set_real_ip_from, real_ip_header: _, real_ip_recursive: _ } = &**real_ip;
+    let Access { rules } = &**access;
+    let AuthBasic { auth_basic, auth_basic_user_file: _ } = &**auth_basic;
+    let AuthRequest { auth_request, auth_request_set: _ } = &**auth_request;
+    let Trying { try_files } = &**trying;
+    let Mirroring { mirror, mirror_request_body: _ } = &**mirroring;
+    let LimitReq { limit_req, limit_req_dry_run: _, limit_req_log_level: _, limit_req_status: _ } = &**limit_req;
+    let LimitConn { limit_conn, limit_conn_dry_run: _, limit_conn_log_level: _, limit_conn_status: _ } = &**limit_conn;
     set_real_ip_from.is_empty()
         && limit_req.0.is_empty()
         && limit_conn.0.is_empty()

@@ -260,10 +260,17 @@ impl Crew {
         self.settings.last().cloned()
     }
 
-    /// Frees configurations that nothing uses any more; whether there are older ones that something does.
-    pub fn forget_old(&mut self) -> bool {
+    /// Frees configurations that nothing uses any more, and says how many there were.
+    pub fn forget_old(&mut self) -> usize {
+        let before = self.settings.len();
         self.settings
             .retain(|settings| Arc::strong_count(settings) > 1);
+        before - self.settings.len()
+    }
+
+    /// Whether an older configuration than the current one is still in use.
+    #[must_use]
+    pub fn has_old(&self) -> bool {
         self.settings.len() > 1
     }
 

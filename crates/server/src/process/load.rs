@@ -6,12 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::{Error, Grammar, Scope, Source, Tree};
+use config::{Error, Grammar, Recorded, Scope, Source, Tree};
 
 use super::circumstances::Circumstances;
 use super::directives::Main;
 use crate::content::module::Modules;
-use crate::log::Logs;
 use crate::settings::Settings;
 use crate::settings::build::Surroundings;
 
@@ -43,13 +42,29 @@ pub struct Loaded {
     pub circumstances: Circumstances,
 }
 
+/// What is left of a configuration in the master, which serves nothing: a worker builds the settings, of the same texts.
+#[derive(Debug)]
+pub struct Kept {
+    /// What is for the processes.
+    pub main: Main,
+    /// What was read.
+    pub texts: Recorded,
+    /// What it was read under.
+    pub circumstances: Circumstances,
+    /// What is for the loops, where they run in this process (`master_process off`).
+    pub settings: Option<Arc<Settings>>,
+}
+
 impl Loaded {
-    /// Gives every place of the configuration its logs.
-    ///
-    /// # Errors
-    /// As [`Settings::equip`].
-    pub fn equip(&self, logs: &Logs) -> Result<(), Error> {
-        self.settings.equip(logs)
+    /// Lets go of what a master does not need; `is_single`: its process serves, too.
+    #[must_use]
+    pub fn keep(self, is_single: bool) -> Kept {
+        Kept {
+            main: self.main,
+            texts: self.tree.recorded(),
+            circumstances: self.circumstances,
+            settings: is_single.then_some(self.settings),
+        }
     }
 }
 

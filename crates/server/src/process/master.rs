@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
 use super::frame::{Frame, Reader};
-use super::load::Loaded;
+use super::load::Kept;
 use super::logs::{self, Opened, Wanted};
 use super::pid::PidFile;
 use super::privileges::Account;
@@ -33,7 +33,7 @@ pub struct Candidate {
     /// Its number.
     pub generation: u64,
     /// What was read.
-    pub loaded: Loaded,
+    pub kept: Kept,
     /// Who the worker is.
     pub account: Option<Account>,
     /// The sockets.
@@ -83,15 +83,15 @@ impl Candidate {
     /// The message for a worker; `begun_ns`: when it was begun to make it one, by [`now_ns`](crate::loops::timing::now_ns).
     #[must_use]
     pub fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
-        let processes = &self.loaded.main.processes;
+        let processes = &self.kept.main.processes;
         Bundle {
             generation: self.generation,
             begun_ns,
             prefix: options.origin.prefix.clone(),
             root: options.origin.root.clone(),
             globals: options.origin.globals.clone(),
-            circumstances: self.loaded.circumstances.clone(),
-            texts: self.loaded.tree.recorded(),
+            circumstances: self.kept.circumstances.clone(),
+            texts: self.kept.texts.clone(),
             account: self.account.clone(),
             is_daemon: processes.daemon,
             sockets: self
@@ -111,7 +111,7 @@ impl Master {
     #[must_use]
     pub fn new(
         options: Options,
-        loaded: Loaded,
+        kept: Kept,
         account: Option<Account>,
         sockets: Sockets,
         logs: (Wanted, Opened),
@@ -122,7 +122,7 @@ impl Master {
             options,
             current: Candidate {
                 generation: 1,
-                loaded,
+                kept,
                 account,
                 sockets,
                 logs,
@@ -148,6 +148,7 @@ impl Master {
         if !self.start_worker() {
             return self.end(ExitCode::FAILURE);
         }
+        sys::trim_heap();
         loop {
             self.wait();
             while let Some(received) = self.signals.take() {
@@ -229,7 +230,7 @@ impl Master {
                     "upgrading the program while it runs is not built yet, nothing is changed";
                 error_log(Level::Notice, format_args!("{text}"));
             }
-            Signal::SIGWINCH if self.current.loaded.main.processes.daemon => {
+            Signal::SIGWINCH if self.current.kept.main.processes.daemon => {
                 note(received, "stop accepting connections");
                 if self.purpose == Purpose::Serving {
                     self.purpose = Purpose::Paused;
@@ -346,7 +347,7 @@ impl Master {
     fn write_pid_file(&mut self) -> bool {
         let path = self
             .current
-            .loaded
+            .kept
             .main
             .processes
             .pid
@@ -450,7 +451,7 @@ impl Master {
     }
 
     fn redirect_stderr(&self) {
-        if self.current.loaded.main.processes.daemon {
+        if self.current.kept.main.processes.daemon {
             let (wanted, opened) = &self.current.logs;
             let _ = logs::redirect_stderr(wanted.of_stderr().as_deref(), opened);
         }

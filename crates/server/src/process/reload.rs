@@ -53,6 +53,8 @@ impl Master {
             Ok(next) => self.send(next, begun_ns),
             Err(unready) => unready.tell(),
         }
+        // The settings were built to check them.
+        sys::trim_heap();
     }
 
     /// Reads the configuration anew and gets everything that it needs, without touching what there is.
@@ -61,6 +63,7 @@ impl Master {
     /// What there is to tell of why it cannot be served.
     pub fn prepare(&self) -> Result<Candidate, Unready> {
         let options = &self.options;
+        let is_single = self.current.kept.settings.is_some();
         let loaded = options.read_again()?;
         let processes = &loaded.main.processes;
         let account = Account::of(&loaded).map_err(|error| error.to_string())?;
@@ -78,7 +81,7 @@ impl Master {
         let sockets = sockets.map_err(|CannotBind| Unready::Told)?;
         Ok(Candidate {
             generation: self.current.generation + 1,
-            loaded,
+            kept: loaded.keep(is_single),
             account,
             sockets,
             logs,
@@ -93,10 +96,7 @@ impl Master {
             .iter()
             .find(|worker| worker.stage == Stage::Serving);
         let is_same_process = next.account == self.current.account
-            && !needs_new_process(
-                &self.current.loaded.main.processes,
-                &next.loaded.main.processes,
-            );
+            && !needs_new_process(&self.current.kept.main.processes, &next.kept.main.processes);
         self.pending = Some(next);
         let is_sent = match serving {
             Some(worker) if is_same_process => {

@@ -35,7 +35,7 @@ const LEAVING_TICK: Timespec = Timespec {
 /// Serves until a signal ends it.
 #[must_use]
 pub fn run(mut master: Master) -> ExitCode {
-    privileges::set_limits(&master.current.loaded.main);
+    privileges::set_limits(&master.current.kept.main);
     super::pinned::keep_program();
     match start(&mut master) {
         Ok((crew, shared, caches)) => obey(master, crew, &shared, &caches),
@@ -58,7 +58,7 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
     let caches = Registry::new(Arc::clone(&shared.disk));
     let first = (&master.current, now_ns());
     apply(&mut crew, &caches, master, first, &shared)?;
-    let processes = &master.current.loaded.main.processes;
+    let processes = &master.current.kept.main.processes;
     let path = processes.pid.resolve(&master.options.origin.prefix);
     let file = PidFile::write(&path).map_err(|error| {
         let text = crate::listen::bind::errno(&error);
@@ -72,7 +72,7 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
 fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) -> ExitCode {
     let Shared { logs, disk, ledger } = shared;
     let mut pools = pools::Kept::default();
-    pools.accept(&master.current.loaded.main.processes, disk);
+    pools.accept(&master.current.kept.main.processes, disk);
     loop {
         let _ = poll(&mut [PollFd::new(&master.signals, PollFlags::IN)], None);
         while let Some(received) = master.signals.take() {
@@ -90,7 +90,7 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) 
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
                     reload(&mut crew, caches, &mut master, shared);
-                    pools.accept(&master.current.loaded.main.processes, disk);
+                    pools.accept(&master.current.kept.main.processes, disk);
                 }
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");
@@ -115,13 +115,12 @@ fn apply(
     let Shared { logs, disk, .. } = shared;
     let bundle = candidate.bundle(&master.options, begun_ns);
     let _held = super::logs::make_known(&bundle, &candidate.logs.0, logs);
-    candidate
-        .loaded
-        .equip(logs)
-        .map_err(|error| error.to_string())?;
-    define_pools(&candidate.loaded.main.processes, disk);
-    caches.equip(&candidate.loaded.settings)?;
-    crew.apply(&worker::plan(&bundle, &candidate.loaded))
+    let settings = candidate.kept.settings.as_ref();
+    let settings = settings.ok_or("there is nothing to serve")?;
+    settings.equip(logs).map_err(|error| error.to_string())?;
+    define_pools(&candidate.kept.main.processes, disk);
+    caches.equip(settings)?;
+    crew.apply(&worker::plan(&bundle, &candidate.kept.main, settings))
         .map_err(|error| error.to_string())?;
     super::logs::use_thread(&candidate.logs.0, logs);
     Ok(())
@@ -164,7 +163,7 @@ fn reopen(master: &mut Master, logs: &Logs) {
 fn leave(crew: &mut Crew, master: &Master) {
     error_log(Level::Notice, format_args!("gracefully shutting down"));
     crew.shut_down();
-    let timeout = master.current.loaded.main.processes.worker_shutdown_timeout;
+    let timeout = master.current.kept.main.processes.worker_shutdown_timeout;
     let deadline = timeout.map(|timeout| Instant::now() + timeout.duration());
     while crew.is_running() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let _ = poll(

@@ -275,7 +275,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     );
     let master = Master::new(
         options,
-        loaded,
+        loaded.keep(is_single),
         account,
         sockets,
         (wanted, opened),

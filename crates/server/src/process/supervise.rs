@@ -54,7 +54,7 @@ impl Master {
     }
 
     pub(super) fn start_with(&mut self, bundle: &Bundle) -> bool {
-        let env = &self.candidate(bundle.generation).loaded.main.processes.env;
+        let env = &self.candidate(bundle.generation).kept.main.processes.env;
         let started = spawn::worker(env).and_then(|(child, channel)| {
             let (body, descriptors) = bundle.pack();
             channel.send(word::CONFIGURE, &body, &descriptors)?;

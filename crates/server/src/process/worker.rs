@@ -20,6 +20,7 @@ use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
+use super::directives::Main;
 use super::frame::{Channel, Writer};
 use super::load::{self, Loaded};
 use super::logs::Wanted;
@@ -39,6 +40,7 @@ use crate::loops::crew::Plan;
 use crate::loops::{Crew, Listener, Serve, Shared};
 use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
+use crate::settings::Settings;
 
 /// Exit code of a worker that could not start, as nginx's.
 pub const FATAL: u8 = 2;
@@ -130,7 +132,10 @@ struct Built {
 
 /// Settings whose places have their logs.
 struct Equipped {
-    loaded: Loaded,
+    main: Main,
+    settings: Arc<Settings>,
+    /// Does a line need the right to send from foreign addresses?
+    needs_right: bool,
     wanted: Wanted,
     /// Files that nobody else may hold yet.
     held: Vec<Target>,
@@ -170,7 +175,10 @@ enum Next {
 impl Worker {
     fn run(mut self, results: &mpsc::Receiver<Built>) -> Result<ExitCode, String> {
         loop {
-            let has_old = self.crew.as_mut().is_some_and(Crew::forget_old);
+            if self.crew.as_mut().map_or(0, Crew::forget_old) > 0 {
+                sys::trim_heap();
+            }
+            let has_old = self.crew.as_ref().is_some_and(Crew::has_old);
             self.wait(has_old.then_some(FORGETTING_TICK))?;
             let mut next = self.obey_signals();
             if let Next::Goes = next {
@@ -301,13 +309,15 @@ impl Worker {
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
                 if let (Ok(equipped), Some(former)) = (&outcome, former) {
-                    equipped.loaded.settings.upstreams.follow(&former.upstreams);
+                    equipped.settings.upstreams.follow(&former.upstreams);
                 }
                 let roots = outcome
                     .as_ref()
-                    .map_or_else(|_| Vec::new(), |of| of.loaded.settings.roots());
+                    .map_or_else(|_| Vec::new(), |of| of.settings.roots());
                 let _ = built.send(Built { bundle, outcome });
                 let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
+                // What only building needed, by far the most of it, is not kept for the next time.
+                sys::trim_heap();
                 tell_proofs(&roots, disk.as_deref());
             });
         helper
@@ -319,26 +329,28 @@ impl Worker {
         let Built { bundle, outcome } = built;
         let outcome = outcome.and_then(
             |Equipped {
-                 loaded,
+                 main,
+                 settings,
+                 needs_right,
                  wanted,
                  held,
              }| {
-                if self.lacks_raw && needs_right(&loaded.tree.directives) {
+                if self.lacks_raw && needs_right {
                     return Err(RIGHT_IS_GONE.to_owned());
                 }
                 if let Some(disk) = &self.disk {
-                    define_pools(&loaded.main.processes, disk);
+                    define_pools(&main.processes, disk);
                 }
                 if let Some(caches) = &self.caches {
-                    caches.equip(&loaded.settings)?;
+                    caches.equip(&settings)?;
                 }
-                let plan = plan(&bundle, &loaded);
+                let plan = plan(&bundle, &main, &settings);
                 let crew = self.crew.as_mut().ok_or("a worker without loops")?;
                 crew.apply(&plan).map_err(|error| error.to_string())?;
-                let timeout = loaded.main.processes.worker_shutdown_timeout;
+                let timeout = main.processes.worker_shutdown_timeout;
                 self.shutdown_timeout = timeout.map(config::Msec::duration);
                 if let Some(disk) = &self.disk {
-                    self.pools.accept(&loaded.main.processes, disk);
+                    self.pools.accept(&main.processes, disk);
                 }
                 super::logs::use_thread(&wanted, &self.logs);
                 drop(held);
@@ -440,9 +452,14 @@ fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Equipped, Strin
     let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
     let held = super::logs::make_known(bundle, &wanted, logs);
-    loaded.equip(logs).map_err(|error| error.to_string())?;
+    loaded
+        .settings
+        .equip(logs)
+        .map_err(|error| error.to_string())?;
     Ok(Equipped {
-        loaded,
+        needs_right: needs_right(&loaded.tree.directives),
+        main: loaded.main,
+        settings: loaded.settings,
         wanted,
         held,
     })
@@ -463,14 +480,14 @@ fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
 
 /// What the loops are to do for a bundle.
 #[must_use]
-pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
-    let processes = &loaded.main.processes;
+pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
+    let processes = &main.processes;
     let loops = processes.worker_processes.count();
     let cpus = processes
         .worker_cpu_affinity
         .as_ref()
         .map_or_else(Vec::new, |affinity| {
-            affinity.cpus(loops, loaded.circumstances.cores)
+            affinity.cpus(loops, bundle.circumstances.cores)
         });
     let mut sources = Vec::new();
     for (address, sockets) in &bundle.sockets {
@@ -486,9 +503,9 @@ pub fn plan(bundle: &Bundle, loaded: &Loaded) -> Plan {
     Plan {
         number: bundle.generation,
         begun_ns: bundle.begun_ns,
-        settings: Arc::clone(&loaded.settings),
+        settings: Arc::clone(settings),
         loops,
-        connections_max: loaded.main.events.worker_connections.0,
+        connections_max: main.events.worker_connections.0,
         sources,
         memory_budget: processes.memory_budget,
         stall_ns: processes.stall_threshold.0.saturating_mul(1_000_000),

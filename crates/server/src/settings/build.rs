@@ -4,10 +4,12 @@
 //! values look like (each table's types).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex, Word};
-use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use crate::after::charset::{self, Charsets};
 use crate::after::compression::crew;
@@ -21,9 +23,8 @@ use crate::figures::page::label;
 use crate::figures::zones::ZONES_MAX;
 use crate::limits;
 use crate::listen::{Listen, Table as Listens};
-use crate::log::directives::LogFormats;
+use crate::log::directives::{AccessLog, ErrorLog, LogFormats};
 use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
-use crate::names::Resolving;
 use crate::process::circumstances::Circumstances;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::upstream::Upstreams;
@@ -233,9 +234,13 @@ impl Settings {
     /// An unknown format, a file that is buffered in two ways.
     pub fn log_files(&self) -> Result<LogFiles, Error> {
         let mut files = LogFiles::new(&self.prefix, self.upstreams.hosts());
+        let mut seen = HashSet::new();
         for location in &self.locations {
-            files.add_access(&location.settings.access_log.access_log, &self.log_formats)?;
-            files.add_errors(&location.settings.error_log.error_log);
+            let settings = &location.settings;
+            if seen.insert(log_lines(settings)) {
+                files.add_access(&settings.access_log.access_log, &self.log_formats)?;
+                files.add_errors(&settings.error_log.error_log);
+            }
         }
         Ok(files)
     }
@@ -247,17 +252,35 @@ impl Settings {
     pub fn equip(&self, logs: &Logs) -> Result<(), Error> {
         let files = self.log_files()?;
         let main = logs.main();
+        let mut built = HashMap::new();
         for location in &self.locations {
             let settings = &location.settings;
-            let access = AccessLogs::build(&settings.access_log, &self.log_formats, &files, logs)?;
-            let lines = &settings.error_log.error_log;
-            let errors = build_error_logs(lines, &main, &files, logs)
-                .map_err(|problem| Error::without_place(problem.sentence_for("error_log")))?;
+            let shared = match built.entry(log_lines(settings)) {
+                Entry::Occupied(known) => Arc::clone(known.get()),
+                Entry::Vacant(place) => {
+                    let formats = &self.log_formats;
+                    let access = AccessLogs::build(&settings.access_log, formats, &files, logs)?;
+                    let lines = &settings.error_log.error_log;
+                    let errors =
+                        build_error_logs(lines, &main, &files, logs).map_err(|problem| {
+                            Error::without_place(problem.sentence_for("error_log"))
+                        })?;
+                    Arc::clone(place.insert(Arc::new((access, errors))))
+                }
+            };
             // A second call finds the same logs.
-            let _ = location.logs.set((access, errors));
+            let _ = location.logs.set(shared);
         }
         Ok(())
     }
+}
+
+/// What is the same for locations that have their lines about logs from the same level.
+fn log_lines(settings: &LocationSettings) -> (*const AccessLog, *const ErrorLog) {
+    (
+        Arc::as_ptr(&settings.access_log),
+        Arc::as_ptr(&settings.error_log),
+    )
 }
 
 fn read_http<'a>(
@@ -352,9 +375,9 @@ fn finish_http(
         return Ok(());
     }
     LocationSettings::fill(&mut http.location, scope)?;
-    http.location.root.anchor(&around.prefix);
+    http.location.root.edit().anchor(&around.prefix);
     ServerSettings::fill(&mut http.server, scope)?;
-    let resolving = Resolving::finish(http.location.resolving.clone(), scope)?;
+    let resolving = http.location.resolving.finish(scope)?;
     let mut host = around.circumstances.hosts.asking();
     settings.upstreams.settle(&resolving, &mut host)?;
     let outer = Outer {
@@ -405,9 +428,12 @@ fn finish_server(
     let mut made = referer::Made::default();
     for location in &mut all.locations[itself as usize..] {
         let referers = &mut location.settings.referers;
-        referers.settle(&finished.server_name, &mut made)?;
+        if referers.is_any() {
+            Arc::make_mut(referers).settle(&finished.server_name, &mut made)?;
+        }
     }
-    all.locations[itself as usize].program = Program::new(&own.raw.rewriting, &[]);
+    all.locations[itself as usize].program =
+        Program::new(own.raw.rewriting.get().map_or(&[][..], |lines| lines), &[]);
     // Those of this server are the last ones.
     let mut own = all.locations[itself as usize..].iter();
     let allow_connect = own.any(|location| location.tunnelling.is_some());

@@ -9,7 +9,7 @@ use crate::after;
 use crate::content::module::{self, Place};
 use crate::content::proxy::{families, passing};
 use crate::content::{status, tunnel_pass};
-use crate::path::Alias;
+use crate::path::{self, Alias};
 use crate::regex::Regex;
 use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
 use crate::upstream::Upstreams;
@@ -68,7 +68,9 @@ impl<'a> Outer<'a> {
     /// The level inside this one that says `raw` and has these lines of modules.
     #[must_use]
     pub fn enter(&self, mut raw: Raw, lines: Vec<&'a Directive>) -> Self {
-        raw.root.anchor(&self.around.prefix);
+        if raw.root.get().is_some() {
+            raw.root.edit().anchor(&self.around.prefix);
+        }
         families::settle_stores(&mut raw);
         // Without modules the lines are those that are ignored, and nobody asks for them.
         let lines = if self.around.modules.is_empty() {
@@ -170,8 +172,8 @@ impl<'a> Block<'a> {
         all: &mut Growing<'_>,
         scope: &mut Scope,
     ) -> Result<LocationId, Error> {
-        if self.raw.root.has_alias() {
-            self.raw.root.alias = Some(match self.kind {
+        if self.raw.root.get().is_some_and(path::Raw::has_alias) {
+            self.raw.root.edit().alias = Some(match self.kind {
                 Kind::Regex(_) => Alias::Whole,
                 Kind::Named => {
                     let sentence =

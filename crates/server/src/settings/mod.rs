@@ -177,19 +177,19 @@ impl Server {
 }
 
 /// The logs of a configuration that only was checked.
-static NO_LOGS: LazyLock<(AccessLogs, ErrorLogs)> = LazyLock::new(Default::default);
+static NO_LOGS: LazyLock<Arc<(AccessLogs, ErrorLogs)>> = LazyLock::new(Default::default);
 
 impl Location {
     /// Its logs of requests.
     #[must_use]
     pub fn access_logs(&self) -> &AccessLogs {
-        &self.logs.get().unwrap_or(&NO_LOGS).0
+        &self.logs.get().unwrap_or(&*NO_LOGS).0
     }
 
     /// Its logs of errors.
     #[must_use]
     pub fn error_logs(&self) -> &ErrorLogs {
-        &self.logs.get().unwrap_or(&NO_LOGS).1
+        &self.logs.get().unwrap_or(&*NO_LOGS).1
     }
 }
 
@@ -213,7 +213,7 @@ pub struct Location {
     /// Where its block stands.
     pub place: Option<config::Place>,
     /// Its logs, once [`Settings::equip`] has been called.
-    pub(crate) logs: OnceLock<(AccessLogs, ErrorLogs)>,
+    pub(crate) logs: OnceLock<Arc<(AccessLogs, ErrorLogs)>>,
     /// Where it passes requests on to (`proxy_pass`).
     pub passing: Option<Arc<Passing>>,
     /// Does it have filters that may want the bytes of bodies?

@@ -105,11 +105,11 @@ impl<'a> Blocks<'a> {
         let mut block = Block::read(directive, scope)?;
         let line = Line::If {
             condition,
-            inner: std::mem::take(&mut block.raw.rewriting),
+            inner: std::mem::take(block.raw.rewriting.edit()),
             scope: Some(number),
         };
         self.ifs.push(block);
-        rewrite::add(&mut raw.rewriting, line).map_err(|problem| directive.error(&problem))
+        rewrite::add(raw.rewriting.edit(), line).map_err(|problem| directive.error(&problem))
     }
 
     /// Takes in a `limit_except`.
@@ -148,8 +148,10 @@ impl<'a> Blocks<'a> {
             let location = block.finish((kind, around), outer, false, all, scope)?;
             all.locations[around as usize].exception = Some(Exception { allowed, location });
         }
-        all.locations[around as usize].program =
-            rewrite::Program::new(&outer.raw.rewriting, &scopes);
+        all.locations[around as usize].program = rewrite::Program::new(
+            outer.raw.rewriting.get().map_or(&[][..], |lines| lines),
+            &scopes,
+        );
         Ok(())
     }
 }
@@ -164,32 +166,51 @@ pub fn read_server_if(
     scope: &mut Scope,
 ) -> Result<(), Error> {
     let condition = condition(directive, scope)?;
-    let block = Block::read(directive, scope)?;
+    let mut block = Block::read(directive, scope)?;
     let line = Line::If {
         condition,
-        inner: block.raw.rewriting,
+        inner: std::mem::take(block.raw.rewriting.edit()),
         scope: None,
     };
-    rewrite::add(&mut raw.rewriting, line).map_err(|problem| directive.error(&problem))
+    rewrite::add(raw.rewriting.edit(), line).map_err(|problem| directive.error(&problem))
+}
+
+/// Does a level say a directive?
+macro_rules! says {
+    ($raw:ident.$group:ident.$directive:ident) => {
+        $raw.$group
+            .get()
+            .is_some_and(|said| said.$directive.value.is_some())
+    };
+}
+
+/// Takes over a directive that is not inherited, where the level around says it.
+macro_rules! take_over {
+    ($raw:ident.$group:ident.$directive:ident, $outer:ident) => {
+        if says!($outer.$group.$directive) || says!($raw.$group.$directive) {
+            let said = $outer.$group.get().map(|said| said.$directive.clone());
+            $raw.$group.edit().$directive = said.unwrap_or_default();
+        }
+    };
 }
 
 /// Takes over what makes the content of the location around, unless the scope has content of its own, which it says. Whatever makes
 /// content and is not inherited by locations inside has a line here.
 fn inherit_content(raw: &mut Raw, outer: &Raw) -> bool {
-    raw.status.status_zone = outer.status.status_zone.clone();
-    if raw.proxy.proxy_pass.value.is_some()
-        || raw.fastcgi_pass.fastcgi_pass.value.is_some()
-        || raw.uwsgi_pass.uwsgi_pass.value.is_some()
-        || raw.scgi_pass.scgi_pass.value.is_some()
-        || raw.tunnelling.tunnel_pass.value.is_some()
+    take_over!(raw.status.status_zone, outer);
+    if says!(raw.proxy.proxy_pass)
+        || says!(raw.fastcgi_pass.fastcgi_pass)
+        || says!(raw.uwsgi_pass.uwsgi_pass)
+        || says!(raw.scgi_pass.scgi_pass)
+        || says!(raw.tunnelling.tunnel_pass)
     {
         return true;
     }
-    raw.proxy.proxy_pass = outer.proxy.proxy_pass.clone();
-    raw.fastcgi_pass.fastcgi_pass = outer.fastcgi_pass.fastcgi_pass.clone();
-    raw.uwsgi_pass.uwsgi_pass = outer.uwsgi_pass.uwsgi_pass.clone();
-    raw.scgi_pass.scgi_pass = outer.scgi_pass.scgi_pass.clone();
-    raw.tunnelling.tunnel_pass = outer.tunnelling.tunnel_pass.clone();
+    take_over!(raw.proxy.proxy_pass, outer);
+    take_over!(raw.fastcgi_pass.fastcgi_pass, outer);
+    take_over!(raw.uwsgi_pass.uwsgi_pass, outer);
+    take_over!(raw.scgi_pass.scgi_pass, outer);
+    take_over!(raw.tunnelling.tunnel_pass, outer);
     raw.status = outer.status.clone();
     raw.empty_gif = outer.empty_gif.clone();
     raw.flv = outer.flv.clone();

@@ -136,7 +136,7 @@ fn regex(pattern: &[u8], word: &Word) -> Result<Regex, Problem> {
     }
     let pattern = String::from_utf8_lossy(pattern);
     // Its groups set nothing, so their names are no variables.
-    Regex::compile(&pattern, true, |_| VariableIndex(0)).map_err(Problem::new)
+    Regex::shared(&pattern, true, |_| VariableIndex(0)).map_err(Problem::new)
 }
 
 /// The tables that were made for one server, so that levels that inherit share them.
@@ -144,6 +144,12 @@ fn regex(pattern: &[u8], word: &Word) -> Result<Regex, Problem> {
 pub struct Made(Vec<(Raw, Arc<Valid>)>);
 
 impl Referers {
+    /// Is there a line?
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.raw.names.is_some()
+    }
+
     /// Makes the tables, of the names of the server too.
     ///
     /// # Errors

@@ -5,10 +5,11 @@
 //! family passes on, that family's lines take the place of those of `proxy_…` when the location is built. Not here: what each
 //! family has alone. Invariant: whoever serves asks the location's settings, and knows no family's names.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use config::{
-    Args, Directive, Entry, Error, Level, Problem, Renamed, Scope, Section, Table, Word, sections,
+    Args, Directive, Entry, Error, Group, Level, Problem, Renamed, Scope, Section, Table, Word,
+    sections,
 };
 
 use crate::caching::directives::Caching;
@@ -130,10 +131,10 @@ macro_rules! shared {
         $(
             $(#[$meta])*
             #[derive(Debug, Clone)]
-            pub struct $Shared(Option<Box<Policy>>);
+            pub struct $Shared(Policy);
 
             impl Section for $Shared {
-                type Raw = Option<Box<RawPolicy>>;
+                type Raw = RawPolicy;
 
                 fn tables() -> Vec<&'static Table> {
                     static TABLE: OnceLock<&'static Table> = OnceLock::new();
@@ -145,16 +146,15 @@ macro_rules! shared {
                 }
 
                 fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
-                    merge(parent, child)
+                    Policy::merge(parent, child)
                 }
 
                 fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error> {
-                    raw.as_mut().map_or(Ok(()), |raw| Policy::fill(raw, scope))
+                    Policy::fill(raw, scope)
                 }
 
                 fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error> {
-                    let policy = raw.map(|raw| Policy::finish(*raw, scope)).transpose()?;
-                    Ok(Self(policy.map(Box::new)))
+                    Policy::finish(raw, scope).map(Self)
                 }
             }
         )*
@@ -172,7 +172,7 @@ shared! {
 
 fn set(
     family: Family,
-    raw: &mut Option<Box<RawPolicy>>,
+    raw: &mut RawPolicy,
     line: &Directive,
     scope: &mut Scope,
 ) -> Result<bool, Error> {
@@ -190,22 +190,13 @@ fn set(
             return Err(line.error(&problem.at(at)));
         }
     }
-    let mut own = raw.take().unwrap_or_default();
-    let is_known = Asking::set_as(&mut own.asking, &name, line, scope)?
-        || ProxyAnswers::set_as(&mut own.answers, &name, line, scope)?
-        || ProxyStore::set_as(&mut own.store, &name, line, scope)?
-        || Caching::set_as(&mut own.caching, &name, line, scope)?;
-    *raw = Some(own);
-    Ok(is_known)
-}
-
-fn merge(parent: &Option<Box<RawPolicy>>, child: Option<Box<RawPolicy>>) -> Option<Box<RawPolicy>> {
-    match (parent, child) {
-        (None, child) => child,
-        // Nothing of it is said at one level alone.
-        (Some(parent), None) => Some(parent.clone()),
-        (Some(parent), Some(child)) => Some(Box::new(Policy::merge(parent, *child))),
-    }
+    let asking = &mut raw.asking;
+    Ok(
+        asking.take_in(|raw| Asking::set_as(raw, &name, line, scope))?
+            || (raw.answers).take_in(|raw| ProxyAnswers::set_as(raw, &name, line, scope))?
+            || (raw.store).take_in(|raw| ProxyStore::set_as(raw, &name, line, scope))?
+            || (raw.caching).take_in(|raw| Caching::set_as(raw, &name, line, scope))?,
+    )
 }
 
 /// The shared directives under a family's names.
@@ -249,10 +240,15 @@ fn table(family: Family, title: &str) -> Table {
 /// A level that says one of `…_store` and `…_cache` switches the other one of the level around off.
 pub fn settle_stores(raw: &mut Raw) {
     store::settle(&mut raw.proxy_store, &mut raw.caching);
-    let others = [&mut raw.fastcgi, &mut raw.uwsgi, &mut raw.scgi];
-    for policy in others.into_iter().flatten() {
-        store::settle(&mut policy.store, &mut policy.caching);
+    fn settle<S: Section<Raw = RawPolicy>>(family: &mut Group<S>) {
+        if family.get().is_some() {
+            let policy = family.edit();
+            store::settle(&mut policy.store, &mut policy.caching);
+        }
     }
+    settle(&mut raw.fastcgi);
+    settle(&mut raw.uwsgi);
+    settle(&mut raw.scgi);
 }
 
 /// Puts the lines of the family that passes the location's requests on in the place of those of `proxy_…`, and checks those that are not
@@ -276,26 +272,21 @@ pub fn settle(
     for family in Family::OTHERS {
         let said = match family {
             Family::Proxy => continue,
-            Family::Fastcgi => settings.fastcgi.0.take(),
-            Family::Uwsgi => settings.uwsgi.0.take(),
-            Family::Scgi => settings.scgi.0.take(),
+            Family::Fastcgi => &settings.fastcgi.0,
+            Family::Uwsgi => &settings.uwsgi.0,
+            Family::Scgi => &settings.scgi.0,
         };
-        if let Some(policy) = &said {
-            check(family, &policy.answers, &policy.store, &policy.caching)?;
-            zones.check(family, &policy.caching)?;
-        }
+        check(family, &said.answers, &said.store, &said.caching)?;
+        zones.check(family, &said.caching)?;
         if chosen == Some(family) {
-            let policy = match said {
-                Some(policy) => *policy,
-                None => Policy::finish(RawPolicy::default(), scope)?,
-            };
+            let policy = said.clone();
             warn_of_key(family, &policy.caching, scope);
             settings.asking = policy.asking;
             settings.proxy_answers = policy.answers;
             settings.proxy_store = policy.store;
             settings.caching = policy.caching;
             // What a gateway says is its own, nothing of it is changed.
-            settings.proxy_rewrites = ProxyRewrites::finish(Default::default(), scope)?;
+            settings.proxy_rewrites = Arc::new(ProxyRewrites::finish(Default::default(), scope)?);
         }
     }
     Ok(())

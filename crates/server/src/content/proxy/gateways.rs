@@ -54,7 +54,7 @@ impl Value for Split {
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
         let pattern = String::from_utf8_lossy(args[0].bytes());
         // Its groups are looked at here alone: a name makes no variable.
-        let regex = Regex::compile(&pattern, false, |_| config::VariableIndex(0));
+        let regex = Regex::shared(&pattern, false, |_| config::VariableIndex(0));
         let regex = regex.map_err(|sentence| Problem::new(sentence).at(0))?;
         if regex.groups() != SPLIT_GROUPS {
             let sentence = format!("pattern \"{pattern}\" must have 2 captures");

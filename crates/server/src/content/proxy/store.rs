@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use config::{Placed, Problem, Scope, Section, Template, Value, Word, directives};
+use config::{Group, Placed, Problem, Scope, Template, Value, Word, directives};
 use disk::{OpenFile, Placing, Pool, Temporary};
 use message::{Body, BodyError, Chunk, Header, HeaderId, ResponseFraming, ResponseHead, Source};
 use message::{Method, date};
@@ -76,19 +76,20 @@ directives! {
 }
 
 /// A level that says one of `proxy_store` and `proxy_cache` switches the other one of the level around off.
-pub fn settle(store: &mut <ProxyStore as Section>::Raw, caching: &mut <Caching as Section>::Raw) {
-    let (store, cache) = (&mut store.proxy_store, &mut caching.proxy_cache);
-    let stores = matches!(&store.value, Some(store) if !matches!(store.value, StoreTo::Off));
-    let caches = matches!(&cache.value, Some(cache) if cache.value.on().is_some());
+pub fn settle(store: &mut Group<ProxyStore>, caching: &mut Group<Caching>) {
+    let said = store.get().and_then(|raw| raw.proxy_store.value.as_ref());
+    let stores = said.is_some_and(|store| !matches!(store.value, StoreTo::Off));
+    let said = caching.get().and_then(|raw| raw.proxy_cache.value.as_ref());
+    let caches = said.is_some_and(|cache| cache.value.on().is_some());
     match (stores, caches) {
         (true, false) => {
-            cache.value = Some(Placed {
+            caching.edit().proxy_cache.value = Some(Placed {
                 value: config::OrOff::Off,
                 place: None,
             });
         }
         (false, true) => {
-            store.value = Some(Placed {
+            store.edit().proxy_store.value = Some(Placed {
                 value: StoreTo::Off,
                 place: None,
             });

@@ -1,0 +1,133 @@
+//! What one level says of a group of directives, and what becomes of it: shared by all levels that say nothing else.
+//!
+//! A level that says nothing of a group holds nothing of it. What it inherits, and the finished values, are made once for all that
+//! inherit the same, so that ten thousand locations of which each says three lines take the room of those lines. Not here: what a
+//! group's values are ([`Section`]).
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::scope::Scope;
+use crate::section::Section;
+
+/// The lines of one group at one level; nothing, where the level has none.
+#[derive(Debug)]
+pub struct Group<S: Section>(Option<Rc<Known<S>>>);
+
+#[derive(Debug)]
+struct Known<S: Section> {
+    raw: S::Raw,
+    /// The values that hold, once they were asked for.
+    finished: OnceCell<Arc<S>>,
+    /// What holds at a level inside that says nothing, once there was one; unused where that is the same.
+    heir: OnceCell<Group<S>>,
+}
+
+impl<S: Section> Known<S> {
+    fn new(raw: S::Raw) -> Self {
+        Self {
+            raw,
+            finished: OnceCell::new(),
+            heir: OnceCell::new(),
+        }
+    }
+}
+
+impl<S: Section> Default for Group<S> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<S: Section> Clone for Group<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Section> Group<S> {
+    fn new(raw: S::Raw) -> Self {
+        Self(Some(Rc::new(Known::new(raw))))
+    }
+
+    /// What is said, if anything is.
+    #[must_use]
+    pub fn get(&self) -> Option<&S::Raw> {
+        self.0.as_deref().map(|known| &known.raw)
+    }
+
+    /// What is said, to be changed here alone.
+    pub fn edit(&mut self) -> &mut S::Raw {
+        let known = self
+            .0
+            .get_or_insert_with(|| Rc::new(Known::new(S::Raw::default())));
+        if Rc::get_mut(known).is_none() {
+            *known = Rc::new(Known::new(known.raw.clone()));
+        }
+        let known = Rc::get_mut(known).expect("if it was shared, it was just copied");
+        known.finished.take();
+        known.heir.take();
+        &mut known.raw
+    }
+
+    /// Takes a line in by `set`, which says whether it is one of the group.
+    ///
+    /// # Errors
+    /// That of `set`.
+    pub fn take_in(
+        &mut self,
+        set: impl FnOnce(&mut S::Raw) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        if self.0.is_some() {
+            return set(self.edit());
+        }
+        let mut raw = S::Raw::default();
+        let is_known = set(&mut raw)?;
+        if is_known {
+            *self = Self::new(raw);
+        }
+        Ok(is_known)
+    }
+
+    /// What holds at the inner level `child`.
+    #[must_use]
+    pub fn merge(&self, child: Self) -> Self {
+        match (&self.0, child.0) {
+            (None, child) => Self(child),
+            (Some(known), None) if S::IS_INHERITED_WHOLE => Self(Some(Rc::clone(known))),
+            (Some(known), None) => {
+                let make = || Self::new(S::merge(&known.raw, S::Raw::default()));
+                known.heir.get_or_init(make).clone()
+            }
+            (Some(known), Some(own)) => {
+                let own = Rc::try_unwrap(own).map_or_else(|own| own.raw.clone(), |own| own.raw);
+                Self::new(S::merge(&known.raw, own))
+            }
+        }
+    }
+
+    /// Puts in the defaults.
+    ///
+    /// # Errors
+    /// As [`Section::fill`].
+    pub fn fill(&mut self, scope: &mut Scope) -> Result<(), Error> {
+        S::fill(self.edit(), scope)
+    }
+
+    /// The values that hold.
+    ///
+    /// # Errors
+    /// As [`Section::finish`].
+    pub fn finish(&self, scope: &mut Scope) -> Result<Arc<S>, Error> {
+        let Some(known) = &self.0 else {
+            return S::finish(S::Raw::default(), scope).map(Arc::new);
+        };
+        if let Some(finished) = known.finished.get() {
+            return Ok(Arc::clone(finished));
+        }
+        let finished = Arc::new(S::finish(known.raw.clone(), scope)?);
+        Ok(Arc::clone(known.finished.get_or_init(|| finished)))
+    }
+}
