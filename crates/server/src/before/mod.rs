@@ -114,6 +114,7 @@ pub fn is_idle(location: &Location) -> bool {
         cache_rules: _,
         shown: _,
         zone: _,
+        stale_files: _,
         has_filters: _,
     } = location;
     !is_internal && program.is_none() && !is_conditional && asks_nothing(settings)

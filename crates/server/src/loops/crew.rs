@@ -152,6 +152,7 @@ impl Crew {
         self.forget_old();
         self.settings.push(Arc::clone(&plan.settings));
         plan.settings.upstreams.watch();
+        plan.settings.upstreams.limits();
         let wanted = plan.loops.clamp(1, super::LOOPS_MAX);
         let surplus = self.members.split_off(wanted.min(self.members.len()));
         while self.members.len() < wanted {

@@ -90,8 +90,8 @@ pub struct Generation {
     pub connections_max: u32,
     /// What this loop counts of each `status_zone`, once it was asked for.
     zones: Vec<OnceCell<Arc<ZoneFigures>>>,
-    /// This loop's `open_file_cache` of each location, made when it is first asked.
-    stale_files: Vec<OnceCell<Option<StaleFiles>>>,
+    /// This loop's caches of `open_file_cache`, each made when it is first asked.
+    stale_files: Vec<OnceCell<StaleFiles>>,
 }
 
 impl Generation {
@@ -99,7 +99,7 @@ impl Generation {
     #[must_use]
     pub fn new(number: u64, settings: Arc<Settings>, connections_max: u32) -> Self {
         let mut stale_files = Vec::new();
-        stale_files.resize_with(settings.locations().len(), OnceCell::new);
+        stale_files.resize_with(settings.stale_files, OnceCell::new);
         let mut zones = Vec::new();
         zones.resize_with(settings.status_zones.len(), OnceCell::new);
         Self {
@@ -119,18 +119,13 @@ impl Generation {
     /// The location's `open_file_cache`, unless it is off.
     #[must_use]
     pub fn stale_files(&self, location: LocationId) -> Option<&StaleFiles> {
-        let make = || {
-            self.settings
-                .location(location)
-                .settings
-                .files
-                .stale()
-                .map(StaleFiles::new)
-        };
-        self.stale_files
-            .get(location as usize)?
-            .get_or_init(make)
-            .as_ref()
+        let location = self.settings.location(location);
+        let place = &self.stale_files[location.stale_files?];
+        if place.get().is_none() {
+            let settings = location.settings.files.stale()?;
+            return Some(place.get_or_init(|| StaleFiles::new(settings)));
+        }
+        place.get()
     }
 }
 

@@ -123,6 +123,7 @@ impl Settings {
             uid_reset: None,
             wants_first_byte: false,
             status_zones: Vec::new(),
+            stale_files: 0,
             zones: std::mem::take(&mut http.zones),
             limits: std::mem::take(&mut http.limits),
             caches: std::sync::OnceLock::new(),
@@ -145,6 +146,7 @@ impl Settings {
         settings.name_variables(scope);
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;
+        settings.number_stale_files();
         crew::learn_cores();
         let is_shown = scope.find("first_byte_time").is_some();
         settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
@@ -194,6 +196,20 @@ impl Settings {
             }));
         }
         Ok(())
+    }
+
+    /// Gives every `open_file_cache` a number.
+    fn number_stale_files(&mut self) {
+        let mut known = HashMap::new();
+        for location in &mut self.locations {
+            let files = &location.settings.files;
+            if files.open_file_cache.on().is_some() {
+                let next = known.len();
+                let number = known.entry(Arc::as_ptr(files)).or_insert(next);
+                location.stale_files = Some(*number);
+            }
+        }
+        self.stale_files = known.len();
     }
 
     /// Checks that every pool that is named without variables is declared.

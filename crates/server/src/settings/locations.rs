@@ -268,6 +268,7 @@ pub fn add(
         logs: OnceLock::new(),
         shown,
         zone: None,
+        stale_files: None,
         handler,
         pool,
         cache_rules: OnceLock::new(),

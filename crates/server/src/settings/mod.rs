@@ -73,6 +73,8 @@ pub struct Settings {
     pub wants_first_byte: bool,
     /// The names of `status_zone`, each once.
     pub status_zones: Vec<String>,
+    /// How many caches `open_file_cache` makes.
+    pub stale_files: usize,
     /// The zones of limits.
     pub limits: limits::Zones,
     /// The caches that are declared.
@@ -224,6 +226,8 @@ pub struct Location {
     pub shown: Option<Shown>,
     /// Its `status_zone`, among those of the configuration.
     pub zone: Option<usize>,
+    /// Its `open_file_cache`, among those of the configuration: locations that have theirs from the same level share it.
+    pub stale_files: Option<usize>,
     /// What makes its content, if not files.
     pub handler: Option<Arc<dyn Handler>>,
     /// Its pool, once it was asked for (unless the name has variables).

@@ -335,6 +335,8 @@ pub struct Upstreams {
     /// Their places in the list, by name in lower case.
     by_name: HashMap<Box<[u8]>, SmallVec<[usize; 1]>>,
     hosts: Hosts,
+    /// What may be kept of the connections of each, by its number.
+    limits: OnceLock<HashMap<u64, Limits>>,
 }
 
 impl Upstreams {
@@ -445,6 +447,14 @@ impl Upstreams {
     ) -> Result<(), Error> {
         let mut all = self.list.iter();
         all.try_for_each(|upstream| upstream.settle(of_http, resolve))
+    }
+
+    /// What may be kept of the connections of each, by [`Upstream::id`]. Made when it is first asked for, behind
+    /// [`Upstreams::follow`], and before a loop asks: there may be thousands.
+    pub fn limits(&self) -> &HashMap<u64, Limits> {
+        let limit = |upstream: &Arc<Upstream>| (upstream.id(), upstream.declared.kept);
+        self.limits
+            .get_or_init(|| self.list.iter().map(limit).collect())
     }
 
     /// Begins to look up the servers with `resolve`. To be called once, in the process that serves, behind

@@ -64,8 +64,7 @@ impl Shelf {
 
     /// There is another configuration: what it does not have is closed, its limits hold.
     pub fn keep_only(&self, upstreams: &Upstreams) {
-        let list = upstreams.list().iter();
-        let limits: HashMap<u64, _> = list.map(|up| (up.id(), up.declared().kept)).collect();
+        let limits = upstreams.limits();
         let mut all = self.kept.borrow_mut();
         all.retain(|id, _| limits.contains_key(id));
         for (id, kept) in all.iter_mut() {
