@@ -28,6 +28,7 @@ mod gateways;
 mod geo;
 mod headers;
 mod host;
+mod large;
 mod limits;
 mod listen;
 mod locations;
