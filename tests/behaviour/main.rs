@@ -7,6 +7,7 @@ mod autoindex;
 mod browsers;
 mod buffering;
 mod cache;
+mod cached_upgrades;
 mod charset;
 mod compression;
 mod conditional;

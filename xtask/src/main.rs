@@ -1,4 +1,4 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | differential | cache-faults |
+//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | differential | repeats | cache-faults |
 //! instructions | dashboard | installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
@@ -16,6 +16,7 @@ mod faults;
 mod installed;
 mod instructions;
 mod manual;
+mod repeats;
 mod scope;
 mod source;
 mod tidy;
@@ -34,6 +35,9 @@ usage: cargo xtask TASK
       nginx's public test suite: the files whose configuration needs nothing that is not built yet
   differential --nginx PATH [--binary BIN] [--port N] [--jobs N] [--verbose] [CASE…]
       configurations and requests through nginx 1.31.5 and freewheel, answers compared; CASE is the beginning of a name
+  repeats --nginx PATH [--record]
+      every directive twice in each of its contexts, `-t` of nginx 1.31.5 and ours compared; --record: writes down what nginx says, which
+      `cargo test` compares with (crates/server/tests/repeats)
   cache-faults
       the cache on disks that are full, read-only or fail, and `max_size` under a steady stream; root (mounts images), a minute
   instructions [--binary BIN] [--record | --figures]
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
         Some((task, rest)) if task == "differential" => differential::run(&project(), rest),
+        Some((task, rest)) if task == "repeats" => repeats::run(&project(), rest),
         Some((task, rest)) if task == "cache-faults" && rest.is_empty() => faults::run(&project()),
         Some((task, rest)) if task == "instructions" => instructions::run(&project(), rest),
         Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),

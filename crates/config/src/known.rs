@@ -136,6 +136,9 @@ const NO_HTTP2: Fate = Fate::Ignored("it has no effect without HTTP/2, which is 
 const NO_TLS: Fate = Fate::Ignored(
     "it has no effect without TLS, which is not built yet and which \"listen\" refuses",
 );
+const NO_TLS_BEHIND: Fate = Fate::Ignored(
+    "it has no effect without TLS to other servers, which is not built yet and without which none is asked over \"https://\"",
+);
 const GZIP_MEMORY: Fate =
     Fate::Ignored("answers are compressed piece by piece, with the memory that a piece needs");
 const GZIP_HASH: Fate = Fate::Ignored("the compressor chooses the size of its tables itself");

@@ -263,7 +263,15 @@ fn compatibility(tables: &[&Table]) -> String {
     for missing in known::missing::all() {
         let rows = of(|fate| fate == Fate::NotYet);
         let count = rows.filter(|row| row.missing() == Some(missing)).count();
-        let _ = writeln!(out, "| {} | {count} | {} |", missing.what, missing.instead);
+        let asked_by = match missing.asked_by {
+            "" => count.to_string(),
+            other => other.to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "| {} | {asked_by} | {} |",
+            missing.what, missing.instead
+        );
     }
     out.push_str("\nBy the modules of nginx:\n\n");
     let mut by_module: BTreeMap<&str, Vec<String>> = BTreeMap::new();

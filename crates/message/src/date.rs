@@ -1,6 +1,6 @@
 //! HTTP dates (RFC 9110, 5.6.7): written as IMF-fixdate, read in its three formats, in seconds since 1970.
 //!
-//! Looks at no clock. As nginx does, the reader takes any word for the day of the week.
+//! Looks at no clock. The reader takes any word for the day of the week, as nginx does, and the month's name in any case (RFC 9111, 4.2).
 
 /// Seconds since 1970-01-01 00:00:00 UTC.
 pub type Seconds = i64;
@@ -181,7 +181,7 @@ impl Scan<'_> {
         self.0 = rest;
         MONTHS
             .iter()
-            .position(|month| *month == name)
+            .position(|month| month.eq_ignore_ascii_case(name))
             .map(|index| index as i64 + 1)
     }
 
@@ -256,6 +256,18 @@ mod tests {
             assert_eq!(parse(text.as_bytes()), Some(784_111_777), "{text}");
         }
         assert_eq!(&format(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+
+    #[test]
+    fn names_are_read_in_any_case() {
+        for text in [
+            "SUN, 06 NOV 1994 08:49:37 GMT",
+            "sun, 06 nov 1994 08:49:37 gmt",
+            "SUNDAY, 06-NOV-94 08:49:37 Gmt",
+            "sun nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(784_111_777), "{text}");
+        }
     }
 
     #[test]

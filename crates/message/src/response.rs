@@ -277,6 +277,14 @@ impl<F> Response<F> {
         self.headers.remove(b"Accept-Ranges");
     }
 
+    /// Modification time of what is sent, also where the line was written in another form than ours and stands among the others.
+    pub fn modified(&self) -> Option<Seconds> {
+        self.last_modified.or_else(|| {
+            let line = self.headers.get(b"Last-Modified")?;
+            crate::date::parse(line)
+        })
+    }
+
     /// Makes the entity tag a weak one; what is no tag goes.
     pub fn weaken_etag(&mut self) {
         self.etag = self.etag.take().and_then(|tag| tag.weakened());

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use config::Table;
 
-use crate::variables::names::{CORE, FAMILIES};
+use crate::variables::names::{self, FAMILIES};
 
 /// Every page as file name and text.
 #[must_use]
@@ -34,16 +34,16 @@ pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
         return config::manual::explain(tables, name);
     };
     let lower = variable.to_ascii_lowercase();
-    let core = CORE.iter().find(|(known, ..)| *known == lower);
+    let core = names::all().find(|(known, ..)| *known == lower);
     let family = || {
         let begins = |prefix: &str| lower.starts_with(prefix) && lower.len() > prefix.len();
         FAMILIES.iter().find(|(prefix, ..)| begins(prefix))
     };
     let text = core
-        .map(|(.., text)| *text)
+        .map(|(.., text)| text)
         .or_else(|| family().map(|(.., text)| *text));
     let unknown = || {
-        let known = CORE.iter().map(|(known, ..)| *known);
+        let known = names::all().map(|(known, ..)| known);
         match config::suggest::nearest(lower.as_bytes(), known) {
             Some(near) => format!("unknown variable \"${variable}\", did you mean \"${near}\"?"),
             None => format!("unknown variable \"${variable}\""),
@@ -59,7 +59,7 @@ fn variables() -> String {
          groups of regular expressions in `server_name` and `location`.\n\n| variable | value |\n|---|---|\n",
         config::manual::GENERATED
     );
-    for (name, _, text) in CORE {
+    for (name, _, text) in names::all() {
         let _ = writeln!(page, "| `${name}` | {} |", text.trim());
     }
     for (prefix, _, text) in FAMILIES {

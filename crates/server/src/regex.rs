@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 /// Steps after which PCRE2 gives up a match (`(*LIMIT_MATCH=…)`): about 10 ms of one core.
 pub const MATCH_LIMIT: u32 = 100_000;
-/// How many capture groups (the whole match included) are kept: `$0`–`$9` and named groups.
-pub const CAPTURES_MAX: usize = 32;
+/// Capture groups that have a number to ask for them by, the whole match included: `$0` to `$9`.
+const NUMBERED: usize = 10;
 
 /// A compiled pattern together with the variables that its named groups set.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Regex {
     program: Arc<pcre2::bytes::Regex>,
     /// The pattern as it was written, for messages.
     pub pattern: String,
+    /// How many groups are kept of a match: those with a number to ask by, and up to the last one with a name.
+    kept: usize,
     /// Named groups: their number and the variable that they set.
     pub groups: Vec<(usize, VariableIndex)>,
 }
@@ -101,7 +103,7 @@ impl Regex {
     /// Compiles `pattern`; `name` gives the variable for a named group.
     ///
     /// # Errors
-    /// nginx's sentence (`pcre2_compile() failed: … in "PATTERN"`), or too many groups.
+    /// nginx's sentence (`pcre2_compile() failed: … in "PATTERN"`).
     pub fn compile(
         pattern: &str,
         caseless: bool,
@@ -127,19 +129,15 @@ impl Regex {
         program: Arc<pcre2::bytes::Regex>,
         mut name: impl FnMut(&str) -> VariableIndex,
     ) -> Result<Self, String> {
-        if program.captures_len() > CAPTURES_MAX {
-            return Err(format!(
-                "the pattern \"{pattern}\" has more than {} captures",
-                CAPTURES_MAX - 1
-            ));
-        }
-        let groups = program
+        let groups: Vec<_> = program
             .capture_names()
             .iter()
             .enumerate()
             .filter_map(|(i, n)| n.as_deref().map(|n| (i, name(n))))
             .collect();
+        let named = groups.last().map_or(0, |(group, _)| group + 1);
         Ok(Self {
+            kept: program.captures_len().min(named.max(NUMBERED)),
             program,
             pattern: pattern.to_owned(),
             groups,
@@ -184,7 +182,7 @@ impl Regex {
             .ok()
             .flatten()?;
         Some(
-            (0..locations.len())
+            (0..self.kept)
                 .map(|i| {
                     locations
                         .get(i)
@@ -223,6 +221,19 @@ mod tests {
         assert_eq!(spans[1], Some(1..4));
         assert_eq!(spans[2], Some(5..6));
         assert!(regex.captures(b"/JOE/x").is_none());
+    }
+
+    #[test]
+    fn of_many_groups_what_can_be_asked_for_is_kept() {
+        let regex = compile(&format!("^{}(?<last>z)$", "(.)".repeat(81)));
+        let subject = ["a".repeat(81).as_bytes(), b"z"].concat();
+        let spans = regex.captures(&subject).expect("matches");
+        assert_eq!(
+            (spans[9].clone(), spans[82].clone()),
+            (Some(8..9), Some(81..82))
+        );
+        let regex = compile(&"(.)".repeat(200));
+        assert_eq!(regex.captures(&[b'a'; 200]).expect("matches").len(), 10);
     }
 
     #[test]

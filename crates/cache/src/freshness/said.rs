@@ -100,12 +100,14 @@ fn expires<'a>(mut lines: impl Iterator<Item = &'a [u8]>, rules: &Rules) -> Opti
     Some(http_date(first).map_or(Expires::Invalid, Expires::At))
 }
 
-/// A date whose zone is GMT or, in asctime's form, not there (RFC 9110, 5.6.7); the parser does not look behind the time.
+/// A date whose zone is GMT, in any case (RFC 9111, 4.2), or, in asctime's form, not there (RFC 9110, 5.6.7); the parser does not look
+/// behind the time.
 fn http_date(text: &[u8]) -> Option<Seconds> {
+    const ZONE: &[u8] = b" GMT";
     const ASCTIME: usize = "Sun Nov  6 08:49:37 1994".len();
     let has_zone = text.contains(&b',');
     let is_whole = if has_zone {
-        text.ends_with(b" GMT")
+        text.len() > ZONE.len() && text[text.len() - ZONE.len()..].eq_ignore_ascii_case(ZONE)
     } else {
         text.len() <= ASCTIME
     };

@@ -277,36 +277,36 @@ rows! {
     }
     "http_ssl" {
         "ssl_buffer_size": [HTTP | SERVER] 1 => NO_TLS;
-        "ssl_certificate": [HTTP | SERVER] 1;
+        "ssl_certificate": [HTTP | SERVER] 1 => NO_TLS;
         "ssl_certificate_cache": [HTTP | SERVER] (1..=3);
-        "ssl_certificate_compression": [HTTP | SERVER] FLAG;
-        "ssl_certificate_key": [HTTP | SERVER] 1;
+        "ssl_certificate_compression": [HTTP | SERVER] FLAG => NO_TLS;
+        "ssl_certificate_key": [HTTP | SERVER] 1 => NO_TLS;
         "ssl_ciphers": [HTTP | SERVER] 1 => NO_TLS;
-        "ssl_client_certificate": [HTTP | SERVER] 1;
-        "ssl_conf_command": [HTTP | SERVER] 2;
-        "ssl_crl": [HTTP | SERVER] 1;
+        "ssl_client_certificate": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_conf_command": [HTTP | SERVER] 2 => NO_TLS;
+        "ssl_crl": [HTTP | SERVER] 1 => NO_TLS;
         "ssl_dhparam": [HTTP | SERVER] 1 => NO_TLS;
-        "ssl_early_data": [HTTP | SERVER] FLAG;
+        "ssl_early_data": [HTTP | SERVER] FLAG => NO_TLS;
         "ssl_ecdh_curve": [HTTP | SERVER] 1 => NO_TLS;
-        "ssl_ech_file": [HTTP | SERVER] 1;
-        "ssl_ocsp": [HTTP | SERVER] 1;
-        "ssl_ocsp_cache": [HTTP | SERVER] 1;
-        "ssl_ocsp_responder": [HTTP | SERVER] 1;
-        "ssl_password_file": [HTTP | SERVER] 1;
+        "ssl_ech_file": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_ocsp": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_ocsp_cache": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_ocsp_responder": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_password_file": [HTTP | SERVER] 1 => NO_TLS;
         "ssl_prefer_server_ciphers": [HTTP | SERVER] FLAG => NO_TLS;
         "ssl_protocols": [HTTP | SERVER] (1..) => NO_TLS;
-        "ssl_reject_handshake": [HTTP | SERVER] FLAG;
+        "ssl_reject_handshake": [HTTP | SERVER] FLAG => NO_TLS;
         "ssl_session_cache": [HTTP | SERVER] (1..=2) => NO_TLS;
-        "ssl_session_ticket_key": [HTTP | SERVER] 1;
+        "ssl_session_ticket_key": [HTTP | SERVER] 1 => NO_TLS;
         "ssl_session_tickets": [HTTP | SERVER] FLAG => NO_TLS;
         "ssl_session_timeout": [HTTP | SERVER] 1 => NO_TLS;
-        "ssl_stapling": [HTTP | SERVER] FLAG;
-        "ssl_stapling_file": [HTTP | SERVER] 1;
-        "ssl_stapling_responder": [HTTP | SERVER] 1;
-        "ssl_stapling_verify": [HTTP | SERVER] FLAG;
-        "ssl_trusted_certificate": [HTTP | SERVER] 1;
-        "ssl_verify_client": [HTTP | SERVER] 1;
-        "ssl_verify_depth": [HTTP | SERVER] 1;
+        "ssl_stapling": [HTTP | SERVER] FLAG => NO_TLS;
+        "ssl_stapling_file": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_stapling_responder": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_stapling_verify": [HTTP | SERVER] FLAG => NO_TLS;
+        "ssl_trusted_certificate": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_verify_client": [HTTP | SERVER] 1 => NO_TLS;
+        "ssl_verify_depth": [HTTP | SERVER] 1 => NO_TLS;
     }
     "http_stub_status" {
         "stub_status": [SERVER | LOCATION] (0..=1);

@@ -11,6 +11,8 @@ pub struct Missing {
     pub what: &'static str,
     /// What can be done without it: a clause.
     pub instead: &'static str,
+    /// What asks for it, where no directive does: those that only say how are ignored without it.
+    pub asked_by: &'static str,
     /// Beginnings of the names of its modules.
     modules: &'static [&'static str],
     /// Beginnings of the names of its directives, whatever their module.
@@ -22,66 +24,77 @@ static ALL: &[Missing] = &[
     Missing {
         what: "`stream` (TCP and UDP)",
         instead: "leave it to nginx or HAProxy on addresses of their own, beside Freewheel",
+        asked_by: "",
         modules: &["stream"],
         names: &[],
     },
     Missing {
         what: "`mail`",
         instead: "leave it to nginx on addresses of its own, beside Freewheel",
+        asked_by: "",
         modules: &["mail"],
         names: &[],
     },
     Missing {
         what: "gRPC",
         instead: "pass gRPC on by a server that speaks HTTP/2 to clients and servers (Envoy, HAProxy, nginx), beside Freewheel",
+        asked_by: "",
         modules: &["http_grpc"],
         names: &[],
     },
     Missing {
         what: "memcached",
         instead: "let the application ask it, or keep its answers with `proxy_cache`",
+        asked_by: "",
         modules: &["http_memcached"],
         names: &[],
     },
     Missing {
         what: "TLS to other servers",
         instead: "pass requests on without TLS, or to a program on a loopback address that speaks TLS to the server (stunnel, ghostunnel)",
+        asked_by: "`proxy_pass https://…`",
         modules: &[],
         names: &["proxy_ssl_", "uwsgi_ssl_"],
     },
     Missing {
         what: "TLS to clients",
         instead: "put a TLS terminator in front (HAProxy, hitch, stunnel, nginx) and take its connections with `listen … proxy_protocol`",
+        asked_by: "`listen … ssl`",
         modules: &["http_ssl", "core"],
         names: &[],
     },
     Missing {
         what: "HTTP/2 to clients",
         instead: "let the TLS terminator in front speak it; `http2 off` is taken",
+        asked_by: "",
         modules: &["http_v2"],
         names: &[],
     },
     Missing {
         what: "HTTP/3",
         instead: "let the server in front speak it; switches that are `off` are taken",
+        asked_by: "",
         modules: &["http_v3", "quic"],
         names: &[],
     },
     Missing {
         what: "databases of MaxMind's GeoIP",
         instead: "make the same variables of the networks with `geo`",
+        asked_by: "",
         modules: &["http_geoip"],
         names: &[],
     },
     Missing {
         what: "changing pictures",
         instead: "pass requests for them on to a service that does (imgproxy, nginx), behind `proxy_cache`",
+        asked_by: "",
         modules: &["http_image"],
         names: &[],
     },
     Missing {
         what: "XSLT",
         instead: "transform in the application, or in an nginx behind `proxy_cache`",
+        asked_by: "",
         modules: &["http_xslt"],
         names: &[],
     },
@@ -132,7 +145,8 @@ mod tests {
             }
         }
         for missing in ALL {
-            assert!(used.contains(&missing.what), "{}", missing.what);
+            let is_used = used.contains(&missing.what);
+            assert_eq!(is_used, missing.asked_by.is_empty(), "{}", missing.what);
         }
         assert_eq!(
             of("http_proxy", "proxy_ssl_name").map(|m| m.what),

@@ -49,7 +49,8 @@ macro_rules! choices {
     };
 }
 
-/// Declares a set of words of which a directive takes one or more, as bit flags; a word given twice is a warning.
+/// Declares a set of words of which a directive takes one or more, as bit flags; a word given twice is a warning. Several lines of one
+/// level are one set, as in nginx.
 ///
 /// ```
 /// config::choice_set! {
@@ -103,7 +104,17 @@ macro_rules! choice_set {
                 args: &[$crate::Word],
                 scope: &mut $crate::Scope,
             ) -> ::core::result::Result<Self, $crate::Problem> {
-                let mut set = Self::default();
+                let mut set = None;
+                <Self as $crate::Value>::set(&mut set, args, scope)?;
+                Ok(set.unwrap_or_default())
+            }
+
+            fn set(
+                slot: &mut ::core::option::Option<Self>,
+                args: &[$crate::Word],
+                scope: &mut $crate::Scope,
+            ) -> ::core::result::Result<(), $crate::Problem> {
+                let mut set = slot.unwrap_or_default();
                 for (number, word) in args.iter().enumerate() {
                     let known = Self::WORDS.iter().find(|(_, name)| word.bytes().eq_ignore_ascii_case(name.as_bytes()));
                     let Some((flag, _)) = known else {
@@ -115,7 +126,8 @@ macro_rules! choice_set {
                     }
                     set = set.or(*flag);
                 }
-                Ok(set)
+                *slot = Some(set);
+                Ok(())
             }
         }
     };

@@ -114,7 +114,7 @@ pub fn apply(request: &mut Request, expires: &Expires) {
         ),
         Lifetime::Access(0) | Lifetime::Modified(0) => until(now, now, false),
         Lifetime::Access(seconds) => until(now, now + seconds, seconds < 0),
-        Lifetime::Modified(seconds) => match response.last_modified {
+        Lifetime::Modified(seconds) => match response.modified() {
             Some(time) => until(now, time + seconds, seconds < 0),
             None => until(now, now + seconds, seconds < 0),
         },

@@ -50,7 +50,7 @@ pub fn apply(
     };
     match conditional::judge(
         &request.head,
-        response.last_modified,
+        response.modified(),
         response.etag.as_ref(),
         rule,
     ) {

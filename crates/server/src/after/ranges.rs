@@ -55,11 +55,7 @@ pub fn apply(
     let Some(value) = request.head.get(HeaderId::Range) else {
         return Ok(None);
     };
-    if !conditional::if_range_holds(
-        &request.head,
-        response.last_modified,
-        response.etag.as_ref(),
-    ) {
+    if !conditional::if_range_holds(&request.head, response.modified(), response.etag.as_ref()) {
         return Ok(None);
     }
     match range::parse(value, length, max_ranges) {

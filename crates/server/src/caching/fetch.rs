@@ -13,7 +13,7 @@ use cache::freshness::Failure as Lost;
 use cache::index::State;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
-use message::ResponseHead;
+use message::{HeaderId, ResponseHead};
 use tokio::sync::{mpsc, oneshot};
 
 use super::directives::UseStale;
@@ -26,6 +26,7 @@ use crate::Failure;
 use crate::clock::Moment;
 use crate::content::proxy;
 use crate::content::proxy::answer::{self, Origin};
+use crate::content::proxy::exchange::Answer as Answered;
 use crate::content::proxy::order::{Order, Variation};
 use crate::content::proxy::record::Passed;
 use crate::loops::{Kind, spawn_begun};
@@ -153,6 +154,7 @@ pub async fn fetch_behind(
             let told = Told {
                 end: end_awaited(request),
                 hints: None,
+                switched: None,
             };
             start(request, inquiry, &want, order, filler, storing, told);
             Ok(true)
@@ -206,6 +208,7 @@ fn conditional_on<'w>(inquiry: &Inquiry<'_>, want: &'w Want) -> Option<&'w Hit> 
 /// Who is told of a fill beside those who follow it.
 struct Told {
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    switched: Option<oneshot::Sender<Answered>>,
     end: Option<oneshot::Sender<()>>,
 }
 
@@ -242,6 +245,7 @@ fn start(
         filler,
         storing,
         hints: told.hints,
+        switched: told.switched,
         filling,
     };
     let errand = loop_.begin_errand();
@@ -269,8 +273,11 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     let (storing, question) = storing(inquiry, &want);
     let wants_hints = !request.location().settings.hints.early_hints.is_empty();
     let (send_hints, hints) = wants_hints.then(|| mpsc::channel(HINTS_MAX)).unzip();
+    let wants_switch = request.head.get(HeaderId::Upgrade).is_some();
+    let (send_switched, switched) = wants_switch.then(oneshot::channel).unzip();
     let told = Told {
         hints: send_hints,
+        switched: send_switched,
         end: None,
     };
     start(request, inquiry, &want, order, filler, storing, told);
@@ -281,6 +288,9 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
         return Box::pin(ended(request, inquiry, want, ending)).await;
     };
+    if let Some(Ok(answer)) = switched.map(|mut switched| switched.try_recv()) {
+        return Fetched::Answer(Box::pin(proxy::taken(request, answer)).await);
+    }
     let origin = match fill.about() {
         Some(_) => Origin::Fill,
         None if want.may_store && is_storable(inquiry, &head) => Origin::Fill,

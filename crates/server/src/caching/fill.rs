@@ -31,7 +31,7 @@ use super::turns::Turn;
 use crate::clock::Moment;
 use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
 use crate::content::proxy::order::Order;
-use crate::content::proxy::{Passing, accel};
+use crate::content::proxy::{Passing, SWITCHING, accel};
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
 use crate::upstream::next::Failure;
@@ -68,6 +68,8 @@ pub struct Task {
     pub storing: Storing,
     /// Where heads go that come before the answer's own (`early_hints`).
     pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    /// Where a 101 goes, with the connection that is a tunnel from there on.
+    pub switched: Option<oneshot::Sender<Answered>>,
     /// The rest. In a box: it is handed on from step to step.
     pub filling: Box<Filling>,
 }
@@ -123,6 +125,9 @@ pub async fn run(task: Task) {
     };
     match answer(asking, task.hints).await {
         Err(none) => filling.fail(task.filler, none),
+        Ok(answer) if answer.head.status == SWITCHING => {
+            switch(task.filler, answer, task.switched);
+        }
         Ok(answer) => {
             let turn = turn.filter(|_| answer.body.is_whole_within(usize::MAX));
             filling.take(task.filler, answer, task.storing, turn).await;
@@ -144,6 +149,17 @@ async fn answer(
             }
         }
     }
+}
+
+/// A 101 is for the request that asked for it alone, and there is nothing in it to store.
+fn switch(filler: Filler, answer: Answered, owner: Option<oneshot::Sender<Answered>>) {
+    let head = ResponseHead::clone(&answer.head);
+    if let Some(owner) = owner {
+        // If it has left, the tunnel ends here.
+        let _ = owner.send(answer);
+    }
+    filler.set_head(head, Sharing::Private);
+    filler.finish();
 }
 
 /// The ending that a failure to get an answer is.

@@ -165,10 +165,10 @@ pub fn key_text(request: &Request) -> Bytes {
     text.into()
 }
 
-/// Is this request one for the cache at all? (What is to become a tunnel is not.)
+/// Is this request one for the cache at all?
 #[must_use]
 pub fn is_asked(request: &Request, caching: &Caching) -> bool {
-    caching.proxy_cache_methods.has(request.method) && request.head.get(HeaderId::Upgrade).is_none()
+    caching.proxy_cache_methods.has(request.method)
 }
 
 /// Says the answer itself nothing against storing it, but perhaps not for how long? Then what the client asks about it (conditions, a

@@ -29,6 +29,12 @@ impl Value for Stands {
     fn parse(_: &[Word], _: &mut Scope) -> Result<Self, Problem> {
         Ok(Self)
     }
+
+    /// Twice says no more than once.
+    fn set(slot: &mut Option<Self>, _: &[Word], _: &mut Scope) -> Result<(), Problem> {
+        *slot = Some(Self);
+        Ok(())
+    }
 }
 
 directives! {

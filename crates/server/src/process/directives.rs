@@ -321,6 +321,15 @@ impl Value for Priority {
             .map_err(|_| Problem::directive("invalid number").at(0))?;
         Ok(Self(number))
     }
+
+    /// In nginx 0 is as if nothing were said.
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        if slot.as_ref().is_some_and(|earlier| earlier.0 != 0) {
+            return Err(Problem::duplicate());
+        }
+        *slot = Some(Self::parse(args, scope)?);
+        Ok(())
+    }
 }
 
 /// `load_module`: the file of a module, which is not loaded.

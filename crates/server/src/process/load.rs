@@ -11,6 +11,7 @@ use config::{Error, Grammar, Recorded, Scope, Source, Tree};
 use super::circumstances::Circumstances;
 use super::directives::Main;
 use crate::content::module::Modules;
+use crate::content::proxy::https;
 use crate::settings::Settings;
 use crate::settings::build::Surroundings;
 
@@ -95,6 +96,7 @@ pub fn load(
     let mut scope = Scope::new();
     let built = build(&tree, &mut scope, origin, circumstances, modules);
     warnings.extend(scope.take_warnings());
+    warnings.extend(https::warning(&tree));
     match built {
         Ok((main, settings)) => Ok(Loaded {
             tree,

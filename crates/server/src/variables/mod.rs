@@ -28,7 +28,7 @@ use crate::map::{self, Key, Map};
 use crate::regex::Regex;
 use crate::request::Request;
 use crate::split_clients::SplitClients;
-use names::{CORE, Core, Family};
+use names::{Core, Family};
 use remembered::VALUE_BYTES_MAX;
 
 /// Depth to which variables may be made of variables.
@@ -187,7 +187,7 @@ impl Definitions {
                 .is_some_and(|index| scope.is_defined(index))
         };
         let made = scope.variables().iter().map(|variable| &*variable.name);
-        let names = CORE.iter().map(|(name, ..)| *name);
+        let names = names::all().map(|(name, ..)| name);
         scope.check(
             |name| is_made(name) || Definition::built_in(name).is_some(),
             |name| {

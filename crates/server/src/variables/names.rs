@@ -167,6 +167,8 @@ variables! {
     ServerProtocol "server_protocol"
     /// The range of the slice that is asked for (`slice`).
     SliceRange "slice_range"
+    /// The version of TLS. It is not built, so there is no value.
+    Tls "ssl_protocol"
     /// The status of the response.
     Status "status"
     /// The kernel's `tcpi_rcv_space` of the connection.
@@ -219,6 +221,44 @@ variables! {
     ZstdRatio "zstd_ratio"
 }
 
+const TLS_SAYS: &str = "What TLS says of the connection. It is not built, so there is no value.";
+/// The variables of TLS.
+const OF_TLS: &[&str] = &[
+    "ssl_alpn_protocol",
+    "ssl_cipher",
+    "ssl_ciphers",
+    "ssl_client_cert",
+    "ssl_client_escaped_cert",
+    "ssl_client_fingerprint",
+    "ssl_client_i_dn",
+    "ssl_client_i_dn_legacy",
+    "ssl_client_raw_cert",
+    "ssl_client_s_dn",
+    "ssl_client_s_dn_legacy",
+    "ssl_client_serial",
+    "ssl_client_sigalg",
+    "ssl_client_v_end",
+    "ssl_client_v_remain",
+    "ssl_client_v_start",
+    "ssl_client_verify",
+    "ssl_curve",
+    "ssl_curves",
+    "ssl_early_data",
+    "ssl_ech_outer_server_name",
+    "ssl_ech_status",
+    "ssl_server_name",
+    "ssl_session_id",
+    "ssl_session_reused",
+    "ssl_sigalg",
+    "ssl_sigalgs",
+];
+
+/// All of them with their descriptions.
+pub fn all() -> impl Iterator<Item = (&'static str, Core, &'static str)> {
+    let of_tls = OF_TLS.iter().map(|name| (*name, Core::Tls, TLS_SAYS));
+    CORE.iter().copied().chain(of_tls)
+}
+
 impl Core {
     /// Is it a module's, made when it is first asked for and remembered?
     #[must_use]
@@ -250,6 +290,7 @@ impl Core {
                 | Self::Msie
                 | Self::ProxyHost
                 | Self::ProxyPort
+                | Self::Tls
                 | Self::UidReset
         )
     }
@@ -323,9 +364,9 @@ pub const FAMILIES: &[(&str, Family, &str)] = &[
 /// The core variable of that (lower-case) name.
 #[must_use]
 pub fn core(name: &str) -> Option<Core> {
-    CORE.iter()
-        .find(|(n, ..)| *n == name)
-        .map(|(_, core, _)| *core)
+    let listed = CORE.iter().find(|(n, ..)| *n == name);
+    let of_tls = || OF_TLS.contains(&name).then_some(Core::Tls);
+    listed.map(|(_, core, _)| *core).or_else(of_tls)
 }
 
 /// The family of that (lower-case) name, and the rest of the name. As in nginx nothing need be left of it; such a variable has no value.
@@ -356,11 +397,10 @@ mod tests {
 
     #[test]
     fn every_name_stands_once() {
-        for (i, (name, ..)) in CORE.iter().enumerate() {
-            assert!(
-                CORE[i + 1..].iter().all(|(other, ..)| other != name),
-                "{name}"
-            );
-        }
+        let mut names: Vec<_> = all().map(|(name, ..)| name).collect();
+        let before = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), before);
     }
 }

@@ -39,6 +39,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::Host => host(request, out),
         Core::Hostname => put(&request.settings().hostname, out),
         Core::Https => put(b"", out),
+        Core::Tls => false,
         Core::IsArgs => put(if request.args.is_empty() { b"" } else { b"?" }, out),
         Core::IsRequestPort => put(request.head.port.map_or(b"", |_| b":"), out),
         Core::LimitConnStatus => limited::append_counted(request, out),

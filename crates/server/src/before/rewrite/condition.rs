@@ -177,6 +177,9 @@ impl FileTest {
     /// The pool cannot be asked.
     pub async fn ask(&self, request: &Request) -> Result<bool, Failure> {
         let path = self.path(request);
+        if path.is_empty() {
+            return Ok(self.is_negated);
+        }
         let access = files::access(request, &path)?;
         let found = request.client.loop_.disk.stat(&path, &access).await;
         let is_so = match found {
@@ -198,12 +201,12 @@ impl FileTest {
         Ok(is_so != self.is_negated)
     }
 
-    /// The path; one that is not absolute begins at the prefix.
+    /// The path; one that is not absolute begins at the prefix. One that is empty names no file, as the kernel has it.
     fn path(&self, request: &Request) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt as _;
         let mut path = Vec::with_capacity(256);
         request.evaluate_into(&self.path, &mut path);
-        if !path.starts_with(b"/") {
+        if !path.is_empty() && !path.starts_with(b"/") {
             let prefix = request.settings().prefix.as_os_str().as_bytes();
             path.splice(..0, prefix.iter().copied());
         }

@@ -62,6 +62,12 @@ impl Value for Split {
         }
         Ok(Self(Arc::new(regex)))
     }
+
+    /// The last line counts, as in nginx.
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        *slot = Some(Self::parse(args, scope)?);
+        Ok(())
+    }
 }
 
 directives! {

@@ -17,6 +17,7 @@ pub mod families;
 pub mod flow;
 pub mod gateways;
 pub mod hints;
+pub mod https;
 mod names;
 pub mod naming;
 pub mod order;
@@ -64,7 +65,7 @@ use tunnel::Tunnel;
 /// its cache: many that wait do not fit in there, and 64 KiB would cost a quarter more.
 const IN_A_ROW_MAX: usize = 8 * 1024;
 /// The status of an answer behind which there is no HTTP.
-const SWITCHING: u16 = 101;
+pub const SWITCHING: u16 = 101;
 
 /// Answers from a cache, or passes the request on.
 ///
@@ -106,7 +107,7 @@ async fn pass_on(request: &mut Request) -> Outcome {
 }
 
 /// What the client gets of an answer.
-async fn taken(request: &mut Request, answer: Answer) -> Outcome {
+pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
     if answer.body.is_whole_within(IN_A_ROW_MAX) {
         turn::others_first().await;
     }

@@ -1,0 +1,40 @@
+//! What may stand twice at one level, compared with nginx: every directive that is built, two lines of it in each of its contexts.
+//!
+//! The test of what is recorded (`crates/server/tests/repeats.rs`) is asked to ask the peer too, so that xtask need not be built with
+//! the server. Not here: the configurations.
+
+use crate::{flag, option};
+use std::path::Path;
+use std::process::Command;
+
+/// Runs the test with the peer's name, and with the word that makes it write.
+pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
+    let mut arguments = arguments.to_vec();
+    let nginx = option(&mut arguments, "--nginx")?.ok_or("not measured: --nginx PATH is needed")?;
+    let is_recorded = flag(&mut arguments, "--record");
+    if let Some(other) = arguments.first() {
+        return Err(format!("\"{other}\" is not known"));
+    }
+    let nginx =
+        std::fs::canonicalize(&nginx).map_err(|error| format!("not measured: {nginx}: {error}"))?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args([
+            "test",
+            "--quiet",
+            "--package",
+            "server",
+            "--test",
+            "repeats",
+        ])
+        .env("FREEWHEEL_REPEATS_NGINX", nginx)
+        .current_dir(project);
+    if is_recorded {
+        cargo.env("FREEWHEEL_REPEATS_RECORD", "1");
+    }
+    let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err("what may stand twice is not what may in nginx".to_owned()),
+    }
+}
