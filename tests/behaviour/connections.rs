@@ -138,3 +138,30 @@ fn silent_connections_make_place_for_those_that_ask() {
     );
     drop(silent);
 }
+
+#[test]
+fn who_closes_and_asks_at_once_is_alone() {
+    let server = Server::start_with(
+        "worker_processes 1;",
+        "access_log %DIR%/logs/access.log; server { listen 127.0.0.1:%PORT%;
+            location /status { stub_status; } location /refused { deny all; } location / { return 200 x; } }",
+    );
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "POST /refused HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\naaa",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /",
+    ] {
+        for _ in 0..50 {
+            let mut client = server.connect();
+            client.send(request).reply();
+            drop(client);
+            let status = server.get("/status").text();
+            assert!(
+                status.starts_with("Active connections: 1 \n")
+                    && status.ends_with("Reading: 0 Writing: 1 Waiting: 0 \n"),
+                "{request:?}: {status}"
+            );
+        }
+    }
+}

@@ -52,6 +52,12 @@ fn request_lines_that_are_refused() {
         ("GET /a b HTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
         (" GET / HTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
         ("get / HTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
+        ("GET / HTTP/1.1  \r\nHost: h.test\r\n\r\n", &[200]),
+        ("GET / HTTP/1.1\t\r\nHost: h.test\r\n\r\n", &[400]),
+        ("GET\t/ HTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
+        ("GET / HTTP/1.01\r\nHost: h.test\r\n\r\n", &[400]),
+        ("GET / HTTP/1.10\r\nHost: h.test\r\n\r\n", &[400]),
+        ("GET /\tHTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
         ("G=T / HTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
         ("GET a HTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
         ("GET ?a HTTP/1.1\r\nHost: h.test\r\n\r\n", &[400]),
@@ -133,8 +139,25 @@ fn a_path_above_the_root_is_logged_without_uri() {
 fn hosts_that_are_refused() {
     let server = Server::start(ECHO);
     for host in [
-        "", ".", "a..b", "a/b", "a\\b", "a b", "a\x01", "a:b", "a:1:2", "a:65536", "a:1.2",
-        "a[::1]", "[::1", "a\0b",
+        "",
+        ".",
+        "a..b",
+        "a/b",
+        "a\\b",
+        "a b",
+        "a\x01",
+        "a:b",
+        "a:1:2",
+        "a:65536",
+        "a:1.2",
+        "a[::1]",
+        "[::1",
+        "a\0b",
+        "[a]",
+        "[]",
+        "[1.2.3.4]",
+        "a%zz",
+        "a%4",
     ] {
         let (statuses, text) = ask(&server, format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert_eq!(statuses, [400], "{host:?}: {text}");
@@ -288,6 +311,8 @@ fn chunks_that_are_refused_before_the_answer() {
         "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
         "5\r\nhello\r\n0\n\n",
         "5\r\nhello\r\n0\r\nA: b\n\r\n",
+        "5\r\nhello\r\n0\r\nA\r\n\r\n",
+        "5\r\nhello\r\n0\r\nA : b\r\n\r\n",
     ] {
         let bytes = with(
             "Transfer-Encoding: chunked\r\n",

@@ -37,6 +37,7 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     let is_literal = inner.is_some();
     let mut is_lower = true;
     let mut dot_before = false;
+    let mut has_escapes = false;
     let allowed = if is_literal { IN_LITERAL } else { IN_NAME };
     for c in inner.unwrap_or(name) {
         if BYTES[*c as usize] & allowed == 0 || (*c == b'.' && dot_before) {
@@ -44,6 +45,10 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
         }
         dot_before = *c == b'.';
         is_lower &= !c.is_ascii_uppercase();
+        has_escapes |= *c == b'%';
+    }
+    if inner.is_some_and(|inner| !is_address(inner)) || (has_escapes && !escapes_are_whole(name)) {
+        return Err(Invalid);
     }
     let name = if is_literal {
         name
@@ -87,6 +92,27 @@ const fn is_host_byte(c: u8, is_literal: bool) -> bool {
         b':' => is_literal,
         _ => c.is_ascii_alphanumeric(),
     }
+}
+
+/// An IPv6 address, or one of a version to come (`v1.…`).
+fn is_address(inner: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(inner) else {
+        return false;
+    };
+    let version = text.strip_prefix(['v', 'V']);
+    match version.and_then(|version| version.split_once('.')) {
+        Some((version, address)) => {
+            let is_hex = version.bytes().all(|digit| digit.is_ascii_hexdigit());
+            is_hex && !version.is_empty() && !address.is_empty()
+        }
+        None => text.parse::<std::net::Ipv6Addr>().is_ok(),
+    }
+}
+
+/// Do two digits follow each `%`?
+fn escapes_are_whole(name: &[u8]) -> bool {
+    let mut behind = name.split(|c| *c == b'%').skip(1);
+    behind.all(|text| text.len() >= 2 && text[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
 fn parse_port(digits: &[u8]) -> Result<Option<u16>, Invalid> {
@@ -135,8 +161,35 @@ mod tests {
     #[test]
     fn no_hosts() {
         for text in [
-            "", ".", ":80", ".:80", "a..b", "..", "a/b", "a\\b", "a\tb", "a b", "a\x7f", "a:65536",
-            "a:8.0", "a:1:2", "x[::1]", "[::1", "[::1]x", "a@b", "[a..b]", "a\0",
+            "",
+            ".",
+            ":80",
+            ".:80",
+            "a..b",
+            "..",
+            "a/b",
+            "a\\b",
+            "a\tb",
+            "a b",
+            "a\x7f",
+            "a:65536",
+            "a:8.0",
+            "a:1:2",
+            "[a]",
+            "[]",
+            "[v.a]",
+            "[v1.]",
+            "[1.2.3.4]",
+            "[::1::]",
+            "a%zz",
+            "a%",
+            "a%4",
+            "x[::1]",
+            "[::1",
+            "[::1]x",
+            "a@b",
+            "[a..b]",
+            "a\0",
         ] {
             assert_eq!(parse(text.as_bytes()), Err(Invalid), "{text:?}");
         }

@@ -69,7 +69,12 @@ pub async fn finish(
     zones::count(&request);
     culprit::end();
     if after != After::Keep {
-        request.client.loop_.feed.settle().await;
+        // Who has left will not look at the log because of this connection's end.
+        tokio::select! {
+            biased;
+            () = request.client.loop_.feed.settle() => {}
+            () = request.wire.peer_closed() => {}
+        }
     }
     if after == After::close() && request.rare_if_any().is_some_and(|r| r.update.is_some()) {
         Box::pin(let_update_end(&mut request)).await;

@@ -309,14 +309,14 @@ impl Decoder {
     fn end_trailer(&mut self) -> Result<State, BodyFault> {
         let text = &self.trailers[self.line_start..];
         let found = match line::parse_header(text, false) {
-            Ok(found) => found,
-            Err(_) if self.is_lenient => {
+            Ok(found) if found.has_colon => found,
+            _ if self.is_lenient => {
                 self.trailers.truncate(self.line_start);
                 return Ok(State::TrailerStart);
             }
-            Err(_) => return Err(BodyFault::Framing),
+            _ => return Err(BodyFault::Framing),
         };
-        if !found.is_invalid && found.has_colon {
+        if !found.is_invalid {
             let moved = |span: message::Span| message::Span {
                 start: span.start + self.line_start as u32,
                 len: span.len,

@@ -267,6 +267,10 @@ impl Scan<'_> {
         }
         self.expect(b".")?;
         let minor = self.digits(Fault::Request)?;
+        // RFC 9112, 2.3: one digit.
+        if self.line[self.at - 2].is_ascii_digit() {
+            return Err(Stop::Fault(Fault::Request));
+        }
         found.protocol = Span::new(start, self.at);
         found.version = Some(Version { major, minor });
         self.skip(|c| c == b' ');
@@ -463,6 +467,7 @@ mod tests {
             ("GET /a\t HTTP/1.1", Fault::Request), ("GET / http/1.1", Fault::Request), ("GET / HTTP/0.9", Fault::Request),
             ("GET / HTTP/2.0", Fault::Version), ("PRI / HTTP/2.0", Fault::Version), ("GET / HTTP/11.1", Fault::Version),
             ("GET / HTTP/1", Fault::Request), ("GET / HTTP/1.", Fault::Request), ("GET / HTTP/1.1000", Fault::Request),
+            ("GET / HTTP/1.01", Fault::Request), ("GET / HTTP/1.10", Fault::Request),
             ("GET / HTTP/1.1x", Fault::Request), ("GET / HTTP/1.1 x", Fault::Request), ("GET /\r HTTP/1.1", Fault::Request),
             ("POST /", Fault::Method09), ("GET http:/h HTTP/1.1", Fault::Request), ("GET http://h:8x/ HTTP/1.1", Fault::Request),
             ("GET http://u@h/ HTTP/1.1", Fault::Request), ("GET http://[::1 HTTP/1.1", Fault::Request),
