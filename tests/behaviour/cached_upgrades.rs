@@ -23,12 +23,14 @@ fn origin() -> Origin {
         }
         Answer::Talk(Box::new(|mut stream| {
             let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello";
-            stream.write_all(head.as_bytes()).unwrap();
+            stream
+                .write_all(head.as_bytes())
+                .expect("the server takes it");
             let mut buffer = [0; 1000];
             while let Ok(count @ 1..) = stream.read(&mut buffer) {
                 stream
                     .write_all(&buffer[..count].to_ascii_uppercase())
-                    .unwrap();
+                    .expect("the server takes it");
             }
         }))
     })
