@@ -1,6 +1,7 @@
 //! Start, signals, end.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use std::net::TcpListener;
 use std::time::Instant;
 
 use blackbox::{PATIENCE, Server, Site, is_nginx};
@@ -355,4 +356,37 @@ fn ps_tells_the_master_from_its_worker() {
         std::thread::yield_now();
     }
     drop(slow);
+}
+
+#[test]
+fn a_start_and_a_reload_that_fail_leave_no_directories() {
+    let lines = "proxy_cache_path %DIR%/cache keys_zone=c:1m; client_body_temp_path %DIR%/bodies;
+         server { listen 127.0.0.1:%PORT1%; location / { proxy_pass http://127.0.0.1:%PORT3%; } }";
+    let around = "daemon off; events { } error_log logs/error.log;";
+    let left = |site: &Site| {
+        let names = ["cache", "bodies", "client_body_temp"];
+        names.map(|name| site.path(name).exists())
+    };
+    let site = Site::new();
+    let taken = TcpListener::bind(("127.0.0.1", site.port(1))).expect("it is free");
+    for (pid, arguments) in [
+        ("nginx.pid", &[][..]),
+        ("none/nginx.pid", &[]),
+        ("none/nginx.pid", &["-t"]),
+    ] {
+        site.configure(&format!("{around} pid {pid}; http {{ {lines} }}"));
+        let (status, said) = site.run(arguments);
+        assert!(!status.success(), "{said}");
+        assert_eq!(left(&site), [false; 3], "{pid} {arguments:?}");
+    }
+    let server = Server::start_on(site, "", ONE);
+    server.forget_log();
+    let text = format!("{around} pid nginx.pid; http {{ {lines} {ONE} }}");
+    server.reload_file(&text);
+    server.wait_for("still could not bind()", "the refusal");
+    assert_eq!(left(server.site()), [false; 3], "a reload");
+    server.forget_log();
+    drop(taken);
+    server.reload_with("", &format!("{lines} {ONE}"));
+    assert_eq!(left(server.site()), [true, true, false]);
 }

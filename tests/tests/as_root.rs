@@ -342,3 +342,165 @@ fn ask_unix(path: &Path) -> String {
     stream.read_to_string(&mut text).unwrap();
     text
 }
+
+/// A site whose logs' directory is the worker's user's, as Debian has it, and a file that is not.
+fn with_given_logs() -> Option<Site> {
+    let site = Site::of_root()?;
+    give(&site, "logs");
+    site.secret("victim", "v");
+    Some(site)
+}
+
+fn link(site: &Site, name: &str, to: &Path) {
+    let path = site.path(name);
+    let _ = std::fs::remove_file(&path);
+    std::os::unix::fs::symlink(to, &path).unwrap();
+    nix::unistd::fchownat(
+        nix::fcntl::AT_FDCWD,
+        &path,
+        Some(nobody()),
+        None,
+        nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW,
+    )
+    .unwrap();
+}
+
+const PLAIN: &str = "server { listen 127.0.0.1:%PORT%; return 204; }";
+
+#[test]
+fn logs_that_the_worker_could_have_replaced_are_not_followed_when_opened_anew() {
+    let Some(site) = with_given_logs() else {
+        return;
+    };
+    let server = Server::start_on(site, AS_NOBODY, PLAIN);
+    let site = server.site();
+    let victim = site.path("victim");
+    let refused = |text: &str| {
+        server.signal(Signal::SIGUSR1);
+        server.wait_for(text, "the reason");
+        server.get("/");
+        assert_eq!(server.read("victim"), "v");
+    };
+    link(site, "logs/access.log", &victim);
+    refused("is a symbolic link in a directory that is not root's alone");
+    std::fs::remove_file(site.path("logs/access.log")).unwrap();
+    std::fs::hard_link(&victim, site.path("logs/access.log")).unwrap();
+    refused("it has another name (a hard link)");
+    std::fs::remove_file(site.path("logs/access.log")).unwrap();
+    // A pipe that nobody reads keeps the master from nothing.
+    let permissions = nix::sys::stat::Mode::from_bits_truncate(0o666);
+    nix::unistd::mkfifo(&site.path("logs/access.log"), permissions).unwrap();
+    refused("(6: No such device or address)");
+    std::fs::remove_file(site.path("logs/access.log")).unwrap();
+    // And so is a directory in between.
+    std::fs::create_dir(site.path("elsewhere")).unwrap();
+    std::fs::rename(site.path("logs"), site.path("kept")).unwrap();
+    std::fs::create_dir(site.path("logs")).unwrap();
+    give(site, "logs/given");
+    link(site, "logs/given/in", &site.path("elsewhere"));
+    let text = format!("{PLAIN} access_log logs/given/in/log;");
+    let log = "daemon off; pid nginx.pid; error_log kept/error.log info; events { }";
+    server.reload_file(&format!("{log} http {{ {text} }}"));
+    until("the reason", || {
+        let log = server.read("kept/error.log");
+        log.matches("is a symbolic link").count() == 2
+    });
+    assert!(!site.path("elsewhere/log").exists());
+    std::fs::remove_dir_all(site.path("logs")).unwrap();
+    std::fs::rename(site.path("kept"), site.path("logs")).unwrap();
+    server.forget_log();
+}
+
+#[test]
+fn a_start_and_a_test_follow_no_link_of_the_worker() {
+    let Some(site) = with_given_logs() else {
+        return;
+    };
+    let victim = site.path("victim");
+    let text = "daemon off; pid %DIR%/logs/nginx.pid; error_log %DIR%/error.log; events { }
+         http { access_log logs/access.log; server { listen 127.0.0.1:%PORT%; } }";
+    site.configure(text);
+    for name in ["logs/access.log", "logs/nginx.pid", "logs/error.log"] {
+        link(&site, name, &victim);
+        for arguments in [&["-t"][..], &[]] {
+            if name == "logs/error.log" && arguments.is_empty() {
+                // That of `-e` alone is no reason not to start.
+                continue;
+            }
+            let (status, said) = site.run(arguments);
+            assert!(
+                said.contains("is a symbolic link in a directory that is not root's alone"),
+                "{said}"
+            );
+            assert_eq!(status.success(), name == "logs/error.log", "{said}");
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "v", "{name}");
+        std::fs::remove_file(site.path(name)).unwrap();
+    }
+}
+
+#[test]
+fn links_that_are_roots_word_are_followed_and_streams_are_streams() {
+    let Some(site) = with_given_logs() else {
+        return;
+    };
+    let link_of_root = |name: &str, to: &Path| {
+        std::os::unix::fs::symlink(to, site.path(name)).unwrap();
+    };
+    link_of_root("log", &site.path("html/log"));
+    link_of_root("logs/stream", Path::new("/dev/stderr"));
+    let server = Server::start_on(
+        site,
+        AS_NOBODY,
+        "server { listen 127.0.0.1:%PORT%; location / { access_log %DIR%/log; return 204; }
+           location /stream { access_log logs/stream; return 204; } }",
+    );
+    server.get("/followed");
+    server.get("/stream");
+    until("both lines", || {
+        server.read("html/log").contains("/followed") && server.read("stderr").contains("/stream")
+    });
+}
+
+#[test]
+fn a_directory_of_root_that_a_link_leads_to_is_not_given_away() {
+    let Some(site) = with_given_logs() else {
+        return;
+    };
+    std::fs::create_dir(site.path("of-root")).unwrap();
+    give(&site, "given");
+    let of_root = site.path("of-root");
+    std::os::unix::fs::symlink(&of_root, site.path("cache")).unwrap();
+    link(&site, "logs/cache", &of_root);
+    for (place, why) in [
+        (
+            "cache",
+            "is a link to a directory of root, which is not given to \"nobody\"",
+        ),
+        (
+            "logs/cache",
+            "is a symbolic link in a directory that is not root's alone",
+        ),
+    ] {
+        for line in [
+            "proxy_cache_path %PLACE% keys_zone=c:1m;",
+            "client_body_temp_path %PLACE%;",
+        ] {
+            let line = line.replace("%PLACE%", place);
+            site.configure(&format!(
+                "daemon off; pid nginx.pid; events {{ }} http {{ {line} server {{ listen 127.0.0.1:%PORT%; }} }}"
+            ));
+            for arguments in [&["-t"][..], &[]] {
+                let (status, said) = site.run(arguments);
+                assert!(said.contains(why) && !status.success(), "{line} {said}");
+                assert_eq!(of_root.metadata().unwrap().uid(), 0, "{line}");
+            }
+        }
+    }
+    std::fs::remove_file(site.path("cache")).unwrap();
+    std::os::unix::fs::symlink(site.path("given"), site.path("cache")).unwrap();
+    let lines = format!("proxy_cache_path cache keys_zone=c:1m; {PLAIN}");
+    let server = Server::start_on(site, AS_NOBODY, &lines);
+    server.forget_log();
+    assert_eq!(server.get("/").status, 204);
+}

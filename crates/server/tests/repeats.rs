@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use config::{Context, Entry, known};
+use server::process::circumstances::Circumstances;
 use server::process::load::{self, Origin};
 use server::process::source;
 
@@ -164,7 +165,7 @@ fn ours(pair: &Pair) -> Said {
         root,
         globals: None,
     };
-    let loaded = load::load(&origin, &mut source, &[]);
+    let loaded = load::load(&origin, &Circumstances::here(), &mut source, &[]);
     loaded
         .map(drop)
         .map_err(|refused| refused.error.sentence().to_owned())

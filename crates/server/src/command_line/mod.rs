@@ -86,22 +86,25 @@ fn as_nginx(mut args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode
     if let Some(question) = question {
         return question::answer(&options, &question);
     }
-    if flags.prefix.is_none() && flags.signal.is_none() {
-        directories::lay_out(&options.origin.prefix);
+    if let Some(signal) = &flags.signal {
+        return start::send_signal(&options, signal);
     }
-    if flags.tests {
-        return start::test(&options, flags.dumps);
+    let mut made = match flags.prefix {
+        None => directories::lay_out(&options.origin.prefix),
+        Some(_) => directories::Made::default(),
+    };
+    let first_log = options.error_log.clone();
+    let code = match flags.tests {
+        true => start::test(&options, flags.dumps),
+        false => start::serve(options),
+    };
+    if code == ExitCode::SUCCESS {
+        made.keep();
+    } else if is_bare {
+        eprintln!("freewheel: to serve without a configuration: freewheel serve DIR");
     }
-    match &flags.signal {
-        Some(signal) => start::send_signal(&options, signal),
-        None => {
-            let code = start::serve(options);
-            if is_bare && code != ExitCode::SUCCESS {
-                eprintln!("freewheel: to serve without a configuration: freewheel serve DIR");
-            }
-            code
-        }
-    }
+    directories::forget(made, first_log.as_deref());
+    code
 }
 
 fn options(flags: &Flags, serve: Serve, modules: Modules) -> Options {

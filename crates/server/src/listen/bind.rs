@@ -155,17 +155,24 @@ fn bound(address: &Address, options: &SocketOptions, shared: bool) -> Result<Soc
         socket.set_only_v6(options.ipv6only).map_err(failed)?;
     }
     tune(&socket, address, options);
-    let bound = socket.bind(&name);
+    let bound = bind_open_to_all(&socket, &name, address);
     bound.map_err(|error| BindError::Bind {
         address: address.clone(),
         error,
     })?;
-    if let Some(path) = address.unix_path() {
-        // Every user may connect, as with nginx; who may reach the path is up to its directory.
-        rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o666))
-            .map_err(|e| failed(e.into()))?;
-    }
     Ok(socket)
+}
+
+/// Every user may connect to a unix socket, as with nginx; who may reach its path is up to its directory. Said by the mask while it is made:
+/// behind it, somebody could have put another file there.
+fn bind_open_to_all(socket: &Socket, name: &SockAddr, address: &Address) -> io::Result<()> {
+    if address.unix_path().is_none() {
+        return socket.bind(name);
+    }
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o111));
+    let bound = socket.bind(name);
+    rustix::process::umask(mask);
+    bound
 }
 
 fn listening(

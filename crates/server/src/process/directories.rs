@@ -5,21 +5,58 @@
 #![expect(clippy::disallowed_methods, reason = "the master runs no loop")]
 
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use config::{Directive, Tree};
-use rustix::fs::{Access, AtFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::privileges::Account;
-use crate::listen::bind::errno;
+use super::trust::{self, Refusal};
+
+/// Directories that were made for a configuration which is not served yet: gone with this value, unless they are kept.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Made {
+    /// In the order in which they were made.
+    paths: Vec<PathBuf>,
+}
+
+impl Made {
+    /// They stay.
+    pub fn keep(&mut self) {
+        self.paths.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // One in which something lies stays.
+        for path in self.paths.iter().rev() {
+            let _ = std::fs::remove_dir(path);
+        }
+    }
+}
 
 /// Makes the prefix that the program has unless it is told another, with the directory of its logs, where it is not there at all: so that
 /// a configuration that names neither (Alpine's) can be tested and served without an installation. What fails is told by whoever
 /// needs it.
-pub fn lay_out(prefix: &Path) {
-    if !prefix.exists() {
-        let _ = std::fs::create_dir_all(prefix.join("logs"));
+pub fn lay_out(prefix: &Path) -> Made {
+    let mut made = Made::default();
+    let logs = prefix.join("logs");
+    let missing = logs.ancestors().take_while(|path| !path.exists());
+    let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+    if !prefix.exists() && std::fs::create_dir_all(&logs).is_ok() {
+        made.paths = missing.into_iter().rev().collect();
+    }
+    made
+}
+
+/// The same for a start: a log in which only is why it failed goes with them.
+pub fn forget(made: Made, first_log: Option<&Path>) {
+    let is_in = |log: &&Path| made.paths.iter().any(|path| log.parent() == Some(path));
+    if let Some(log) = first_log.filter(is_in) {
+        let _ = std::fs::remove_file(log);
     }
 }
 
@@ -83,31 +120,16 @@ fn is_named_for_all(tree: &Tree, name: &str) -> bool {
     blocks.any(|http| http.children().iter().any(|line| line.name == *name))
 }
 
-/// Makes them.
+/// Makes those that are not there, and gives all to the worker's user.
 ///
 /// # Errors
-/// nginx's sentence: `mkdir() "X" failed (13: Permission denied)`.
-pub fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<(), String> {
+/// nginx's sentence: `mkdir() "X" failed (13: Permission denied)`; or why it is not given away. Nothing that was made is left.
+pub fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, String> {
+    let mut made = Made::default();
     for path in paths {
-        let failed = |call: &str, error| {
-            format!("{call}() \"{}\" failed ({})", path.display(), errno(&error))
-        };
-        match std::fs::DirBuilder::new().mode(0o700).create(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(failed("mkdir", error));
-            }
-            Ok(()) | Err(_) => {}
-        }
-        if let Some(owner) = owner {
-            let there = std::fs::metadata(path).map_err(|error| failed("stat", error))?;
-            if there.uid() != owner.uid {
-                std::os::unix::fs::chown(path, Some(owner.uid), None)
-                    .map_err(|error| failed("chown", error))?;
-            }
-            if there.mode() & OWNERS_RIGHTS != OWNERS_RIGHTS {
-                let rights = std::fs::Permissions::from_mode(there.mode() & 0o7777 | OWNERS_RIGHTS);
-                std::fs::set_permissions(path, rights).map_err(|error| failed("chmod", error))?;
-            }
+        match owner {
+            Some(owner) => make_for(path, owner, &mut made)?,
+            None => make_here(path, &mut made)?,
         }
         // Better said now than with every file.
         let is_usable = rustix::fs::accessat(
@@ -116,13 +138,56 @@ pub fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<(), String> {
             Access::WRITE_OK | Access::EXEC_OK,
             AtFlags::EACCESS,
         );
-        is_usable.map_err(|error| failed("access", error.into()))?;
+        is_usable.map_err(|error| failed("access", path, &error.into()))?;
+    }
+    Ok(made)
+}
+
+fn failed(call: &str, path: &Path, refusal: &Refusal) -> String {
+    format!("{call}() \"{}\" failed ({refusal})", path.display())
+}
+
+fn make_here(path: &Path, made: &mut Made) -> Result<(), String> {
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => made.paths.push(path.to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed("mkdir", path, &error.into())),
     }
     Ok(())
 }
 
-/// What the owner of a directory needs for writing in it: `rwx`.
-const OWNERS_RIGHTS: u32 = 0o700;
+/// By root, for somebody else: what is given away is looked at first, and by its descriptor.
+fn make_for(path: &Path, owner: &Account, made: &mut Made) -> Result<(), String> {
+    let spot = trust::find(path).map_err(|refusal| failed("mkdir", path, &refusal))?;
+    match rustix::fs::mkdirat(&spot.directory, &spot.name, Mode::RWXU) {
+        Ok(()) => made.paths.push(path.to_owned()),
+        Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(failed("mkdir", path, &error.into())),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(&spot.directory, &spot.name, flags, Mode::empty());
+    let directory = opened.map_err(|error| failed("open", path, &error.into()))?;
+    let there = rustix::fs::fstat(&directory);
+    let there = there.map_err(|error| failed("stat", path, &error.into()))?;
+    if there.st_uid != owner.uid {
+        if spot.was_link && there.st_uid == 0 {
+            let (path, name) = (path.display(), &owner.name);
+            return Err(format!(
+                "\"{path}\" is a link to a directory of root, which is not given to \"{name}\": name the directory itself, or give it to \
+                 that user"
+            ));
+        }
+        let user = Some(rustix::fs::Uid::from_raw(owner.uid));
+        let given = rustix::fs::fchown(&directory, user, None);
+        given.map_err(|error| failed("chown", path, &error.into()))?;
+    }
+    let mode = Mode::from_raw_mode(there.st_mode);
+    if !mode.contains(Mode::RWXU) {
+        let changed = rustix::fs::fchmod(&directory, mode | Mode::RWXU);
+        changed.map_err(|error| failed("chmod", path, &error.into()))?;
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -131,9 +196,11 @@ mod tests {
     #[test]
     fn a_prefix_is_laid_out_where_there_is_none() {
         let root = std::env::temp_dir().join(format!("freewheel-prefix-{}", std::process::id()));
-        lay_out(&root.join("a/new"));
+        drop(lay_out(&root.join("a/new")));
+        assert!(!root.exists(), "what nobody keeps goes");
+        lay_out(&root.join("a/new")).keep();
         assert!(root.join("a/new/logs").is_dir());
-        lay_out(&root.join("a"));
+        drop(lay_out(&root.join("a")));
         assert!(
             !root.join("a/logs").exists(),
             "what is there stays as it is"
@@ -158,8 +225,10 @@ mod tests {
             default,
             ["client_body_temp", "proxy_temp"].map(|name| root.join(name))
         );
-        make(&paths, None).unwrap();
-        make(&paths, None).unwrap();
+        drop(make(&paths, None).unwrap());
+        assert!(!root.join("c").exists(), "what nobody keeps goes");
+        make(&paths, None).unwrap().keep();
+        drop(make(&paths, None).unwrap());
         assert!(root.join("c").is_dir() && root.join("p").is_dir());
         let refused = make(&[root.join("x/y")], None).unwrap_err();
         assert_eq!(

@@ -5,27 +5,23 @@
 //!
 //! Not here: the forms of lines, logs with variables in their names. Invariant: a path is opened once,
 //! however many lines name it.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files are opened by the master only"
-)]
 
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::{Directive, Error, Problem, Scope, Tree, Value};
+use rustix::fs::{Mode, OFlags};
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::load::Loaded;
 use super::report::{Level, error_log, set_sink};
 use super::resolve::Hosts;
+use super::trust::{self, Refusal};
 use crate::log::directives::{Destination, ErrorLine};
 use crate::log::syslog::Peer;
 use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
@@ -207,22 +203,18 @@ impl Wanted {
 }
 
 fn open_or_tell(path: &Path) -> Result<OwnedFd, String> {
-    open(path).map_err(|error| {
-        let text = crate::listen::bind::errno(&error);
-        format!("open() \"{}\" failed ({text})", path.display())
-    })
+    open(path).map_err(|refusal| format!("open() \"{}\" failed ({refusal})", path.display()))
 }
 
 /// Opens a log. The names of the standard streams mean the streams themselves: opened anew, a socket (systemd's
 /// journal) would be refused, and a file would have two places to write at.
-fn open(path: &Path) -> io::Result<OwnedFd> {
+fn open(path: &Path) -> Result<OwnedFd, Refusal> {
     match path.to_str() {
-        Some("/dev/stderr") => io::stderr().as_fd().try_clone_to_owned(),
-        Some("/dev/stdout") => io::stdout().as_fd().try_clone_to_owned(),
+        Some("/dev/stderr") => Ok(io::stderr().as_fd().try_clone_to_owned()?),
+        Some("/dev/stdout") => Ok(io::stdout().as_fd().try_clone_to_owned()?),
         _ => {
-            let mut options = OpenOptions::new();
-            options.append(true).create(true).mode(0o644);
-            options.open(path).map(OwnedFd::from)
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+            trust::open(path, flags, Mode::from_raw_mode(0o644))
         }
     }
 }

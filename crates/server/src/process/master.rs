@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
+use super::directories::Made;
 use super::frame::{Frame, Reader};
 use super::load::Kept;
 use super::logs::{self, Opened, Wanted};
@@ -40,6 +41,8 @@ pub struct Candidate {
     pub sockets: Sockets,
     /// Where the lines of the error log go, and the files.
     pub logs: (Wanted, Opened),
+    /// Directories that go if it is not served.
+    pub made: Made,
 }
 
 /// Whether the master goes on.
@@ -111,22 +114,13 @@ impl Master {
     #[must_use]
     pub fn new(
         options: Options,
-        kept: Kept,
-        account: Option<Account>,
-        sockets: Sockets,
-        logs: (Wanted, Opened),
+        current: Candidate,
         signals: Signals,
         ready: Option<OwnedFd>,
     ) -> Self {
         Self {
             options,
-            current: Candidate {
-                generation: 1,
-                kept,
-                account,
-                sockets,
-                logs,
-            },
+            current,
             signals,
             ready,
             pid_file: None,
@@ -332,6 +326,9 @@ impl Master {
         if self.pid_file.is_none() && self.write_pid_file() {
             self.tell_ready();
         }
+        if self.pid_file.is_some() {
+            self.current.made.keep();
+        }
     }
 
     /// Everything listens and the pid file is written: tells the command that waits, or the terminal.
@@ -364,17 +361,10 @@ impl Master {
                 self.pid_file = Some(file);
                 true
             }
-            Err(error) => {
-                let text = crate::listen::bind::errno(&error);
-                error_log(
-                    Level::Emerg,
-                    format_args!("open() \"{}\" failed ({text})", path.display()),
-                );
+            Err(sentence) => {
+                error_log(Level::Emerg, format_args!("{sentence}"));
                 if self.pid_file.is_none() {
-                    eprintln!(
-                        "nginx: [emerg] open() \"{}\" failed ({text})",
-                        path.display()
-                    );
+                    eprintln!("nginx: [emerg] {sentence}");
                     self.purpose = Purpose::Terminating {
                         since: Instant::now(),
                         is_killed: false,

@@ -33,6 +33,7 @@ pub mod spawn;
 pub mod start;
 mod supervise;
 mod title;
+mod trust;
 pub mod worker;
 
 use crate::content::module::Modules;

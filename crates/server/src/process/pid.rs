@@ -6,15 +6,19 @@
     reason = "the master and the sender of a signal: no loop runs in them"
 )]
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 use super::report::{Level, error_log};
+use super::trust::{self, Refusal};
 
 /// Bytes that a pid file may have.
 const LENGTH_MAX: u64 = 64;
+
+const MODE: Mode = Mode::from_raw_mode(0o644);
 
 /// A pid file that goes away with its owner.
 #[derive(Debug)]
@@ -26,14 +30,16 @@ impl PidFile {
     /// Writes the number of this process.
     ///
     /// # Errors
-    /// That of open(2) or write(2).
-    pub fn write(path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .mode(0o644)
-            .truncate(true)
-            .open(path)?;
+    /// nginx's sentence: it cannot be opened or written.
+    pub fn write(path: &Path) -> Result<Self, String> {
+        Self::try_write(path).map_err(|refusal| not_opened(path, &refusal))
+    }
+
+    fn try_write(path: &Path) -> Result<Self, Refusal> {
+        let opened = trust::open(path, OFlags::WRONLY | OFlags::CREATE, MODE)?;
+        // Only now it is known to be no file of somebody else's.
+        let mut file = File::from(opened);
+        file.set_len(0)?;
         file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
         Ok(Self {
             path: path.to_owned(),
@@ -65,21 +71,16 @@ impl Drop for PidFile {
 /// nginx's sentence: the file cannot be opened.
 pub fn test(path: &Path) -> Result<(), String> {
     let is_new = !path.exists();
-    let opened = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o644)
-        .open(path);
-    opened.map_err(|error| not_opened(path, &error))?;
+    let opened = trust::open(path, OFlags::WRONLY | OFlags::CREATE, MODE);
+    opened.map_err(|refusal| not_opened(path, &refusal))?;
     if is_new {
         let _ = std::fs::remove_file(path);
     }
     Ok(())
 }
 
-fn not_opened(path: &Path, error: &io::Error) -> String {
-    let text = crate::listen::bind::errno(error);
-    format!("open() \"{}\" failed ({text})", path.display())
+fn not_opened(path: &Path, refusal: &Refusal) -> String {
+    format!("open() \"{}\" failed ({refusal})", path.display())
 }
 
 /// The number in a pid file.
@@ -87,7 +88,7 @@ fn not_opened(path: &Path, error: &io::Error) -> String {
 /// # Errors
 /// nginx's sentence: the file cannot be opened, or holds no number.
 pub fn read(path: &Path) -> Result<i32, String> {
-    let failed = |error| not_opened(path, &error);
+    let failed = |error: io::Error| not_opened(path, &error.into());
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
     file.take(LENGTH_MAX)

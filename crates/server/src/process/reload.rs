@@ -70,7 +70,7 @@ impl Master {
         let logs = options
             .open_logs(&loaded)
             .map_err(|error| error.to_string())?;
-        directories::make(
+        let made = directories::make(
             &directories::named(&loaded.tree, &options.origin.prefix),
             account.as_ref(),
         )?;
@@ -85,6 +85,7 @@ impl Master {
             account,
             sockets,
             logs,
+            made,
         })
     }
 

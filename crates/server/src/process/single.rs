@@ -60,11 +60,8 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
     apply(&mut crew, &caches, master, first, &shared)?;
     let processes = &master.current.kept.main.processes;
     let path = processes.pid.resolve(&master.options.origin.prefix);
-    let file = PidFile::write(&path).map_err(|error| {
-        let text = crate::listen::bind::errno(&error);
-        format!("open() \"{}\" failed ({text})", path.display())
-    })?;
-    master.pid_file = Some(file);
+    master.pid_file = Some(PidFile::write(&path)?);
+    master.current.made.keep();
     master.tell_ready();
     Ok((crew, shared, caches))
 }
@@ -136,6 +133,8 @@ fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shar
     match outcome {
         Ok(next) => {
             next.sockets.replace(&master.current.sockets);
+            let mut next = next;
+            next.made.keep();
             let old = std::mem::replace(&mut master.current, next).generation;
             let process = std::process::id();
             error_log(

@@ -16,7 +16,7 @@ use sys::process::{Forked, fork_single_threaded};
 use super::circumstances::Circumstances;
 use super::load::{self, Loaded, Origin};
 use super::logs::{self, Opened, Wanted};
-use super::master::Master;
+use super::master::{Candidate, Master};
 use super::pid;
 use super::privileges::{Account, is_root};
 use super::report::{Level, error_log};
@@ -162,7 +162,7 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
             .open_logs(&loaded)
             .map_err(|error| options.refuse(error))?;
         let account = options.account(&loaded)?;
-        directories::make(
+        let mut made = directories::make(
             &directories::named(&loaded.tree, &options.origin.prefix),
             account.as_ref(),
         )
@@ -170,6 +170,8 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
         for entry in loaded.settings.listens.sockets() {
             bind::test(&entry.address, &entry.options).map_err(emerg)?;
         }
+        // As nginx's test, which makes them too.
+        made.keep();
         Ok(loaded)
     });
     let Ok(loaded) = outcome else {
@@ -245,7 +247,9 @@ fn start(options: Options) -> Result<ExitCode, Told> {
         .open_logs(&loaded)
         .map_err(|error| options.refuse(error))?;
     let directories = directories::named(&loaded.tree, &options.origin.prefix);
-    directories::make(&directories, account.as_ref()).map_err(emerg)?;
+    let pid = loaded.main.processes.pid.resolve(&options.origin.prefix);
+    pid::test(&pid).map_err(emerg)?;
+    let mut made = directories::make(&directories, account.as_ref()).map_err(emerg)?;
     // What bind(2) refuses is told on stderr and in the log, as by nginx.
     logs::use_both(&wanted, &opened);
     let processes = &loaded.main.processes;
@@ -257,7 +261,11 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     let mut ready = None;
     if processes.daemon {
         match daemonise().map_err(emerg)? {
-            Daemon::Command(code) => return Ok(code),
+            // They are the other one's to keep or to remove.
+            Daemon::Command(code) => {
+                made.keep();
+                return Ok(code);
+            }
             Daemon::Itself(pipe) => ready = Some(pipe),
         }
     }
@@ -273,15 +281,15 @@ fn start(options: Options) -> Result<ExitCode, Told> {
         Level::Notice,
         format_args!("freewheel/{}", env!("CARGO_PKG_VERSION")),
     );
-    let master = Master::new(
-        options,
-        loaded.keep(is_single),
+    let first = Candidate {
+        generation: 1,
+        kept: loaded.keep(is_single),
         account,
         sockets,
-        (wanted, opened),
-        signals,
-        ready,
-    );
+        logs: (wanted, opened),
+        made,
+    };
+    let master = Master::new(options, first, signals, ready);
     Ok(if is_single {
         single::run(master)
     } else {
