@@ -6,7 +6,7 @@ import ast
 import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "article", "cached", "spikes", "filling", "crowd", "disks",
+ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "large", "article", "cached", "spikes", "filling", "crowd", "disks",
        "cachecalls", "restart", "killed", "small", "pools"]
 APART = ["balancing", "yardsticks"]
 # Options of `run` that only these have.
