@@ -145,8 +145,17 @@ def pools(figures):
     return sorted(made, key=lambda row: row.what)
 
 
+LARGE_FIGURES = {"start_mib": ("memory at the start", "MiB"), "last_mib": ("memory after reloads", "MiB"), "reload_s": ("a reload", "s"),
+                 "beside_max_ms": ("longest wait of a hot request meanwhile", "ms")}
+
+
+def large(figures):
+    return [Row("many %s: %s" % (kind, what), name, [one[figure] for one in rounds], unit, LESS)
+            for figure, (what, unit) in LARGE_FIGURES.items() for (kind, name), rounds in ((key.split(", "), found) for key, found in figures.items())]
+
+
 ROWS = {"hot": hot, "cached": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd,
-        "restart": restart, "reload": lost, "article": lost, "spread": spread, "pools": pools}
+        "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 
 
