@@ -11,7 +11,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use disk::memory::limits::Groups;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
@@ -43,7 +43,9 @@ impl Alarms {
     #[must_use]
     pub fn set() -> Self {
         let groups = Groups::of(Path::new("/proc"));
-        let unified = groups.unified.first();
+        // Where version 1 has the memory, the unified group is that of something else, and tells of the machine.
+        let has_memory = |group: &&PathBuf| group.join("memory.max").exists();
+        let unified = groups.unified.first().filter(has_memory);
         let trigger = unified.and_then(|group| trigger(&group.join("memory.pressure")));
         Self {
             group: trigger.or_else(|| level(groups.memory.first()?)),

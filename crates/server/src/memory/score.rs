@@ -4,7 +4,7 @@
 //! do without; a program that takes all there is shall not take the server with it. So the worker counts for a quarter of the limit less than
 //! it has. What takes more than that is chosen as before, the worker as well.
 //!
-//! Invariant: done once, with root's rights; without them it stays as it is, and also where whoever started the program has set it.
+//! Invariant: done once, with the rights of who started it; without CAP_SYS_RESOURCE it stays as it is, and also where whoever started the program has set it.
 #![expect(
     clippy::disallowed_methods,
     reason = "no disk is behind /proc, and no loop runs yet"
