@@ -33,6 +33,9 @@ const RUNG: Duration = Duration::from_secs(5);
 /// Memory must have been enough for so long before it is said again that it is not.
 const CALM: Duration = Duration::from_secs(30);
 
+/// How often, at most, it is said that the kernel killed somebody.
+const KILLS: Duration = Duration::from_secs(60);
+
 const MIB: f64 = (1 << 20) as f64;
 
 /// Starts the thread.
@@ -58,6 +61,8 @@ struct Watch {
     rung_until: Instant,
     told_loops: Instant,
     kills: Option<u64>,
+    kills_untold: u64,
+    kills_told: Option<Instant>,
     said: Said,
 }
 
@@ -88,6 +93,8 @@ impl Watch {
             rung_until: now,
             told_loops: now,
             kills: None,
+            kills_untold: 0,
+            kills_told: None,
             said: Said {
                 level: Level::None,
                 calm_since: now,
@@ -200,12 +207,16 @@ impl Watch {
         // A group counts what happens below it, too.
         let kills = self.bounded.iter().map(Bounded::kills).max().unwrap_or(0);
         let before = self.kills.replace(kills).unwrap_or(kills);
-        if kills > before {
-            ledger.memory.kills.add(kills - before);
+        let more = kills.saturating_sub(before);
+        ledger.memory.kills.add(more);
+        self.kills_untold += more;
+        if self.kills_untold > 0 && self.kills_told.is_none_or(|told| told.elapsed() >= KILLS) {
+            self.kills_told = Some(Instant::now());
             error_log(
                 report::Level::Notice,
                 format_args!(
-                    "the kernel has killed a process of this control group, which had no memory left; this worker goes on"
+                    "the kernel has killed in this control group, which had no memory left: {} times; this worker goes on",
+                    std::mem::take(&mut self.kills_untold)
                 ),
             );
         }
