@@ -11,13 +11,15 @@ from . import load, server
 class Origin:
     """Running inside the `with` block."""
 
-    def __init__(self, args):
+    def __init__(self, args, workers=None, send_buffer=None):
+        """`workers`: requests that it answers at a time; `send_buffer`: of its connections, in bytes; unless given, whatever comes, and the kernel's."""
+        self.numbers = [str(number) for number in (workers, send_buffer) if number is not None]
         self.core = args.origin_core
         self.binary = os.path.join(os.path.dirname(args.load), "origin")
         self.port = server.free_port()
 
     def __enter__(self):
-        command = ["taskset", "-c", str(self.core), self.binary, self.address]
+        command = ["taskset", "-c", str(self.core), self.binary, self.address, *self.numbers]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=load._before)
         if self.process.stdout.readline() != b"ready\n":
             self.process.wait()
@@ -37,7 +39,7 @@ class Origin:
             return answer.read().decode()
 
     def counts(self):
-        """requests, connections, not_modified, cut, keys, most (requests for one key) since the last reset."""
+        """requests, connections, not_modified, cut, held_ms, keys, most (requests for one key) since the last reset."""
         return json.loads(self.ask("/_counts"))
 
     def count(self, path):

@@ -7,9 +7,10 @@ use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 const HEAD_MAX: usize = 16_384;
 /// Bytes read per call to be compared.
@@ -154,7 +155,11 @@ impl Client {
         is_right &= drain.is_part(place, 0, &self.ahead);
         let mut at = self.ahead.len() as u64;
         self.ahead.clear();
+        let begun = Instant::now();
         while at < length {
+            if let Some(rate) = drain.rate {
+                sleep_until(begun + Duration::from_secs_f64(at as f64 / rate as f64)).await;
+            }
             let count = match self.read(drain).await {
                 Ok(0) | Err(_) => return Err(Failure::Cut),
                 Ok(count) => count,
@@ -255,6 +260,8 @@ pub struct Drain {
     scratch: Vec<u8>,
     nowhere: Vec<MaybeUninit<u8>>,
     expected: Option<Rc<Bytes>>,
+    /// Bytes a second that are taken of a body that is compared.
+    rate: Option<u64>,
 }
 
 impl Drain {
@@ -264,6 +271,7 @@ impl Drain {
             scratch: vec![0; HEAD_MAX],
             nowhere: vec![MaybeUninit::uninit(); DISCARD],
             expected: None,
+            rate: None,
         }
     }
 
@@ -273,6 +281,18 @@ impl Drain {
             scratch: vec![0; CHECKED],
             expected: Some(expected),
             ..Drain::new()
+        }
+    }
+
+    /// The same, so many bytes a second, a tenth of them at a time.
+    pub fn paced(self, rate: u64) -> Drain {
+        let part = usize::try_from(rate / 10)
+            .unwrap_or(CHECKED)
+            .clamp(1, CHECKED);
+        Drain {
+            scratch: vec![0; part],
+            rate: Some(rate),
+            ..self
         }
     }
 

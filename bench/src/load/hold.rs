@@ -1,11 +1,15 @@
 //! Thousands of connections that are only held, idle or slow, while the scripts weigh the server.
 
 use crate::client::{Client, Drain};
+use bench::content::Bytes;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep};
 
 /// Receive buffer of a slow reader, in bytes, before the kernel doubles it (socket(7)).
 const SLOW_WINDOW: u32 = 4096;
@@ -68,6 +72,45 @@ pub async fn slow(address: SocketAddr, count: usize, target: &str) -> Result<Val
     };
     hold(reading).await?;
     Ok(json!({"connections": count, "cut": cut}))
+}
+
+/// Has `count` answers, of a target each, and takes each of them at `rate` bytes per second to its end. What came otherwise than the origin
+/// makes it is counted by its failure.
+pub async fn drip(
+    address: SocketAddr,
+    count: usize,
+    target: &str,
+    rate: u64,
+) -> Result<Value, String> {
+    let expected = Rc::new(Bytes::new());
+    let local = LocalSet::new();
+    let tasks: Vec<_> = (0..count)
+        .map(|at| {
+            let (target, expected) = (format!("{target}{at}"), Rc::clone(&expected));
+            local.spawn_local(async move {
+                let mut drain = Drain::checking(expected).paced(rate);
+                let mut client = Client::connect(address, Some(SLOW_WINDOW)).await?;
+                client.exchange(&target, true, &mut drain).await
+            })
+        })
+        .collect();
+    let mut failures = BTreeMap::<&str, u64>::new();
+    let mut statuses = BTreeMap::<u16, u64>::new();
+    let begun = Instant::now();
+    local
+        .run_until(async {
+            for task in tasks {
+                match task.await.map_err(|error| error.to_string())? {
+                    Ok(answer) => *statuses.entry(answer.status).or_default() += 1,
+                    Err(failure) => *failures.entry(failure.name()).or_default() += 1,
+                }
+            }
+            Ok::<_, String>(())
+        })
+        .await?;
+    Ok(json!({
+        "connections": count, "statuses": statuses, "failures": failures, "seconds": begun.elapsed().as_secs_f64(),
+    }))
 }
 
 /// Says that all stand, and goes on with `meanwhile` until standard input ends.

@@ -26,7 +26,9 @@ usage: load run ADDRESS SECONDS[+GRACE] GROUP…
        load idle ADDRESS CONNECTIONS TARGET
          one kept connection each, after one answer; prints `ready`; holds them until standard input ends
        load slow ADDRESS CONNECTIONS TARGET
-         readers that take 1 KiB per second from a small window; else as idle";
+         readers that take 1 KiB per second from a small window; else as idle
+       load drip ADDRESS CONNECTIONS TARGET BYTES_PER_SECOND
+         one answer each, TARGET with the reader's number behind it, taken at that rate from a small window and compared with the origin's";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -76,6 +78,10 @@ async fn dispatch(arguments: &[String]) -> Result<serde_json::Value, String> {
         }
         ["slow", address, connections, target] => {
             hold::slow(parse_address(address)?, number(connections)?, target).await
+        }
+        ["drip", address, connections, target, rate] => {
+            let rate = number(rate)?;
+            hold::drip(parse_address(address)?, number(connections)?, target, rate).await
         }
         _ => Err(USAGE.to_owned()),
     }

@@ -70,6 +70,15 @@ pub async fn give(stream: &TcpStream, origin: &Origin, request: &Request<'_>) ->
         send(stream, head.as_bytes(), body.as_bytes()).await?;
         return Ok(request.is_last);
     }
+    let worker = origin.workers.acquire().await.map_err(io::Error::other)?;
+    let begun = Instant::now();
+    let outcome = answer(stream, origin, request).await;
+    origin.counts.borrow_mut().held(begun.elapsed());
+    drop(worker);
+    outcome
+}
+
+async fn answer(stream: &TcpStream, origin: &Origin, request: &Request<'_>) -> io::Result<bool> {
     let count = origin.counts.borrow_mut().request(request.path);
     let Some(wanted) = Wanted::parse(request.path) else {
         send(

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Paths counted one by one; more are counted in sum only.
 const PATHS_MAX: usize = 4_000_000;
@@ -13,6 +14,7 @@ pub struct Counts {
     connections: u64,
     not_modified: u64,
     cut: u64,
+    held: Duration,
     by_path: HashMap<Box<str>, u32>,
 }
 
@@ -40,6 +42,11 @@ impl Counts {
         self.not_modified += 1;
     }
 
+    /// It kept a worker for so long.
+    pub fn held(&mut self, time: Duration) {
+        self.held += time;
+    }
+
     /// It was answered by half.
     pub fn cut(&mut self) {
         self.cut += 1;
@@ -54,6 +61,7 @@ impl Counts {
     pub fn report(&self) -> Value {
         json!({
             "requests": self.requests, "connections": self.connections, "not_modified": self.not_modified, "cut": self.cut,
+            "held_ms": self.held.as_secs_f64() * 1000.0,
             "keys": self.by_path.len(), "most": self.by_path.values().max().copied().unwrap_or(0),
         })
     }

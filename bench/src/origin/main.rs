@@ -9,6 +9,9 @@
 //! /_count/PATH           requests for /PATH
 //! /_reset                forgets the counts
 //! ```
+//!
+//! With a number of workers only so many requests are answered at a time, as by a program with as many blocking threads; the others wait. The
+//! counts say how long (held_ms), from an answer's begin until the kernel has taken its last byte.
 
 mod answer;
 mod counts;
@@ -19,6 +22,7 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::rc::Rc;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
 /// Waiting connections: 1000 clients of a proxy may miss at once.
@@ -30,18 +34,25 @@ const READ: usize = 16_384;
 struct Origin {
     bytes: bench::content::Bytes,
     counts: RefCell<Counts>,
+    workers: Semaphore,
+    /// Of each connection, so that a worker is done when the proxy has taken an answer, not when the kernel has.
+    send_buffer: Option<u32>,
 }
 
 fn main() -> ExitCode {
-    let Some(address) = std::env::args().nth(1) else {
-        eprintln!("usage: origin ADDRESS:PORT\n  says `ready`; serves until it is killed");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (Some(address), Some([workers, send_buffer])) = (arguments.first(), numbers(&arguments))
+    else {
+        eprintln!(
+            "usage: origin ADDRESS:PORT [WORKERS [SEND_BUFFER]]\n  says `ready`; serves until it is killed"
+        );
         return ExitCode::FAILURE;
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("the system gives an epoll descriptor");
-    match LocalSet::new().block_on(&runtime, serve(&address)) {
+    match LocalSet::new().block_on(&runtime, serve(address, workers, send_buffer)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("origin: {address}: {error}");
@@ -50,7 +61,13 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(address: &str) -> io::Result<()> {
+/// Workers and send buffer, as far as they are given; None: they are no numbers.
+fn numbers(arguments: &[String]) -> Option<[Option<u32>; 2]> {
+    let number = |at: usize| arguments.get(at).map(|text| text.parse()).transpose().ok();
+    Some([number(1)?, number(2)?])
+}
+
+async fn serve(address: &str, workers: Option<u32>, send_buffer: Option<u32>) -> io::Result<()> {
     let address = address
         .parse()
         .map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
@@ -62,10 +79,15 @@ async fn serve(address: &str) -> io::Result<()> {
     let origin = Rc::new(Origin {
         bytes: bench::content::Bytes::new(),
         counts: RefCell::default(),
+        workers: Semaphore::new(workers.map_or(Semaphore::MAX_PERMITS, |workers| workers as usize)),
+        send_buffer,
     });
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
+        if let Some(size) = origin.send_buffer {
+            socket2::SockRef::from(&stream).set_send_buffer_size(size as usize)?;
+        }
         origin.counts.borrow_mut().connection();
         let origin = Rc::clone(&origin);
         tokio::task::spawn_local(async move {
