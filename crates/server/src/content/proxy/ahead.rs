@@ -4,8 +4,10 @@
 //! Begins when a client has not taken a piece for [`PATIENCE`]; who keeps up has no part in it. Not here: whether an answer may be
 //! buffered (`accel`), the server's side (`flow`), the file (`spool`). Invariants: what came is given in its order, and once; it
 //! leaves the memory only when it is in the file; where nothing can be written, or not as fast, nothing more is read until the client
-//! has taken some, and so the server is held back. Beside the piece that is being sent, memory holds what `proxy_buffers` says.
+//! has taken some, and so the server is held back. Beside the piece that is being sent, memory holds what `proxy_buffers` says, and somewhat
+//! more only while a part is being written, so that a server is not held for the time that a pool's thread takes to come to it.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -25,6 +27,15 @@ use super::spool::Spool;
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Pieces that are read ahead in a row; then it is the turn of the loop's other tasks.
 const PIECES_PER_TURN: usize = 16;
+
+/// Bytes of one answer that are kept beyond `proxy_buffers` while a part is being written, and those of all answers of a loop.
+const BEYOND_MAX: usize = 512 << 10;
+const BEYOND_OF_LOOP_MAX: usize = 8 << 20;
+
+thread_local! {
+    /// Bytes that the answers of this loop keep beyond `proxy_buffers`.
+    static BEYOND: Cell<usize> = const { Cell::new(0) };
+}
 
 type Given = Chunk<Rc<OpenFile>>;
 
@@ -57,6 +68,8 @@ pub(super) struct Ahead {
     /// What comes behind that.
     tail: Vec<u8>,
     charge: Charge,
+    /// Of [`BEYOND`].
+    beyond: usize,
     /// No more comes from the server.
     is_over: bool,
     /// It broke off.
@@ -75,12 +88,13 @@ impl Ahead {
             timer: about.loop_().wire.wheel.timer(),
             memory,
             room_min: bytes(buffers.size),
-            spool: Spool::of(settings, memory),
+            spool: Spool::of(settings),
             saved: 0..0,
             unsaved: Bytes::new(),
             is_part_given: false,
             tail: Vec::new(),
             charge: charge(Holder::ProxyBuffers, 0),
+            beyond: 0,
             is_over: false,
             broken: None,
         }
@@ -147,11 +161,12 @@ impl Ahead {
             if self.spool.is_writing() {
                 let _ = self.poll_written(cx, &flow.try_);
             }
-            if self.is_over || self.broken.is_some() {
+            let is_ended = self.is_over || self.broken.is_some();
+            if is_ended && self.beyond == 0 {
                 return self.spool.close();
             }
             let room = self.room();
-            if room < self.room_min {
+            if is_ended || room < self.room_min {
                 if self.spool.is_writing() || !self.write(&flow.try_) {
                     return;
                 }
@@ -181,14 +196,19 @@ impl Ahead {
 
     fn room(&self) -> usize {
         let kept = self.unsaved.len() + self.tail.len();
-        self.memory.saturating_sub(kept)
+        let more = match self.spool.is_writing() {
+            true => BEYOND_MAX.min(self.beyond + BEYOND_OF_LOOP_MAX.saturating_sub(BEYOND.get())),
+            false => 0,
+        };
+        (self.memory + more).saturating_sub(kept)
     }
 
     /// Copies: what came may lie in a buffer that is larger.
     fn keep(&mut self, piece: &[u8]) {
         let len = self.tail.len() + piece.len();
         if len > self.tail.capacity() {
-            let wanted = len.max(self.tail.capacity() * 2).min(self.memory.max(len));
+            let most = self.memory + BEYOND_MAX;
+            let wanted = len.max(self.tail.capacity() * 2).min(most.max(len));
             self.tail.reserve_exact(wanted - self.tail.len());
         }
         self.tail.extend_from_slice(piece);
@@ -196,7 +216,11 @@ impl Ahead {
     }
 
     fn count(&mut self) {
-        self.charge.set(self.unsaved.len() + self.tail.capacity());
+        let kept = self.unsaved.len() + self.tail.capacity();
+        self.charge.set(kept);
+        let beyond = kept.saturating_sub(self.memory);
+        BEYOND.set(BEYOND.get() + beyond - self.beyond);
+        self.beyond = beyond;
     }
 
     /// Has the next part written; false: that is not possible.
@@ -217,5 +241,11 @@ impl Ahead {
             }
             self.count();
         })
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        BEYOND.set(BEYOND.get() - self.beyond);
     }
 }

@@ -163,14 +163,14 @@ directives! {
         /// Limits the head of an answer.
         proxy_buffer_size: Placed<Size> = "4k", [HTTP | SERVER | LOCATION] 1;
         /// Says how much of an answer is kept in memory, number times size, that was read ahead of its client, beside the piece that is being
-        /// sent (at most 128 KiB).
+        /// sent (at most 128 KiB), and while the pool writes up to 512 KiB, of all answers of a loop 8 MiB.
         proxy_buffers: Placed<Bufs> = "8 4k", [HTTP | SERVER | LOCATION] 2;
         /// How much of the buffers may be on its way to the client. Checked as nginx checks it: what is here goes out at once.
         proxy_busy_buffers_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Limits the temporary file of an answer; 1024m unless set. From there on, and with `0` without such a file, the server is held back
         /// where its client is slow. So it is where the disk is slow, full or broken: what came is sent from memory then.
         proxy_max_temp_file_size: Option<Placed<Offset>> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Limits what is written to a temporary file at once; unless set, it is what `proxy_buffers` hold.
+        /// Limits what is written to a temporary file at once; unless set, all that is there is.
         proxy_temp_file_write_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Names the directory for answers that are buffered in files, and the digits of its levels of subdirectories; `proxy_temp` unless set.
         ///

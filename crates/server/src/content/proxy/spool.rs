@@ -67,8 +67,8 @@ struct Part {
 }
 
 impl Spool {
-    /// By what a location says; `memory` is what is kept in memory at most.
-    pub(super) fn of(settings: &ProxyAnswers, memory: usize) -> Spool {
+    /// By what a location says.
+    pub(super) fn of(settings: &ProxyAnswers) -> Spool {
         let max = settings.proxy_max_temp_file_size.as_ref();
         let part = settings.proxy_temp_file_write_size.as_ref();
         Spool {
@@ -77,7 +77,7 @@ impl Spool {
             path: Vec::new(),
             len: 0,
             len_max: max.map_or(FILE_BYTES_MAX, |size| size.value.0),
-            part_max: part.map_or(memory, |size| {
+            part_max: part.map_or(usize::MAX, |size| {
                 usize::try_from(size.value.0).unwrap_or(usize::MAX)
             }),
         }
