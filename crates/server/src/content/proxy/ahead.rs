@@ -216,8 +216,8 @@ impl Ahead {
     }
 
     fn count(&mut self) {
-        let kept = self.unsaved.len() + self.tail.capacity();
-        self.charge.set(kept);
+        self.charge.set(self.unsaved.len() + self.tail.capacity());
+        let kept = self.unsaved.len() + self.tail.len();
         let beyond = kept.saturating_sub(self.memory);
         BEYOND.set(BEYOND.get() + beyond - self.beyond);
         self.beyond = beyond;
