@@ -165,3 +165,84 @@ fn who_closes_and_asks_at_once_is_alone() {
         assert!(alone >= 45, "{request:?}: {alone} of 50");
     }
 }
+
+/// One loop with few places.
+fn crowded(servers: &str) -> Server {
+    let text = format!(
+        "daemon off; pid nginx.pid; worker_processes 1; error_log logs/error.log info;
+         events {{ worker_connections 32; }} http {{ server {{ listen 127.0.0.1:%PORT%; {servers} }} }}"
+    );
+    Server::try_start(&text).unwrap()
+}
+
+const REUSING: &str = "worker_connections are not enough, reusing connections";
+
+#[test]
+fn heads_that_do_not_come_to_their_end_make_place_for_those_that_ask() {
+    let server = crowded("return 200 x;");
+    let begin = |_| {
+        let mut connection = server.connect();
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
+        connection
+    };
+    let mut begun: Vec<_> = (0..60).map(begin).collect();
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "x");
+    }
+    server.wait_for(REUSING, "the line about it");
+    let why = "reusing connection while reading client request headers";
+    server.wait_for(why, "the line about one");
+    // The oldest has gone, the newest has not.
+    assert!(begun[0].is_closed());
+    let last = begun.last_mut().unwrap();
+    assert_eq!(last.send("y\r\n\r\n").reply().text(), "x");
+}
+
+#[test]
+fn bodies_that_stand_still_make_place_and_those_that_go_on_do_not() {
+    let server = crowded(
+        "location / { return 200 x; } location /body { proxy_pass http://127.0.0.1:%PORT%/; }",
+    );
+    let begin = |_| {
+        let mut connection = server.connect();
+        connection.send("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx");
+        connection
+    };
+    let mut begun: Vec<_> = (0..32).map(begin).collect();
+    let why = "reusing connection while reading client request body";
+    let until = std::time::Instant::now() + blackbox::PATIENCE;
+    // One goes on: all that stand still go before it.
+    while !server.error_log().contains(why) {
+        assert!(std::time::Instant::now() < until, "nobody gave way");
+        begun[0].send("x");
+        let mut other = server.connect();
+        other.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        if !other.rest().is_empty() {
+            break;
+        }
+    }
+    server.wait_for(why, "the line about one");
+    assert!(begun[1].is_closed());
+    assert_eq!(server.get("/").text(), "x");
+    // Until the first had stood still for long enough, there was no place.
+    server.forget_log();
+}
+
+#[test]
+fn connections_that_only_linger_make_place_for_those_that_ask() {
+    let server = crowded(
+        "lingering_timeout 60s; client_max_body_size 1; location / { return 200 x; } location /body { proxy_pass http://127.0.0.1:%PORT%/; }",
+    );
+    let linger = |_| {
+        let mut connection = server.connect();
+        connection.send("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx");
+        assert_eq!(connection.reply().status, 413);
+        connection
+    };
+    let lingering: Vec<_> = (0..60).map(linger).collect();
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "x");
+    }
+    server.wait_for(REUSING, "the line about it");
+    drop(lingering);
+}

@@ -4,7 +4,7 @@
     reason = "tests run on no loop: they touch files"
 )]
 
-use blackbox::{Server, Site, is_nginx};
+use blackbox::{Answer, Origin, Server, Site, is_nginx};
 use std::path::PathBuf;
 
 /// A file whose reads fail with EIO, whoever asks: the kernel has such attributes of devices that cannot sleep.
@@ -137,5 +137,45 @@ fn descriptors_that_run_out_are_taken_from_what_idles() {
         "accept4() failed (24: Too many open files)",
         "nothing else was tried here",
     );
+    server.forget_log();
+}
+
+#[test]
+fn descriptors_that_run_out_are_taken_from_heads_that_do_not_come_to_their_end() {
+    let server = Server::start_with(
+        "worker_processes 1; worker_rlimit_nofile 64;",
+        "server { listen 127.0.0.1:%PORT%; return 200 x; }",
+    );
+    let begin = |_| {
+        let mut connection = server.connect();
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
+        connection
+    };
+    let begun: Vec<_> = (0..100).map(begin).collect();
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "x");
+    }
+    server.wait_for("accept4() failed (24: Too many open files)", "they ran out");
+    server.forget_log();
+    drop(begun);
+}
+
+#[test]
+fn a_connection_to_a_server_gets_the_descriptor_of_what_idles() {
+    let origin = Origin::start(|_| Answer::ok("x"));
+    let server = Server::start_with(
+        "worker_processes 1; worker_rlimit_nofile 64;",
+        &format!(
+            "server {{ listen 127.0.0.1:%PORT%; location / {{ proxy_pass http://{}; proxy_http_version 1.0; }} }}",
+            origin.address()
+        ),
+    );
+    let mut kept = Vec::new();
+    for number in 0..100 {
+        let mut connection = server.connect();
+        connection.send(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(connection.reply().status, 200, "{number}");
+        kept.push(connection);
+    }
     server.forget_log();
 }

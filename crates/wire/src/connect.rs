@@ -66,6 +66,21 @@ pub enum ConnectError {
     Refused(io::Error),
 }
 
+impl ConnectError {
+    /// Was there no descriptor to be had?
+    #[must_use]
+    pub fn lacks_descriptor(&self) -> bool {
+        let Self::Refused(error) = self else {
+            return false;
+        };
+        let errno = rustix::io::Errno::from_io_error(error);
+        matches!(
+            errno,
+            Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
+        )
+    }
+}
+
 /// Connects, in at most `timeout` (`proxy_connect_timeout`).
 ///
 /// # Errors

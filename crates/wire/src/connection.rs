@@ -22,6 +22,7 @@ use crate::http1::body::{BodyFault, Decoder, decode};
 use crate::http1::read::{Choose, Limits, Parsed, Parser, Refusal};
 use crate::stream::Stream;
 use crate::timers::Timer;
+use crate::turn;
 
 /// A body up to this length is copied behind the head, a longer one is sent from where it lies, with the same call.
 pub const BODY_COPIED_MAX: usize = 4096;
@@ -214,7 +215,7 @@ impl Connection {
     pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
         let mut piece = Vec::new();
         let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
-        while self.try_next_piece(decoder, &mut keep)? == Progress::Framing {}
+        while turn::may_go_on() && self.try_next_piece(decoder, &mut keep)? == Progress::Framing {}
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
@@ -428,9 +429,8 @@ impl Connection {
         timeout: Duration,
         mut keep: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
-        // A client that is never waited for lets others go first now and then.
-        tokio::task::coop::consume_budget().await;
         loop {
+            turn::go_on().await;
             match self.try_next_piece(decoder, &mut keep)? {
                 Progress::Data => return Ok(()),
                 Progress::Framing => {}

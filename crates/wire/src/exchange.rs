@@ -24,12 +24,9 @@ use crate::http1::request::BodyWriter;
 use crate::lending::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
+use crate::turn;
 
 pub use outcome::{AnswerHead, ExchangeError, Flushed};
-
-/// Reads in a row that gave nothing to go on with, as an error stream or a body that nobody asked for does; then it is the turn of the
-/// loop's other tasks.
-const IDLE_READS_MAX: usize = 4;
 
 /// A connection to an upstream that nobody uses now. It holds the place for an exchange, which so is made once for all requests
 /// that go through the connection.
@@ -235,7 +232,7 @@ impl Exchange {
                 return Poll::Ready(Ok(head));
             }
         }
-        for _ in 0..IDLE_READS_MAX {
+        loop {
             if self.is_closed {
                 return Poll::Ready(Err(self.closed()));
             }
@@ -244,8 +241,6 @@ impl Exchange {
                 return Poll::Ready(Ok(head));
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Looks for a head in all that came; gives how much of it is done with.
@@ -325,11 +320,13 @@ impl Exchange {
         timeout: Duration,
         read_max: usize,
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
-        for _ in 0..IDLE_READS_MAX {
+        loop {
             let data = self.take_data();
             if !data.is_empty() {
                 return Poll::Ready(Ok(Some(data)));
             }
+            // What has come may be more than this turn may look at.
+            ready!(turn::poll_go_on(cx));
             if let Some(fault) = self.fault.take() {
                 return Poll::Ready(Err(fault.into()));
             }
@@ -343,8 +340,6 @@ impl Exchange {
             let read = |exchange: &mut Exchange| exchange.read_once(read_max);
             ready!(self.poll_io(cx, timeout, read))?;
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// What has come of the body, without another read; empty: nothing.
@@ -461,7 +456,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// All data of the body that came, in one piece.
+    /// All data of the body that came, in one piece; as far as this turn may look.
     fn take_data(&mut self) -> Bytes {
         let lent = std::mem::take(&mut self.lent);
         if !lent.is_empty()
@@ -472,7 +467,12 @@ impl Exchange {
         }
         let mut data = Vec::new();
         let mut at = 0;
-        while self.fault.is_none() && !self.reader.is_ended() && at < self.unread.len() {
+        while self.fault.is_none()
+            && !self.reader.is_ended()
+            && at < self.unread.len()
+            && turn::may_go_on()
+        {
+            let before = at;
             match self.reader.advance(&self.unread[at..]) {
                 Ok((0, _)) => break,
                 Ok((used, Event::Data(range))) => {
@@ -485,6 +485,7 @@ impl Exchange {
                 Ok((used, _)) => at += used,
                 Err(fault) => self.fault = Some(fault),
             }
+            turn::spend(at - before);
         }
         self.unread.drain(..at);
         data.into()

@@ -15,6 +15,7 @@ mod lending;
 pub mod rate;
 pub mod stream;
 pub mod timers;
+pub mod turn;
 
 pub use connection::{Connection, Error};
 pub use event_loop::Loop;

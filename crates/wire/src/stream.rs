@@ -1,7 +1,8 @@
 //! Sockets of a loop: TCP and Unix streams and listeners, read and written without ever waiting in a call.
 //!
 //! A read that fills less than its buffer has drained the socket, and a write that takes less than it was given has filled
-//! it: both mark the socket as not ready, which saves the call that would only say so.
+//! it: both mark the socket as not ready, which saves the call that would only say so. Each counts against the task's turn
+//! ([`crate::turn`]): when that is over, a socket would block, and is waited for until the next one.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -13,6 +14,8 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::turn;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -110,7 +113,8 @@ impl Stream {
     /// # Errors
     /// As [`Stream::try_read`].
     pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.try_io(Interest::READABLE, 0, || {
+        // Whoever looks asks how it stands, and is not to hear of turns.
+        self.call(Interest::READABLE, 0, || {
             let (got, _) = recv(self, &mut *buffer, RecvFlags::PEEK)?;
             Ok(got)
         })
@@ -118,6 +122,7 @@ impl Stream {
 
     /// Ready when a read may find something (or the end). Only the task that asked last is woken.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(turn::poll_not_over(cx));
         on_socket!(self, socket => socket.poll_read_ready(cx))
     }
 
@@ -129,14 +134,17 @@ impl Stream {
 
     /// Ready when a write may take something. Only the task that asked last is woken.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(turn::poll_not_over(cx));
         on_socket!(self, socket => socket.poll_write_ready(cx))
     }
 
     /// Waits until the peer has closed its side. Never ends while bytes are there that nobody has read.
     pub async fn peer_closed(&self) {
+        // Not by the task's turn: whoever looks after the peer while he works would else never see it.
         let is_closed = poll_fn(|cx| {
             loop {
-                if ready!(self.poll_readable(cx)).is_err() {
+                let ready = on_socket!(self, socket => socket.poll_read_ready(cx));
+                if ready!(ready).is_err() {
                     return Poll::Ready(true);
                 }
                 match self.try_peek(&mut [0]) {
@@ -206,9 +214,36 @@ impl Stream {
         }
     }
 
-    /// Runs `call` if the socket is thought ready. When it moved less than `wanted` bytes (0: not known), or would block,
-    /// the socket is not ready any more.
+    /// Writes by a call of the caller's own that says more than how much went.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`], and what the call fails with.
+    pub fn try_write_by<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if !turn::may_go_on() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let outcome = on_socket!(self, socket => socket.try_io(Interest::WRITABLE, call));
+        turn::spend_much();
+        outcome
+    }
+
+    /// Runs `call` if the task's turn may do more and the socket is thought ready. When it moved less than `wanted` bytes (0: not
+    /// known), or would block, the socket is not ready any more.
     fn try_io(
+        &self,
+        interest: Interest,
+        wanted: usize,
+        call: impl FnMut() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if !turn::may_go_on() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let outcome = self.call(interest, wanted, call);
+        turn::spend_call(*outcome.as_ref().unwrap_or(&0));
+        outcome
+    }
+
+    fn call(
         &self,
         interest: Interest,
         wanted: usize,

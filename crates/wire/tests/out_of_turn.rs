@@ -1,21 +1,28 @@
-//! An origin that says a lot which is no answer: how much of it one turn of a loop takes.
+//! Peers that never stop: how much of what they say one turn of a task takes, and that it waits where its turn is over.
 
 #![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 #![expect(clippy::disallowed_methods, reason = "the pause is the test's own")]
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::pin::pin;
+use std::os::unix::net::UnixStream as Plain;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use message::Framing;
+use wire::clock::read_ns;
 use wire::connect::{Destination, Options, connect};
 use wire::fastcgi::RecordReader;
-use wire::http1::answer::AnswerReader;
+use wire::http1::answer::{AnswerReader, Asked};
+use wire::http1::body::Decoder;
+use wire::http1::read::Limits;
 use wire::http1::request::BodyWriter;
+use wire::{Connection, Error, Exchange, Loop, Stream, turn};
 
 mod common;
 
@@ -24,8 +31,8 @@ use common::on_loop;
 const LONG: Duration = Duration::from_secs(60);
 /// Records of nothing but padding: the largest of them is much for little work.
 const RECORDS: usize = 128 << 10;
-/// What a turn may take: so many of the loop's buffers.
-const TURN_MAX: u64 = 512 << 10;
+/// What a turn may take: the last read may fill the loop's buffer.
+const TURN_MAX: u64 = turn::TURN_BYTES as u64 + (128 << 10);
 /// Time for the socket to fill between two turns.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -61,9 +68,10 @@ fn one_turn_takes_a_bounded_part_of_what_is_no_answer() {
         let mut most = 0;
         loop {
             let before = exchange.received();
-            let turn = poll_fn(|cx| Poll::Ready(pin!(exchange.head(LONG)).poll(cx))).await;
+            turn::begin(read_ns());
+            let polled = poll_fn(|cx| Poll::Ready(pin!(exchange.head(LONG)).poll(cx))).await;
             most = most.max(exchange.received() - before);
-            if let Poll::Ready(head) = turn {
+            if let Poll::Ready(head) = polled {
                 head.unwrap();
                 break;
             }
@@ -73,5 +81,125 @@ fn one_turn_takes_a_bounded_part_of_what_is_no_answer() {
         assert!(most <= TURN_MAX, "{most} bytes in one turn");
         assert_eq!(exchange.piece(LONG).await.unwrap(), None);
         origin.join().unwrap();
+    });
+}
+
+/// A connection that has been sent `text`, with the client's end of it.
+fn connected(owner: &Rc<Loop>, text: &[u8]) -> (Connection, Plain) {
+    let (server, mut client) = Plain::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let stream = Stream::Unix(tokio::net::UnixStream::from_std(server).unwrap());
+    client.write_all(text).unwrap();
+    (Connection::new(stream, owner), client)
+}
+
+/// Polls `work` once in a turn that is over: it waits, though nothing keeps it. Then to its end, a turn for each poll.
+async fn waits_for_its_turn<T>(what: &str, mut work: Pin<&mut impl Future<Output = T>>) -> T {
+    turn::begin(read_ns());
+    turn::spend(turn::TURN_BYTES as usize);
+    assert!(!turn::may_go_on());
+    let polled = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    assert!(polled.is_pending(), "{what} goes on when its turn is over");
+    let polls = Cell::new(0);
+    let output = poll_fn(|cx| {
+        polls.set(polls.get() + 1);
+        turn::begin(read_ns());
+        work.as_mut().poll(cx)
+    })
+    .await;
+    assert!(polls.get() <= 2, "{what}: is woken for its next turn");
+    output
+}
+
+#[test]
+fn whoever_reads_a_client_or_sends_to_it_waits_for_the_next_turn() {
+    on_loop(|owner| async move {
+        let ready = || tokio::time::sleep(PAUSE);
+        let body = |length| Decoder::new(Framing::Length(length), 0);
+        let (mut one, client) = connected(&owner, b"GET / HTTP/1.0\n\n");
+        ready().await;
+        let limits = Limits::default();
+        let head = one.read_head(&limits, LONG, &mut |_| None);
+        let head = waits_for_its_turn("read_head", pin!(head)).await;
+        assert_eq!(head.unwrap().uri(), b"/");
+        waits_for_its_turn("send_bytes", pin!(one.send_bytes(LONG, b"x")))
+            .await
+            .unwrap();
+        drop(client);
+
+        let (mut one, mut client) = connected(&owner, b"abc");
+        ready().await;
+        let mut decoder = body(5);
+        let piece = waits_for_its_turn("read_body", pin!(one.read_body(&mut decoder, LONG))).await;
+        assert_eq!(piece.unwrap().unwrap(), "abc");
+        client.write_all(b"de").unwrap();
+        ready().await;
+        let discarding = one.discard_body(&mut decoder, LONG, LONG);
+        waits_for_its_turn("discard_body", pin!(discarding))
+            .await
+            .unwrap();
+        client.write_all(b"more").unwrap();
+        drop(client);
+        ready().await;
+        waits_for_its_turn("linger", pin!(one.linger(LONG, LONG))).await;
+
+        let (mut one, client) = connected(&owner, b"PROXY");
+        ready().await;
+        let parse = |bytes: &[u8]| Some((bytes.len(), ()));
+        let prologue = one.read_prologue(LONG, parse);
+        waits_for_its_turn("read_prologue", pin!(prologue))
+            .await
+            .unwrap();
+        drop(client);
+        turn::begin(read_ns());
+        assert!(matches!(one.wait(LONG).await, Err(Error::Closed) | Ok(())));
+    });
+}
+
+/// An exchange whose server says `text` and no more.
+async fn asking(owner: &Rc<Loop>, text: &'static [u8]) -> Box<Exchange> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = Destination::Inet(listener.local_addr().unwrap());
+    let connection = connect(to, &Options::default(), LONG, owner).await.unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    server.write_all(text).unwrap();
+    connection.begin(
+        Bytes::from_static(b"GET / HTTP/1.0\r\n\r\n"),
+        Framing::None,
+        Asked::Plain,
+        4096,
+    )
+}
+
+#[test]
+fn whoever_asks_a_server_waits_for_the_next_turn() {
+    on_loop(|owner| async move {
+        turn::begin(read_ns());
+        let mut exchange = asking(&owner, b"HTTP/1.0 200 OK\r\n\r\nabc").await;
+        waits_for_its_turn("flush", pin!(exchange.flush(LONG)))
+            .await
+            .unwrap();
+        waits_for_its_turn("head", pin!(exchange.head(LONG)))
+            .await
+            .unwrap();
+        let piece = waits_for_its_turn("piece", pin!(exchange.piece(LONG))).await;
+        assert_eq!(piece.unwrap().unwrap(), "abc");
+        let end = waits_for_its_turn("the end", pin!(exchange.piece(LONG))).await;
+        assert_eq!(end.unwrap(), None);
+    });
+}
+
+#[test]
+fn what_is_left_of_a_turn_is_not_more_for_small_chunks() {
+    on_loop(|owner| async move {
+        turn::begin(read_ns());
+        let text: &[u8] =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n";
+        let mut exchange = asking(&owner, text).await;
+        exchange.head(LONG).await.unwrap();
+        // They are here, and the turn is over before they are looked at.
+        let piece = waits_for_its_turn("small chunks", pin!(exchange.piece(LONG))).await;
+        assert_eq!(piece.unwrap().unwrap(), "ab");
+        assert_eq!(exchange.piece(LONG).await.unwrap(), None);
     });
 }

@@ -21,6 +21,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use disk::OpenFile;
 use message::{Body, BodyError, Chunk, FileRange, Header, Source};
+use wire::turn;
 
 use crate::Response;
 use crate::content::files;
@@ -32,8 +33,6 @@ use crate::route::LocationId;
 pub const READ_LEN: u64 = 64 << 10;
 /// Bytes that a filter is fed at once, so that what it makes of them is bounded too.
 pub const FEED_LEN: usize = 32 << 10;
-/// How often a filter is fed before others get their turn, where it gives nothing.
-const FEEDS_PER_POLL: usize = 16;
 
 /// The body of an answer.
 pub type AnswerBody = Body<Rc<OpenFile>>;
@@ -308,13 +307,14 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
-        for _ in 0..FEEDS_PER_POLL {
+        loop {
             if let Some(bytes) = self.out.take() {
                 return Poll::Ready(Some(Ok(Chunk::Bytes(bytes))));
             }
             if self.is_over {
                 return Poll::Ready(None);
             }
+            ready!(turn::poll_go_on(cx));
             if self.bytes.is_empty() {
                 match self.inside.poll_bytes(cx) {
                     Poll::Ready(Some(Ok(bytes))) => self.bytes = bytes,
@@ -326,6 +326,8 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
                         }
                         continue;
                     }
+                    // Where only the turn is over, there may be more.
+                    Poll::Pending if turn::is_over() => return Poll::Pending,
                     Poll::Pending if self.is_kept && !self.inside.is_reading() => {
                         self.is_kept = false;
                         self.filter.flush(&mut self.out);
@@ -341,15 +343,11 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
                 .bytes
                 .split_to(self.bytes.len().min(self.filter.feed_len()));
             self.is_kept = true;
+            turn::spend_much();
             if let Err(error) = self.filter.feed(part, &mut self.out) {
                 return Poll::Ready(Some(Err(error)));
             }
-            if let Some(bytes) = self.out.take() {
-                return Poll::Ready(Some(Ok(Chunk::Bytes(bytes))));
-            }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {

@@ -1,5 +1,7 @@
 //! The end of a request: what is left of its body, its log lines, and whether the connection goes on.
 
+use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use message::{Framing, Version};
@@ -8,7 +10,7 @@ use wire::http1::write;
 use crate::Response;
 use crate::figures::zones;
 use crate::log::Level;
-use crate::loops::culprit;
+use crate::loops::{Waiting, culprit};
 use crate::request::Request;
 use crate::respond::{self, Start};
 
@@ -112,7 +114,9 @@ pub async fn finish(
                 Lingering::Always => true,
             };
             if is_due {
-                Box::pin(wire.linger(total, between)).await;
+                let lingering = Box::pin(wire.linger(total, between));
+                let place = &request.client.place;
+                place.wait_for(Waiting::Lingering, pin!(lingering)).await;
             }
         }
     }
@@ -199,11 +203,14 @@ async fn discard(request: &mut Request) -> After {
         closing.lingering_timeout.duration(),
     );
     let body = &mut request.body.decoder;
-    let outcome = request.wire.discard_body(body, total, between).await;
-    match outcome {
-        Ok(()) => After::Keep,
-        Err(wire::Error::Timeout) => After::timed_out(),
-        Err(_) => After::close(),
+    let client = Rc::clone(&request.client);
+    let discarding = pin!(request.wire.discard_body(body, total, between));
+    match client.place.wait_for(Waiting::Lingering, discarding).await {
+        Some(Ok(())) => After::Keep,
+        Some(Err(wire::Error::Timeout)) => After::timed_out(),
+        Some(Err(_)) => After::close(),
+        // It is to give way to others.
+        None => After::timed_out(),
     }
 }
 

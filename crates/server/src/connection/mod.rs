@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use message::{RequestHead, Version};
 use wire::http1::read::Limits;
-use wire::{Error as WireError, Stream};
+use wire::{Error as WireError, Stream, turn};
 
 use crate::figures::zones::{self, Running};
 use crate::log::Level;
 use crate::loops::culprit;
-use crate::loops::{Accepted, Generation, Idle, Loop};
+use crate::loops::{Accepted, Generation, Idle, Loop, Waiting};
 use crate::request::Request;
 use crate::respond::{self, Start};
 use crate::route::{NamedServer, ServerId};
@@ -35,7 +35,7 @@ pub use client::Client;
 use finish::After;
 pub use finish::invite;
 pub use own_wire::OwnWire;
-pub use transmit::{PIECES_PER_TURN, TOGETHER_MAX};
+pub use transmit::TOGETHER_MAX;
 
 /// What logs say of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;
@@ -101,13 +101,14 @@ fn stream_of(accepted: Accepted) -> std::io::Result<Stream> {
 /// Waits for the first byte of a request; `false`: the connection is over.
 async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Duration>) -> bool {
     if wire.has_unread() {
+        turn::go_on().await;
         culprit::another();
         return true;
     }
     let (idle, timeout): (Idle, Duration) = match keepalive {
-        Some(timeout) => (client.place.enter(), timeout),
+        Some(timeout) => (client.place.enter(Waiting::Kept), timeout),
         None => match first_timeout(client) {
-            Some(timeout) => (client.place.enter_new(), timeout),
+            Some(timeout) => (client.place.enter(Waiting::New), timeout),
             None => return false,
         },
     };
@@ -304,14 +305,17 @@ pub async fn read(
         chosen = Some(server);
         Some(settings.server(server).limits)
     };
-    match wire
-        .read_head(
-            &first.limits,
-            first.settings.client_header_timeout.duration(),
-            &mut choose,
-        )
-        .await
-    {
+    let timeout = first.settings.client_header_timeout.duration();
+    let outcome = {
+        let reading = pin!(wire.read_head(&first.limits, timeout, &mut choose));
+        client.place.wait_for(Waiting::Head, reading).await
+    };
+    let Some(outcome) = outcome else {
+        let text = "reusing connection while reading client request headers";
+        client.log(generation, Level::Info, text);
+        return Err(WireError::Closed);
+    };
+    match outcome {
         Ok(head) => {
             let server = match head.host() {
                 Some(_) => chosen,

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::client::{Client, append_ip};
 use crate::figures::Prologue;
 use crate::log::Level;
-use crate::loops::Generation;
+use crate::loops::{Generation, Waiting};
 
 /// Bytes of a header; more is refused, unless `client_header_buffer_size` is larger.
 pub const HEADER_BYTES_MAX: usize = 4096;
@@ -296,7 +296,7 @@ pub async fn read(wire: &mut wire::Connection, client: &Client) -> bool {
         .limits
         .client_header_buffer_size
         .max(HEADER_BYTES_MAX);
-    let idle = client.place.enter_new();
+    let idle = client.place.enter(Waiting::New);
     let parse = |bytes: &[u8]| match parse(bytes, max) {
         Parsed::More => None,
         Parsed::Header(length, said) => Some((length, Ok(said))),

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use disk::{OpenFile, Sink};
 use message::{BodyError, FileRange};
-use tokio::io::Interest;
 use wire::rate::Allowed;
 use wire::{Stream, Timer};
 
@@ -158,10 +157,7 @@ impl Sink for ToClient<'_> {
     }
 
     fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        match self.stream {
-            Stream::Tcp(socket) => socket.try_io(Interest::WRITABLE, operation),
-            Stream::Unix(socket) => socket.try_io(Interest::WRITABLE, operation),
-        }
+        self.stream.try_write_by(operation)
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {

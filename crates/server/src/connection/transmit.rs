@@ -14,11 +14,11 @@ use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header, Version};
 use wire::http1::write;
 use wire::rate::Rate;
+use wire::turn;
 
 use crate::after::headers;
 use crate::content::proxy::tunnel;
 use crate::loops::culprit;
-use crate::loops::turn::others_first;
 use crate::request::Request;
 use crate::{Response, redirects};
 
@@ -30,9 +30,6 @@ use super::stop::{Stop, stopped};
 
 /// Bytes of a file that are read into memory and sent with the head rather than with `sendfile`.
 pub const TOGETHER_MAX: u64 = 64 << 10;
-
-/// Pieces of a body that go out in a row, where neither its origin nor the client is ever waited for.
-pub const PIECES_PER_TURN: usize = 16;
 
 /// How an answer is framed.
 #[derive(Clone, Copy)]
@@ -353,12 +350,8 @@ async fn send_stream(
             next_piece(request, stream).await?
         }
     };
-    let mut pieces = 0;
     while let Some(chunk) = next {
-        pieces += 1;
-        if pieces % PIECES_PER_TURN == 0 {
-            others_first().await;
-        }
+        turn::go_on().await;
         match chunk.map_err(Stop::Body)? {
             Chunk::Bytes(bytes) if framing.rate.per_second == 0 => {
                 let place = Place {

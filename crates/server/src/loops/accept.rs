@@ -23,7 +23,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::crew::Order;
-use super::{Accepted, Berth, Kind, Listener, Loop, spawn};
+use super::{Accepted, Berth, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, spawn};
 use crate::process::report::{Level, error_log};
 
 /// Connections taken in a row before other tasks get their turn.
@@ -36,8 +36,6 @@ const SCARCE_PAUSE: Duration = Duration::from_millis(50);
 const SCARCE_BATCH: usize = 8;
 /// Pause when some were given back: who was told to close needs a turn.
 const TURN: Duration = Duration::from_millis(1);
-/// Idle connections told to close at once when places run out, as nginx does it.
-const REUSED_AT_ONCE_MAX: usize = 32;
 
 /// Connections of the worker so far, for nginx's connection numbers.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
@@ -69,20 +67,11 @@ pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task:
                 Batch::Full => tokio::task::yield_now().await,
                 Batch::NoMemory => tokio::time::sleep(SCARCE_PAUSE).await,
                 Batch::Empty => ready.clear_ready(),
-                Batch::NoDescriptors if give_descriptors(&loop_) => tokio::time::sleep(TURN).await,
+                Batch::NoDescriptors if loop_.give_descriptors() => tokio::time::sleep(TURN).await,
                 Batch::NoDescriptors => tokio::time::sleep(PAUSE).await,
             }
         }
     }))
-}
-
-/// Closes what is open without need; `false`: nothing is.
-fn give_descriptors(loop_: &Loop) -> bool {
-    let has_files = loop_.disk.give_descriptors();
-    let has_kept = !loop_.shelf.is_empty();
-    loop_.shelf.clear();
-    let told = loop_.idle.close_oldest(REUSED_AT_ONCE_MAX);
-    has_files || has_kept || told > 0
 }
 
 /// Takes everything that waits, before the socket is closed for good.
@@ -192,10 +181,12 @@ pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted, before: u32) {
     let taken = before.saturating_sub(u32::try_from(leaving).unwrap_or(u32::MAX));
     let free = max.saturating_sub(taken);
     if free <= max / 16 {
-        let idle = loop_.idle.len() - leaving;
-        let told = loop_
-            .idle
-            .close_oldest((idle / 8).clamp(1, REUSED_AT_ONCE_MAX));
+        let waiting = loop_.idle.len().saturating_sub(leaving);
+        let count = (waiting / 8).clamp(1, REUSED_AT_ONCE_MAX);
+        let mut told = loop_.idle.close_oldest(count);
+        if told == 0 && free == 0 {
+            told = loop_.idle.close_stalled(count);
+        }
         if told > 0 {
             tell_reuse(loop_, max);
         } else if free == 0 {

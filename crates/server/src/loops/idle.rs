@@ -1,35 +1,84 @@
-//! The connections of one loop that wait for a request, longest waiting first; any of them can be told
-//! to close. Those that wait for their first one are told only when places run out, not when the loop
-//! is to end: their client may have asked already.
+//! The connections of one loop that wait for their client, longest waiting first; any of them can be told to close when places or
+//! descriptors run out. First those between two requests, and those that only linger; then those whose first request has not
+//! come, or not as a whole; at last those whose request's body stands still. When the loop is to end, only those between
+//! two requests are told: the client of another one may have asked already.
 //!
-//! Not here: sockets and timeouts. Invariant: a place is in the list exactly as long as its [`Idle`]
-//! lives.
+//! Not here: sockets and timeouts. Invariants: a place is in the list exactly as long as its [`Idle`]
+//! lives; entering and leaving cost the same however many are in it.
 
 use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 const NONE: u32 = u32::MAX;
+/// A body stands still that did not go on for so long.
+const STALLED_MS: u64 = 1000;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// The next request.
+    Kept,
+    /// What its client still sends, which nobody wants.
+    Lingering,
+    /// The first byte of its first request.
+    New,
+    /// The rest of a head.
+    Head,
+    /// More of a body.
+    Body,
+}
+
+impl Waiting {
+    /// Which queue it is in.
+    fn rank(self) -> usize {
+        match self {
+            Self::Kept | Self::Lingering => 0,
+            Self::New | Self::Head => 1,
+            Self::Body => 2,
+        }
+    }
+}
+
+/// Queues whose connections may be told at any time.
+const FREE_RANKS: [usize; 2] = [0, 1];
+/// That of bodies.
+const BODIES: usize = 2;
+const RANKS: usize = 3;
 
 #[derive(Debug)]
 struct Entry {
     previous: u32,
     next: u32,
     is_told: bool,
-    /// It waits for its first request.
-    is_new: bool,
+    waiting: Waiting,
+    /// Since when; only of bodies.
+    since_ms: u64,
     waker: Option<Waker>,
 }
+
+#[derive(Debug, Clone, Copy)]
+struct Queue {
+    oldest: u32,
+    newest: u32,
+}
+
+const EMPTY: Queue = Queue {
+    oldest: NONE,
+    newest: NONE,
+};
 
 #[derive(Debug)]
 struct List {
     /// Slots; those that are free are chained through `next`.
     entries: Vec<Entry>,
     free: u32,
-    oldest: u32,
-    newest: u32,
+    queues: [Queue; RANKS],
+    /// Connections in it, but for those that wait for a body.
     length: usize,
-    /// Of these, told to close and not gone yet.
+    /// Told to close and not gone yet.
     leaving: usize,
     is_closed: bool,
 }
@@ -54,8 +103,7 @@ impl Default for IdleList {
         Self(Rc::new(RefCell::new(List {
             entries: Vec::new(),
             free: NONE,
-            oldest: NONE,
-            newest: NONE,
+            queues: [EMPTY; RANKS],
             length: 0,
             leaving: 0,
             is_closed: false,
@@ -74,13 +122,13 @@ impl IdleList {
         }
     }
 
-    /// How many connections are idle.
+    /// How many connections wait, but for those that wait for a body.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.borrow().length
     }
 
-    /// How many of them were told to close: their places are as good as free.
+    /// How many were told to close and have not yet: their places are as good as free.
     #[must_use]
     pub fn leaving(&self) -> usize {
         self.0.borrow().leaving
@@ -92,14 +140,24 @@ impl IdleList {
         self.len() == 0
     }
 
-    /// Tells up to `count` of those that wait longest to close; returns how many were told.
+    /// Tells up to `count` of those that wait longest to close, first of those that nobody would miss; returns how many were told.
     pub fn close_oldest(&self, count: usize) -> usize {
-        self.tell(count, |_| true)
+        let mut told = 0;
+        for rank in FREE_RANKS {
+            told += self.tell(rank, count - told, |_| true);
+        }
+        told
     }
 
-    fn tell(&self, count: usize, is_meant: impl Fn(&Entry) -> bool) -> usize {
+    /// The same for those whose body stands still.
+    pub fn close_stalled(&self, count: usize) -> usize {
+        let until_ms = wire::clock::monotonic_ms().saturating_sub(STALLED_MS);
+        self.tell(BODIES, count, |entry| entry.since_ms <= until_ms)
+    }
+
+    fn tell(&self, rank: usize, count: usize, is_meant: impl Fn(&Entry) -> bool) -> usize {
         let mut told = 0;
-        let mut slot = self.0.borrow().oldest;
+        let mut slot = self.0.borrow().queues[rank].oldest;
         while told < count && slot != NONE {
             let (waker, next, is_due) = {
                 let list = &mut *self.0.borrow_mut();
@@ -122,26 +180,34 @@ impl IdleList {
     /// Tells all that wait between two requests to close, and everyone who enters so from now on.
     pub fn close_all(&self) {
         self.0.borrow_mut().is_closed = true;
-        self.tell(usize::MAX, |entry| !entry.is_new);
+        let rank = Waiting::Kept.rank();
+        self.tell(rank, usize::MAX, |entry| entry.waiting == Waiting::Kept);
     }
 }
 
 impl Place {
-    /// Enters the list as its newest, between two requests.
+    /// Enters the list as the newest of its kind. A place is in it once.
     #[must_use]
-    pub fn enter(&self) -> Idle<'_> {
-        self.enter_as(false)
-    }
-
-    /// Enters the list as its newest, before the first request.
-    #[must_use]
-    pub fn enter_new(&self) -> Idle<'_> {
-        self.enter_as(true)
-    }
-
-    fn enter_as(&self, is_new: bool) -> Idle<'_> {
-        self.list.0.borrow_mut().push(self.slot, is_new);
+    pub fn enter(&self, waiting: Waiting) -> Idle<'_> {
+        self.list.0.borrow_mut().push(self.slot, waiting);
         Idle(self)
+    }
+
+    /// Does `work`, in the list while it has to wait. `None`: the connection is to close.
+    pub async fn wait_for<T>(
+        &self,
+        waiting: Waiting,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        let mut idle = None;
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => {
+                let idle = idle.get_or_insert_with(|| self.enter(waiting));
+                idle.poll_close(context).map(|()| None)
+            }
+        })
+        .await
     }
 }
 
@@ -154,14 +220,14 @@ impl Drop for Place {
 impl Idle<'_> {
     /// Waits until the connection is to close.
     pub async fn told(&self) {
-        std::future::poll_fn(|context| self.poll_close(context)).await;
+        poll_fn(|context| self.poll_close(context)).await;
     }
 
     /// Ready when the connection is to close.
     pub fn poll_close(&self, context: &mut Context<'_>) -> Poll<()> {
         let list = &mut *self.0.list.0.borrow_mut();
         let entry = &mut list.entries[self.0.slot as usize];
-        if entry.is_told || (list.is_closed && !entry.is_new) {
+        if entry.is_told || (list.is_closed && entry.waiting == Waiting::Kept) {
             return Poll::Ready(());
         }
         match &entry.waker {
@@ -184,7 +250,8 @@ impl List {
             previous: NONE,
             next: NONE,
             is_told: false,
-            is_new: false,
+            waiting: Waiting::Kept,
+            since_ms: 0,
             waker: None,
         };
         if self.free == NONE {
@@ -204,34 +271,38 @@ impl List {
         self.free = slot;
     }
 
-    fn push(&mut self, slot: u32, is_new: bool) {
+    fn push(&mut self, slot: u32, waiting: Waiting) {
+        let rank = waiting.rank();
+        let queue = &mut self.queues[rank];
         let entry = &mut self.entries[slot as usize];
-        entry.is_new = is_new;
-        entry.previous = self.newest;
+        entry.waiting = waiting;
+        if rank == BODIES {
+            entry.since_ms = wire::clock::monotonic_ms();
+        } else {
+            self.length += 1;
+        }
+        entry.previous = queue.newest;
         entry.next = NONE;
-        match self.newest {
-            NONE => self.oldest = slot,
+        match std::mem::replace(&mut queue.newest, slot) {
+            NONE => queue.oldest = slot,
             newest => self.entries[newest as usize].next = slot,
         }
-        self.newest = slot;
-        self.length += 1;
     }
 
     fn remove(&mut self, slot: u32) {
-        let (previous, next) = {
-            let entry = &mut self.entries[slot as usize];
-            self.leaving -= usize::from(std::mem::take(&mut entry.is_told));
-            (entry.previous, entry.next)
-        };
+        let entry = &mut self.entries[slot as usize];
+        self.leaving -= usize::from(std::mem::take(&mut entry.is_told));
+        let (previous, next, rank) = (entry.previous, entry.next, entry.waiting.rank());
+        let queue = &mut self.queues[rank];
         match previous {
-            NONE => self.oldest = next,
+            NONE => queue.oldest = next,
             previous => self.entries[previous as usize].next = next,
         }
         match next {
-            NONE => self.newest = previous,
+            NONE => queue.newest = previous,
             next => self.entries[next as usize].previous = previous,
         }
-        self.length -= 1;
+        self.length -= usize::from(rank != BODIES);
     }
 }
 
@@ -248,9 +319,13 @@ mod tests {
     fn the_longest_waiting_are_told_first() {
         let list = IdleList::default();
         let places = [(); 4].map(|()| list.place());
-        let (a, b, c) = (places[0].enter(), places[1].enter(), places[2].enter());
+        let (a, b, c) = (
+            places[0].enter(Waiting::Kept),
+            places[1].enter(Waiting::Kept),
+            places[2].enter(Waiting::Kept),
+        );
         drop(a);
-        let d = places[3].enter();
+        let d = places[3].enter(Waiting::Kept);
         assert_eq!(list.close_oldest(2), 2);
         assert_eq!([&b, &c, &d].map(is_told), [true, true, false]);
         assert_eq!(list.len(), 3);
@@ -260,7 +335,7 @@ mod tests {
     fn one_who_was_told_is_not_counted_again() {
         let list = IdleList::default();
         let place = list.place();
-        let told = place.enter();
+        let told = place.enter(Waiting::Kept);
         assert_eq!((list.close_oldest(1), list.close_oldest(1)), (1, 0));
         assert_eq!(list.leaving(), 1);
         drop(told);
@@ -271,9 +346,9 @@ mod tests {
     fn after_close_all_newcomers_are_told_at_once() {
         let list = IdleList::default();
         let (first, second) = (list.place(), list.place());
-        let a = first.enter();
+        let a = first.enter(Waiting::Kept);
         list.close_all();
-        let b = second.enter();
+        let b = second.enter(Waiting::Kept);
         assert!(is_told(&a) && is_told(&b));
     }
 
@@ -281,9 +356,12 @@ mod tests {
     fn who_waits_for_the_first_request_goes_only_when_places_run_out() {
         let list = IdleList::default();
         let places = [(); 3].map(|()| list.place());
-        let (old, new) = (places[0].enter(), places[1].enter_new());
+        let (old, new) = (
+            places[0].enter(Waiting::Kept),
+            places[1].enter(Waiting::New),
+        );
         list.close_all();
-        assert!(is_told(&old) && !is_told(&new) && !is_told(&places[2].enter_new()));
+        assert!(is_told(&old) && !is_told(&new) && !is_told(&places[2].enter(Waiting::New)));
         assert_eq!(list.close_oldest(2), 1);
         assert!(is_told(&new));
     }
@@ -292,14 +370,38 @@ mod tests {
     fn a_place_is_told_again_after_another_request() {
         let list = IdleList::default();
         let place = list.place();
-        let idle = place.enter();
+        let idle = place.enter(Waiting::Kept);
         assert_eq!(list.close_oldest(1), 1);
         drop(idle);
-        let idle = place.enter();
+        let idle = place.enter(Waiting::Kept);
         assert!(!is_told(&idle));
         assert_eq!((list.close_oldest(1), is_told(&idle)), (1, true));
         drop(idle);
         drop(place);
         assert_eq!(list.place().slot, 0, "freed places are used again");
+    }
+
+    #[test]
+    fn those_that_nobody_would_miss_go_first_and_bodies_only_if_they_stand_still() {
+        let list = IdleList::default();
+        let places = [(); 5].map(|()| list.place());
+        let kinds = [
+            Waiting::Body,
+            Waiting::Head,
+            Waiting::New,
+            Waiting::Lingering,
+            Waiting::Kept,
+        ];
+        let waiting: Vec<_> = places.iter().zip(kinds).map(|(p, k)| p.enter(k)).collect();
+        let told = |waiting: &[Idle<'_>]| waiting.iter().map(is_told).collect::<Vec<_>>();
+        assert_eq!(list.close_oldest(1), 1);
+        assert_eq!(told(&waiting), [false, false, false, true, false]);
+        assert_eq!(list.close_oldest(2), 2);
+        assert_eq!(told(&waiting), [false, true, false, true, true]);
+        assert_eq!((list.close_oldest(9), list.close_stalled(9)), (1, 0));
+        list.0.borrow_mut().entries[0].since_ms = 0;
+        assert_eq!((list.close_stalled(9), list.leaving()), (1, 5));
+        drop(waiting);
+        assert_eq!((list.len(), list.leaving()), (0, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! * [`Loop`]: what everything that runs on one loop can reach; it never leaves its thread.
 //! * [`spawn`] and [`spawn_begun`]: the one way to start a task on it ([`timing`]).
 //! * [`accept`]: takes connections and spreads them over the loops.
-//! * [`idle`]: connections between two requests, which can be told to close.
+//! * [`idle`]: connections that wait for their client, which can be told to close.
 //! * [`turn`]: what one turn of a loop does first.
 //! * `ticks`: how late a tick would be served; [`finer`]: what time it is at the end of a poll; `processor`: how long of a poll the loop had none.
 //! * `heap`: its memory, made before it runs.
@@ -51,9 +51,12 @@ use crate::route::LocationId;
 use crate::settings::Settings;
 use crate::upstream::Shelf;
 pub use crew::Crew;
-pub use idle::{Idle, IdleList, Place};
+pub use idle::{Idle, IdleList, Place, Waiting};
 pub use kind::Kind;
 pub use timing::{spawn, spawn_begun};
+
+/// Waiting connections told to close at once when places or descriptors run out, as nginx does it.
+const REUSED_AT_ONCE_MAX: usize = 32;
 
 /// Loops that `worker_processes` may ask for.
 pub const LOOPS_MAX: usize = 1024;
@@ -185,7 +188,7 @@ impl Berth {
 pub struct Loop {
     /// Its number: `loop 0`, `loop 1`, …
     pub index: usize,
-    /// Connections between two requests.
+    /// Connections that wait for their client.
     pub idle: IdleList,
     /// What it counts.
     pub figures: Arc<LoopFigures>,
@@ -340,6 +343,15 @@ impl Loop {
         }
         self.berth.connections.fetch_add(1, Ordering::Relaxed);
         Some(Seat(Arc::clone(&self.berth)))
+    }
+
+    /// Descriptors have run out: closes what is open without need; `false`: nothing is.
+    pub fn give_descriptors(&self) -> bool {
+        let has_files = self.disk.give_descriptors();
+        let has_kept = !self.shelf.is_empty();
+        self.shelf.clear();
+        let told = self.idle.close_oldest(REUSED_AT_ONCE_MAX);
+        has_files || has_kept || told > 0 || self.idle.close_stalled(REUSED_AT_ONCE_MAX) > 0
     }
 
     /// Something that this loop is to finish before it ends.

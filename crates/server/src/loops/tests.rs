@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::accept::Source;
 use super::crew::{Crew, Plan};
-use super::{Accepted, Listener, Loop, Shared};
+use super::{Accepted, Listener, Loop, Shared, Waiting};
 use crate::figures::gather;
 use crate::listen::{Address, SocketOptions, bind};
 use crate::settings::Settings;
@@ -22,7 +22,7 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output 
         let stream = tokio::net::TcpStream::from_std(stream).unwrap();
         let place = loop_.idle.place();
         loop {
-            let idle = place.enter();
+            let idle = place.enter(Waiting::Kept);
             let is_closed = std::future::poll_fn(|context| {
                 if idle.poll_close(context).is_ready() {
                     return std::task::Poll::Ready(true);

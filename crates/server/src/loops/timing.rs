@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use disk::figures::ARE_COUNTED;
 use tokio::task::JoinHandle;
+use wire::turn;
 
 use super::{Kind, culprit, finer, processor, ticks};
 use crate::figures::stalls::Stall;
@@ -29,6 +30,9 @@ use crate::process::report::{Level, error_log};
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Set in a stamp that another thread made: the loop may have slept since its last reading.
 const FROM_ANOTHER_THREAD: u64 = 1 << 63;
+
+/// Set in a stamp that was made in a poll: another task's, or its own.
+const IN_A_POLL: u64 = 1 << 62;
 
 /// In place of the stamp of a task that is no more: a socket that outlived it may still wake it, and no poll will follow.
 const GONE: u64 = u64::MAX;
@@ -59,6 +63,8 @@ thread_local! {
     static AT: Cell<u64> = const { Cell::new(0) };
     /// When the last poll ended.
     static ENDED: Cell<u64> = const { Cell::new(0) };
+    /// How long those took, since the loop asked for events, that were woken in polls since then.
+    static WITHIN: Cell<u64> = const { Cell::new(0) };
     /// The last tick that is counted.
     static TICK: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
@@ -162,10 +168,13 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn mark(&self) {
+    fn mark(self: &Arc<Self>) {
         let before = self.woken_at.load(Ordering::Relaxed);
         if before == GONE {
             return;
+        }
+        if before == 0 && is_put_off(self.owner) {
+            return turn::put_off(&Waker::from(Arc::clone(self)));
         }
         // A wake by another thread may get lost against a poll that starts now: that is one sample.
         let stamp = stamp_of_wake(self.owner);
@@ -194,7 +203,8 @@ fn stamp_of_wake(owner: u32) -> u64 {
         return now_ns() | FROM_ANOTHER_THREAD;
     }
     match READING.get() {
-        Reading::Turn | Reading::PollStart => AT.get(),
+        Reading::Turn => AT.get(),
+        Reading::PollStart => AT.get() | IN_A_POLL,
         ended => {
             if ended == Reading::Yielded {
                 end_yielded();
@@ -205,6 +215,12 @@ fn stamp_of_wake(owner: u32) -> u64 {
             now
         }
     }
+}
+
+/// Is a task of loop `owner` to be woken only when the loop has asked for events? Tasks that wake themselves or each other in turns would
+/// else keep it from asking for as many polls as the runtime makes in a row.
+fn is_put_off(owner: u32) -> bool {
+    WITHIN.get() > turn::TURN_NS && LOOP.get() == owner && READING.get() == Reading::PollStart
 }
 
 /// Is it the stamp of a wake by the task's own loop?
@@ -231,6 +247,7 @@ fn begin_poll(figures: &LoopFigures, start: u64, moment: u64) {
     MOMENT.set(moment);
     disk::forget_last_operation();
     wire::clock::remember(start);
+    turn::begin(start);
 }
 
 fn end_poll(now: u64) {
@@ -243,6 +260,8 @@ fn end_poll(now: u64) {
 #[inline]
 fn begin_turn(figures: &LoopFigures, now: u64) {
     TICK.set(ticks::count(&figures.ticks, TICK.get(), ENDED.get(), now));
+    WITHIN.set(0);
+    turn::share();
     processor::turn(figures, now);
 }
 
@@ -337,6 +356,7 @@ impl<F> Timed<F> {
         if !is_own(woken_at) {
             return self.begin_for_another(woken_at);
         }
+        let woken_at = woken_at & !IN_A_POLL;
         let start = match READING.get() {
             Reading::Turn => {
                 let now = AT.get();
@@ -386,6 +406,7 @@ impl<F: Future> Future for Timed<F> {
         let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         if !ARE_COUNTED {
             wire::clock::forget();
+            turn::begin(0);
             return this.future.as_mut().poll(context);
         }
         let task = this.stamp.task.get_or_init(|| context.waker().clone());
@@ -417,7 +438,11 @@ impl<F: Future> Future for Timed<F> {
         }
         let (start, end) = (AT.get(), finer::now_ns());
         end_poll(end);
-        record(&this.figures, this.kind, end.saturating_sub(start));
+        let poll_ns = end.saturating_sub(start);
+        if woken_at & IN_A_POLL != 0 {
+            WITHIN.set(WITHIN.get() + poll_ns);
+        }
+        record(&this.figures, this.kind, poll_ns);
         outcome
     }
 }

@@ -22,6 +22,7 @@ use wire::http1::body::{BodyFault, Decoder};
 use crate::Failure;
 use crate::connection;
 use crate::log::Level;
+use crate::loops::Waiting;
 use crate::request::Request;
 use crate::respond::Outcome;
 
@@ -31,6 +32,8 @@ pub use storing::Stored;
 
 /// The status of a client that left before its answer.
 pub const CLIENT_CLOSED: u16 = 499;
+/// What logs say of one that did not send what it announced.
+const TIMED_OUT: u16 = 408;
 
 /// A request's body for those who want it. Cheap to clone; stays on its loop.
 #[derive(Clone, Debug)]
@@ -310,11 +313,25 @@ async fn prepare(request: &mut Request) -> Result<(), Outcome> {
 async fn read_once(request: &mut Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
     let settings = &request.location().settings.client_body;
     let timeout = settings.client_body_timeout.duration();
-    let outcome = request
-        .wire
-        .read_body_into(&mut request.body.decoder, timeout, out)
-        .await;
-    outcome.map_err(|error| failed(request, error))
+    let client = Rc::clone(&request.client);
+    let outcome = {
+        let decoder = &mut request.body.decoder;
+        let reading = pin!(request.wire.read_body_into(decoder, timeout, out));
+        client.place.wait_for(Waiting::Body, reading).await
+    };
+    match outcome {
+        Some(outcome) => outcome.map_err(|error| failed(request, error)),
+        None => Err(gave_way(request)),
+    }
+}
+
+/// What becomes of a request whose connection is wanted for others, while its body stands still.
+fn gave_way(request: &mut Request) -> Outcome {
+    request.keepalive = false;
+    request.log(Level::Info, &|out| {
+        out.extend_from_slice(b"reusing connection while reading client request body");
+    });
+    Outcome::Close(TIMED_OUT)
 }
 
 /// What becomes of a request whose body cannot be read.

@@ -17,6 +17,9 @@ use wire::connect::{ConnectError, Destination, Options};
 use crate::listen::Address;
 use crate::loops::Loop;
 
+/// Until another try, where descriptors had run out and some were given back.
+const TURN: Duration = Duration::from_millis(1);
+
 /// Connects to a peer, in at most `timeout` (`proxy_connect_timeout`). `pool` is the one that a unix socket's path is looked up
 /// in when it is not in memory.
 ///
@@ -31,7 +34,15 @@ pub async fn connect(
 ) -> Result<UpstreamConnection, ConnectError> {
     match address {
         Address::Inet(inet) => {
-            wire::connect::connect(Destination::Inet(*inet), options, timeout, &loop_.wire).await
+            let to = Destination::Inet(*inet);
+            match wire::connect::connect(to, options, timeout, &loop_.wire).await {
+                Err(error) if error.lacks_descriptor() && loop_.give_descriptors() => {
+                    // Who was told to close needs a turn.
+                    loop_.wire.wheel.sleep(TURN).await;
+                    wire::connect::connect(to, options, timeout, &loop_.wire).await
+                }
+                outcome => outcome,
+            }
         }
         Address::Unix(path) => {
             // In a box: rare, and its state is not to lie in every request.

@@ -10,11 +10,14 @@ use bytes::Bytes;
 use message::{Field, Framing, Header, ResponseFraming, ResponseHead, status};
 
 use super::line;
+use crate::turn;
 
 /// Bytes of a chunk's size line with its extensions.
 pub const SIZE_LINE_MAX: u32 = 4096;
 /// Bytes of all trailers together.
 pub const TRAILERS_MAX: usize = 16 * 1024;
+/// Bytes of the lines behind the last chunk, those that are left out counted: they end somewhere.
+pub const TRAILERS_READ_MAX: u32 = 256 * 1024;
 
 /// What is wrong with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +76,7 @@ pub struct Decoder {
     used: u64,
     limit: u64,
     trailers: Vec<u8>,
+    trailers_read: u32,
     line_start: usize,
     fields: Vec<Field>,
     /// A trailer that is none is left out.
@@ -121,6 +125,7 @@ impl Decoder {
             used: 0,
             limit,
             trailers: Vec::new(),
+            trailers_read: 0,
             line_start: 0,
             fields: Vec::new(),
             is_lenient: false,
@@ -299,7 +304,8 @@ impl Decoder {
             b'\n' => return Err(BodyFault::Framing),
             _ => {}
         }
-        if self.trailers.len() == TRAILERS_MAX {
+        self.trailers_read += 1;
+        if self.trailers.len() == TRAILERS_MAX || self.trailers_read > TRAILERS_READ_MAX {
             return Err(BodyFault::Framing);
         }
         self.trailers.push(byte);
@@ -340,20 +346,21 @@ fn hex(digit: u8) -> Result<u64, BodyFault> {
         .ok_or(BodyFault::Framing)
 }
 
-/// Decodes all of `input`, or up to the end of the body; gives how much was used.
+/// Decodes `input` as far as the task's turn may, or up to the end of the body; gives how much was used.
 pub(crate) fn decode(
     decoder: &mut Decoder,
     input: &[u8],
     mut keep: impl FnMut(&[u8]),
 ) -> Result<usize, BodyFault> {
     let mut used = 0;
-    while used < input.len() && !decoder.is_end() {
+    while used < input.len() && !decoder.is_end() && turn::may_go_on() {
         let decoded = decoder.decode(&input[used..])?;
         let data = used + decoded.data.start..used + decoded.data.end;
         if !data.is_empty() {
             keep(&input[data]);
         }
         used += decoded.used;
+        turn::spend(decoded.used);
     }
     Ok(used)
 }
@@ -450,6 +457,20 @@ mod tests {
         assert_eq!(chunked(long.as_bytes()), Err(BodyFault::Framing));
         let long = format!("0\r\nX: {}\r\n\r\n", "a".repeat(TRAILERS_MAX));
         assert_eq!(chunked(long.as_bytes()), Err(BodyFault::Framing));
+    }
+
+    #[test]
+    fn trailers_that_are_left_out_end_somewhere() {
+        let lenient = || Decoder {
+            is_lenient: true,
+            ..Decoder::new(Framing::Chunked, 0)
+        };
+        let lines = |count| format!("0\r\n{}\r\n", "no trailer\r\n".repeat(count));
+        let max = TRAILERS_READ_MAX as usize / "no trailer".len();
+        let (_, _, is_end) = run(&mut lenient(), lines(max).as_bytes(), usize::MAX).unwrap();
+        assert!(is_end);
+        let endless = run(&mut lenient(), lines(max + 1).as_bytes(), usize::MAX);
+        assert_eq!(endless, Err(BodyFault::Framing));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use disk::{Disk, OpenFile};
 use message::{Body, BodyError, Chunk, Header, Source};
+use wire::turn;
 
 use crate::after::steps::{AnswerBody, Inside};
 use crate::figures::{Codec, LoopFigures};
@@ -177,6 +178,8 @@ impl<C: Coder> Coded<C> {
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
             Poll::Ready(None) => self.goal = Goal::End,
+            // Where only the turn is over, there may be more.
+            Poll::Pending if turn::is_over() => return Poll::Pending,
             Poll::Pending if self.since_flush > 0 && !self.inside.is_reading() => {
                 self.goal = Goal::Flush;
             }
@@ -294,6 +297,8 @@ impl<C: Coder> Source<Rc<OpenFile>> for Coded<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
         loop {
+            ready!(turn::poll_go_on(cx));
+            turn::spend_much();
             match ready!(self.poll_step(cx)) {
                 Some(Ok(bytes)) if bytes.is_empty() => {}
                 other => return Poll::Ready(other.map(|given| given.map(Chunk::Bytes))),

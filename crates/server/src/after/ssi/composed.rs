@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use disk::OpenFile;
 use message::{BodyError, Chunk, Header, Source};
+use wire::turn;
 
 use crate::request::Request;
 use crate::subrequest::include::{self, Whole};
@@ -33,8 +34,6 @@ const JOINED_MAX: usize = 16 << 10;
 const PIECES_MAX: usize = 64;
 /// Commands and texts that are looked at in a row.
 const EVENTS_PER_TURN: usize = 64;
-/// How often what goes on is looked at anew before others get their turn.
-const TURNS_PER_POLL: usize = 8;
 
 type Piece = Chunk<Rc<OpenFile>>;
 
@@ -224,7 +223,9 @@ impl Composed {
 
 impl Source<Rc<OpenFile>> for Composed {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
-        for _ in 0..TURNS_PER_POLL {
+        loop {
+            ready!(turn::poll_go_on(cx));
+            turn::spend_much();
             let went_on = self.go_on(cx);
             let was_read = match self.read(cx) {
                 Ok(was_read) => was_read,
@@ -240,8 +241,6 @@ impl Source<Rc<OpenFile>> for Composed {
                 return Poll::Pending;
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Both the page and what is asked for, behind what their bounds let them give.

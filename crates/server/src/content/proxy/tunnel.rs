@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use wire::Stream;
 
-use crate::connection::PIECES_PER_TURN;
 use crate::log::Level;
 use crate::request::Request;
 
@@ -98,8 +97,10 @@ pub async fn run(request: &mut Request) {
     timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
         let moved = to_client.moved() + to_server.moved();
-        to_client.pump(server, client, &owner, cx)?;
-        to_server.pump(client, server, &owner, cx)?;
+        // In turns: one that never stops is not to use up the time of the other.
+        while to_client.pump(server, client, &owner, cx)?
+            | to_server.pump(client, server, &owner, cx)?
+        {}
         if to_client.is_over() || to_server.is_over() {
             return Poll::Ready(Ok(()));
         }
@@ -178,50 +179,46 @@ impl Direction {
         self.is_closed && self.held.is_empty()
     }
 
-    /// Moves what can be moved without waiting.
+    /// Moves a piece, if nobody has to be waited for. Is there more?
     fn pump(
         &mut self,
         from: &Stream,
         to: &Stream,
         owner: &wire::Loop,
         cx: &mut Context<'_>,
-    ) -> io::Result<()> {
-        for _ in 0..PIECES_PER_TURN {
-            while !self.held.is_empty() {
-                match to.try_write(&self.held[self.gone..]) {
-                    Ok(count) => self.sent_more(count),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        match to.poll_writable(cx) {
-                            Poll::Pending => return Ok(()),
-                            Poll::Ready(ready) => ready?,
-                        }
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            if self.is_closed {
-                return Ok(());
-            }
-            let outcome = owner.with_scratch(|scratch| {
-                let count = from.try_read(scratch)?;
-                self.held.extend_from_slice(&scratch[..count]);
-                Ok(count)
-            });
-            match outcome {
-                Ok(0) => self.is_closed = true,
-                Ok(count) => self.read += count as u64,
-                Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {
-                    match from.poll_readable(cx) {
-                        Poll::Pending => return Ok(()),
+    ) -> io::Result<bool> {
+        while !self.held.is_empty() {
+            match to.try_write(&self.held[self.gone..]) {
+                Ok(count) => self.sent_more(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match to.poll_writable(cx) {
+                        Poll::Pending => return Ok(false),
                         Poll::Ready(ready) => ready?,
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
-        // Others first, where neither side is ever waited for.
-        cx.waker().wake_by_ref();
-        Ok(())
+        if self.is_closed {
+            return Ok(false);
+        }
+        let outcome = owner.with_scratch(|scratch| {
+            let count = from.try_read(scratch)?;
+            self.held.extend_from_slice(&scratch[..count]);
+            Ok(count)
+        });
+        match outcome {
+            Ok(0) => self.is_closed = true,
+            Ok(count) => self.read += count as u64,
+            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {
+                match from.poll_readable(cx) {
+                    Poll::Pending => return Ok(false),
+                    Poll::Ready(ready) => ready?,
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
     }
 
     fn sent_more(&mut self, count: usize) {

@@ -1,0 +1,168 @@
+//! What a task may do in one turn, which is one poll of it: then the loop's other tasks go first, and events are asked for.
+//!
+//! A peer that never stops is always ready: without a bound, whoever reads or writes it would never come to an `await` that waits. So
+//! sockets count what they move ([`crate::Stream`]), and work on bytes without a socket counts itself ([`spend`]). When a turn is over, a
+//! socket says that it would block, and waiting for it is waiting for the next turn: whoever obeys `WouldBlock` needs no rule of
+//! its own. The clock is looked at only now and then, since reading it costs as much as moving a few hundred bytes.
+//!
+//! Not here: in which order tasks are polled (the runtime, and `server::loops::timing`). Invariant: outside of a loop, which says when a
+//! turn begins, none is ever over.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::clock;
+
+/// What all tasks that never stop may take together before others go first, in nanoseconds.
+pub const TURN_NS: u64 = 1_000_000;
+/// What one of many such tasks has at least, in nanoseconds: less would go into changing between them.
+const SHARE_MIN_NS: u64 = 50_000;
+/// Bytes that a turn may move, however fast.
+pub const TURN_BYTES: i64 = 2 << 20;
+/// Bytes after which the clock is looked at.
+pub const LOOK_BYTES: i64 = 64 << 10;
+/// What a call for the kernel counts as, beside what it moves.
+pub const CALL_BYTES: i64 = 4 << 10;
+/// In place of the bytes until the next look: the turn is over.
+const OVER: i64 = i64::MIN;
+
+thread_local! {
+    static TURN: Turn = const { Turn::new() };
+}
+
+/// The turn that runs on this thread.
+struct Turn {
+    /// Bytes until the clock is looked at, or [`OVER`].
+    until_look: Cell<i64>,
+    /// Bytes that are left of it, as of the last look.
+    bytes: Cell<i64>,
+    /// When it began; 0: at the first look.
+    began_ns: Cell<u64>,
+    /// How long it may be.
+    share_ns: Cell<u64>,
+    /// Turns that were over before their task was done, since the loop last asked for events.
+    cut_short: Cell<u64>,
+}
+
+impl Turn {
+    const fn new() -> Turn {
+        Turn {
+            until_look: Cell::new(i64::MAX),
+            bytes: Cell::new(TURN_BYTES),
+            began_ns: Cell::new(0),
+            share_ns: Cell::new(TURN_NS),
+            cut_short: Cell::new(0),
+        }
+    }
+
+    #[cold]
+    fn look(&self) -> bool {
+        if self.until_look.get() == OVER {
+            return false;
+        }
+        let now_ns = clock::read_ns();
+        if self.began_ns.get() == 0 {
+            self.began_ns.set(now_ns);
+        }
+        let bytes = self.bytes.get() - (LOOK_BYTES - self.until_look.get());
+        self.bytes.set(bytes);
+        let is_over =
+            bytes <= 0 || now_ns.saturating_sub(self.began_ns.get()) > self.share_ns.get();
+        self.until_look.set(if is_over { OVER } else { LOOK_BYTES });
+        !is_over
+    }
+}
+
+/// For a loop: the poll of a task begins.
+#[inline]
+pub fn begin(now_ns: u64) {
+    TURN.with(|turn| {
+        turn.until_look.set(LOOK_BYTES);
+        turn.bytes.set(TURN_BYTES);
+        turn.began_ns.set(now_ns);
+    });
+}
+
+/// For a loop: it has asked for events. Those whose turns were over before share the time from now on.
+#[inline]
+pub fn share() {
+    TURN.with(|turn| {
+        let tasks = turn.cut_short.replace(0).max(1);
+        turn.share_ns.set((TURN_NS / tasks).max(SHARE_MIN_NS));
+    });
+}
+
+/// Counts work on so many bytes.
+#[inline]
+pub fn spend(bytes: usize) {
+    let bytes = i64::try_from(bytes).unwrap_or(TURN_BYTES).min(TURN_BYTES);
+    TURN.with(|turn| {
+        let left = turn.until_look.get();
+        if left != OVER {
+            turn.until_look.set(left - bytes);
+        }
+    });
+}
+
+/// Counts a call that moved so many bytes.
+#[inline]
+pub(crate) fn spend_call(bytes: usize) {
+    spend(bytes.saturating_add(CALL_BYTES as usize));
+}
+
+/// Counts work that may have taken long, whatever it moved: the clock is looked at before more is done.
+#[inline]
+pub fn spend_much() {
+    spend(LOOK_BYTES as usize);
+}
+
+/// May this turn do more?
+#[inline]
+pub fn may_go_on() -> bool {
+    TURN.with(|turn| turn.until_look.get() > 0 || turn.look())
+}
+
+/// Was it said that this turn may do no more?
+#[inline]
+pub fn is_over() -> bool {
+    TURN.with(|turn| turn.until_look.get() == OVER)
+}
+
+/// Ready where this turn may do more; else the task is woken for its next one, behind all that is ready by then.
+#[inline]
+pub fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
+    match may_go_on() {
+        true => Poll::Ready(()),
+        false => wait_for_next(cx),
+    }
+}
+
+/// The same for who has been told `WouldBlock`: does not look.
+#[inline]
+pub(crate) fn poll_not_over(cx: &mut Context<'_>) -> Poll<()> {
+    match is_over() {
+        false => Poll::Ready(()),
+        true => wait_for_next(cx),
+    }
+}
+
+/// Goes on in this turn if it may do more, else in the next one.
+pub async fn go_on() {
+    poll_fn(poll_go_on).await;
+}
+
+#[cold]
+fn wait_for_next(cx: &mut Context<'_>) -> Poll<()> {
+    TURN.with(|turn| turn.cut_short.set(turn.cut_short.get() + 1));
+    put_off(cx.waker());
+    Poll::Pending
+}
+
+/// Wakes a task when the loop has asked for events, behind those that they are for. A task that wakes itself would be polled again and
+/// again before: the runtime asks for events when nothing is ready, or after some dozens of polls.
+pub fn put_off(waker: &Waker) {
+    // The runtime's own way to do that; it hands the waker on when it is first polled.
+    let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker));
+}
