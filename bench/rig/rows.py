@@ -145,6 +145,10 @@ def pools(figures):
     return sorted(made, key=lambda row: row.what)
 
 
+def fairness(figures):
+    return [Row("beside %s ×%d, p99" % (case, count), server, [one["p99_ms"]], "ms", LESS) for case, count, server, one in figures["medians"] if count]
+
+
 LARGE_FIGURES = {"start_mib": ("memory at the start", "MiB"), "last_mib": ("memory after reloads", "MiB"), "reload_s": ("a reload", "s"),
                  "beside_max_ms": ("longest wait of a hot request meanwhile", "ms")}
 
@@ -155,7 +159,7 @@ def large(figures):
 
 
 ROWS = {"hot": hot, "cached": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd,
-        "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
+        "fairness": fairness, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 
 
