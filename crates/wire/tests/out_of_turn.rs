@@ -119,7 +119,8 @@ fn whoever_reads_a_client_or_sends_to_it_waits_for_the_next_turn() {
         let (mut one, client) = connected(&owner, b"GET / HTTP/1.0\n\n");
         ready().await;
         let limits = Limits::default();
-        let head = one.read_head(&limits, LONG, &mut |_| None);
+        let mut choose = |_: &[u8]| None;
+        let head = one.read_head(&limits, LONG, &mut choose);
         let head = waits_for_its_turn("read_head", pin!(head)).await;
         assert_eq!(head.unwrap().uri(), b"/");
         waits_for_its_turn("send_bytes", pin!(one.send_bytes(LONG, b"x")))
