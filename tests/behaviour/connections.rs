@@ -172,7 +172,7 @@ fn crowded(servers: &str) -> Server {
         "daemon off; pid nginx.pid; worker_processes 1; error_log logs/error.log info;
          events {{ worker_connections 32; }} http {{ server {{ listen 127.0.0.1:%PORT%; {servers} }} }}"
     );
-    Server::try_start(&text).unwrap()
+    Server::try_start(&text).expect("it starts")
 }
 
 const REUSING: &str = "worker_connections are not enough, reusing connections";

@@ -223,7 +223,7 @@ impl Stream {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let outcome = on_socket!(self, socket => socket.try_io(Interest::WRITABLE, call));
-        turn::spend_much();
+        turn::spend_time();
         outcome
     }
 
@@ -239,7 +239,9 @@ impl Stream {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let outcome = self.call(interest, wanted, call);
-        turn::spend_call(*outcome.as_ref().unwrap_or(&0));
+        if let Ok(count) = outcome {
+            turn::spend_call(count);
+        }
         outcome
     }
 

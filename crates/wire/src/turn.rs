@@ -5,6 +5,9 @@
 //! socket says that it would block, and waiting for it is waiting for the next turn: whoever obeys `WouldBlock` needs no rule of
 //! its own. The clock is looked at only now and then, since reading it costs as much as moving a few hundred bytes.
 //!
+//! Whoever polls others again from the outermost to the innermost (bodies around bodies) asks behind what it does, so that each poll gets as far as
+//! the innermost one.
+//!
 //! Not here: in which order tasks are polled (the runtime, and `server::loops::timing`). Invariant: outside of a loop, which says when a
 //! turn begins, none is ever over.
 
@@ -36,13 +39,15 @@ thread_local! {
 struct Turn {
     /// Bytes until the clock is looked at, or [`OVER`].
     until_look: Cell<i64>,
-    /// Bytes that are left of it, as of the last look.
+    /// What that was at the last look.
+    looked_at: Cell<i64>,
+    /// Bytes that are left of the turn, as of the last look.
     bytes: Cell<i64>,
     /// When it began; 0: at the first look.
     began_ns: Cell<u64>,
     /// How long it may be.
     share_ns: Cell<u64>,
-    /// Turns that were over before their task was done, since the loop last asked for events.
+    /// Turns that were over, since the loop last asked for events.
     cut_short: Cell<u64>,
 }
 
@@ -50,6 +55,7 @@ impl Turn {
     const fn new() -> Turn {
         Turn {
             until_look: Cell::new(i64::MAX),
+            looked_at: Cell::new(i64::MAX),
             bytes: Cell::new(TURN_BYTES),
             began_ns: Cell::new(0),
             share_ns: Cell::new(TURN_NS),
@@ -66,11 +72,16 @@ impl Turn {
         if self.began_ns.get() == 0 {
             self.began_ns.set(now_ns);
         }
-        let bytes = self.bytes.get() - (LOOK_BYTES - self.until_look.get());
+        let bytes = self.bytes.get() - (self.looked_at.get() - self.until_look.get());
         self.bytes.set(bytes);
+        self.looked_at.set(LOOK_BYTES);
         let is_over =
             bytes <= 0 || now_ns.saturating_sub(self.began_ns.get()) > self.share_ns.get();
-        self.until_look.set(if is_over { OVER } else { LOOK_BYTES });
+        self.until_look.set(LOOK_BYTES);
+        if is_over {
+            self.until_look.set(OVER);
+            self.cut_short.set(self.cut_short.get() + 1);
+        }
         !is_over
     }
 }
@@ -80,6 +91,7 @@ impl Turn {
 pub fn begin(now_ns: u64) {
     TURN.with(|turn| {
         turn.until_look.set(LOOK_BYTES);
+        turn.looked_at.set(LOOK_BYTES);
         turn.bytes.set(TURN_BYTES);
         turn.began_ns.set(now_ns);
     });
@@ -114,8 +126,14 @@ pub(crate) fn spend_call(bytes: usize) {
 
 /// Counts work that may have taken long, whatever it moved: the clock is looked at before more is done.
 #[inline]
-pub fn spend_much() {
-    spend(LOOK_BYTES as usize);
+pub fn spend_time() {
+    TURN.with(|turn| {
+        let left = turn.until_look.get();
+        if left > 0 {
+            turn.looked_at.set(turn.looked_at.get() - left);
+            turn.until_look.set(0);
+        }
+    });
 }
 
 /// May this turn do more?
@@ -155,7 +173,6 @@ pub async fn go_on() {
 
 #[cold]
 fn wait_for_next(cx: &mut Context<'_>) -> Poll<()> {
-    TURN.with(|turn| turn.cut_short.set(turn.cut_short.get() + 1));
     put_off(cx.waker());
     Poll::Pending
 }

@@ -314,7 +314,6 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
             if self.is_over {
                 return Poll::Ready(None);
             }
-            ready!(turn::poll_go_on(cx));
             if self.bytes.is_empty() {
                 match self.inside.poll_bytes(cx) {
                     Poll::Ready(Some(Ok(bytes))) => self.bytes = bytes,
@@ -343,9 +342,12 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
                 .bytes
                 .split_to(self.bytes.len().min(self.filter.feed_len()));
             self.is_kept = true;
-            turn::spend_much();
             if let Err(error) = self.filter.feed(part, &mut self.out) {
                 return Poll::Ready(Some(Err(error)));
+            }
+            turn::spend_time();
+            if self.out.is_empty() {
+                ready!(turn::poll_go_on(cx));
             }
         }
     }

@@ -297,10 +297,11 @@ impl<C: Coder> Source<Rc<OpenFile>> for Coded<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
         loop {
-            ready!(turn::poll_go_on(cx));
-            turn::spend_much();
             match ready!(self.poll_step(cx)) {
-                Some(Ok(bytes)) if bytes.is_empty() => {}
+                Some(Ok(bytes)) if bytes.is_empty() => {
+                    turn::spend_time();
+                    ready!(turn::poll_go_on(cx));
+                }
                 other => return Poll::Ready(other.map(|given| given.map(Chunk::Bytes))),
             }
         }

@@ -8,12 +8,11 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use disk::OpenFile;
 use message::{BodyError, Chunk, Header, Source};
-use wire::turn;
 
 use crate::request::Request;
 use crate::subrequest::include::{self, Whole};
@@ -34,6 +33,8 @@ const JOINED_MAX: usize = 16 << 10;
 const PIECES_MAX: usize = 64;
 /// Commands and texts that are looked at in a row.
 const EVENTS_PER_TURN: usize = 64;
+/// How often what goes on is looked at anew before others get their turn.
+const TURNS_PER_POLL: usize = 8;
 
 type Piece = Chunk<Rc<OpenFile>>;
 
@@ -223,9 +224,7 @@ impl Composed {
 
 impl Source<Rc<OpenFile>> for Composed {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
-        loop {
-            ready!(turn::poll_go_on(cx));
-            turn::spend_much();
+        for _ in 0..TURNS_PER_POLL {
             let went_on = self.go_on(cx);
             let was_read = match self.read(cx) {
                 Ok(was_read) => was_read,
@@ -241,6 +240,8 @@ impl Source<Rc<OpenFile>> for Composed {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Both the page and what is asked for, behind what their bounds let them give.
