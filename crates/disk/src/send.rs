@@ -34,8 +34,8 @@ const FILLS_MAX: u32 = 3;
 const AHEAD_MAX: u64 = 16;
 /// Windows that are proven and sent in one go at most: 2 MiB, as nginx's `sendfile_max_chunk`.
 const REACH_MAX: u64 = 4;
-/// Windows that are tried in one go at first; who does not take them is served window by window.
-const REACH_FIRST: u64 = REACH_MAX;
+/// Windows that are tried in one go for a socket that did not take all: as many as one sending may touch, wherever in a window it begins.
+const REACH_MIN: u64 = 2;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for sendfile.
@@ -117,7 +117,7 @@ impl Local {
             ahead: 0,
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
-            reach: REACH_FIRST,
+            reach: REACH_MAX,
             stream: None,
             copy,
         };
@@ -175,10 +175,10 @@ impl<S: Sink> Sending<'_, S> {
             0 => u64::MAX,
             _ => self.turn,
         };
-        let wished = (self.window + self.reach) * WINDOW;
-        let until = self.end.min(wished).min(self.offset.saturating_add(turn));
+        // All of them, though a turn may be shorter: it is one look, and the next turns have its answer.
+        let until = self.end.min((self.window + self.reach) * WINDOW);
         if self.residency(until) == Residency::Present {
-            return Some(until);
+            return Some(until.min(self.offset.saturating_add(turn)));
         }
         self.reach = 1;
         None
@@ -214,18 +214,17 @@ impl<S: Sink> Sending<'_, S> {
         match sent {
             Ok(0) => Err(Error::Truncated { len: *self.offset }),
             Ok(sent) => {
-                self.reach = if sent == len {
-                    (self.reach * 2).min(REACH_MAX)
-                } else {
-                    1
-                };
                 self.local.0.counters.memory(Operation::Send);
+                if sent == len {
+                    self.reach = (self.reach * 2).min(REACH_MAX);
+                    self.moved(sent).await;
+                    return Ok(());
+                }
+                self.reach = self.reach.min(REACH_MIN);
                 self.moved(sent).await;
-                Ok(())
+                self.until_writable().await
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.sink.writable().await.map_err(Error::Socket)
-            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_for_socket().await,
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             // The file system has no sendfile.
             Err(error) if error.kind() == ErrorKind::InvalidInput => self.copy_until(until).await,
@@ -319,9 +318,10 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
-    /// Waits for a socket that took no more from another thread. (It is asked again here, so that its readiness is cleared
-    /// in the right order: what becomes true after the question is a new event.)
-    async fn until_writable(&self) -> Result<(), Error> {
+    /// Waits for a socket that took no more: a part of what it was given, or nothing from another thread. (It is asked again here, so that its
+    /// readiness is cleared in the right order: what becomes true after the question is a new event. And it has room when a third of it is
+    /// free, where a `sendfile` would go on with as little as a page, or come back with nothing for four times the price.)
+    async fn until_writable(&mut self) -> Result<(), Error> {
         let Some(socket) = self.sink.socket() else {
             return Ok(());
         };
@@ -333,11 +333,16 @@ impl<S: Sink> Sending<'_, S> {
             }
         });
         match asked {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.sink.writable().await.map_err(Error::Socket)
-            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_for_socket().await,
             _ => Ok(()),
         }
+    }
+
+    /// Waits for a socket that has said that it is full. Others have their turn meanwhile, so a new one begins.
+    async fn wait_for_socket(&mut self) -> Result<(), Error> {
+        self.sink.writable().await.map_err(Error::Socket)?;
+        self.turn = self.access.sendfile_max_chunk;
+        Ok(())
     }
 
     /// Has the pool bring the window in, and waits for it.

@@ -114,20 +114,22 @@ impl Disk {
                 false => Residency::Absent,
             };
         }
-        match self.ask(file, offset, len) {
+        // Whole windows, which can be remembered, wherever in them a socket stopped; only if something of them is missing, what was asked for.
+        let start = windows.start() * WINDOW;
+        let until = ((windows.end() + 1) * WINDOW).min(file.meta().len).max(end);
+        let is_part = (start, until) != (offset, end);
+        let are_whole = self.ask(file, start, until - start);
+        let is_there = match are_whole {
+            Some(false) if is_part => self.ask(file, offset, len),
+            answer => answer,
+        };
+        match is_there {
             Some(true) if self.windows.pressure.is_high() && !file.is_sent_to_many() => {
                 Residency::Fleeting
             }
             Some(true) => {
-                // Of a window of which only a part was looked at nothing is remembered.
-                let whole = offset.div_ceil(WINDOW);
-                let behind = if end >= file.meta().len {
-                    end.div_ceil(WINDOW)
-                } else {
-                    end / WINDOW
-                };
-                if whole < behind {
-                    proofs.learn(whole..=behind - 1, true);
+                if are_whole == Some(true) {
+                    proofs.learn(windows, true);
                 }
                 Residency::Present
             }

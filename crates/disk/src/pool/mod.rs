@@ -23,7 +23,6 @@ pub use queue::Lane;
 use crate::figures::{Histogram, Number, Times};
 pub(crate) use job::{Job, Run};
 use queue::{Bounds, Pushed, Queue};
-use rustix::process::{getpid, getpriority_process, setpriority_process};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -319,7 +318,7 @@ impl Shared {
     /// A worker's life.
     fn work(self: Arc<Self>) {
         ON_POOL_THREAD.set(true);
-        give_way();
+        take_long_turns();
         let mut finished = None;
         while let Some((lane, job, more)) = self.queue.next(finished) {
             self.start_if_needed(&more);
@@ -335,16 +334,18 @@ impl Shared {
     }
 }
 
-/// How much nicer than the process's first thread a pool's threads are (setpriority(2)): of a processor that a loop wants as well they get a
-/// tenth, and all of it while no loop has work. Else those that wake at the same time, with what a disk gave them, go before a loop one by one.
-const NICER: i32 = 10;
-/// The nicest that there is.
-const NICEST: i32 = 19;
+/// A thread's turn on a processor, in nanoseconds: longer than those of any other (3 ms as a rule; the kernel takes up to 100).
+const TURNS_NS: u64 = 10_000_000;
 
-/// Lets loops go first. What the kernel refuses stays as it is.
-fn give_way() {
-    if let Ok(first) = getpriority_process(Some(getpid())) {
-        let _ = setpriority_process(None, (first + NICER).min(NICEST));
+/// Lets loops go first: whoever wakes and has shorter turns takes over at once (EEVDF, Linux 6.12), and those of a pool that wake at the same
+/// time, with what a disk gave them, do not go before a loop one by one. The share of a processor stays what it is for any other: with a
+/// tenth of it (being nicer), each time that a disk had given something a thread waited long for whoever else had work for that processor. What
+/// the kernel refuses stays as it is.
+fn take_long_turns() {
+    if let Ok(own) = sys::Turns::of(0)
+        && own.is_ordinary()
+    {
+        let _ = own.take(TURNS_NS);
     }
 }
 

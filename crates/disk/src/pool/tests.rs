@@ -234,16 +234,21 @@ fn jobs_of_a_runtime_that_ended_do_not_stop_the_pool() {
 }
 
 #[test]
-fn threads_of_a_pool_let_others_go_first() {
+fn threads_of_a_pool_have_the_weight_of_others_and_longer_turns() {
     use rustix::process::{getpid, getpriority_process};
-    let first = getpriority_process(Some(getpid())).unwrap();
-    let pool = Pool::new("nice", 2, 10);
+    let weight = getpriority_process(Some(getpid())).unwrap();
+    let usual = sys::Turns::of(0).unwrap().nanos();
+    let pool = Pool::new("turns", 2, 10);
     runtime().block_on(async {
         for _ in 0..10 {
-            // The second thread is started by the first one, and is no nicer.
-            let nice = pool.run(Lane::Read, || getpriority_process(None).unwrap());
-            assert_eq!(nice.await, Ok((first + NICER).min(NICEST)));
+            let look = || {
+                let turns = sys::Turns::of(0).unwrap().nanos();
+                (getpriority_process(None).unwrap(), turns)
+            };
+            // Before Linux 6.12 there is nothing to tell.
+            let turns = if usual == 0 { 0 } else { TURNS_NS };
+            assert_eq!(pool.run(Lane::Read, look).await, Ok((weight, turns)));
         }
     });
-    assert_eq!(getpriority_process(Some(getpid())), Ok(first));
+    assert_eq!(sys::Turns::of(0).unwrap().nanos(), usual);
 }
