@@ -4,15 +4,12 @@ use crate::tests::{block_on, local};
 use crate::window::Residency;
 use crate::*;
 use rustix::fs::{Advice, fadvise};
-use std::cell::Cell;
-use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 const LEN: usize = 3 * WINDOW as usize + 12_345;
@@ -472,65 +469,28 @@ fn a_small_file_is_sent_from_its_copy_until_it_changes() {
     });
 }
 
-/// A socket whose other end takes all that is there whenever somebody waits for it.
-struct Drained {
-    here: UnixStream,
-    there: std::os::unix::net::UnixStream,
-    calls: Cell<u32>,
-    waits: Cell<u32>,
-}
-
-impl Sink for Drained {
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.here.as_fd())
-    }
-
-    fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        self.calls.update(|calls| calls + 1);
-        self.here.try_io(Interest::WRITABLE, operation)
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.here.try_write(bytes)
-    }
-
-    async fn writable(&self) -> io::Result<()> {
-        self.waits.update(|waits| waits + 1);
-        let mut taken = vec![0; WINDOW as usize];
-        while (&self.there).read(&mut taken).is_ok() {}
-        self.here.writable().await
-    }
-}
-
 #[test]
-fn a_socket_that_took_a_part_is_asked_once_and_given_all_it_takes_when_it_has_room() {
+fn a_look_at_parts_of_windows_is_remembered_of_all_of_them() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
         let (path, _) = large_file(dir.path());
-        let access = Access {
-            mode: Mode::Inline,
-            sendfile_max_chunk: WINDOW,
-            ..Access::new(&pool)
+        let access = Access::new(&pool);
+        let Some(file) = provable(&local, &path, &access).await else {
+            return;
         };
-        let file = open(&local, &path, &access).await;
-        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
-        here.set_nonblocking(true).unwrap();
-        there.set_nonblocking(true).unwrap();
-        let here = UnixStream::from_std(here).unwrap();
-        let (calls, waits) = (Cell::new(0), Cell::new(0));
-        let sink = Drained {
-            here,
-            there,
-            calls,
-            waits,
-        };
-        let mut offset = 0;
-        let sending = local.send(&file, &mut offset, LEN as u64, &sink, &access);
-        sending.await.unwrap();
-        let (calls, waits) = (sink.calls.get(), sink.waits.get());
-        assert!(waits > 0);
-        // A piece and the question whether there is room, each time; no rests of windows or of turns.
-        assert!(calls <= 2 * waits + 1, "{calls} calls, {waits} waits");
+        for _ in 0..2 {
+            sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+        }
+        // Another loop has looked at nothing yet.
+        let other = Local::new(local.disk());
+        let file = open(&other, &path, &access).await;
+        let disk = other.disk();
+        assert_eq!(
+            disk.residency(&file, WINDOW + 1000, WINDOW),
+            Residency::Present
+        );
+        assert!(file.proofs().remember(1..=2));
+        assert!(!file.proofs().remember(0..=0));
     });
 }
