@@ -4,6 +4,7 @@
 mod addition;
 mod auth_basic;
 mod autoindex;
+mod beginners;
 mod browsers;
 mod buffering;
 mod cache;

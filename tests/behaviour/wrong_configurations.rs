@@ -349,9 +349,9 @@ fn what_is_not_built_is_told_with_what_does_its_work_until_then() {
             "keep its answers with \"proxy_cache\"",
         ),
         (
-            "more_set_headers 'Server: x';",
-            "unknown directive \"more_set_headers\"",
-            "it belongs to headers-more-nginx-module, which is not built in: \"add_header",
+            "modsecurity on;",
+            "unknown directive \"modsecurity\"",
+            "it belongs to ModSecurity-nginx, which is not built in: put it in front",
         ),
         (
             "server { location /purge/ { proxy_cache_purge zone $uri; } }",

@@ -15,6 +15,29 @@ pub struct Problem {
     sentence: Sentence,
     hint: Option<String>,
     word: Option<usize>,
+    voice: Voice,
+}
+
+/// Whose a message is, which its first word says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Voice {
+    /// nginx says the same.
+    #[default]
+    Nginx,
+    /// Only this program has it to say.
+    Own,
+    /// The same, of a directive that has no effect here: where nobody tests a configuration all such lines are one.
+    NoEffect,
+}
+
+impl Voice {
+    /// The program that says it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Own | Self::NoEffect => "freewheel",
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +58,7 @@ impl Problem {
             sentence: Sentence::Whole(sentence.into()),
             hint: None,
             word: None,
+            voice: Voice::Nginx,
         }
     }
 
@@ -45,6 +69,7 @@ impl Problem {
             sentence: Sentence::AboutDirective(rest.into()),
             hint: None,
             word: None,
+            voice: Voice::Nginx,
         }
     }
 
@@ -62,6 +87,7 @@ impl Problem {
             sentence: Sentence::InvalidValue(value, rest.to_owned()),
             hint: None,
             word: None,
+            voice: Voice::Nginx,
         }
     }
 
@@ -71,6 +97,28 @@ impl Problem {
         Self::new(format!(
             "invalid number of arguments in \"{name}\" directive"
         ))
+    }
+
+    /// A directive that is taken and has no effect, and why: a clause.
+    #[must_use]
+    pub fn ignored(why: &str) -> Self {
+        Self {
+            voice: Voice::NoEffect,
+            ..Self::directive(format!("is ignored: {why}"))
+        }
+    }
+
+    /// The same, said by this program and not by nginx.
+    #[must_use]
+    pub fn own(mut self) -> Self {
+        self.voice = Voice::Own;
+        self
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn voice(&self) -> Voice {
+        self.voice
     }
 
     /// Adds what helps to mend it.
@@ -142,6 +190,7 @@ pub struct Error {
     /// Boxed: an error travels up through every `Result` of the parser.
     place: Option<Box<Spot>>,
     hint: Option<String>,
+    voice: Voice,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -165,6 +214,7 @@ impl Error {
             sentence: sentence.into(),
             place: Some(Box::new(spot)),
             hint: None,
+            voice: Voice::Nginx,
         }
     }
 
@@ -176,6 +226,7 @@ impl Error {
         }
         Self {
             severity: self.severity,
+            voice: self.voice,
             ..Self::at(self.sentence, place).with_hint(self.hint.as_deref())
         }
     }
@@ -188,6 +239,7 @@ impl Error {
             sentence: sentence.into(),
             place: None,
             hint: None,
+            voice: Voice::Nginx,
         }
     }
 
@@ -196,6 +248,25 @@ impl Error {
     pub fn with_hint(mut self, hint: Option<&str>) -> Self {
         self.hint = hint.map(str::to_owned).or(self.hint);
         self
+    }
+
+    /// The same message, of this program or of nginx.
+    #[must_use]
+    pub fn of(mut self, voice: Voice) -> Self {
+        self.voice = voice;
+        self
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn voice(&self) -> Voice {
+        self.voice
+    }
+
+    /// Adds what the text around its place says of its cause.
+    #[must_use]
+    pub fn advised(self) -> Self {
+        crate::advice::add(self)
     }
 
     /// The same message as a warning.
@@ -245,6 +316,12 @@ impl Error {
         self.place.as_ref().map(|spot| &spot.marked)
     }
 
+    /// The line that is named.
+    pub(crate) fn line(&self) -> Option<usize> {
+        let spot = self.place.as_ref()?;
+        Some(spot.marked.text.line_of(spot.found))
+    }
+
     fn location(&self) -> Cow<'static, str> {
         match &self.place {
             None => Cow::Borrowed(""),
@@ -252,11 +329,12 @@ impl Error {
         }
     }
 
-    /// The whole message: `nginx: [emerg] SENTENCE in FILE:LINE`, the excerpt, the hint. Ends in a newline.
+    /// The whole message: `nginx: [emerg] SENTENCE in FILE:LINE`, the excerpt, the hint. Ends in a newline. What nginx does not say begins
+    /// with `freewheel:`.
     /// `in_colour` adds terminal colours to the excerpt.
     #[must_use]
     pub fn render(&self, in_colour: bool) -> String {
-        let mut out = format!("nginx: [{}] {self}\n", self.severity);
+        let mut out = format!("{}: [{}] {self}\n", self.voice.name(), self.severity);
         match self.place() {
             Some(place) => {
                 out.push_str(&excerpt::draw(place, self.severity, self.hint(), in_colour))

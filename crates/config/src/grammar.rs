@@ -5,13 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::advice;
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{Error, Problem};
+use crate::error::{Error, Problem, Voice};
 use crate::known::{self, Fate};
 use crate::suggest;
 use crate::table::{Entry, Table};
-use crate::tree::{Directive, Tree};
+use crate::tree::{Directive, Tree, Word};
 
 crate::blocks! {
     /// Including files.
@@ -88,7 +89,11 @@ impl Grammar {
     ) -> Result<(), Error> {
         for directive in directives {
             match self.entry(directive.name.bytes(), context) {
-                Some(entry) => self.check_built(directive, entry, warnings)?,
+                Some(entry) => {
+                    self.check_built(directive, entry, warnings)?;
+                    let found = suspicion(directive, context).map(Error::as_warning);
+                    warnings.list.extend(found);
+                }
                 None => self.check_not_built(directive, context, warnings)?,
             }
         }
@@ -124,19 +129,19 @@ impl Grammar {
             // A switch that is off asks for nothing.
             Fate::NotYet if known.args == Args::FLAG && is_off(directive) => Ok(()),
             Fate::NotYet => {
-                let mut problem = Problem::directive("of nginx is not built yet");
+                let mut problem = Problem::directive("of nginx is not built yet").own();
                 if let Some(missing) = known.missing() {
                     problem = problem.hint_that(missing.sentence());
                 }
                 Err(directive.error(&problem))
             }
             Fate::Refused(why) => {
-                Err(directive
-                    .error(&Problem::directive("of nginx is not supported").hint_that(why)))
+                let problem = Problem::directive("of nginx is not supported").own();
+                Err(directive.error(&problem.hint_that(why)))
             }
             Fate::Ignored(why) => {
                 if warnings.names.insert(known.name) {
-                    let problem = Problem::directive(format!("is ignored: {why}"));
+                    let problem = Problem::ignored(why);
                     warnings.list.push(directive.warning(&problem));
                 }
                 Ok(())
@@ -233,26 +238,42 @@ fn check_shape(directive: &Directive, args: Args) -> Result<(), Error> {
             Problem::argument_count(&name).hint_that(hint)
         }
     };
-    Err(directive.error(&match swallowed(directive) {
-        Some((number, next)) => problem
-            .at(number)
-            .hint_that(format!("is a \";\" missing before \"{next}\"?")),
+    Err(directive.error(&match directive.swallowed() {
+        Some(swallowed) => problem.at(swallowed.argument).hint_that(swallowed.hint),
         None => problem,
     }))
 }
 
-/// The first argument that opens a line and is a directive's name: that line's end, or this one's, was forgotten.
-fn swallowed(directive: &Directive) -> Option<(usize, &'static str)> {
-    let mut before = directive.name.place();
-    for (number, word) in directive.args.iter().enumerate() {
-        let place = word.place();
-        let between = &place.text.bytes()[before.span.end as usize..place.span.start as usize];
-        if let (true, [known, ..]) = (between.contains(&b'\n'), known::find(word.bytes())) {
-            return Some((number, known.name));
-        }
-        before = place;
+/// What is right to the letter, and yet hardly what was meant.
+fn suspicion(directive: &Directive, context: Context) -> Option<Error> {
+    if let Some(word) = directive.args.iter().find(|word| is_typeset(word)) {
+        let quote = word.display().chars().next()?;
+        let sentence = format!("the argument \"{}\" begins with no quote", word.display());
+        let problem = Problem::new(sentence).hint_that(advice::typeset(quote));
+        return Some(
+            Error::at(problem.sentence_for(""), &word.place())
+                .of(Voice::Own)
+                .with_hint(problem.hint()),
+        );
     }
-    None
+    let swallowed = directive.swallowed()?;
+    let behind = directive.args.len() - swallowed.argument - 1;
+    let next = &directive.args[swallowed.argument];
+    let known = known::find_in(next.bytes(), context)?;
+    if behind == 0 || !known.args.accepts(behind) || known.args.has_block() {
+        return None;
+    }
+    let sentence = format!(
+        "\"{}\" opens a line and is an argument of \"{}\" all the same",
+        next.display(),
+        directive.name.display()
+    );
+    let problem = Problem::new(sentence).at(swallowed.argument).own();
+    Some(directive.error(&problem.hint_that(swallowed.hint)))
+}
+
+fn is_typeset(word: &Word) -> bool {
+    !word.is_quoted() && advice::is_typeset(word.bytes())
 }
 
 fn check_lines(lines: &[Directive]) -> Result<(), Error> {

@@ -83,7 +83,7 @@ pub fn find_in(name: &[u8], place: Context) -> Option<&'static Known> {
     find(name).iter().find(|known| known.contexts.meets(place))
 }
 
-/// Directives that nginx had once: why it does not know them any more.
+/// Directives that nginx or a module had once: why it does not know them any more.
 const GONE: &[(&str, &str)] = &[
     (
         "ssl",
@@ -93,6 +93,10 @@ const GONE: &[(&str, &str)] = &[
         "limit_zone",
         "nginx took it away with 1.7.6: \"limit_conn_zone\" says it",
     ),
+    ("brotli_quality", "\"brotli_comp_level\" says it"),
+    ("brotli_level", "\"brotli_comp_level\" says it"),
+    ("brotli_min_len", "\"brotli_min_length\" says it"),
+    ("brotli_mime_types", "\"brotli_types\" says it"),
 ];
 
 /// Why nginx does not know a directive any more that it had once.

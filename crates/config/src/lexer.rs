@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::advice;
 use crate::error::Error;
 use crate::text::{Origin, Place, Span, Text};
 use crate::tree::Word;
@@ -262,6 +263,9 @@ fn is_white(byte: u8) -> bool {
 
 fn missing_semicolon(words: &[Word]) -> String {
     let name = words.first().map(Word::display).unwrap_or_default();
+    if advice::is_comment(&name) {
+        return advice::COMMENT.to_owned();
+    }
     format!("is a \";\" missing behind the directive \"{name}\"?")
 }
 

@@ -89,6 +89,7 @@
 //! # }
 //! ```
 
+mod advice;
 mod args;
 mod context;
 mod error;
@@ -110,7 +111,7 @@ mod value;
 
 pub use args::{ANY, Args, FLAG};
 pub use context::Context;
-pub use error::{Error, Problem, Severity};
+pub use error::{Error, Problem, Severity, Voice};
 pub use grammar::{Grammar, differences};
 pub use group::Group;
 pub use lexer::{WORD_BYTES_MAX, WORDS_MAX};

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::advice;
 use crate::error::{Error, Problem};
 use crate::grammar::Grammar;
 use crate::lexer::{Lexer, Statement};
@@ -102,8 +103,11 @@ pub fn load_checked(
     grammar: &Grammar,
 ) -> Result<(Tree, Vec<Error>), Error> {
     let (tree, outcome) = read(root, globals, source);
-    let warnings = grammar.check(&tree)?;
-    outcome.map(|()| (tree, warnings))
+    let warnings = grammar.check(&tree).map_err(advice::add)?;
+    match outcome {
+        Ok(()) => Ok((tree, warnings)),
+        Err(error) => Err(advice::add(error)),
+    }
 }
 
 /// Parses one text alone, as for a fuzzer: no include is followed, no name is checked.

@@ -2,6 +2,8 @@
 
 /// The bytes of a word that are compared; a longer one gets no suggestion.
 const WORD_BYTES_MAX: usize = 64;
+/// The declared names that a message shows.
+const SHOWN_MAX: usize = 8;
 
 /// The candidate nearest to `word`, if it is near enough to be meant: at most one edit for each three letters.
 pub fn nearest<'a>(word: &[u8], candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -16,6 +18,28 @@ pub fn nearest<'a>(word: &[u8], candidates: impl Iterator<Item = &'a str>) -> Op
         .filter(|(edits, _)| *edits <= most)
         .min_by_key(|(edits, name)| (*edits, *name))
         .map(|(_, name)| name)
+}
+
+/// What to tell of a name that nothing declares: the one that is meant, or those that there are.
+#[must_use]
+pub fn of_declared(word: &[u8], declared: &[String], by: &str) -> String {
+    if declared.is_empty() {
+        return format!("no \"{by}\" declares it");
+    }
+    if let Some(near) = nearest(word, declared.iter().map(String::as_str)) {
+        return format!("did you mean \"{near}\"?");
+    }
+    let shown: Vec<String> = declared
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    let more = if declared.len() > SHOWN_MAX {
+        ", …"
+    } else {
+        ""
+    };
+    format!("\"{by}\" declares {}{more}", shown.join(", "))
 }
 
 /// Edits from one word to the other: a letter put in, left out, replaced, or two neighbours exchanged (optimal string

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Problem};
+use crate::known;
 use crate::text::{Place, Span, Text};
 
 /// A word of a directive: its name or an argument, unquoted and unescaped.
@@ -118,9 +119,36 @@ impl Directive {
             .and_then(|number| self.args.get(number))
             .unwrap_or(&self.name);
         let sentence = problem.sentence_for(&self.name.display());
-        Error::at(sentence, &word.place())
+        let error = Error::at(sentence, &word.place())
             .on_line_of(self.end)
-            .with_hint(problem.hint())
+            .of(problem.voice())
+            .with_hint(problem.hint());
+        match (problem.word(), self.swallowed()) {
+            (Some(wrong), Some(swallowed)) if wrong >= swallowed.argument => {
+                error.with_hint(Some(&swallowed.hint))
+            }
+            _ => error,
+        }
+    }
+
+    /// The first argument that opens a line and is the name of a directive: the `;` of the line before was forgotten.
+    pub(crate) fn swallowed(&self) -> Option<Swallowed> {
+        let mut before = self.name.place();
+        for (argument, word) in self.args.iter().enumerate() {
+            let place = word.place();
+            let between = &place.text.bytes()[before.span.end as usize..place.span.start as usize];
+            let opens_line = between.contains(&b'\n') && !word.is_quoted();
+            if opens_line && !known::find(word.bytes()).is_empty() {
+                let line = before.text.line_of(before.span.end);
+                let hint = format!(
+                    "is a \";\" missing before \"{}\", at the end of line {line}?",
+                    word.display()
+                );
+                return Some(Swallowed { argument, hint });
+            }
+            before = place;
+        }
+        None
     }
 
     /// The same as [`Directive::error`], but a warning.
@@ -134,6 +162,14 @@ impl Directive {
     pub fn children(&self) -> &[Directive] {
         self.block.as_deref().unwrap_or_default()
     }
+}
+
+/// An argument that was meant as the next directive.
+pub(crate) struct Swallowed {
+    /// Its number, counted from 0.
+    pub(crate) argument: usize,
+    /// What helps.
+    pub(crate) hint: String,
 }
 
 /// A configuration as it was read.

@@ -176,10 +176,16 @@ fn a_forgotten_semicolon_is_found_where_the_next_line_was_taken_in() {
         error.to_string(),
         "invalid number of arguments in \"root\" directive in /n.conf:3"
     );
-    assert_eq!(error.hint(), Some("is a \";\" missing before \"index\"?"));
+    assert_eq!(
+        error.hint(),
+        Some("is a \";\" missing before \"index\", at the end of line 2?")
+    );
     assert_eq!(error.place().unwrap().to_string(), "/n.conf:3");
     let (_, hint) = refused("http {\n    root a\n    server {\n }\n}");
-    assert_eq!(hint, "is a \";\" missing before \"server\"?");
+    assert_eq!(
+        hint,
+        "is a \";\" missing before \"server\", at the end of line 2?"
+    );
 }
 
 #[test]
@@ -249,7 +255,7 @@ fn a_directive_that_is_ignored_gives_one_warning() {
         "{lines:?}"
     );
     assert!(lines[0].ends_with(" in /n.conf:2"), "{lines:?}");
-    assert!(warnings[0].render(false).starts_with("nginx: [warn] "));
+    assert!(warnings[0].render(false).starts_with("freewheel: [warn] "));
     assert_eq!(
         sentence("http { types_hash_max_size; }"),
         "invalid number of arguments in \"types_hash_max_size\" directive in /n.conf:1"

@@ -48,6 +48,9 @@ pub struct Probe {
     openat2: bool,
 }
 
+/// What is told of a file system that is as most are.
+const LOCAL: &str = "what is in memory is sent at once, what is not is read by the pool of threads";
+
 impl fmt::Display for Probe {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "\"{}\": ", self.path.escape_ascii())?;
@@ -60,28 +63,30 @@ impl fmt::Display for Probe {
             ),
             None => write!(
                 formatter,
-                "cannot be opened; every call in the pool until it can"
+                "it cannot be opened; until it can, all of it goes through the pool of threads"
             ),
             Some(_) if !self.openat2 => write!(
                 formatter,
-                "openat2 is not permitted; every open in the pool"
+                "openat2(2) is not permitted here (an old seccomp profile?), so the pool of threads opens every file"
             ),
-            Some(Filesystem::Memory) => write!(formatter, "in memory"),
-            Some(Filesystem::Native) if self.pagemap => write!(formatter, "proven by a mapping"),
+            Some(Filesystem::Memory) => {
+                write!(formatter, "in memory, nothing of it waits for a disk")
+            }
+            Some(Filesystem::Native) if self.pagemap => write!(formatter, "{LOCAL}"),
             Some(Filesystem::Native) => write!(
                 formatter,
-                "files that are ours are proven by cachestat, others by reads that do not wait"
+                "{LOCAL} (asked for by cachestat, and by reads that do not wait)"
             ),
             Some(Filesystem::Overlay) if self.pagemap => {
-                write!(formatter, "overlay; proven by a mapping")
+                write!(formatter, "overlay of a container; {LOCAL}")
             }
             Some(Filesystem::Overlay) => write!(
                 formatter,
-                "overlay without a proof; contents are read in the pool"
+                "overlay of a container that does not tell what is in memory, so the pool of threads reads all files"
             ),
             Some(Filesystem::Foreign) => write!(
                 formatter,
-                "a file system that may wait; every call in the pool"
+                "a network or FUSE file system, which may wait at any call: all of it goes through the pool of threads"
             ),
         }
     }

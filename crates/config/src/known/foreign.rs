@@ -18,14 +18,16 @@ const NO_WALL: &str = "put it in front, or ask it by \"auth_request\"";
 
 static ALL: &[Foreign] = &[
     Foreign {
-        whose: "headers-more-nginx-module",
-        instead: "\"add_header … always\", \"proxy_hide_header\" and \"proxy_set_header\" do most of it",
-        names: &["more_*"],
-    },
-    Foreign {
         whose: "lua-nginx-module",
         instead: NO_SCRIPTS,
-        names: &["*_by_lua", "*_by_lua_block", "*_by_lua_file", "lua_*"],
+        names: &[
+            "*_by_lua",
+            "*_by_lua_block",
+            "*_by_lua_file",
+            "lua_*",
+            "access_by_lua_no_postpone",
+            "rewrite_by_lua_no_postpone",
+        ],
     },
     Foreign {
         whose: "njs",
@@ -62,10 +64,14 @@ static ALL: &[Foreign] = &[
         instead: NO_WALL,
         names: &[
             "SecRulesEnabled",
+            "SecRulesDisabled",
             "MainRule",
             "BasicRule",
             "LearningMode",
+            "LibInjection*",
+            "DeniedUrl",
             "CheckRule",
+            "naxsi_*",
         ],
     },
     Foreign {
@@ -96,6 +102,12 @@ static ALL: &[Foreign] = &[
             "set_random",
             "set_encode_*",
             "set_decode_*",
+            "set_quote_*",
+            "set_hashed_upstream",
+            "set_local_today",
+            "set_formatted_*",
+            "set_rotate",
+            "set_secure_random_*",
         ],
     },
     Foreign {
@@ -117,6 +129,70 @@ static ALL: &[Foreign] = &[
         whose: "nchan",
         instead: "pass requests on to a server of its own for messages",
         names: &["nchan_*"],
+    },
+    Foreign {
+        whose: "Passenger",
+        instead: "start the application by itself and pass requests on to it: \"proxy_pass\", \"uwsgi_pass\" or \"fastcgi_pass\"",
+        names: &["passenger_*", "rails_*", "rack_env"],
+    },
+    Foreign {
+        whose: "nginx-upload-module",
+        instead: "the application takes what is uploaded: \"client_body_in_file_only\" gives it the body as a file",
+        names: &["upload_*"],
+    },
+    Foreign {
+        whose: "ngx_cache_purge",
+        instead: "\"proxy_cache_purge\" with a variable deletes what is stored",
+        names: &["cache_purge_*"],
+    },
+    Foreign {
+        whose: "ngx_slowfs_cache",
+        instead: "files are read by a pool of threads without it",
+        names: &["slowfs_*"],
+    },
+    Foreign {
+        whose: "nginx_upstream_check_module",
+        instead: "\"max_fails\" and \"fail_timeout\" find servers that fail",
+        names: &["check", "check_*"],
+    },
+    Foreign {
+        whose: "srcache-nginx-module",
+        instead: "\"proxy_cache\" and \"fastcgi_cache\" keep answers",
+        names: &["srcache_*"],
+    },
+    Foreign {
+        whose: "redis2-nginx-module",
+        instead: "let the application ask Redis",
+        names: &["redis2_*", "redis_*"],
+    },
+    Foreign {
+        whose: "encrypted-session-nginx-module",
+        instead: "the application keeps its sessions",
+        names: &[
+            "encrypted_session_*",
+            "set_encrypt_session",
+            "set_decrypt_session",
+        ],
+    },
+    Foreign {
+        whose: "ngx_http_concat_module",
+        instead: "the application's build puts files together",
+        names: &["concat", "concat_*"],
+    },
+    Foreign {
+        whose: "spnego-http-auth-nginx-module or nginx-auth-ldap",
+        instead: "\"auth_request\" asks a service that knows the users",
+        names: &["auth_gss*", "auth_ldap*", "auth_pam*", "ldap_server"],
+    },
+    Foreign {
+        whose: "nginx-module-sts",
+        instead: "`stream` is not built yet",
+        names: &["server_traffic_status*"],
+    },
+    Foreign {
+        whose: "drizzle-nginx-module, ngx_postgres or their like",
+        instead: "the application asks the database",
+        names: &["drizzle_*", "postgres_*", "rds_json*"],
     },
     Foreign {
         whose: "NGINX Plus",
@@ -150,6 +226,30 @@ static ALL: &[Foreign] = &[
     },
 ];
 
+/// Beginnings of the names of variables that such modules make, and whose they are.
+const VARIABLES: &[(&str, &str)] = &[
+    ("geoip2_", "ngx_http_geoip2_module"),
+    ("echo_", "echo-nginx-module"),
+    ("vts_", "nginx-module-vts"),
+    ("uploadprogress_", "nginx-upload-progress-module"),
+    ("upload_", "nginx-upload-module"),
+    ("jwt_", "NGINX Plus"),
+    ("otel_", "nginx-otel"),
+    ("acme_", "nginx-acme"),
+    ("passenger_", "Passenger"),
+    ("naxsi_", "naxsi"),
+    ("modsecurity", "ModSecurity-nginx"),
+];
+
+/// Whose an unknown variable (without `$`) is, and what does the work of that: a sentence.
+#[must_use]
+pub fn told_of_variable(name: &str) -> Option<String> {
+    let mut variables = VARIABLES.iter();
+    let (_, whose) = variables.find(|(begin, _)| name.starts_with(begin))?;
+    let mut all = ALL.iter();
+    Some(all.find(|foreign| foreign.whose == *whose)?.sentence())
+}
+
 /// Whose an unknown directive is, and what does its work: a sentence.
 #[must_use]
 pub fn told(name: &str) -> Option<String> {
@@ -159,10 +259,14 @@ pub fn told(name: &str) -> Option<String> {
         (None, None) => name == *pattern,
     };
     let found = ALL.iter().find(|foreign| foreign.names.iter().any(fits))?;
-    let Foreign { whose, instead, .. } = found;
-    Some(format!(
-        "it belongs to {whose}, which is not built in: {instead}"
-    ))
+    Some(found.sentence())
+}
+
+impl Foreign {
+    fn sentence(&self) -> String {
+        let Self { whose, instead, .. } = self;
+        format!("it belongs to {whose}, which is not built in: {instead}")
+    }
 }
 
 #[cfg(test)]
@@ -173,7 +277,6 @@ mod tests {
     #[test]
     fn names_are_found_whole_and_by_their_beginnings_and_ends() {
         for (name, whose) in [
-            ("more_set_headers", "headers-more-nginx-module"),
             ("access_by_lua_block", "lua-nginx-module"),
             ("vod", "nginx-vod-module"),
             ("api", "NGINX Plus"),
@@ -186,6 +289,17 @@ mod tests {
         }
         assert_eq!(told("apis"), None);
         assert_eq!(told("sendfle"), None);
+    }
+
+    #[test]
+    fn every_maker_of_variables_has_directives() {
+        for (begin, whose) in VARIABLES {
+            let told = told_of_variable(begin).unwrap();
+            assert!(
+                told.starts_with(&format!("it belongs to {whose}, ")),
+                "{told}"
+            );
+        }
     }
 
     #[test]

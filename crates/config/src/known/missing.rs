@@ -17,6 +17,8 @@ pub struct Missing {
     modules: &'static [&'static str],
     /// Beginnings of the names of its directives, whatever their module.
     names: &'static [&'static str],
+    /// Beginnings of the names of its variables.
+    variables: &'static [&'static str],
 }
 
 /// All, in the order in which they are asked for a directive.
@@ -27,6 +29,13 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["stream"],
         names: &[],
+        variables: &[
+            "session_time",
+            "bytes_received",
+            "protocol",
+            "upstream_session_time",
+            "ssl_preread_",
+        ],
     },
     Missing {
         what: "`mail`",
@@ -34,6 +43,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["mail"],
         names: &[],
+        variables: &[],
     },
     Missing {
         what: "gRPC",
@@ -41,6 +51,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["http_grpc"],
         names: &[],
+        variables: &[],
     },
     Missing {
         what: "memcached",
@@ -48,6 +59,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["http_memcached"],
         names: &[],
+        variables: &["memcached_key"],
     },
     Missing {
         what: "TLS to other servers",
@@ -55,6 +67,7 @@ static ALL: &[Missing] = &[
         asked_by: "`proxy_pass https://…`",
         modules: &[],
         names: &["proxy_ssl_", "uwsgi_ssl_"],
+        variables: &[],
     },
     Missing {
         what: "TLS to clients",
@@ -62,6 +75,7 @@ static ALL: &[Missing] = &[
         asked_by: "`listen … ssl`",
         modules: &["http_ssl", "core"],
         names: &[],
+        variables: &["ssl_"],
     },
     Missing {
         what: "HTTP/2 to clients",
@@ -69,6 +83,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["http_v2"],
         names: &[],
+        variables: &["http2"],
     },
     Missing {
         what: "HTTP/3",
@@ -76,6 +91,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["http_v3", "quic"],
         names: &[],
+        variables: &["http3", "quic"],
     },
     Missing {
         what: "databases of MaxMind's GeoIP",
@@ -83,6 +99,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["http_geoip"],
         names: &[],
+        variables: &["geoip_"],
     },
     Missing {
         what: "changing pictures",
@@ -90,6 +107,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["http_image"],
         names: &[],
+        variables: &[],
     },
     Missing {
         what: "XSLT",
@@ -97,6 +115,7 @@ static ALL: &[Missing] = &[
         asked_by: "",
         modules: &["http_xslt"],
         names: &[],
+        variables: &[],
     },
 ];
 
@@ -112,6 +131,18 @@ pub fn of(module: &str, name: &str) -> Option<&'static Missing> {
     let begins = |text: &str, list: &[&str]| list.iter().any(|begin| text.starts_with(begin));
     ALL.iter()
         .find(|missing| begins(module, missing.modules) || begins(name, missing.names))
+}
+
+/// What is missing for a variable of this name (without `$`).
+#[must_use]
+pub fn of_variable(name: &str) -> Option<&'static Missing> {
+    let begins = |missing: &&Missing| {
+        missing
+            .variables
+            .iter()
+            .any(|begin| name.starts_with(begin))
+    };
+    ALL.iter().find(begins)
 }
 
 impl Missing {

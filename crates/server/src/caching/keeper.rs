@@ -161,7 +161,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
                         if recovered.is_complete {
                             ""
                         } else {
-                            ", the rest is being looked for"
+                            ", others are looked for in the directory"
                         },
                     ),
                 );
@@ -225,7 +225,7 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
         error_log(
             Level::Notice,
             format_args!(
-                "cache \"{directory}\": {} entries known",
+                "cache \"{directory}\": {} entries known, all of the directory was looked at",
                 store.index().len()
             ),
         );

@@ -1,7 +1,7 @@
 //! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy`, `top` and
 //! `--explain`.
 //!
-//! Not here: what they do ([`crate::process::start`]). Invariant: every argument list is understood as
+//! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is understood as
 //! nginx would, or refused with its sentence; our own words are none that nginx takes.
 
 mod flags;
@@ -11,6 +11,7 @@ mod question;
 mod serve;
 mod top;
 mod version;
+mod words;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -50,6 +51,7 @@ pub fn main(modules: Modules) -> ExitCode {
         Some("--explain") => explain(args.get(1), modules),
         Some("--help") => tell(version::help()),
         Some("--version") => tell(version::version()),
+        Some(word) if !word.starts_with('-') => words::answer(word),
         _ => as_nginx(args, serve, modules),
     }
 }

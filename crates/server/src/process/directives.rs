@@ -387,19 +387,19 @@ impl Main {
                 Processes::set(&mut processes, directive, scope)?;
             }
             if let Some(reason) = why_ignored(directive) {
-                scope.warn(directive.warning(&Problem::directive(format!("is ignored: {reason}"))));
+                scope.warn(directive.warning(&Problem::ignored(reason)));
             }
         }
         warn_of_modules(tree, scope);
         for inner in block.map(Directive::children).unwrap_or_default() {
             if let Some(reason) = why_ignored(inner) {
-                scope.warn(inner.warning(&Problem::directive(format!("is ignored: {reason}"))));
+                scope.warn(inner.warning(&Problem::ignored(reason)));
             }
         }
         if block.is_none() {
-            return Err(Error::without_place(
-                "no \"events\" section in configuration",
-            ));
+            let hint = "put a line \"events { }\" outside of every block: its directives all have defaults";
+            let error = Error::without_place("no \"events\" section in configuration");
+            return Err(error.with_hint(Some(hint)));
         }
         Ok(Self {
             processes: Processes::finish(processes, scope)?,

@@ -10,6 +10,7 @@ use config::{Error, Grammar, Recorded, Scope, Source, Tree};
 
 use super::circumstances::Circumstances;
 use super::directives::Main;
+use super::hints;
 use crate::content::module::Modules;
 use crate::content::proxy::https;
 use crate::settings::Settings;
@@ -110,7 +111,12 @@ pub fn load(
                 .collect(),
             circumstances: circumstances.clone(),
         }),
-        Err(error) => Err(refused(error, warnings)),
+        Err(error) => {
+            let error = hints::add(error, &tree).advised();
+            // What it says already is no warning as well.
+            warnings.retain(|warning| warning.hint().is_none() || warning.hint() != error.hint());
+            Err(refused(error, warnings))
+        }
     }
 }
 

@@ -18,12 +18,13 @@ use super::directories::Made;
 use super::frame::{Frame, Reader};
 use super::load::Kept;
 use super::logs::{self, Opened, Wanted};
+use super::obstacles;
 use super::pid::PidFile;
 use super::privileges::Account;
 use super::report::{Level, error_log};
 use super::signals::{Signals, note};
 use super::sockets::Sockets;
-use super::start::Options;
+use super::start::{Options, help};
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
 use super::title;
 use super::worker::word;
@@ -314,7 +315,8 @@ impl Master {
                 error_log(
                     Level::Notice,
                     format_args!(
-                        "worker process {process} generation {old} exited with code 0, generation {generation} serves"
+                        "configuration {generation} is served now; connections of configuration {old} are finished by the same process \
+                         (for scripts: worker process {process} generation {old} exited with code 0)"
                     ),
                 );
             }
@@ -365,6 +367,7 @@ impl Master {
                 error_log(Level::Emerg, format_args!("{sentence}"));
                 if self.pid_file.is_none() {
                     eprintln!("nginx: [emerg] {sentence}");
+                    help(obstacles::about_sentence(&sentence));
                     self.purpose = Purpose::Terminating {
                         since: Instant::now(),
                         is_killed: false,

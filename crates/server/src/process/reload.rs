@@ -10,7 +10,7 @@ use super::master::{Candidate, Master};
 use super::privileges::Account;
 use super::report::{Level, error_log};
 use super::sockets::CannotBind;
-use super::start::Options;
+use super::start::{self, Options};
 use super::supervise::Stage;
 use super::worker::word;
 use crate::loops::timing::now_ns;
@@ -78,7 +78,12 @@ impl Master {
             .current
             .sockets
             .next(&loaded.settings.listens, processes.worker_processes.count());
-        let sockets = sockets.map_err(|CannotBind| Unready::Told)?;
+        let sockets = sockets.map_err(|CannotBind(hint)| {
+            if let Some(hint) = hint {
+                error_log(Level::Emerg, format_args!("{hint}"));
+            }
+            Unready::Told
+        })?;
         Ok(Candidate {
             generation: self.current.generation + 1,
             kept: loaded.keep(is_single),
@@ -135,8 +140,16 @@ impl Options {
             self.modules,
         ) {
             Ok(loaded) => {
-                for warning in &loaded.warnings {
+                let (useless, others): (Vec<_>, Vec<_>) = loaded
+                    .warnings
+                    .iter()
+                    .cloned()
+                    .partition(start::has_no_effect);
+                for warning in &others {
                     error_log(Level::Warn, format_args!("{warning}"));
+                }
+                if let Some(sentence) = start::sum(&useless) {
+                    error_log(Level::Warn, format_args!("{sentence}"));
                 }
                 Ok(loaded)
             }

@@ -139,7 +139,10 @@ fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shar
             let process = std::process::id();
             error_log(
                 Level::Notice,
-                format_args!("worker process {process} generation {old} exited with code 0"),
+                format_args!(
+                    "configuration {} is served now (for scripts: worker process {process} generation {old} exited with code 0)",
+                    old + 1
+                ),
             );
         }
         Err(unready) => unready.tell(),

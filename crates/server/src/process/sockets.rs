@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::obstacles;
 use super::report::{Level, error_log};
 use crate::listen::bind::{self, BindError};
 use crate::listen::{Address, SocketOptions, Table};
@@ -37,9 +38,9 @@ pub struct Bound {
 #[derive(Debug, Clone, Default)]
 pub struct Sockets(pub Vec<Bound>);
 
-/// An address cannot be had, which was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CannotBind;
+/// An address cannot be had, which was told; what helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CannotBind(pub Option<String>);
 
 impl Sockets {
     /// The sockets for `wanted`: those that are there are kept, others are bound. What fails is logged.
@@ -56,6 +57,7 @@ impl Sockets {
     }
 
     fn fill(&self, next: &mut Self, wanted: &Table, loops: usize) -> Result<(), CannotBind> {
+        let mut hint = None;
         for attempt in 0..TRIES {
             if attempt > 0 {
                 error_log(
@@ -79,7 +81,10 @@ impl Sockets {
                     Err(error) => {
                         error_log(Level::Emerg, format_args!("{error}"));
                         if !error.is_in_use() {
-                            return Err(CannotBind);
+                            return Err(CannotBind(obstacles::about_address(&error)));
+                        }
+                        if attempt + 1 == TRIES {
+                            hint = obstacles::about_address(&error);
                         }
                         is_in_use = true;
                     }
@@ -90,7 +95,7 @@ impl Sockets {
             }
         }
         error_log(Level::Emerg, format_args!("still could not bind()"));
-        Err(CannotBind)
+        Err(CannotBind(hint))
     }
 
     /// Removes the files of those unix sockets that `self` does not have.

@@ -17,11 +17,12 @@ use super::circumstances::Circumstances;
 use super::load::{self, Loaded, Origin};
 use super::logs::{self, Opened, Wanted};
 use super::master::{Candidate, Master};
+use super::obstacles;
 use super::pid;
 use super::privileges::{Account, is_root};
 use super::report::{Level, error_log};
 use super::signals::Signals;
-use super::sockets::Sockets;
+use super::sockets::{CannotBind, Sockets};
 use super::source::Files;
 use super::{directories, single};
 use crate::content::module::Modules;
@@ -72,16 +73,17 @@ impl Options {
             Ok(opened) => logs::use_first(&wanted, &opened),
             Err(sentence) => {
                 eprintln!("nginx: [alert] could not open error log file: {sentence}");
+                help(obstacles::about_sentence(&sentence));
                 logs::use_first(&wanted, &Opened::new());
             }
         }
     }
 
-    /// Reads the configuration, telling warnings and errors.
+    /// Reads the configuration, telling errors, and of the warnings what the purpose asks for.
     ///
     /// # Errors
     /// It was told.
-    pub fn load(&self) -> Result<Loaded, Told> {
+    pub fn load(&self, purpose: Purpose) -> Result<Loaded, Told> {
         match load::load(
             &self.origin,
             &Circumstances::here(),
@@ -89,14 +91,28 @@ impl Options {
             self.modules,
         ) {
             Ok(loaded) => {
-                self.tell(&loaded.warnings);
+                self.warn(&loaded.warnings, purpose);
                 Ok(loaded)
             }
             Err(refused) => {
-                self.tell(&refused.warnings);
+                self.warn(&refused.warnings, purpose);
                 self.tell(std::slice::from_ref(&refused.error));
                 Err(Told)
             }
+        }
+    }
+
+    fn warn(&self, warnings: &[config::Error], purpose: Purpose) {
+        if purpose == Purpose::Test {
+            return self.tell(warnings);
+        }
+        let (useless, others): (Vec<_>, Vec<_>) = warnings.iter().cloned().partition(has_no_effect);
+        self.tell(&others);
+        if purpose == Purpose::Start
+            && let Some(sentence) = sum(&useless)
+        {
+            eprintln!("freewheel: [warn] {sentence}");
+            error_log(Level::Warn, format_args!("{sentence}"));
         }
     }
 
@@ -127,7 +143,10 @@ impl Options {
     pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), config::Error> {
         logs::find_servers(&loaded.tree.directives, &loaded.circumstances.hosts)?;
         let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref())?;
-        let opened = wanted.open().map_err(config::Error::without_place)?;
+        let opened = wanted.open().map_err(|sentence| {
+            let hint = obstacles::about_sentence(&sentence);
+            config::Error::without_place(sentence).with_hint(hint.as_deref())
+        })?;
         Ok((wanted, opened))
     }
 
@@ -137,14 +156,48 @@ impl Options {
     }
 }
 
+/// What a configuration is read for, which says what of its warnings is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To say what is wrong with it: all.
+    Test,
+    /// To serve it: how many directives have no effect is one line.
+    Start,
+    /// To find the process that serves it, which has told that already.
+    Signal,
+}
+
+pub(super) fn has_no_effect(warning: &config::Error) -> bool {
+    warning.voice() == config::Voice::NoEffect
+}
+
+/// One line for all directives that have no effect.
+pub(super) fn sum(useless: &[config::Error]) -> Option<String> {
+    match useless.len() {
+        0 => None,
+        1 => Some("1 directive has no effect here; freewheel -t shows it".to_owned()),
+        count => Some(format!(
+            "{count} directives have no effect here; freewheel -t shows them"
+        )),
+    }
+}
+
 /// An error that the user has seen already.
 #[derive(Debug)]
 pub struct Told;
 
 fn emerg(sentence: impl std::fmt::Display) -> Told {
     eprintln!("nginx: [emerg] {sentence}");
+    help(obstacles::about_sentence(&sentence.to_string()));
     error_log(Level::Emerg, format_args!("{sentence}"));
     Told
+}
+
+/// Says on stderr what helps, below what fails.
+pub(super) fn help(hint: Option<String>) {
+    if let Some(hint) = hint {
+        eprintln!("  = help: {hint}");
+    }
 }
 
 /// `-t` and `-T`: reads, opens and binds as a start would, and leaves.
@@ -152,7 +205,7 @@ fn emerg(sentence: impl std::fmt::Display) -> Told {
 pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
     let root = options.origin.root.display();
     options.open_first_log();
-    let outcome = options.load().and_then(|loaded| {
+    let outcome = options.load(Purpose::Test).and_then(|loaded| {
         if !options.is_quiet {
             eprintln!("nginx: the configuration file {root} syntax is ok");
         }
@@ -168,7 +221,11 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
         )
         .map_err(emerg)?;
         for entry in loaded.settings.listens.sockets() {
-            bind::test(&entry.address, &entry.options).map_err(emerg)?;
+            bind::test(&entry.address, &entry.options).map_err(|error| {
+                let told = emerg(&error);
+                help(obstacles::about_address(&error));
+                told
+            })?;
         }
         // As nginx's test, which makes them too.
         made.keep();
@@ -191,7 +248,7 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
 #[must_use]
 pub fn send_signal(options: &Options, name: &str) -> ExitCode {
     options.open_first_log();
-    let Ok(loaded) = options.load() else {
+    let Ok(loaded) = options.load(Purpose::Signal) else {
         return ExitCode::FAILURE;
     };
     let signal = match name {
@@ -240,7 +297,7 @@ pub fn serve(options: Options) -> ExitCode {
 
 fn start(options: Options) -> Result<ExitCode, Told> {
     options.open_first_log();
-    let loaded = options.load()?;
+    let loaded = options.load(Purpose::Start)?;
     options.tell(&useless_user(&loaded));
     let account = options.account(&loaded)?;
     let (wanted, opened) = options
@@ -256,7 +313,13 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     let sockets =
         Sockets::default().next(&loaded.settings.listens, processes.worker_processes.count());
     logs::use_them(&wanted, &opened);
-    let sockets = sockets.map_err(|_| Told)?;
+    let sockets = sockets.map_err(|CannotBind(hint)| {
+        if let Some(hint) = &hint {
+            error_log(Level::Emerg, format_args!("{hint}"));
+        }
+        help(hint);
+        Told
+    })?;
     let is_single = !processes.master_process;
     let mut ready = None;
     if processes.daemon {

@@ -140,7 +140,7 @@ fn about_variable(
         [_, (operator, operator_at), (value, value_at)] => {
             (operator, *operator_at, value, *value_at)
         }
-        _ => return Err(invalid(name, *at)),
+        _ => return Err(one_comparison(invalid(name, *at), words)),
     };
     let is_negated = operator.starts_with(b"!");
     match &operator[usize::from(is_negated)..] {
@@ -165,9 +165,26 @@ fn about_variable(
         _ => {
             let operator = String::from_utf8_lossy(operator);
             let sentence = format!("unexpected \"{operator}\" in condition");
-            Err(Problem::new(sentence).at(operator_at))
+            let problem = Problem::new(sentence).at(operator_at);
+            Err(match &*operator {
+                "==" | "===" => problem.hint_that("equality is \"=\" here"),
+                "<" | ">" | "<=" | ">=" => problem.hint_that(
+                    "numbers are not compared here: a \"map\" with a pattern (\"~\") can",
+                ),
+                _ => problem.hint_that("an operator is =, !=, ~, ~*, !~ or !~*"),
+            })
         }
     }
+}
+
+/// Of several conditions in one, what does it; of words without quotes, that they want them.
+fn one_comparison(problem: Problem, words: &[(Bytes, usize)]) -> Problem {
+    let joins = |(word, _): &(Bytes, usize)| matches!(&word[..], b"&&" | b"||" | b"and" | b"or");
+    problem.hint_that(if words.iter().any(joins) {
+        "an \"if\" has one condition: a \"map\" of \"$a:$b\" looks at several variables"
+    } else {
+        "one comparison is three words, \"$variable = value\"; a value with spaces stands in quotes"
+    })
 }
 
 impl FileTest {

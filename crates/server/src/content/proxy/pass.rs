@@ -168,19 +168,32 @@ impl Value for Pass {
             return Ok(Self::Made(template));
         };
         let problem = |sentence: String| {
-            let is_tls = sentence.starts_with("https");
+            let hint = hint(&sentence, whole);
             let problem = Problem::new(sentence).at(0);
-            if is_tls {
-                match known::missing::of("http_proxy", "proxy_ssl_") {
-                    Some(missing) => problem.hint_that(missing.sentence()),
-                    None => problem,
-                }
-            } else {
-                problem
+            match hint {
+                Some(hint) => problem.hint_that(hint),
+                None => problem,
             }
         };
         Url::parse(whole).map(Self::Fixed).map_err(problem)
     }
+}
+
+/// What helps where an address was not understood.
+fn hint(sentence: &str, whole: &Bytes) -> Option<String> {
+    if sentence.starts_with("https") {
+        return Some(known::missing::of("http_proxy", "proxy_ssl_")?.sentence());
+    }
+    if sentence != "invalid URL prefix" {
+        return None;
+    }
+    let text = String::from_utf8_lossy(whole);
+    Some(match text.split_once("://") {
+        None => format!("did you mean \"http://{text}\"?"),
+        Some((scheme, rest)) => {
+            format!("it speaks no \"{scheme}\" to servers: did you mean \"http://{rest}\"?")
+        }
+    })
 }
 
 fn is_unix(text: &[u8]) -> bool {

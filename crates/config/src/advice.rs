@@ -1,0 +1,163 @@
+//! What the text around an error says of its cause: mistakes of those who write their first configuration, which are found late and
+//! called by another name.
+//!
+//! Not here: what an error is. Invariant: nothing is accepted or refused by this; only a hint is added, below nginx's sentence.
+
+mod braces;
+
+use std::sync::Arc;
+
+use braces::Finding;
+
+use crate::error::Error;
+use crate::text::{Origin, Place, Text};
+
+/// What some editors put before the first byte of a text (U+FEFF in UTF-8).
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Quotes of typesetting, which editors and web pages put in the place of those of a program.
+const TYPOGRAPHIC_QUOTES: &str = "“”„‟‘’‚‛«»‹›";
+/// Characters that look like a space, or like nothing.
+const INVISIBLE: &str = "\u{a0}\u{2002}\u{2003}\u{2007}\u{2009}\u{202f}\u{200b}\u{3000}\u{feff}";
+/// What begins a comment elsewhere.
+const COMMENTS: [&str; 4] = ["//", "/*", "--", "<!--"];
+/// Words that follow the condition of other languages.
+const ELSE: [&str; 3] = ["else", "elseif", "elsif"];
+/// The bytes of a line that are looked at.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// What to tell of a comment of another language.
+pub(crate) const COMMENT: &str = "a comment begins with \"#\" and ends with its line";
+
+/// The error, with the hint that its text gives; with its own where that gives none.
+pub(crate) fn add(error: Error) -> Error {
+    let Some(place) = error
+        .place()
+        .filter(|place| place.text.origin() == Origin::File)
+    else {
+        return error;
+    };
+    let found = about_characters(place).or_else(|| about_word(place, error.sentence()));
+    if let Some(hint) = found {
+        return error.with_hint(Some(&hint));
+    }
+    if braces::may_be_why(error.sentence()) {
+        return about_braces(error);
+    }
+    error
+}
+
+/// Whether a word opens a comment of another language.
+pub(crate) fn is_comment(word: &str) -> bool {
+    COMMENTS.iter().any(|begin| word.starts_with(begin))
+}
+
+/// Whether a word begins with a quote that is none in a configuration.
+pub(crate) fn is_typeset(word: &[u8]) -> bool {
+    let is_it = |quote: char| word.starts_with(quote.encode_utf8(&mut [0; 4]).as_bytes());
+    word.first().is_some_and(|byte| *byte >= 0x80) && TYPOGRAPHIC_QUOTES.chars().any(is_it)
+}
+
+/// What to tell of it.
+pub(crate) fn typeset(quote: char) -> String {
+    format!("{quote} is a quote of typesetting: a configuration's quotes are \" and '")
+}
+
+fn about_characters(place: &Place) -> Option<String> {
+    let bytes = place.text.bytes();
+    let start = place.span.start as usize;
+    if bytes.starts_with(BYTE_ORDER_MARK) && start <= BYTE_ORDER_MARK.len() {
+        let hint =
+            "the file begins with a byte order mark (EF BB BF): save it as UTF-8 without one";
+        return Some(hint.to_owned());
+    }
+    let line = line_around(bytes, start);
+    let words = || line.split(|letter: char| letter.is_ascii_whitespace() || letter == ';');
+    let quotes = |letter: &char| TYPOGRAPHIC_QUOTES.contains(*letter);
+    let edges = words().flat_map(|word| word.chars().next().into_iter().chain(word.chars().last()));
+    if let Some(quote) = edges.into_iter().find(quotes) {
+        return Some(typeset(quote));
+    }
+    let marked = &bytes[start.min(bytes.len())..bytes.len().min(place.span.end as usize)];
+    let marked = String::from_utf8_lossy(marked);
+    let unseen = marked.chars().find(|letter| INVISIBLE.contains(*letter))?;
+    Some(format!(
+        "a character that looks like a space stands here (U+{:04X}): write a space in its place",
+        unseen as u32
+    ))
+}
+
+fn about_word(place: &Place, sentence: &str) -> Option<String> {
+    let name = sentence
+        .strip_prefix("unknown directive \"")?
+        .strip_suffix('"')?;
+    if is_comment(name) {
+        return Some(COMMENT.to_owned());
+    }
+    if ELSE.contains(&name) {
+        let hint = "there is no \"else\": a \"map\" gives a variable its value for each case, and its default";
+        return Some(hint.to_owned());
+    }
+    if name.starts_with("if(") {
+        return Some("a space must stand between \"if\" and \"(\"".to_owned());
+    }
+    if name.starts_with('<') {
+        let hint = "this is Apache's language: a block is \"server { … }\" or \"location PATH { … }\" here";
+        return Some(hint.to_owned());
+    }
+    if name.contains('}') && before(place).ends_with('{') {
+        let hint =
+            "a \"{\" or \"}\" in a pattern opens or ends a block: put the whole pattern in quotes";
+        return Some(hint.to_owned());
+    }
+    let letter = name
+        .chars()
+        .find(|letter| letter.is_alphabetic() && !letter.is_ascii())?;
+    Some(format!(
+        "\"{letter}\" (U+{:04X}) is no ASCII letter, however much it looks like one: type the name anew",
+        letter as u32
+    ))
+}
+
+fn about_braces(error: Error) -> Error {
+    let (Some(place), Some(line)) = (error.place(), error.line()) else {
+        return error;
+    };
+    let text: &Arc<Text> = &place.text;
+    match braces::find(text) {
+        Some(Finding::Unclosed { name, span, before }) if before <= line => {
+            let opened = text.line_of(span.start);
+            let hint = format!(
+                "is a \"}}\" missing before line {before}? The block \"{name}\" of line {opened} is open there, and the line stands no deeper than that one"
+            );
+            let is_end = error.sentence().starts_with("unexpected end");
+            let error = if is_end { error.marking(span) } else { error };
+            error.with_hint(Some(&hint))
+        }
+        Some(Finding::TooMany { line: extra }) if extra <= line => error.with_hint(Some(&format!(
+            "is the \"}}\" of line {extra} one too many? It ends a block whose line stands less deep"
+        ))),
+        _ => error,
+    }
+}
+
+/// The line on which the byte at `start` stands, so far as it is no comment.
+fn line_around(bytes: &[u8], start: usize) -> String {
+    let start = start.min(bytes.len());
+    let from = start.saturating_sub(LINE_BYTES_MAX);
+    let to = bytes.len().min(start + LINE_BYTES_MAX);
+    let begin = bytes[from..start].iter().rposition(|byte| *byte == b'\n');
+    let end = bytes[start..to]
+        .iter()
+        .position(|byte| *byte == b'\n' || *byte == b'#');
+    let line = &bytes[begin.map_or(from, |at| from + at + 1)..end.map_or(to, |at| start + at)];
+    String::from_utf8_lossy(line).into_owned()
+}
+
+/// What stands before the place on its line.
+fn before(place: &Place) -> String {
+    let bytes = place.text.bytes();
+    let start = bytes.len().min(place.span.start as usize);
+    let from = start.saturating_sub(LINE_BYTES_MAX);
+    let begin = bytes[from..start].iter().rposition(|byte| *byte == b'\n');
+    String::from_utf8_lossy(&bytes[begin.map_or(from, |at| from + at + 1)..start]).into_owned()
+}

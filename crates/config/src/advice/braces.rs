@@ -1,0 +1,202 @@
+//! Which `}` is missing, or one too many, by how deep the lines stand: for a reader a block ends where its lines do, for the language
+//! it ends at a brace.
+//!
+//! Invariant: a text that is not indented gives no finding but the last block that is open at its end; every byte is read once.
+
+use std::sync::Arc;
+
+use crate::lexer::{Lexer, Statement};
+use crate::load::BLOCKS_DEEP_MAX;
+use crate::text::{Span, Text};
+
+/// Columns of a tab.
+const TAB_COLUMNS: usize = 8;
+
+/// Where braces and depth of lines part first.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// A block that is open where the lines say that it has ended.
+    Unclosed {
+        /// Its name, and where that stands.
+        name: String,
+        span: Span,
+        /// The first line that should not be in it.
+        before: usize,
+    },
+    /// A `}` that ends more than the lines say.
+    TooMany {
+        /// Its line.
+        line: usize,
+    },
+}
+
+/// A block that is open.
+struct Open {
+    name: String,
+    span: Span,
+    column: Option<usize>,
+    /// Lines in it stand deeper than it does.
+    is_indented: bool,
+    /// Where the block began that ended last in it.
+    last_block: Option<usize>,
+}
+
+/// Whether a missing or superfluous `}` may be behind an error of this sentence.
+pub(crate) fn may_be_why(sentence: &str) -> bool {
+    sentence.ends_with("directive is not allowed here")
+        || sentence == "unexpected \"}\""
+        || sentence.starts_with("unexpected end of file, expecting \"}\"")
+        || sentence.starts_with("location \"")
+        || sentence.starts_with("named location \"")
+}
+
+/// The first place where they part. None: nowhere, or the text cannot be read up to there.
+pub(crate) fn find(text: &Arc<Text>) -> Option<Finding> {
+    let mut lexer = Lexer::new(text);
+    let mut open: Vec<Open> = Vec::new();
+    loop {
+        match lexer.statement().ok()? {
+            Statement::Line(words, _) => {
+                let column = column_of(text, words.first()?.place().span.start);
+                if let Some(finding) =
+                    stands_outside(text, open.last_mut(), column, words.first()?.place().span)
+                {
+                    return Some(finding);
+                }
+            }
+            Statement::Opening(words, _) => {
+                let span = words.first()?.place().span;
+                let column = column_of(text, span.start);
+                if let Some(finding) = stands_outside(text, open.last_mut(), column, span) {
+                    return Some(finding);
+                }
+                if open.len() == BLOCKS_DEEP_MAX {
+                    return None;
+                }
+                let name = words.first()?.display().into_owned();
+                open.push(Open {
+                    name,
+                    span,
+                    column,
+                    is_indented: false,
+                    last_block: None,
+                });
+            }
+            Statement::Closing(at) => {
+                let closed = open.pop()?;
+                if let Some(finding) = closing(text, &closed, at) {
+                    return Some(finding);
+                }
+                if let Some(around) = open.last_mut() {
+                    around.last_block = closed.column;
+                }
+            }
+            Statement::End => {
+                let last = open.pop()?;
+                let before = text.line_of(Span::new(text.bytes().len(), text.bytes().len()).start);
+                return Some(Finding::Unclosed {
+                    name: last.name,
+                    span: last.span,
+                    before,
+                });
+            }
+        }
+    }
+}
+
+/// A statement that stands no deeper than the block that it is in, when others in that block do.
+fn stands_outside(
+    text: &Text,
+    block: Option<&mut Open>,
+    column: Option<usize>,
+    span: Span,
+) -> Option<Finding> {
+    let block = block?;
+    let (outer, column) = (block.column?, column?);
+    if column > outer {
+        block.is_indented = true;
+        return None;
+    }
+    block.is_indented.then(|| Finding::Unclosed {
+        name: block.name.clone(),
+        span: block.span,
+        before: text.line_of(span.start),
+    })
+}
+
+/// A `}` that stands less deep than its block, or as deep as one that has ended in it.
+fn closing(text: &Text, block: &Open, at: u32) -> Option<Finding> {
+    let (outer, column) = (block.column?, column_of(text, at)?);
+    let line = text.line_of(at);
+    if column < outer {
+        let (name, span) = (block.name.clone(), block.span);
+        return Some(Finding::Unclosed {
+            name,
+            span,
+            before: line,
+        });
+    }
+    (column > outer && block.last_block == Some(column)).then_some(Finding::TooMany { line })
+}
+
+/// How deep a byte stands, if it is the first of its line.
+fn column_of(text: &Text, at: u32) -> Option<usize> {
+    let before = &text.bytes()[..at as usize];
+    let begin = before
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |newline| newline + 1);
+    let mut column = 0;
+    for byte in &before[begin..] {
+        column = match byte {
+            b' ' => column + 1,
+            b'\t' => (column / TAB_COLUMNS + 1) * TAB_COLUMNS,
+            _ => return None,
+        };
+    }
+    Some(column)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn finding(text: &'static str) -> Option<Finding> {
+        let text = Text::file(PathBuf::from("/n.conf"), text.as_bytes().into());
+        find(&Arc::new(text))
+    }
+
+    #[test]
+    fn what_is_indented_and_closed_has_no_finding() {
+        for text in [
+            "a {\n  b {\n    c;\n  }\n  d;\n}\n",
+            "a {\nb {\nc;\n}\nd;\n}\n",
+            "a { b { c; } d; }\n",
+            "a\n{\n  b\n  {\n    c;\n  }\n}\n",
+            "",
+        ] {
+            assert_eq!(finding(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_block_whose_end_is_missing_is_named() {
+        let unclosed = |text| match finding(text) {
+            Some(Finding::Unclosed { name, before, .. }) => (name, before),
+            other => panic!("{other:?}"),
+        };
+        let text = "a {\n  b {\n    c;\n  d {\n    c;\n  }\n}\n";
+        assert_eq!(unclosed(text), ("b".to_owned(), 4));
+        assert_eq!(unclosed("a {\n  b {\n    c;\n}\n"), ("b".to_owned(), 4));
+        assert_eq!(unclosed("a {\nb {\nc;\n}\n"), ("a".to_owned(), 5));
+        assert_eq!(unclosed("a {\n\tb;\na {\n\tb;\n}\n"), ("a".to_owned(), 3));
+    }
+
+    #[test]
+    fn a_brace_too_many_is_found() {
+        let text = "a {\n  b {\n    c;\n  }\n  }\n  d;\n}\n";
+        assert_eq!(finding(text), Some(Finding::TooMany { line: 5 }));
+    }
+}
