@@ -29,6 +29,7 @@ mod freshness;
 mod gateways;
 mod geo;
 mod headers;
+mod headers_more;
 mod host;
 mod large;
 mod limits;

@@ -79,10 +79,11 @@ impl Headers {
     }
 
     /// Gives the first line of that name this value and removes its other lines; without one, adds it.
-    pub fn replace(&mut self, name: &'static str, value: Bytes) {
+    pub fn replace(&mut self, name: impl Into<Bytes>, value: Bytes) {
+        let name = name.into();
         let mut value = Some(value);
         self.0.retain_mut(|header| {
-            !header.is(name.as_bytes()) || value.take().map(|value| header.value = value).is_some()
+            !header.is(&name) || value.take().map(|value| header.value = value).is_some()
         });
         if let Some(value) = value {
             self.push(name, value);
@@ -104,6 +105,11 @@ impl Headers {
     /// Keeps the lines for which `keep` says so.
     pub fn retain(&mut self, keep: impl FnMut(&Header) -> bool) {
         self.0.retain(keep);
+    }
+
+    /// Keeps the lines for which `keep` says so, which may change them.
+    pub fn retain_mut(&mut self, keep: impl FnMut(&mut Header) -> bool) {
+        self.0.retain_mut(keep);
     }
 
     /// How many lines.

@@ -22,6 +22,7 @@ use std::rc::Rc;
 use message::Body;
 
 use crate::Response;
+use crate::headers_more;
 use crate::request::Request;
 use crate::respond::Outcome;
 use crate::settings::LocationSettings;
@@ -47,9 +48,13 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     }
     let sliced = slice::begin(request, &mut response)?;
     not_modified::apply(request, &settings.not_modified, &mut response).map_err(Outcome::Failed)?;
-    if settings.headers.is_any() || settings.userid.sets() {
+    let more = &settings.headers_more;
+    if more.has_output() || settings.headers.is_any() || settings.userid.sets() {
         // Their values may look at what is to be sent (`$sent_http_content_type`, `$status`).
         request.response = Some(response);
+        if more.has_output() {
+            headers_more::output::apply(request, more);
+        }
         headers::apply(request, &settings.headers);
         if settings.userid.sets() {
             userid::apply(request);

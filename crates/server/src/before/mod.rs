@@ -17,6 +17,8 @@ pub mod return_;
 pub mod rewrite;
 pub mod try_files;
 
+use std::rc::Rc;
+
 use self::access::Access;
 use self::admission::Admission;
 use self::auth_basic::AuthBasic;
@@ -28,6 +30,7 @@ use self::real_ip::RealIp;
 use self::rewrite::Rewritten;
 use self::try_files::Trying;
 use crate::Failure;
+use crate::headers_more;
 use crate::locate;
 use crate::loops::culprit;
 use crate::path;
@@ -65,7 +68,23 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         if let Some(early) = limits::run(request) {
             return Some(early);
         }
-        match rewrite::run_location(request).await {
+        // What the location says of the request's headers holds where its rewriting ends, wherever that leads.
+        let rewritten = rewrite::run_location(request).await;
+        if let Rewritten::Answered(outcome) = rewritten {
+            return Some(outcome);
+        }
+        let generation = Rc::clone(&request.generation);
+        let more = &generation
+            .settings
+            .location(request.location)
+            .settings
+            .headers_more;
+        if more.has_input()
+            && let Err(failure) = headers_more::input::run(request, more)
+        {
+            return Some(Outcome::Failed(failure));
+        }
+        match rewritten {
             Rewritten::Stays => break,
             Rewritten::Answered(outcome) => return Some(outcome),
             Rewritten::Moves => {
@@ -128,7 +147,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         // What it says is the location's program.
         rewriting: _,
         rewrite_messages: _,
-        real_ip, access, auth_basic, auth_request, trying, mirroring, limit_req, limit_conn,
+        real_ip, access, auth_basic, auth_request, trying, mirroring, limit_req, limit_conn, headers_more,
         // Only says how the judges above are put together.
         admission,
         // `limits` looks at bodies alone.
@@ -161,4 +180,5 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         && !auth_request.is_some()
         && try_files.is_none()
         && !mirror.is_any()
+        && !headers_more.has_input()
 }

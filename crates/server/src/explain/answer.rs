@@ -13,7 +13,15 @@ use super::report::Report;
 use super::walk::chain;
 
 /// Lines that add to an answer's head.
-const ADDED: &[&str] = &["add_header", "add_trailer", "expires", "charset", "userid"];
+const ADDED: &[&str] = &[
+    "more_set_headers",
+    "more_clear_headers",
+    "add_header",
+    "add_trailer",
+    "expires",
+    "charset",
+    "userid",
+];
 /// Lines that change an answer's body.
 const FILTERS: &[&str] = &[
     "gzip",

@@ -47,6 +47,7 @@ use crate::content::static_files::StaticFiles;
 use crate::content::status::Status;
 use crate::content::tunnel_pass::Tunnelling;
 use crate::error_page::ErrorPages;
+use crate::headers_more::HeadersMore;
 use crate::identity::Identity;
 use crate::log::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 use crate::names::Resolving;
@@ -151,6 +152,8 @@ sections! {
         not_modified: NotModified,
         /// [`HeaderLines`].
         headers: HeaderLines,
+        /// [`HeadersMore`].
+        headers_more: HeadersMore,
         /// [`Gunzip`].
         gunzip: Gunzip,
         /// [`Accepting`].

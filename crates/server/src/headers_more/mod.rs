@@ -1,0 +1,146 @@
+//! `more_set_headers` and its kin: headers of answers and of requests, replaced or removed whoever made them.
+//!
+//! They are the directives of headers-more-nginx-module, which is no part of nginx. Lines of one level are obeyed in the order in which they
+//! stand, those of the levels around first. [`output`] runs between the answer to conditions and `add_header`, as that module's filter
+//! does; [`input`] at the end of a location's rewriting.
+//!
+//! Not here: what frames a message (`Content-Length` and `Transfer-Encoding` of answers, the length of a request's body), which no
+//! line changes. Invariant: a location without a line pays one comparison.
+
+pub mod input;
+pub mod output;
+mod parse;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Directive, Error, Scope, Section, Table, Template, blocks};
+
+blocks! {
+    /// Headers of answers and requests, replaced or removed.
+    pub fn lines in Location {
+        /// Gives answers these headers, in the place of those of the same names; without a value removes them. Whatever the status, unless `-s`
+        /// names some (`-s '404 500'`), and whatever the media type, unless `-t` names some. With `-a` a line is added beside those that
+        /// there are. Lines of `add_header` come behind.
+        "more_set_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-t types]... [-s statuses]... [-a] 'name: value'...";
+        /// Removes these headers from answers; a `*` at the end stands for any rest of a name. `-s` and `-t` as in `more_set_headers`.
+        /// Without its `Content-Length` an answer is sent in chunks.
+        "more_clear_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-t types]... [-s statuses]... name...";
+        /// Gives the request these headers, in the place of those of the same names, when the location's rewriting is done: variables, conditions of the
+        /// answer and the servers that it is passed on to see them. With `-r` only those that it has; `-t` asks for one of these types of
+        /// its own body. The length of its body is what came.
+        "more_set_input_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-r] [-t types]... 'name: value'...";
+        /// Removes these headers from the request; a `*` at the end stands for any rest of a name. `-t` as in `more_set_input_headers`.
+        "more_clear_input_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-t types]... name...";
+    }
+}
+
+/// The lines of one level.
+pub const COMMANDS_MAX: usize = 10_000;
+
+/// One line.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The media types that it is for; none: all.
+    types: Vec<Bytes>,
+    /// The statuses that it is for; none: all.
+    statuses: Vec<u16>,
+    /// What is done.
+    changes: Vec<Change>,
+}
+
+/// What becomes of one header.
+#[derive(Debug, Clone)]
+struct Change {
+    /// The name, or how it begins.
+    name: Bytes,
+    /// Stands a `*` for the rest of the name?
+    is_prefix: bool,
+    /// The value. None: it is removed.
+    value: Option<Template>,
+    mode: Mode,
+}
+
+/// How a header gets its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// In the place of what there is.
+    Replace,
+    /// In the place of what there is, if there is something.
+    ReplaceOnly,
+    /// Beside what there is.
+    Append,
+}
+
+/// The lines that hold.
+#[derive(Debug, Clone, Default)]
+pub struct HeadersMore {
+    /// About answers.
+    output: Arc<Vec<Command>>,
+    /// About requests.
+    input: Arc<Vec<Command>>,
+}
+
+impl HeadersMore {
+    /// Is there a line about answers?
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Is there a line about requests?
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+}
+
+/// By hand, since the order of different directives counts.
+impl Section for HeadersMore {
+    type Raw = Self;
+
+    fn tables() -> Vec<&'static Table> {
+        vec![lines()]
+    }
+
+    fn set(raw: &mut Self, directive: &Directive, scope: &mut Scope) -> Result<bool, Error> {
+        let (kind, commands) = match &directive.name.bytes()[..] {
+            b"more_set_headers" => (parse::Kind::SET, &mut raw.output),
+            b"more_clear_headers" => (parse::Kind::CLEAR, &mut raw.output),
+            b"more_set_input_headers" => (parse::Kind::SET_INPUT, &mut raw.input),
+            b"more_clear_input_headers" => (parse::Kind::CLEAR_INPUT, &mut raw.input),
+            _ => return Ok(false),
+        };
+        let command = parse::command(directive, kind, scope)?;
+        if commands.len() == COMMANDS_MAX {
+            let sentence = format!("more than {COMMANDS_MAX} lines at one level");
+            return Err(directive.error(&config::Problem::new(sentence)));
+        }
+        Arc::make_mut(commands).push(command);
+        Ok(true)
+    }
+
+    fn merge(parent: &Self, child: Self) -> Self {
+        Self {
+            output: joined(&parent.output, child.output),
+            input: joined(&parent.input, child.input),
+        }
+    }
+
+    fn fill(_: &mut Self, _: &mut Scope) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn finish(raw: Self, _: &mut Scope) -> Result<Self, Error> {
+        Ok(raw)
+    }
+}
+
+/// Those of the level around, then a level's own. Levels without any share them.
+fn joined(parent: &Arc<Vec<Command>>, child: Arc<Vec<Command>>) -> Arc<Vec<Command>> {
+    match (parent.is_empty(), child.is_empty()) {
+        (_, true) => Arc::clone(parent),
+        (true, false) => child,
+        (false, false) => Arc::new(parent.iter().chain(child.iter()).cloned().collect()),
+    }
+}
