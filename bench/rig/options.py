@@ -107,7 +107,7 @@ def build_load():
 def build_open_inline():
     """Path of a freewheel whose open() and stat() wait on the loops (the cargo feature open_inline), up to date, in a folder of its own."""
     target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(PROJECT, "target")), "open_inline")
-    subprocess.run(["cargo", "build", "--quiet", "--release", "--package", "server", "--features", "open_inline", "--target-dir", target], cwd=PROJECT, check=True)
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--package", "freewheel", "--features", "open_inline", "--target-dir", target], cwd=PROJECT, check=True)
     return os.path.join(target, "release/freewheel")
 
 

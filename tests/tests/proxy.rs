@@ -82,3 +82,48 @@ fn keys_are_spread_over_the_disks_and_answered_from_them() {
     kill(process, Signal::SIGQUIT).unwrap();
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn why_nothing_is_stored_is_told_and_valid_stores_what_names_no_lifetime() {
+    let silent = Origin::start(|request| match request.target() {
+        "/cookie" => Answer::with("200 OK", "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n", "x"),
+        "/fresh" => Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "x"),
+        _ => Answer::ok("x"),
+    });
+    for (valid, first, second) in [
+        (
+            None,
+            "freewheel; fwd=uri-miss; detail=\"not stored: no lifetime\"",
+            "freewheel; fwd=uri-miss; detail=\"not stored: no lifetime\"",
+        ),
+        (Some("10m"), "freewheel; fwd=uri-miss; stored", "freewheel; hit"),
+    ] {
+        let site = Site::new();
+        let said = File::create(site.path("said")).unwrap();
+        let mut command = command(&site, &silent, &["one"]);
+        command.args(valid.map(|time| ["--valid", time]).into_iter().flatten());
+        let mut child = command.stderr(said).spawn().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let status = |path: &str| {
+            let reply = get(&site, path);
+            let line = reply.lines().find_map(|line| line.strip_prefix("Cache-Status: "));
+            line.unwrap_or_default().to_owned()
+        };
+        while !text_of(&std::fs::read(site.path("said")).unwrap()).contains("Serving ") {
+            assert!(Instant::now() < deadline, "it does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Until the cache is open requests pass by it.
+        while status("/fresh") != "freewheel; hit" {
+            assert!(Instant::now() < deadline, "the cache does not open");
+        }
+        assert_eq!(status("/silent"), first);
+        while status("/silent") != second {
+            assert!(Instant::now() < deadline, "{valid:?}");
+        }
+        let cookie = "freewheel; fwd=uri-miss; detail=\"not stored: Set-Cookie\"";
+        assert_eq!(status("/cookie"), cookie);
+        kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+}

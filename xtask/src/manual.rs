@@ -10,7 +10,14 @@ use std::process::Command;
 pub fn run(project: &Path) -> Result<(), String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["test", "--quiet", "--package", "server", "--test", "manual"])
+        .args([
+            "test",
+            "--quiet",
+            "--package",
+            "freewheel",
+            "--test",
+            "manual",
+        ])
         .env("FREEWHEEL_WRITE_MANUAL", "1")
         .current_dir(project);
     let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;

@@ -63,7 +63,7 @@ pub trait Renamed: Section {
 /// `NAME: TYPE = DEFAULT, [CONTEXTS] ARGS;` where
 /// * `NAME as "word"` gives a directive whose name is a keyword of Rust,
 /// * `TYPE` is a [`Value`](crate::Value),
-/// * `DEFAULT` is a text in the user's syntax, or `none`: then the type must have a value of its own for nothing
+/// * `DEFAULT` is a text in the user's syntax, a constant of one in parentheses, or `none`: then the type must have a value of its own for nothing
 ///   (an `Option`, a [`List`](crate::List)),
 /// * `CONTEXTS` are of [`Context`](crate::Context), with `|` between them,
 /// * `ARGS` is `1`, `1..=2`, `2..`, `[1, 3]`, `FLAG` or `ANY`,
@@ -325,6 +325,9 @@ macro_rules! directive_name {
 macro_rules! directive_default {
     (none) => {
         ::core::option::Option::None
+    };
+    (($text:expr)) => {
+        ::core::option::Option::Some($text)
     };
     ($text:literal) => {
         ::core::option::Option::Some($text)

@@ -114,7 +114,7 @@ fn built(project: &Path, feature: Option<&str>) -> Result<PathBuf, String> {
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
     let target = feature.map_or(target.clone(), |name| target.join(name));
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "server"])
+        .args(["build", "--quiet", "--release", "--package", "freewheel"])
         .args(feature.iter().flat_map(|name| ["--features", name]))
         .arg("--target-dir")
         .arg(&target)

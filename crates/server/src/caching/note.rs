@@ -4,10 +4,14 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::Entry;
+use cache::freshness::{self, Answer, Verdict, Why};
 use cache::store::Hit;
 use message::HeaderId;
 
 use super::tally::Status;
+use super::{fill, inquiry};
+use crate::clock::Moment;
+use crate::content::proxy::Passing;
 use crate::request::Request;
 
 /// See the module.
@@ -70,6 +74,8 @@ pub enum Which {
     LastModified,
     /// `$upstream_cache_etag`
     ETag,
+    /// `$upstream_cache_refusal`
+    Refusal,
 }
 
 /// Appends a variable's value; false: it has none.
@@ -91,5 +97,25 @@ pub fn variable(request: &Request, which: Which, out: &mut Vec<u8>) -> bool {
             .is_some_and(|age| put(itoa::Buffer::new().format(age).as_bytes())),
         Which::LastModified => note.last_modified.as_ref().is_some_and(|text| put(text)),
         Which::ETag => note.etag.as_ref().is_some_and(|text| put(text)),
+        Which::Refusal => refusal(request).is_some_and(|why| put(why.to_string().as_bytes())),
+    }
+}
+
+/// Why the answer of the origin that the request has is not stored, if its head says so.
+fn refusal(request: &Request) -> Option<Why> {
+    let head = request.passed.as_ref()?.head.as_ref()?;
+    let now = Moment::now().second();
+    let passing = request.location().passing.as_deref();
+    let answer = Answer {
+        status: head.status,
+        fields: fill::lines(head),
+        is_authorized: request.head.get(HeaderId::Authorization).is_some(),
+        is_slice: passing.is_some_and(Passing::asks_for_ranges),
+        asked: now,
+        now,
+    };
+    match freshness::judge(&answer, inquiry::rules(request.location())) {
+        Verdict::Pass(why) => Some(why),
+        Verdict::Store(_) => None,
     }
 }

@@ -22,17 +22,11 @@ use std::process::ExitCode;
 pub use flags::{Flags, parse};
 
 use crate::content::module::Modules;
+use crate::default_paths::{CONFIGURATION, ERROR_LOG, PREFIX};
 use crate::loops::Serve;
 use crate::process::load::Origin;
 use crate::process::start::{self, Options};
 use crate::process::{directories, spawn, worker};
-
-/// The prefix unless `-p` gives one.
-pub const PREFIX: &str = "/usr/local/freewheel/";
-/// The configuration unless `-c` names one, below the prefix.
-pub const CONFIGURATION: &str = "conf/nginx.conf";
-/// The error log until the configuration names one, below the prefix.
-pub const ERROR_LOG: &str = "logs/error.log";
 
 /// The program, with modules from outside (or none): does what its arguments say.
 ///
@@ -113,7 +107,7 @@ fn options(flags: &Flags, serve: Serve, modules: Modules) -> Options {
     let prefix = match &flags.prefix {
         Some(prefix) if prefix.ends_with(b"/") => path(prefix),
         Some(prefix) => path(&[prefix, &b"/"[..]].concat()),
-        None => PathBuf::from(PREFIX),
+        None => Path::new(PREFIX).join(""),
     };
     let root = flags
         .configuration
@@ -122,6 +116,7 @@ fn options(flags: &Flags, serve: Serve, modules: Modules) -> Options {
     let error_log = match flags.error_log.as_deref() {
         Some(b"stderr") => None,
         Some(name) => Some(prefix.join(path(name))),
+        None if ERROR_LOG == "stderr" => None,
         None => Some(prefix.join(ERROR_LOG)),
     };
     let origin = Origin {

@@ -33,6 +33,9 @@ struct Arguments {
     /// What each directory holds at most.
     #[arg(long, value_name = "SIZE", default_value = "10g")]
     max_size: String,
+    /// How long an answer of status 200, 301 or 302 is fresh that does not say so itself, such as 10m. Unless it is said, such an answer is not stored.
+    #[arg(long, value_name = "TIME")]
+    valid: Option<String>,
     /// Where to listen: a port, an address with a port, or unix:PATH.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: String,
@@ -146,6 +149,35 @@ fn disks(arguments: &Arguments) -> Result<Disks, String> {
     Ok(disks)
 }
 
+/// What is said of how long answers are fresh that say nothing of it.
+fn valid(time: Option<&str>) -> Result<String, String> {
+    match time {
+        None => Ok("; what says nothing is not stored (--valid TIME):\n            # proxy_cache_valid 200 301 302 10m;".to_owned()),
+        Some(time) if config::parse_sec(time.as_bytes()).is_some() => {
+            Ok(format!(", and of what says nothing this line:\n            proxy_cache_valid 200 301 302 {time};"))
+        }
+        Some(time) => Err(format!("--valid {time}: no time, such as 10m or 1d")),
+    }
+}
+
+/// What the cache did with a request (RFC 9211), and why an answer is not stored: `no lifetime`, `Set-Cookie`, …
+const CACHE_STATUS: &str =
+    "    # Cache-Status (RFC 9211): what the cache did, and why an answer is not stored.
+    map $upstream_cache_refusal $cache_stored {
+        \"\"      \"; stored\";
+        default \"; detail=\\\"not stored: $upstream_cache_refusal\\\"\";
+    }
+    map $upstream_cache_status $cache_status {
+        HIT         \"freewheel; hit\";
+        STALE       \"freewheel; hit; detail=stale\";
+        UPDATING    \"freewheel; hit; detail=updating\";
+        REVALIDATED \"freewheel; hit; detail=revalidated\";
+        MISS        \"freewheel; fwd=uri-miss$cache_stored\";
+        EXPIRED     \"freewheel; fwd=stale$cache_stored\";
+        default     \"freewheel; fwd=method\";
+    }
+";
+
 /// The configuration that the arguments stand for.
 fn configuration(
     arguments: &Arguments,
@@ -164,6 +196,7 @@ fn configuration(
         suffix,
     } = disks(arguments)?;
     let dollar = made::dollar(&[&caches, &origin]);
+    let valid = valid(arguments.valid.as_deref())?;
     Ok(format!(
         "daemon off;
 worker_processes auto;
@@ -181,6 +214,7 @@ http {{
     keepalive_timeout 75s;
 
 {dollar}{caches}{spread}
+{CACHE_STATUS}
     server {{
         listen {listen};
 {zone}
@@ -189,13 +223,13 @@ http {{
             proxy_cache cache{suffix};
             aio threads=disk{suffix};
 
-            # How long an answer is fresh, the origin says; what says nothing is not stored:
-            # proxy_cache_valid 200 301 302 10m;
+            # How long an answer is fresh, the origin says{valid}
             proxy_cache_lock on;
             proxy_cache_revalidate on;
             proxy_cache_background_update on;
             proxy_cache_use_stale error timeout invalid_header updating http_500 http_502 http_503 http_504;
             add_header X-Cache-Status $upstream_cache_status;
+            add_header Cache-Status $cache_status always;
         }}
     }}
 {dashboard}}}
@@ -250,6 +284,7 @@ mod tests {
             ["proxy", "https://a", "--cache", "/a", "--max-size", "1g"],
             ["proxy", "ftp://a", "--cache", "/a", "--max-size", "1g"],
             ["proxy", "a", "--cache", "/a", "--max-size", "much"],
+            ["proxy", "a", "--cache", "/a", "--valid", "soon"],
         ] {
             assert!(text(&line).is_err(), "{line:?}");
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use config::known::{self, Fate};
 
-use super::{CONFIGURATION, ERROR_LOG, PREFIX};
+use crate::default_paths::{self, CONFIGURATION, ERROR_LOG, PREFIX};
 
 /// The nginx whose behaviour is followed.
 const NGINX: &str = "1.31.5";
@@ -74,6 +74,7 @@ pub fn version() -> String {
 #[must_use]
 pub fn configure() -> String {
     let mut text = String::from("TLS is not built\nconfigure arguments:");
+    text.push_str(&default_paths::arguments());
     for (module, is_built) in modules() {
         match (OPTIONAL.contains(&module), is_built) {
             (true, true) => text.push_str(&format!(" --with-{module}_module")),
@@ -92,8 +93,8 @@ pub fn help() -> String {
         "Usage: freewheel [-?hvVtTq] [-s signal] [-p prefix]
                  [-e filename] [-c filename] [-g directives]
        freewheel serve DIR [--listen ADDRESS] [--dashboard ADDRESS|off] [--autoindex] [--print-config]
-       freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--listen ADDRESS]
-                       [--dashboard ADDRESS|off] [--print-config]
+       freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--valid TIME]
+                       [--listen ADDRESS] [--dashboard ADDRESS|off] [--print-config]
        freewheel top [URL]
        freewheel --explain DIRECTIVE
        freewheel -t [-c filename] --explain-url URL [--method METHOD] [--header 'NAME: VALUE']

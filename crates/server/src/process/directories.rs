@@ -13,6 +13,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::privileges::Account;
 use super::trust::{self, Refusal};
+use crate::default_paths;
 
 /// Directories that were made for a configuration which is not served yet: gone with this value, unless they are kept.
 #[derive(Debug, Default)]
@@ -72,7 +73,7 @@ const DEFAULTS: [(&[&str], &str, &str); 5] = [
             "mirror",
         ],
         "client_body_temp_path",
-        "client_body_temp",
+        default_paths::CLIENT_BODY_TEMP,
     ),
     (&["proxy_pass"], "proxy_temp_path", "proxy_temp"),
     (&["fastcgi_pass"], "fastcgi_temp_path", "fastcgi_temp"),

@@ -14,9 +14,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_c
 use super::directives;
 use super::load::Loaded;
 use super::report::{Level, error_log};
+use crate::default_paths;
 
-/// The user of the worker unless `user` says otherwise, as nginx has it.
-const USER_DEFAULT: &str = "nobody";
 /// Its group, on most systems; on others it is `nogroup`.
 const GROUPS_DEFAULT: [&str; 2] = ["nobody", "nogroup"];
 
@@ -59,7 +58,7 @@ impl Account {
         if !is_root() {
             return Ok(None);
         }
-        let name = wanted.map_or(USER_DEFAULT, |user| &user.name);
+        let name = wanted.map_or(default_paths::USER, |user| &user.name);
         let user = User::from_name(name).map_err(|error| failed("getpwnam", name, error))?;
         let user = user.ok_or_else(|| format!("getpwnam(\"{name}\") failed"))?;
         let gid = match wanted.map(|wanted| wanted.group.as_deref()) {
@@ -69,8 +68,11 @@ impl Account {
             // Where no group has the user's name nginx refuses to start; his own group is what is meant.
             Some(None) => group(name)?.unwrap_or(user.gid),
             None => {
-                let known = GROUPS_DEFAULT
+                let told = [default_paths::GROUP];
+                let known = told
                     .iter()
+                    .filter(|name| !name.is_empty())
+                    .chain(&GROUPS_DEFAULT)
                     .find_map(|name| group(name).ok().flatten());
                 known.unwrap_or(user.gid)
             }

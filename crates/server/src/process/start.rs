@@ -112,7 +112,6 @@ impl Options {
             && let Some(sentence) = sum(&useless)
         {
             eprintln!("freewheel: [warn] {sentence}");
-            error_log(Level::Warn, format_args!("{sentence}"));
         }
     }
 
@@ -313,10 +312,16 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     let sockets =
         Sockets::default().next(&loaded.settings.listens, processes.worker_processes.count());
     logs::use_them(&wanted, &opened);
+    let useless: Vec<_> = loaded
+        .warnings
+        .iter()
+        .filter(|one| has_no_effect(one))
+        .cloned()
+        .collect();
+    if let Some(sentence) = sum(&useless) {
+        error_log(Level::Warn, format_args!("{sentence}"));
+    }
     let sockets = sockets.map_err(|CannotBind(hint)| {
-        if let Some(hint) = &hint {
-            error_log(Level::Emerg, format_args!("{hint}"));
-        }
         help(hint);
         Told
     })?;

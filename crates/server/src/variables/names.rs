@@ -203,6 +203,8 @@ variables! {
     UpstreamCacheKey "upstream_cache_key"
     /// The modification time of what is stored and is being revalidated.
     UpstreamCacheLastModified "upstream_cache_last_modified"
+    /// Why the answer of the origin is not stored, as far as its head says so: `no lifetime`, `Set-Cookie`, `no-store`, …
+    UpstreamCacheRefusal "upstream_cache_refusal"
     /// `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`.
     UpstreamCacheStatus "upstream_cache_status"
     /// Seconds with milliseconds that connecting to each took.

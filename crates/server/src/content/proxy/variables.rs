@@ -31,6 +31,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::UpstreamCacheLastModified => {
             return note::variable(request, Which::LastModified, out);
         }
+        Core::UpstreamCacheRefusal => return note::variable(request, Which::Refusal, out),
         Core::UpstreamCacheStatus => return note::variable(request, Which::Status, out),
         Core::UpstreamConnectTime => Figure::ConnectTime,
         Core::UpstreamHeaderTime => Figure::HeaderTime,

@@ -1,0 +1,48 @@
+//! Where things are unless the command line or the configuration says otherwise: what nginx's `configure` is told is told here by the environment
+//! of the build, so that the program can stand in the place of a distribution's nginx.
+//!
+//! Not here: which of them is wanted. Invariant: what is relative begins at the prefix.
+
+macro_rules! paths {
+    ($($(#[doc = $doc:literal])* $name:ident $variable:literal $argument:literal $default:literal;)*) => {
+        $($(#[doc = $doc])* pub const $name: &str = match option_env!($variable) {
+            Some(given) => given,
+            None => $default,
+        };)*
+
+        /// Each that the build was told: nginx's argument of `configure`, and the value.
+        const GIVEN: &[(&str, Option<&str>)] = &[$(($argument, option_env!($variable)),)*];
+    };
+}
+
+paths! {
+    /// The prefix, unless `-p` gives one.
+    PREFIX "FREEWHEEL_PREFIX" "prefix" "/usr/local/freewheel/";
+    /// The configuration, unless `-c` names one.
+    CONFIGURATION "FREEWHEEL_CONF_PATH" "conf-path" "conf/nginx.conf";
+    /// The error log, until the configuration names one.
+    ERROR_LOG "FREEWHEEL_ERROR_LOG_PATH" "error-log-path" "logs/error.log";
+    /// The log of requests.
+    HTTP_LOG "FREEWHEEL_HTTP_LOG_PATH" "http-log-path" "logs/access.log combined";
+    /// The pid file.
+    PID "FREEWHEEL_PID_PATH" "pid-path" "logs/nginx.pid";
+    /// The lock file, which nothing needs; `-V` shows it.
+    LOCK "FREEWHEEL_LOCK_PATH" "lock-path" "logs/nginx.lock";
+    /// Bodies of requests.
+    CLIENT_BODY_TEMP "FREEWHEEL_HTTP_CLIENT_BODY_TEMP_PATH" "http-client-body-temp-path" "client_body_temp";
+    /// The user of the worker, where the master is root.
+    USER "FREEWHEEL_USER" "user" "nobody";
+    /// Its group; empty: one of the groups that systems have for `nobody`, or the user's own.
+    GROUP "FREEWHEEL_GROUP" "group" "";
+}
+
+/// What the build was told, as arguments of nginx's `configure`, each behind a space.
+#[must_use]
+pub fn arguments() -> String {
+    let given = GIVEN
+        .iter()
+        .filter_map(|(name, value)| Some((name, (*value)?)));
+    given
+        .map(|(name, value)| format!(" --{name}={value}"))
+        .collect()
+}
