@@ -86,7 +86,11 @@ fn keys_are_spread_over_the_disks_and_answered_from_them() {
 #[test]
 fn why_nothing_is_stored_is_told_and_valid_stores_what_names_no_lifetime() {
     let silent = Origin::start(|request| match request.target() {
-        "/cookie" => Answer::with("200 OK", "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n", "x"),
+        "/cookie" => Answer::with(
+            "200 OK",
+            "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n",
+            "x",
+        ),
         "/fresh" => Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "x"),
         _ => Answer::ok("x"),
     });
@@ -96,7 +100,11 @@ fn why_nothing_is_stored_is_told_and_valid_stores_what_names_no_lifetime() {
             "freewheel; fwd=uri-miss; detail=\"not stored: no lifetime\"",
             "freewheel; fwd=uri-miss; detail=\"not stored: no lifetime\"",
         ),
-        (Some("10m"), "freewheel; fwd=uri-miss; stored", "freewheel; hit"),
+        (
+            Some("10m"),
+            "freewheel; fwd=uri-miss; stored",
+            "freewheel; hit",
+        ),
     ] {
         let site = Site::new();
         let said = File::create(site.path("said")).unwrap();
@@ -106,7 +114,9 @@ fn why_nothing_is_stored_is_told_and_valid_stores_what_names_no_lifetime() {
         let deadline = Instant::now() + PATIENCE;
         let status = |path: &str| {
             let reply = get(&site, path);
-            let line = reply.lines().find_map(|line| line.strip_prefix("Cache-Status: "));
+            let line = reply
+                .lines()
+                .find_map(|line| line.strip_prefix("Cache-Status: "));
             line.unwrap_or_default().to_owned()
         };
         while !text_of(&std::fs::read(site.path("said")).unwrap()).contains("Serving ") {
