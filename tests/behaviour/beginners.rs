@@ -252,7 +252,7 @@ fn directives_without_effect_are_one_line_but_in_a_test() {
     assert!(said.contains("\"types_hash_max_size\" directive is ignored: "));
     let server = site.start().unwrap_or_else(|refused| panic!("{refused:?}"));
     assert_eq!(server.get("/").status, 204);
-    let told = std::fs::read_to_string(server.site().path("stderr")).unwrap();
+    let told = server.read("stderr");
     let sum = "freewheel: [warn] 3 directives have no effect here; freewheel -t shows them\n";
     assert_eq!(told, sum);
     let log = server.error_log();
