@@ -278,7 +278,7 @@ rows! {
     "http_ssl" {
         "ssl_buffer_size": [HTTP | SERVER] 1 => NO_TLS;
         "ssl_certificate": [HTTP | SERVER] 1 => NO_TLS;
-        "ssl_certificate_cache": [HTTP | SERVER] (1..=3);
+        "ssl_certificate_cache": [HTTP | SERVER] (1..=3) => NO_TLS;
         "ssl_certificate_compression": [HTTP | SERVER] FLAG => NO_TLS;
         "ssl_certificate_key": [HTTP | SERVER] 1 => NO_TLS;
         "ssl_ciphers": [HTTP | SERVER] 1 => NO_TLS;

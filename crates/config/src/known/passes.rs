@@ -76,7 +76,7 @@ rows! {
         "grpc_socket_rcvbuf": [HTTP | SERVER | LOCATION] 1;
         "grpc_socket_sndbuf": [HTTP | SERVER | LOCATION] 1;
         "grpc_ssl_certificate": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
-        "grpc_ssl_certificate_cache": [HTTP | SERVER | LOCATION] (1..=3);
+        "grpc_ssl_certificate_cache": [HTTP | SERVER | LOCATION] (1..=3) => NO_TLS_BEHIND;
         "grpc_ssl_certificate_key": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
         "grpc_ssl_ciphers": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
         "grpc_ssl_conf_command": [HTTP | SERVER | LOCATION] 2 => NO_TLS_BEHIND;
@@ -159,7 +159,7 @@ rows! {
         "proxy_socket_rcvbuf": [HTTP | SERVER | LOCATION] 1;
         "proxy_socket_sndbuf": [HTTP | SERVER | LOCATION] 1;
         "proxy_ssl_certificate": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
-        "proxy_ssl_certificate_cache": [HTTP | SERVER | LOCATION] (1..=3);
+        "proxy_ssl_certificate_cache": [HTTP | SERVER | LOCATION] (1..=3) => NO_TLS_BEHIND;
         "proxy_ssl_certificate_key": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
         "proxy_ssl_ciphers": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
         "proxy_ssl_conf_command": [HTTP | SERVER | LOCATION] 2 => NO_TLS_BEHIND;
@@ -286,7 +286,7 @@ rows! {
         "uwsgi_socket_rcvbuf": [HTTP | SERVER | LOCATION] 1;
         "uwsgi_socket_sndbuf": [HTTP | SERVER | LOCATION] 1;
         "uwsgi_ssl_certificate": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
-        "uwsgi_ssl_certificate_cache": [HTTP | SERVER | LOCATION] (1..=3);
+        "uwsgi_ssl_certificate_cache": [HTTP | SERVER | LOCATION] (1..=3) => NO_TLS_BEHIND;
         "uwsgi_ssl_certificate_key": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
         "uwsgi_ssl_ciphers": [HTTP | SERVER | LOCATION] 1 => NO_TLS_BEHIND;
         "uwsgi_ssl_conf_command": [HTTP | SERVER | LOCATION] 2 => NO_TLS_BEHIND;
