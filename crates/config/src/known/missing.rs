@@ -73,8 +73,8 @@ static ALL: &[Missing] = &[
         what: "TLS to clients",
         instead: "put a TLS terminator in front (HAProxy, hitch, stunnel, nginx) and take its connections with `listen … proxy_protocol`",
         asked_by: "`listen … ssl`",
-        modules: &["http_ssl", "core"],
-        names: &[],
+        modules: &["http_ssl"],
+        names: &["ssl_"],
         variables: &["ssl_"],
     },
     Missing {
