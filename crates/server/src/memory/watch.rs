@@ -3,7 +3,7 @@
 //! It looks when the kernel rings ([`super::alarms`]), and by itself: often where little is free. It gives what the allocator holds and does
 //! not use back to the kernel, which no loop does.
 //!
-//! Not here: what a level means to others. Invariant: what is said is bounded: a level once until memory was enough for [`CALM`].
+//! Not here: what a level means to others. Invariant: what is said is bounded: a level once until memory was enough for `CALM`.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
