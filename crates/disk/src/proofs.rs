@@ -1,6 +1,6 @@
 //! What was just proven of a file's windows, so that many who send the same hot file share one look at its page table.
 //!
-//! A look costs 3 µs per MiB, as much as sending a tenth of it. Whoever looked has then sent the pages, so the kernel has seen
+//! A look costs 3 µs per MiB, as much as sending a tenth of it. Pages that were looked at are sent next, so the kernel has seen
 //! them used; it does not evict such pages within milliseconds. Invariant: a proof holds for [`HOLDS_NS`], and ends with the
 //! first look that finds a page missing.
 
@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ops::RangeInclusive;
 
 /// How long a proof holds, in nanoseconds (and a tick of the kernel's clock, 1 to 10 ms).
-const HOLDS_NS: u64 = 10_000_000;
+pub(crate) const HOLDS_NS: u64 = 10_000_000;
 /// Windows of one file that are remembered; further ones take their places.
 const SLOTS: usize = 16;
 

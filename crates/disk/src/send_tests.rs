@@ -1,5 +1,6 @@
 //! Sending ranges: every way gives the same bytes.
 
+use crate::proofs::HOLDS_NS;
 use crate::tests::{block_on, local};
 use crate::window::Residency;
 use crate::*;
@@ -159,6 +160,8 @@ fn an_evicted_window_is_absent_to_every_proof_and_frozen_pools_delay_it() {
             sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
             local.disk().windows.mappings.unmap_all();
             evict(&path);
+            // A look of before the eviction is trusted for HOLDS_NS and a tick of the clock.
+            tokio::time::sleep(Duration::from_nanos(3 * HOLDS_NS)).await;
             let hold = local.disk().hold_pools();
             let cold = sent(&local, &file, 0..LEN as u64, &access);
             tokio::pin!(cold);
