@@ -35,19 +35,19 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
         .strip_prefix(b"[")
         .and_then(|inner| inner.strip_suffix(b"]"));
     let is_literal = inner.is_some();
-    let mut is_lower = true;
-    let mut dot_before = false;
-    let mut has_escapes = false;
     let allowed = if is_literal { IN_LITERAL } else { IN_NAME };
+    let (mut seen, mut before) = (0, 0);
     for c in inner.unwrap_or(name) {
-        if BYTES[*c as usize] & allowed == 0 || (*c == b'.' && dot_before) {
+        let kind = BYTES[*c as usize];
+        if kind & allowed == 0 || kind & before & DOT != 0 {
             return Err(Invalid);
         }
-        dot_before = *c == b'.';
-        is_lower &= !c.is_ascii_uppercase();
-        has_escapes |= *c == b'%';
+        seen |= kind;
+        before = kind;
     }
-    if inner.is_some_and(|inner| !is_address(inner)) || (has_escapes && !escapes_are_whole(name)) {
+    if inner.is_some_and(|inner| !is_address(inner))
+        || (seen & ESCAPE != 0 && !escapes_are_whole(name))
+    {
         return Err(Invalid);
     }
     let name = if is_literal {
@@ -58,7 +58,7 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     if name.is_empty() {
         return Err(Invalid);
     }
-    let name = if is_lower {
+    let name = if seen & UPPER == 0 {
         Cow::Borrowed(name)
     } else {
         Cow::Owned(name.to_ascii_lowercase())
@@ -68,7 +68,10 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
 
 const IN_NAME: u8 = 1;
 const IN_LITERAL: u8 = 2;
-/// Where each byte may stand.
+const UPPER: u8 = 4;
+const ESCAPE: u8 = 8;
+const DOT: u8 = 16;
+/// Where each byte may stand, and what is to be known of it.
 const BYTES: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut c = 0;
@@ -79,6 +82,12 @@ const BYTES: [u8; 256] = {
         if is_host_byte(c as u8, true) {
             bytes[c] |= IN_LITERAL;
         }
+        bytes[c] |= match c as u8 {
+            b'A'..=b'Z' => UPPER,
+            b'%' => ESCAPE,
+            b'.' => DOT,
+            _ => 0,
+        };
         c += 1;
     }
     bytes
@@ -95,6 +104,7 @@ const fn is_host_byte(c: u8, is_literal: bool) -> bool {
 }
 
 /// An IPv6 address, or one of a version to come (`v1.…`).
+#[cold]
 fn is_address(inner: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(inner) else {
         return false;
@@ -110,6 +120,7 @@ fn is_address(inner: &[u8]) -> bool {
 }
 
 /// Do two digits follow each `%`?
+#[cold]
 fn escapes_are_whole(name: &[u8]) -> bool {
     let mut behind = name.split(|c| *c == b'%').skip(1);
     behind.all(|text| text.len() >= 2 && text[..2].iter().all(u8::is_ascii_hexdigit))

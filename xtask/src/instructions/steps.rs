@@ -1,11 +1,14 @@
 //! A thread of another process in single steps, counted.
 
+use super::clock::{Clock, READING};
+use nix::libc::{SYS_epoll_pwait, SYS_epoll_wait, user_regs_struct};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -15,19 +18,34 @@ const IDLE: Duration = Duration::from_millis(6);
 
 /// Counts until the thread ends.
 pub struct Steps {
-    count: Arc<AtomicU64>,
+    shared: Arc<Shared>,
     stat: String,
+}
+
+/// What the tracer is told, and tells.
+#[derive(Default)]
+struct Shared {
+    count: AtomicU64,
+    is_still: AtomicBool,
 }
 
 impl Steps {
     /// Takes hold of the thread.
     pub fn of(process: Pid, thread: Pid) -> Result<Self, String> {
-        let count = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&count);
+        let shared = Arc::new(Shared::default());
+        let clock = Clock::of(process)?;
+        let traced = Traced {
+            thread,
+            clock,
+            before: None,
+            has_events: true,
+            shared: Arc::clone(&shared),
+        };
         let (seized, is_seized) = mpsc::channel();
         // Only the thread that took hold of another may let it go on (ptrace(2)).
         thread::spawn(move || {
-            let held = ptrace::seize(thread, Options::PTRACE_O_EXITKILL)
+            let held = one_processor(thread)
+                .and_then(|()| ptrace::seize(thread, Options::PTRACE_O_EXITKILL))
                 .and_then(|()| ptrace::interrupt(thread));
             let is_held = held.is_ok();
             let _ =
@@ -35,22 +53,33 @@ impl Steps {
                     format!("cannot trace thread {thread} of {process}: {error}")
                 }));
             if is_held {
-                go(thread, &counted);
+                traced.go();
             }
         });
         is_seized.recv().map_err(|error| error.to_string())??;
         let stat = format!("/proc/{process}/task/{thread}/stat");
-        Ok(Steps { count, stat })
+        Ok(Steps { shared, stat })
+    }
+
+    /// How many it takes for what is asked, until the thread waits again. Its clock stands still meanwhile.
+    pub fn of_what(&self, ask: impl FnOnce() -> Result<(), String>) -> Result<u64, String> {
+        let before = self.when_idle();
+        self.shared.is_still.store(true, Ordering::Release);
+        let asked = ask();
+        let count = self.when_idle() - before;
+        self.shared.is_still.store(false, Ordering::Release);
+        asked.map(|()| count)
     }
 
     /// The count, once the thread waits. That it makes no step says nothing on a busy machine, where it may wait for a processor.
-    pub fn when_idle(&self) -> u64 {
+    fn when_idle(&self) -> u64 {
+        let count = || self.shared.count.load(Ordering::Acquire);
         loop {
-            let seen = self.is_asleep().then(|| self.count.load(Ordering::Acquire));
+            let seen = self.is_asleep().then(count);
             thread::sleep(IDLE);
             if let Some(seen) = seen
                 && self.is_asleep()
-                && self.count.load(Ordering::Acquire) == seen
+                && count() == seen
             {
                 return seen;
             }
@@ -65,19 +94,72 @@ impl Steps {
     }
 }
 
-fn go(thread: Pid, count: &AtomicU64) {
-    loop {
-        let signal = match waitpid(thread, Some(WaitPidFlag::__WALL)) {
-            Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => {
-                count.fetch_add(1, Ordering::Release);
-                None
+/// Has the thread and its tracer, which is this one, on one processor: waking another one takes longer than the step.
+fn one_processor(thread: Pid) -> nix::Result<()> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let last = (0..CpuSet::count())
+        .rev()
+        .find(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    let mut one = CpuSet::new();
+    one.set(last.unwrap_or(0))?;
+    sched_setaffinity(thread, &one)?;
+    sched_setaffinity(Pid::from_raw(0), &one)
+}
+
+/// What the tracer knows of the thread.
+struct Traced {
+    thread: Pid,
+    clock: Clock,
+    /// Its registers before the last step.
+    before: Option<user_regs_struct>,
+    /// Did it last wake up for events? What a timer has it do is not the request's.
+    has_events: bool,
+    shared: Arc<Shared>,
+}
+
+impl Traced {
+    fn go(mut self) {
+        loop {
+            let signal = match waitpid(self.thread, Some(WaitPidFlag::__WALL)) {
+                Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => {
+                    if self.count().is_err() {
+                        return;
+                    }
+                    None
+                }
+                Ok(WaitStatus::PtraceEvent(..)) => None,
+                Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
+                _ => return,
+            };
+            if ptrace::step(self.thread, signal).is_err() {
+                return;
             }
-            Ok(WaitStatus::PtraceEvent(..)) => None,
-            Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
-            _ => return,
-        };
-        if ptrace::step(thread, signal).is_err() {
-            return;
         }
     }
+
+    /// A step was made.
+    fn count(&mut self) -> nix::Result<()> {
+        let registers = ptrace::getregs(self.thread)?;
+        let woken = self
+            .before
+            .and_then(|before| has_waited(&before, &registers));
+        self.has_events = woken.unwrap_or(self.has_events);
+        self.before = Some(registers);
+        self.clock
+            .hold(self.shared.is_still.load(Ordering::Acquire));
+        let is_answered = self.clock.answer(self.thread, &registers)?;
+        if self.has_events {
+            let count = if is_answered { READING } else { 1 };
+            self.shared.count.fetch_add(count, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// Where the step was a wait for events: were there any?
+fn has_waited(before: &user_regs_struct, after: &user_regs_struct) -> Option<bool> {
+    // A system call leaves the address behind it in rcx (syscall instruction, Intel SDM), its result in rax.
+    let is_call = after.rcx == after.rip && before.rip + 2 == after.rip;
+    let is_wait = [SYS_epoll_wait, SYS_epoll_pwait].contains(&(before.rax.cast_signed()));
+    (is_call && is_wait).then(|| after.rax.cast_signed() > 0)
 }
