@@ -10,6 +10,7 @@ pub mod clock;
 pub mod command_line;
 pub mod connection;
 pub mod content;
+pub mod cpu;
 pub mod dashboard;
 pub mod default_paths;
 pub mod error_page;

@@ -23,9 +23,10 @@ pub use queue::Lane;
 use crate::figures::{Histogram, Number, Times};
 pub(crate) use job::{Job, Run};
 use queue::{Bounds, Pushed, Queue};
+use rustix::process::{getpid, getpriority_process, setpriority_process};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Threads of a pool whose `threads=` says nothing.
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     bounds: Bounds,
     queue: Queue<Arc<dyn Run>>,
     started: AtomicUsize,
+    gives_way: AtomicBool,
     figures: Arc<Figures>,
 }
 
@@ -134,6 +136,7 @@ impl Pool {
             bounds,
             queue: Queue::new(bounds),
             started: AtomicUsize::new(0),
+            gives_way: AtomicBool::new(false),
             figures,
         }))))
     }
@@ -154,6 +157,11 @@ impl Pool {
     #[must_use]
     pub fn max_queue(&self) -> usize {
         self.shared().bounds.max_queue
+    }
+
+    /// Makes its threads nicer than the loops, from their next job on: for a pool whose jobs take processor time and never wait.
+    pub fn give_way(&self) {
+        self.shared().gives_way.store(true, Relaxed);
     }
 
     /// Hands a job to the pool; the result is awaited (or abandoned) through what is returned.
@@ -319,9 +327,13 @@ impl Shared {
     fn work(self: Arc<Self>) {
         ON_POOL_THREAD.set(true);
         take_long_turns();
-        let mut finished = None;
+        let (mut finished, mut is_nicer) = (None, false);
         while let Some((lane, job, more)) = self.queue.next(finished) {
             self.start_if_needed(&more);
+            if !is_nicer && self.gives_way.load(Relaxed) {
+                is_nicer = true;
+                become_nicer();
+            }
             let begun = Instant::now();
             let figures = &self.figures;
             figures.waiting.record_shared(nanos(begun - job.queued()));
@@ -346,6 +358,19 @@ fn take_long_turns() {
         && own.is_ordinary()
     {
         let _ = own.take(TURNS_NS);
+    }
+}
+
+/// How much nicer than the process's first thread those of a pool are that gives way (setpriority(2)): of a processor that a loop wants as well
+/// they get a tenth, and all of it while no loop has work.
+const NICER: i32 = 10;
+/// The nicest that there is.
+const NICEST: i32 = 19;
+
+/// For the rest of this thread's life, since only root may take it back. What the kernel refuses stays as it is.
+fn become_nicer() {
+    if let Ok(first) = getpriority_process(Some(getpid())) {
+        let _ = setpriority_process(None, (first + NICER).min(NICEST));
     }
 }
 

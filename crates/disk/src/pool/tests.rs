@@ -252,3 +252,20 @@ fn threads_of_a_pool_have_the_weight_of_others_and_longer_turns() {
     });
     assert_eq!(sys::Turns::of(0).unwrap().nanos(), usual);
 }
+
+#[test]
+fn threads_of_a_pool_that_gives_way_are_nicer() {
+    use rustix::process::{getpid, getpriority_process};
+    let first = getpriority_process(Some(getpid())).unwrap();
+    let pool = Pool::new("nicer", 1, 10);
+    let look = || getpriority_process(None).unwrap();
+    runtime().block_on(async {
+        assert_eq!(pool.run(Lane::Read, look).await, Ok(first));
+        pool.give_way();
+        assert_eq!(
+            pool.run(Lane::Read, look).await,
+            Ok((first + NICER).min(NICEST))
+        );
+    });
+    assert_eq!(getpriority_process(None).unwrap(), first);
+}

@@ -132,7 +132,7 @@ families! {
     LimitForgotten Counter "freewheel_limit_zone_forgotten_keys" "" ["kind", "zone"] "Keys that were forgotten before their time since a zone of limit_req was full: who has them is limited no more.";
     Compressed Counter "freewheel_compression_responses" "" ["encoding"] "Answers that began to be compressed, or decompressed (gunzip).";
     CompressionBytes Counter "freewheel_compression_bytes" "bytes" ["encoding", "direction"] "Bytes of these, as they came in and went out.";
-    CompressionTook Counter "freewheel_compression_seconds" "seconds" ["encoding", "place"] "Time that it took on a loop, which codes only little at a time, and processor time in the pool named compression.";
+    CompressionTook Counter "freewheel_compression_seconds" "seconds" ["encoding", "place"] "Time that it took on a loop, which codes only little at a time, and processor time in the pool named cpu.";
     Passwords Counter "freewheel_auth_basic_requests" "" ["outcome"] "What auth_basic found: a password that was right, or remembered as right; none, of no known user, wrong; or the file had no form that can be read (unreadable), or it could not be asked (failed).";
     PasswordChecks Histogram "freewheel_auth_basic_check_seconds" "seconds" [] "How long it took to check a password that was not remembered: until it was its turn, in the pool's queue, and at work.";
     AuthDelayed Counter "freewheel_auth_delayed_requests" "" [] "Refusals that auth_delay held back.";

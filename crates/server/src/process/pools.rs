@@ -10,7 +10,7 @@ use disk::Disk;
 use disk::memory::limits::{self, Groups};
 use disk::pool::{DEFAULT_MAX_QUEUE, DEFAULT_THREADS, THREADS_MAX};
 
-use crate::after::compression::crew;
+use crate::cpu;
 
 use super::directives::Processes;
 
@@ -119,7 +119,7 @@ impl Kept {
         let names = processes.thread_pool.iter().map(|pool| pool.name.clone());
         let names: Vec<String> = names.collect();
         let is_kept = |name: &String| names.contains(name) || self.0.contains(name);
-        disk.keep_pools(|name| matches!(name, DEFAULT | crew::POOL) || is_kept(&name.to_owned()));
+        disk.keep_pools(|name| matches!(name, DEFAULT | cpu::POOL) || is_kept(&name.to_owned()));
         self.0 = names;
     }
 }

@@ -12,13 +12,13 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use crate::after::charset::{self, Charsets};
-use crate::after::compression::crew;
 use crate::after::userid;
 use crate::before::real_ip;
 use crate::before::rewrite::Program;
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
+use crate::cpu;
 use crate::figures::page::label;
 use crate::figures::zones::ZONES_MAX;
 use crate::limits;
@@ -147,7 +147,7 @@ impl Settings {
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;
         settings.number_stale_files();
-        crew::learn_cores();
+        cpu::learn_cores();
         let is_shown = scope.find("first_byte_time").is_some();
         settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
         Ok(settings)

@@ -1,4 +1,4 @@
-//! A body behind a coder: compressed or decompressed on its way, on the loop where that is little work, else by [`super::crew`].
+//! A body behind a coder: compressed or decompressed on its way, on the loop where that is little work, else by [`crate::cpu`].
 //!
 //! Not here: what the coders do. Invariants: one piece is under way at a time, and the next is asked for when it was taken; no poll
 //! codes more on the loop than [`Coder::inline_len`] says.
@@ -15,11 +15,11 @@ use message::{Body, BodyError, Chunk, Header, Source};
 use wire::turn;
 
 use crate::after::steps::{AnswerBody, Inside};
+use crate::cpu;
 use crate::figures::{Codec, LoopFigures};
 use crate::loops::timing;
 use crate::request::Request;
 
-use super::crew;
 use super::ratio::Ratio;
 
 /// Bytes that a coder gives at once.
@@ -215,7 +215,7 @@ impl<C: Coder> Coded<C> {
         }
         let disk = Arc::clone(&self.disk);
         self.job = Some(Box::pin(async move {
-            let done = crew::run(disk, || work.code(thread_ns)).await;
+            let done = cpu::run(disk, || work.code(thread_ns)).await;
             done.map_err(|overflow| BodyError::Io(std::io::Error::other(overflow)))
         }));
         None

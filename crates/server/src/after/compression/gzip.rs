@@ -35,7 +35,7 @@ directives! {
     /// Compressing answers with gzip.
     pub struct Gzip in Location {
         /// Compresses answers of status 200, 403 and 404 for clients that accept gzip. Bodies that take longer than about 100 µs are
-        /// compressed by a pool of threads, `compression`, which has as many as there are cores unless `thread_pool` says otherwise.
+        /// compressed by a pool of threads, `cpu`, which has as many as there are cores unless `thread_pool` says otherwise.
         gzip: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
         /// Sets how hard is tried: from 1, fast, to 9, small.
         gzip_comp_level: NumberWithin<1, 9> = "1", [HTTP | SERVER | LOCATION] 1;

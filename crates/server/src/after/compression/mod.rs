@@ -7,7 +7,6 @@
 pub mod accept;
 pub mod brotli;
 pub mod coded;
-pub mod crew;
 pub mod gzip;
 pub mod ratio;
 pub mod zstd;

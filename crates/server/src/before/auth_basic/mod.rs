@@ -1,19 +1,21 @@
 //! `auth_basic`: who knows a password of a file may pass. nginx-drop-in 49.
 //!
-//! The file is looked at for each request, so that a change holds at once; passwords are checked in the pool, a few at a time, and what was
+//! The file is looked at for each request, so that a change holds at once; passwords are checked by threads of their own ([`crate::cpu`]), a few at a time, and what was
 //! found right is remembered for a short while (`proven`). Not here: the forms of passwords ([`crate::password`]).
 
 mod proven;
 mod users;
 
+use std::sync::{Arc, LazyLock};
+
 use bytes::Bytes;
 use config::{Template, directives};
-use disk::{Access, Lane};
 use message::{HeaderId, Method, credentials};
 use tokio::sync::Semaphore;
 
 use crate::Failure;
 use crate::content::files;
+use crate::cpu;
 use crate::figures::Password;
 use crate::log::Level;
 use crate::loops::timing;
@@ -23,9 +25,8 @@ use crate::request::Request;
 use super::admission::Verdict;
 use proven::Proof;
 
-/// Passwords that are checked at once, by all loops: others wait, so that threads are left in the pool for disks, and processors for loops.
-const CHECKS_MAX: usize = 4;
-static CHECKS: Semaphore = Semaphore::const_new(CHECKS_MAX);
+/// Passwords that are checked at once, by all loops, on as many as half of the cores: others wait, so that guessing leaves the rest to all else.
+static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cpu::cores().div_ceil(2)));
 
 directives! {
     /// Asking for a name and a password.
@@ -34,7 +35,8 @@ directives! {
         auth_basic: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "string | off";
         /// Names the file with the users: a line for each, with name, password and, behind another colon, what is not looked at. The name may
         /// have variables; a relative one begins at the configuration's directory. Passwords are in the forms of crypt(3) (DES, `$1$`,
-        /// bcrypt, `$5$`, `$6$`, yescrypt), in Apache's (`$apr1$`), or `{PLAIN}`, `{SHA}`, `{SSHA}`. They are checked in the location's pool.
+        /// bcrypt, `$5$`, `$6$`, yescrypt), in Apache's (`$apr1$`), or `{PLAIN}`, `{SHA}`, `{SSHA}`. They are checked by the pool of threads `cpu`, remembered
+        /// for a short while, and never on a loop.
         auth_basic_user_file: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "file";
     }
 }
@@ -117,7 +119,7 @@ async fn find_out(request: &Request, said: &Said, path: &[u8]) -> Result<Passwor
         });
         return Ok(Password::UnknownUser);
     };
-    let found = fits(request, said, stored, &access).await?;
+    let found = fits(request, said, stored).await?;
     match found {
         Password::Wrong => request.log(Level::Error, &|out| {
             append_user(said, out);
@@ -140,13 +142,8 @@ fn append_user(said: &Said, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Does the password fit? In the pool, unless that is known.
-async fn fits(
-    request: &Request,
-    said: &Said,
-    stored: Bytes,
-    access: &Access<'_>,
-) -> Result<Password, Failure> {
+/// Does the password fit? Found out by the threads for that, unless it is known.
+async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password, Failure> {
     let proof = Proof::of(&said.user, &said.password, &stored);
     let now_ms = wire::clock::monotonic_ms;
     if proven::is_known(&proof, now_ms()) {
@@ -160,7 +157,8 @@ async fn fits(
     }
     let password = said.password.clone();
     let check = move || password::fits(&password, &stored);
-    let checked = access.pool.run(Lane::Read, check).await;
+    let disk = Arc::clone(request.client.loop_.disk.disk());
+    let checked = cpu::run(disk, check).await;
     let answer = checked.map_err(|overflow| files::overflowed(request, &overflow))?;
     let took = timing::now_ns().saturating_sub(begun);
     request.client.loop_.figures.modules.checks.record(took);

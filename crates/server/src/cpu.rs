@@ -1,7 +1,7 @@
-//! The threads that compress: beside the loops, as many as there are cores.
+//! The threads for what takes processor time and no disk (compression, passwords): beside the loops, as many as there are cores.
 //!
-//! They are a pool of the disk layer, named [`POOL`], so that figures show it and `thread_pool` may give it other bounds. Invariant:
-//! where too much is under way, the next piece of work waits for its turn.
+//! They are a pool of the disk layer, named [`POOL`], so that figures show it and `thread_pool` may give it other bounds; its threads are
+//! nicer than the loops. Invariant: where too much is under way, the next piece of work waits for its turn.
 
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
@@ -12,19 +12,24 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 /// The pool's name.
-pub const POOL: &str = "compression";
+pub const POOL: &str = "cpu";
 /// Pieces of work that may lie in the pool's queue; more wait in front of it, in order.
 const QUEUE_MAX: usize = 1024;
 
 /// The pool, and the turns of those who wait for a place in it.
-struct Crew {
+struct Threads {
     pool: Pool,
     turns: Arc<Semaphore>,
 }
 
 /// As many threads as the pool has where nothing is said. To find it out, files are read (`/sys/fs/cgroup/…`): see [`learn_cores`].
 static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
-static CREW: Mutex<Option<Arc<Crew>>> = Mutex::new(None);
+static THREADS: Mutex<Option<Arc<Threads>>> = Mutex::new(None);
+
+/// How many cores there are.
+pub fn cores() -> usize {
+    *CORES
+}
 
 /// Finds out how many cores there are. To be called where settings are built, since a loop must not wait for that.
 pub fn learn_cores() {
@@ -32,24 +37,25 @@ pub fn learn_cores() {
 }
 
 /// The pool as it is defined now.
-fn crew(disk: &Disk) -> Arc<Crew> {
-    let mut known = CREW.lock();
+fn threads(disk: &Disk) -> Arc<Threads> {
+    let mut known = THREADS.lock();
     let bounds = |pool: &Pool| (pool.threads(), pool.max_queue());
     let declared = disk.pool(POOL.as_bytes());
-    if let Some(crew) = &*known
+    if let Some(threads) = &*known
         && declared
             .as_ref()
-            .is_none_or(|pool| bounds(pool) == bounds(&crew.pool))
+            .is_none_or(|pool| bounds(pool) == bounds(&threads.pool))
     {
-        return Arc::clone(crew);
+        return Arc::clone(threads);
     }
     let pool = declared.unwrap_or_else(|| disk.define_pool(POOL, *CORES, QUEUE_MAX));
+    pool.give_way();
     // Work that was given up stays in the queue, empty, until a thread takes it out: half of the queue is for that.
     let places = pool.threads() + pool.max_queue() / 2;
     let turns = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
-    let crew = Arc::new(Crew { pool, turns });
-    *known = Some(Arc::clone(&crew));
-    crew
+    let threads = Arc::new(Threads { pool, turns });
+    *known = Some(Arc::clone(&threads));
+    threads
 }
 
 /// Has the pool do a piece of work, when it is its turn.
@@ -60,13 +66,13 @@ pub async fn run<T: Send + 'static>(
     disk: Arc<Disk>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Overflow> {
-    let crew = crew(&disk);
+    let threads = threads(&disk);
     // It is never closed.
-    let turn = Arc::clone(&crew.turns).acquire_owned().await.ok();
+    let turn = Arc::clone(&threads.turns).acquire_owned().await.ok();
     let work = move || {
         let done = work();
         drop(turn);
         done
     };
-    crew.pool.run(Lane::Read, work).await
+    threads.pool.run(Lane::Read, work).await
 }
