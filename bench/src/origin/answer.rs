@@ -70,17 +70,24 @@ pub async fn give(stream: &TcpStream, origin: &Origin, request: &Request<'_>) ->
         send(stream, head.as_bytes(), body.as_bytes()).await?;
         return Ok(request.is_last);
     }
+    let wanted = Wanted::parse(request.path);
+    let size = wanted.as_ref().map_or(0, |wanted| wanted.size);
     let worker = origin.workers.acquire().await.map_err(io::Error::other)?;
     let begun = Instant::now();
-    let outcome = answer(stream, origin, request).await;
-    origin.counts.borrow_mut().held(begun.elapsed());
+    let outcome = answer(stream, origin, request, wanted).await;
+    origin.counts.borrow_mut().held(begun.elapsed(), size);
     drop(worker);
     outcome
 }
 
-async fn answer(stream: &TcpStream, origin: &Origin, request: &Request<'_>) -> io::Result<bool> {
+async fn answer(
+    stream: &TcpStream,
+    origin: &Origin,
+    request: &Request<'_>,
+    wanted: Option<Wanted>,
+) -> io::Result<bool> {
     let count = origin.counts.borrow_mut().request(request.path);
-    let Some(wanted) = Wanted::parse(request.path) else {
+    let Some(wanted) = wanted else {
         send(
             stream,
             b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Paths counted one by one; more are counted in sum only.
 const PATHS_MAX: usize = 4_000_000;
+/// Bytes of an answer that fills what the kernel takes at once.
+const LARGE: u64 = 256 << 10;
 
 /// Since the start or the last `/_reset`.
 #[derive(Default)]
@@ -15,6 +17,7 @@ pub struct Counts {
     not_modified: u64,
     cut: u64,
     held: Duration,
+    held_by_large: Duration,
     by_path: HashMap<Box<str>, u32>,
 }
 
@@ -42,9 +45,12 @@ impl Counts {
         self.not_modified += 1;
     }
 
-    /// It kept a worker for so long.
-    pub fn held(&mut self, time: Duration) {
+    /// It kept a worker for so long, for so many bytes.
+    pub fn held(&mut self, time: Duration, size: u64) {
         self.held += time;
+        if size >= LARGE {
+            self.held_by_large += time;
+        }
     }
 
     /// It was answered by half.
@@ -62,6 +68,7 @@ impl Counts {
         json!({
             "requests": self.requests, "connections": self.connections, "not_modified": self.not_modified, "cut": self.cut,
             "held_ms": self.held.as_secs_f64() * 1000.0,
+            "held_by_large_ms": self.held_by_large.as_secs_f64() * 1000.0,
             "keys": self.by_path.len(), "most": self.by_path.values().max().copied().unwrap_or(0),
         })
     }

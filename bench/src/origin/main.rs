@@ -5,13 +5,14 @@
 //!
 //! ```text
 //! /SIZE[,OPTION…]/KEY    the answer
-//! /_counts               all counts as JSON: requests, connections, not_modified, cut, keys, most (requests for one key)
+//! /_counts               all counts as JSON: requests, connections, not_modified, cut, held_ms, held_by_large_ms, keys, most (requests for one key)
 //! /_count/PATH           requests for /PATH
 //! /_reset                forgets the counts
 //! ```
 //!
 //! With a number of workers only so many requests are answered at a time, as by a program with as many blocking threads; the others wait. The
-//! counts say how long (held_ms), from an answer's begin until the kernel has taken its last byte.
+//! counts say how long (held_ms; by answers that the kernel does not take at once: held_by_large_ms), from an answer's begin until the kernel has
+//! taken its last byte.
 
 mod answer;
 mod counts;
