@@ -1,154 +1,17 @@
 //! Answers that are read ahead of slow clients (`proxy_buffering`): their servers are let go.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use blackbox::gateway::answer;
-use blackbox::{Connection, PATIENCE, Reply, Server, Site, is_nginx};
-use nix::sys::socket::sockopt::{RcvBuf, SndBuf};
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket,
-};
+use blackbox::slow::{HELD_MAX, Source, body, slow, slow_with, whole};
+use blackbox::{Connection, Exposition, Server, Site, is_nginx};
+use nix::sys::signal::Signal;
 
-/// Far more than all sockets on the way hold.
-const LENGTH: usize = 2 << 20;
-/// More than the sockets on the way hold and servers keep in memory.
-const HELD_MAX: u64 = 1 << 20;
 const BUFFERED: &str = "is buffered to a temporary file";
-
-/// A server behind the one under test that counts what was taken from it.
-struct Source {
-    port: u16,
-    sent: Arc<AtomicU64>,
-    answers: Arc<AtomicU64>,
-    connections: Arc<AtomicU64>,
-}
-
-impl Source {
-    /// Gives these bytes to everybody who asks, and closes behind them if it is said so.
-    fn start(bytes: Vec<u8>, closes: bool) -> Source {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        setsockopt(&listener, SndBuf, &4096).expect("any size is rounded up");
-        let source = Source {
-            port: listener.local_addr().expect("it listens").port(),
-            sent: Arc::default(),
-            answers: Arc::default(),
-            connections: Arc::default(),
-        };
-        let (sent, answers) = (Arc::clone(&source.sent), Arc::clone(&source.answers));
-        let (connections, bytes) = (Arc::clone(&source.connections), Arc::new(bytes));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                connections.fetch_add(1, SeqCst);
-                let (sent, answers) = (Arc::clone(&sent), Arc::clone(&answers));
-                let bytes = Arc::clone(&bytes);
-                std::thread::spawn(move || give(stream, &bytes, closes, &sent, &answers));
-            }
-        });
-        source
-    }
-
-    /// HTTP with a length.
-    fn of(body: &[u8]) -> Source {
-        Source::with("", body)
-    }
-
-    /// The same with header lines.
-    fn with(lines: &str, body: &[u8]) -> Source {
-        let head = format!(
-            "HTTP/1.1 200 OK\r\n{lines}Content-Length: {}\r\n\r\n",
-            body.len()
-        );
-        Source::start([head.as_bytes(), body].concat(), false)
-    }
-
-    /// Waits until it has got rid of so many answers.
-    fn wait(&self, answers: u64, server: &Server) {
-        let begun = Instant::now();
-        while self.answers.load(SeqCst) < answers {
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{} bytes taken:\n{}",
-                self.sent.load(SeqCst),
-                server.error_log()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// How many bytes are taken from it, once it is no more.
-    fn held_at(&self) -> u64 {
-        let mut last = u64::MAX;
-        loop {
-            let sent = self.sent.load(SeqCst);
-            if sent == last {
-                return sent;
-            }
-            last = sent;
-            std::thread::sleep(Duration::from_millis(300));
-        }
-    }
-}
-
-fn give(mut stream: TcpStream, bytes: &[u8], closes: bool, sent: &AtomicU64, answers: &AtomicU64) {
-    let mut buffer = [0; 65_536];
-    // Requests are small here, and come one after the other.
-    while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-        for piece in bytes.chunks(4096) {
-            if stream.write_all(piece).is_err() {
-                return;
-            }
-            sent.fetch_add(piece.len() as u64, SeqCst);
-        }
-        answers.fetch_add(1, SeqCst);
-        if closes {
-            return;
-        }
-    }
-}
-
-/// Bytes that tell their place.
-fn body() -> Vec<u8> {
-    (0..LENGTH as u32 / 8)
-        .flat_map(|number| format!("{number:07}\n").into_bytes())
-        .collect()
-}
-
-/// A client whose socket takes little.
-fn slow(server: &Server, path: &str) -> Connection {
-    slow_with(server, path, "")
-}
-
-fn slow_with(server: &Server, path: &str, lines: &str) -> Connection {
-    let address = server.connect().stream().peer_addr().expect("connected");
-    let socket = socket(
-        AddressFamily::Inet,
-        SockType::Stream,
-        SockFlag::empty(),
-        None,
-    )
-    .expect("a socket can be made");
-    setsockopt(&socket, RcvBuf, &1).expect("any size is rounded up");
-    let port = SockaddrIn::new(127, 0, 0, 1, address.port());
-    connect(socket.as_raw_fd(), &port).expect("the server listens");
-    let mut connection = Connection::new(TcpStream::from(socket));
-    connection.send(format!(
-        "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n"
-    ));
-    connection
-}
-
-/// The rest of an answer, as fast as it comes now.
-fn whole(client: &mut Connection) -> Reply {
-    setsockopt(client.stream(), RcvBuf, &(1 << 20)).expect("the system bounds it");
-    client.reply()
-}
 
 fn http(source: &Source, text: &str) -> String {
     let pass = format!("proxy_pass http://127.0.0.1:{}", source.port);
@@ -474,4 +337,92 @@ fn pools_that_stand_still_hold_the_server_back_and_nothing_is_lost() {
     let mut client = slow(&server, "/");
     source.wait(2, &server);
     assert!(whole(&mut client).body == body);
+}
+
+#[test]
+fn the_time_of_an_answer_ends_when_its_server_is_done() {
+    let body = body();
+    let source = Source::of(&body);
+    let server = Server::start(&format!(
+        "log_format times '$upstream_response_time $request_time $upstream_response_length $upstream_bytes_received'; {}",
+        http(
+            &source,
+            "location / { %PASS%; access_log logs/access.log times; }"
+        )
+    ));
+    let mut client = slow(&server, "/");
+    source.wait(1, &server);
+    // Twice what may pass from the last byte of the server until that is seen.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(whole(&mut client).body == body);
+    drop(client);
+    let line = server.access_log(1);
+    let fields: Vec<f64> = line
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or(f64::NAN))
+        .collect();
+    assert!(fields[1] - fields[0] >= 0.5, "{line}");
+    assert_eq!(fields[2], body.len() as f64, "{line}");
+    assert!(fields[3] > fields[2], "{line}");
+}
+
+#[test]
+fn nothing_is_lost_when_the_worker_leaves_or_is_told_anew() {
+    let body = body();
+    let source = Source::of(&body);
+    let text = http(&source, "location / { %PASS%; }");
+    let mut server = Server::start(&text);
+    let mut reloaded = slow(&server, "/");
+    source.wait(1, &server);
+    if !is_nginx() {
+        // The same worker; nginx's old one would be waited for.
+        server.reload(&text.replace("location / {", "location / { add_header X-New yes;"));
+    }
+    let mut kept = slow(&server, "/");
+    source.wait(2, &server);
+    server.signal(Signal::SIGQUIT);
+    server.wait_for("gracefully shutting down", "the signal has come");
+    let (before, after) = (whole(&mut reloaded), whole(&mut kept));
+    assert_eq!(before.header("x-new"), None);
+    assert_eq!(after.header("x-new").is_some(), !is_nginx());
+    assert!(before.body == body && after.body == body);
+    drop((reloaded, kept));
+    assert!(server.quit().success());
+}
+
+#[test]
+fn the_pool_of_the_location_writes() {
+    if is_nginx() {
+        return;
+    }
+    let body = body();
+    let source = Source::of(&body);
+    let server = Server::start_with(
+        "thread_pool spools threads=1; thread_pool others threads=1;",
+        &http(
+            &source,
+            "aio threads=others; location = /metrics { metrics; }
+             location / { %PASS%; aio threads=spools; }
+             location /inherits { %PASS%; }",
+        ),
+    );
+    let jobs = || {
+        let page = Exposition::read(&server.get("/metrics").text(), false);
+        ["\"spools\"", "\"others\"", "\"default\""]
+            .map(|pool| page.sum("freewheel_pool_running_seconds_count", &[pool]))
+    };
+    let idle = jobs();
+    let mut client = slow(&server, "/");
+    source.wait(1, &server);
+    assert!(whole(&mut client).body == body);
+    let own = jobs();
+    assert!(own[0] >= idle[0] + 2.0, "{idle:?} {own:?}");
+    assert_eq!(own[1..], idle[1..], "no other pool works for it");
+    let mut client = slow(&server, "/inherits");
+    source.wait(2, &server);
+    assert!(whole(&mut client).body == body);
+    let inherited = jobs();
+    assert!(inherited[1] >= own[1] + 2.0, "{own:?} {inherited:?}");
+    // The file of before may be closed only now.
+    assert!(inherited[0] <= own[0] + 1.0, "{own:?} {inherited:?}");
 }

@@ -27,6 +27,7 @@ mod port;
 mod reply;
 mod server;
 mod site;
+pub mod slow;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};

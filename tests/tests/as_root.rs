@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use blackbox::slow::{HELD_MAX, Source, body, slow, whole};
 use blackbox::{Answer, Connection, Origin, PATIENCE, Port, Server, Site};
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, User};
@@ -503,4 +504,58 @@ fn a_directory_of_root_that_a_link_leads_to_is_not_given_away() {
     let server = Server::start_on(site, AS_NOBODY, &lines);
     server.forget_log();
     assert_eq!(server.get("/").status, 204);
+}
+
+#[test]
+fn a_disk_of_temporary_files_that_is_full_or_read_only_loses_nothing() {
+    let tried = Command::new("unshare").args(["--mount", "true"]).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no unshare(1), or it is not allowed");
+        return;
+    }
+    for (is_full, errno) in [
+        (true, "(28: No space left on device)"),
+        (false, "(30: Read-only file system)"),
+    ] {
+        let Some(site) = Site::of_root() else { return };
+        std::fs::create_dir(site.path("disk")).unwrap();
+        let disk = site.path("disk");
+        let script = "mount -t tmpfs -o size=256k tmpfs %DIR%/disk && exec \"$@\"";
+        let body = body();
+        let source = Source::of(&body);
+        let server = Server::start_on(
+            site.run_by(&["unshare", "--mount", "sh", "-c", script, "sh"]),
+            AS_NOBODY,
+            &format!(
+                "server {{ listen 127.0.0.1:%PORT% sndbuf=16k; proxy_socket_rcvbuf 16k;
+                   proxy_temp_path %DIR%/disk/temporary; location /small {{ return 200 small; }}
+                   location / {{ proxy_pass http://127.0.0.1:{}; }} }}",
+                source.port
+            ),
+        );
+        if !is_full {
+            let mounts = format!("--mount=/proc/{}/ns/mnt", server.pid());
+            let told = Command::new("nsenter")
+                .args([&mounts, "mount", "-o", "remount,ro"])
+                .arg(&disk)
+                .status();
+            assert!(told.unwrap().success());
+        }
+        let mut clients: Vec<Connection> = (0..4).map(|_| slow(&server, "/")).collect();
+        let taken = source.held_at();
+        assert!(taken < 4 * HELD_MAX, "{taken} bytes taken");
+        assert_eq!(server.get("/small").text(), "small");
+        for client in &mut clients {
+            assert!(whole(client).body == body, "{errno}");
+        }
+        let log = server.error_log();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("[crit]")).collect();
+        assert_eq!(lines.len(), 1, "{log}");
+        assert!(lines[0].contains(errno), "{log}");
+        assert!(
+            lines[0].contains("so the server waits for the client"),
+            "{log}"
+        );
+        server.forget_log();
+    }
 }
