@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use disk::OpenFile;
 use message::{BodyError, Chunk, Header, Source};
+use wire::turn;
 
 use crate::request::Request;
 use crate::subrequest::include::{self, Whole};
@@ -31,10 +32,6 @@ const RUNNING_MAX: usize = 64;
 const JOINED_MAX: usize = 16 << 10;
 /// Pieces that are kept of each sub-request.
 const PIECES_MAX: usize = 64;
-/// Commands and texts that are looked at in a row.
-const EVENTS_PER_TURN: usize = 64;
-/// How often what goes on is looked at anew before others get their turn.
-const TURNS_PER_POLL: usize = 8;
 
 type Piece = Chunk<Rc<OpenFile>>;
 
@@ -92,13 +89,11 @@ impl Composed {
 
     /// Reads the page on, as far as it may be; says whether it went on at all.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
-        for events in 0..EVENTS_PER_TURN {
-            if !self.may_read(cx)? {
-                return Ok(events > 0);
-            }
+        let mut went_on = false;
+        while turn::may_go_on() && self.may_read(cx)? {
             if self.piece.is_empty() {
                 match self.inside.poll_bytes(cx) {
-                    Poll::Pending => return Ok(events > 0),
+                    Poll::Pending => break,
                     Poll::Ready(Some(bytes)) => self.piece = bytes?,
                     Poll::Ready(None) => {
                         self.end();
@@ -106,11 +101,14 @@ impl Composed {
                     }
                 }
             }
+            let before = self.piece.len();
             if let Some(event) = self.parser.next(&mut self.piece) {
                 self.obey(event);
             }
+            turn::spend(before - self.piece.len());
+            went_on = true;
         }
-        Ok(true)
+        Ok(went_on)
     }
 
     fn obey(&mut self, event: Event) {
@@ -123,7 +121,10 @@ impl Composed {
             }
             Event::Fault(sentence) => return self.page.complain(&sentence),
             Event::Broken => self.page.error(),
-            Event::Command(command) => self.page.obey(command),
+            Event::Command(command) => {
+                turn::spend_time();
+                self.page.obey(command)
+            }
         };
         match effect {
             Effect::Nothing => {}
@@ -224,7 +225,7 @@ impl Composed {
 
 impl Source<Rc<OpenFile>> for Composed {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
-        for _ in 0..TURNS_PER_POLL {
+        loop {
             let went_on = self.go_on(cx);
             let was_read = match self.read(cx) {
                 Ok(was_read) => was_read,
@@ -236,12 +237,12 @@ impl Source<Rc<OpenFile>> for Composed {
             if self.is_over && self.places.is_empty() {
                 return Poll::Ready(None);
             }
+            // What was not done in this turn is done in the next one.
+            ready!(turn::poll_go_on(cx));
             if !went_on && !was_read {
                 return Poll::Pending;
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Both the page and what is asked for, behind what their bounds let them give.

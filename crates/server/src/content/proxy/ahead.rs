@@ -17,7 +17,7 @@ use bytes::Bytes;
 use disk::OpenFile;
 use disk::memory::{Charge, Holder, charge};
 use message::{BodyError, Chunk, FileRange};
-use wire::Timer;
+use wire::{Timer, turn};
 
 use super::flow::{Flow, Trying};
 use super::spool::Spool;
@@ -25,8 +25,6 @@ use super::spool::Spool;
 /// A client is slow that has not taken a piece for so long: local networks take the largest in less, and so do the clients of a machine
 /// without a pause.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// Pieces that are read ahead in a row; then it is the turn of the loop's other tasks.
-const PIECES_PER_TURN: usize = 16;
 
 /// Bytes of one answer that are kept beyond `proxy_buffers` while a part is being written, and those of all answers of a loop.
 const BEYOND_MAX: usize = 512 << 10;
@@ -157,7 +155,8 @@ impl Ahead {
         if !self.is_slow(cx) {
             return;
         }
-        for _ in 0..PIECES_PER_TURN {
+        // As long as this turn may do more, which reading and keeping count for.
+        while turn::poll_go_on(cx).is_ready() {
             if self.spool.is_writing() {
                 let _ = self.poll_written(cx, &flow.try_);
             }
@@ -179,7 +178,6 @@ impl Ahead {
                 Poll::Ready(None) => self.is_over = true,
             }
         }
-        cx.waker().wake_by_ref();
     }
 
     fn is_slow(&mut self, cx: &mut Context<'_>) -> bool {
@@ -212,6 +210,7 @@ impl Ahead {
             self.tail.reserve_exact(wanted - self.tail.len());
         }
         self.tail.extend_from_slice(piece);
+        turn::spend(piece.len());
         self.count();
     }
 
