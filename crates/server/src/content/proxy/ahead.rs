@@ -22,9 +22,9 @@ use wire::{Timer, turn};
 use super::flow::{Flow, Trying};
 use super::spool::Spool;
 
-/// A client is slow that has not taken a piece for so long: local networks take the largest in less, and so do the clients of a machine
-/// without a pause.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// A client is slow that has not taken a piece for so long, and the millisecond or two in which a timer may come: those who keep up take the
+/// largest in less, while each millisecond more holds a server for as long, and with it who waits for that server.
+const PATIENCE: Duration = Duration::ZERO;
 
 /// Bytes of one answer that are kept beyond `proxy_buffers` while a part is being written, and those of all answers of a loop.
 const BEYOND_MAX: usize = 512 << 10;
