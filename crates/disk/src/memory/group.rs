@@ -8,8 +8,8 @@
 use super::limits::{Groups, number_of, read};
 use std::path::{Path, PathBuf};
 
-/// Of the kernel's own memory, where it does not say how much of it could be given up (version 1), so much counts as taken: the most of it
-/// are names and inodes.
+/// Of the kernel's own memory, where it does not say how much of it is of the kind that can be given up (version 1), so much counts as taken: the
+/// most of it are names and inodes.
 const KERNEL_TAKEN: u64 = 4;
 
 /// A bound that can be asked how much of it is taken.
@@ -86,11 +86,14 @@ fn of_unified(group: &Path) -> Option<Usage> {
     let stat = read(&group.join("memory.stat"));
     let number = |name| number_of(&stat, name).unwrap_or(0);
     let kernel = match number_of(&stat, "kernel") {
-        Some(kernel) => kernel.saturating_sub(number("slab_reclaimable")),
+        Some(kernel) => kernel,
         // Before Linux 5.18.
-        None => number("kernel_stack") + number("pagetables") + number("slab_unreclaimable"),
+        None => number("kernel_stack") + number("pagetables") + number("slab"),
     };
-    let files = number("unevictable") + number("file_dirty") + number("file_writeback");
+    let in_use = number("file_dirty") + number("file_writeback");
+    let clean = (number("active_file") + number("inactive_file")).saturating_sub(in_use);
+    let kernel = kernel.saturating_sub(free_of_kernel(number("slab_reclaimable"), clean));
+    let files = number("unevictable") + in_use;
     let taken = number("anon") + number("shmem") + files + kernel + number("sock");
     Some(Usage { limit, taken })
 }
@@ -100,10 +103,21 @@ fn of_memory(group: &Path) -> Option<Usage> {
     let limit = number_of(&stat, "hierarchical_memory_limit").filter(|limit| *limit < 1 << 62)?;
     let number = |name| number_of(&stat, name).unwrap_or(0);
     let kernel = read(&group.join("memory.kmem.usage_in_bytes"));
-    let kernel = kernel.trim().parse().unwrap_or(0) / KERNEL_TAKEN;
-    let files = number("total_unevictable") + number("total_dirty") + number("total_writeback");
+    let kernel: u64 = kernel.trim().parse().unwrap_or(0);
+    let in_use = number("total_dirty") + number("total_writeback");
+    let cached = number("total_active_file") + number("total_inactive_file");
+    let of_kind = kernel - kernel / KERNEL_TAKEN;
+    let kernel = kernel - free_of_kernel(of_kind, cached.saturating_sub(in_use));
+    let files = number("total_unevictable") + in_use;
     let taken = number("total_rss") + number("total_shmem") + files + kernel;
     Some(Usage { limit, taken })
+}
+
+/// What the kernel could give up of its own memory of the kind that it can, while so much of its cache of files is clean. An inode in use
+/// is of that kind, too, and stays. How many are is not said; but both are taken back in proportion, so where little is left of the one, much of the
+/// other is in use: half of it, it may be.
+fn free_of_kernel(of_kind: u64, clean: u64) -> u64 {
+    of_kind.min(clean).max(of_kind / 2)
 }
 
 fn of_machine(proc: &Path) -> Option<Usage> {
@@ -147,13 +161,20 @@ mod tests {
         tree.write("unified/a/memory.high", "4000\n");
         tree.write(
             "unified/a/memory.stat",
-            "anon 1000\nfile 2000\nkernel 500\nsock 7\nshmem 200\nfile_dirty 30\nfile_writeback 4\nslab_reclaimable 300\nunevictable 60\n",
+            "anon 1000\nfile 2000\nkernel 500\nsock 7\nshmem 200\nactive_file 250\ninactive_file 100\nfile_dirty 30\nfile_writeback 4\nslab_reclaimable 300\nunevictable 60\n",
         );
         let (limit, taken) = (4000, 1000 + 200 + 200 + 7 + 34 + 60);
         assert_eq!(usages(&tree), [Usage { limit, taken }]);
         tree.write("unified/a/memory.events", "low 0\noom 3\noom_kill 2\n");
         let own = Bounded::Unified(tree.0.path().join("unified/a"));
         assert_eq!(own.kills(), 2);
+        // Hardly any of the cache is left: of what the kernel has of its own, more is in use.
+        tree.write(
+            "unified/a/memory.stat",
+            "anon 1000\nkernel 500\nactive_file 20\nfile_dirty 12\nslab_reclaimable 300\n",
+        );
+        let (limit, taken) = (4000, 1000 + 350 + 12);
+        assert_eq!(usages(&tree), [Usage { limit, taken }]);
     }
 
     #[test]
@@ -162,7 +183,7 @@ mod tests {
         tree.write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4 kB\n");
         tree.write(
             "memory/a/memory.stat",
-            "cache 1\nrss 2\nhierarchical_memory_limit 5000\ntotal_rss 700\ntotal_shmem 20\ntotal_dirty 3\ntotal_writeback 2\ntotal_unevictable 1\n",
+            "cache 1\nrss 2\nhierarchical_memory_limit 5000\ntotal_rss 700\ntotal_shmem 20\ntotal_dirty 3\ntotal_writeback 2\ntotal_unevictable 1\ntotal_active_file 400\n",
         );
         tree.write("memory/a/memory.kmem.usage_in_bytes", "400\n");
         tree.write("memory/a/memory.oom_control", "under_oom 0\noom_kill 1\n");
@@ -175,6 +196,12 @@ mod tests {
             taken: 5 << 10,
         };
         assert_eq!(usages(&tree), [group, machine]);
+        // Hardly any of the cache is left.
+        tree.write(
+            "memory/a/memory.stat",
+            "hierarchical_memory_limit 5000\ntotal_rss 700\ntotal_inactive_file 10\n",
+        );
+        assert_eq!(usages(&tree)[0].taken, 700 + 250);
         assert_eq!(Bounded::Memory(tree.0.path().join("memory/a")).kills(), 1);
     }
 
