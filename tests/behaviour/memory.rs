@@ -136,6 +136,130 @@ fn copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops() {
     assert!(most >= share / 8.0, "{most} of {share}");
 }
 
+/// Descriptors that the server has open when so many files were asked for over each of so many connections.
+fn descriptors_after(server: &Server, files: usize, connections: usize) -> f64 {
+    for name in 0..files {
+        server.file(&format!("f{name}"), name.to_string());
+    }
+    // The time of a file's last change has to be over for it to be kept.
+    wait_for(server, "the table of mounts", |_| true);
+    std::thread::sleep(Duration::from_millis(50));
+    let names: Vec<usize> = (0..files).collect();
+    let ask = |names: &[usize]| {
+        let mut connection = server.connect();
+        let requests = names.iter();
+        let requests = requests.map(|name| format!("GET /f{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        connection.send(requests.collect::<String>());
+        for name in names {
+            let reply = connection.reply();
+            assert_eq!((reply.status, reply.text()), (200, name.to_string()));
+        }
+        connection
+    };
+    // At once, so that they are on different loops; one that has had 1000 requests is closed.
+    let _connections: Vec<_> = (0..connections)
+        .flat_map(|_| names.chunks(500).map(ask).collect::<Vec<_>>())
+        .collect();
+    let all = figures(server);
+    let open = all.get("freewheel_process_descriptors{state=\"open\"}");
+    open.expect("it is shown")
+}
+
+#[test]
+fn files_kept_open_are_a_part_of_the_budget() {
+    if is_nginx() {
+        return;
+    }
+    // A sixteenth of it, at 3 KiB each: 1024 files, those of the thread that keeps the cache in order included.
+    const KEPT: f64 = 1024.0;
+    let origin = origin();
+    let main = "worker_rlimit_nofile 16384; memory_budget 48m;";
+    let server = Server::start_with(main, &http(&origin));
+    let open = descriptors_after(&server, 1600, 1);
+    assert!(open < KEPT + 100.0, "{open}");
+    assert!(open > KEPT / 4.0, "they are kept: {open}");
+    let charged = held(&figures(&server), "files");
+    assert!(
+        charged > KEPT * 256.0 && charged <= KEPT * 1024.0,
+        "{charged}"
+    );
+}
+
+#[test]
+fn all_loops_together_keep_at_most_half_of_the_descriptors() {
+    if is_nginx() {
+        return;
+    }
+    const LOOPS: f64 = 12.0;
+    const OF_A_LOOP: f64 = 96.0;
+    let origin = origin();
+    let main =
+        format!("worker_processes {LOOPS}; worker_rlimit_nofile {OF_A_LOOP}; memory_budget 1g;");
+    let server = Server::start_with(&main, &http(&origin));
+    // Of the others, each loop has a few for itself.
+    let open = descriptors_after(&server, 120, 12);
+    assert!(open < LOOPS * OF_A_LOOP * 0.5 + 200.0, "{open}");
+}
+
+#[test]
+fn answers_that_are_ready_are_a_part_of_the_budget() {
+    if is_nginx() {
+        return;
+    }
+    // Two 64ths of it: of files, and of caches.
+    const MOST: f64 = (64 << 20) as f64 / 32.0;
+    let origin = origin();
+    let server = Server::start_with("worker_processes 2; memory_budget 64m;", &http(&origin));
+    let mut most: f64 = 0.0;
+    for _ in 0..4 {
+        let mut connection = server.connect();
+        for round in 0..900 {
+            // Each of them several times: what is asked for once is not kept.
+            let request = format!("GET /c/{} HTTP/1.1\r\nHost: a\r\n\r\n", round / 3);
+            assert_eq!(connection.send(request).reply().status, 200);
+        }
+        most = most.max(held(&figures(&server), "answers"));
+    }
+    assert!(most > 0.0 && most <= MOST, "{most} of {MOST}");
+}
+
+#[test]
+fn bodies_of_requests_are_counted_while_they_are_there() {
+    if is_nginx() {
+        return;
+    }
+    const BODY: usize = 200_000;
+    let (let_go, held_back) = std::sync::mpsc::channel::<()>();
+    let held_back = std::sync::Mutex::new(held_back);
+    let origin = Origin::start(move |_| {
+        let _ = held_back
+            .lock()
+            .expect("one at a time")
+            .recv_timeout(PATIENCE);
+        Answer::with("200 OK", "", "done")
+    });
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT%; client_body_buffer_size 1m;
+             location / {{ proxy_pass http://{}; }}
+             location = /metrics {{ access_log off; metrics; }} }}",
+        origin.address()
+    );
+    let server = Server::start(&http);
+    let mut connection = server.connect();
+    let body = "b".repeat(BODY);
+    connection.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY}\r\n\r\n{body}"
+    ));
+    wait_for(&server, "counted", |all| {
+        held(all, "request_bodies") >= BODY as f64
+    });
+    let_go.send(()).expect("it waits");
+    assert_eq!(connection.reply().text(), "done");
+    wait_for(&server, "given back", |all| {
+        held(all, "request_bodies") == 0.0
+    });
+}
+
 #[test]
 fn a_budget_of_nothing_is_refused() {
     if is_nginx() {

@@ -20,8 +20,13 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Files that one loop keeps open at most, whatever the process's limit on descriptors.
+/// Files that one loop keeps open at most, whatever the process's limit on descriptors, and however much memory there is ([`memory`]).
 pub const FILES_MAX: usize = 4096;
+/// Of the process's descriptors, files that are kept open take at most this share on one loop, and on all of them together.
+const DESCRIPTORS_OF_A_LOOP: usize = 8;
+const DESCRIPTORS_OF_ALL: usize = 2;
+/// Files that make room for one, where fewer may be kept than there are.
+const FILES_FOR_ONE: usize = 4;
 /// Bytes of small bodies that one loop keeps at most; fewer where memory is little ([`memory`]).
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bodies that make room for one.
@@ -60,27 +65,32 @@ pub(crate) struct Files {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     hand: usize,
-    files_max: usize,
+    /// Of the process.
+    descriptors: usize,
     /// Of bodies, those in `copies` included.
     body_bytes: usize,
     copies: Copies,
     /// Of bodies that are not there.
     in_heap: Charge,
+    /// Of all without bodies.
+    open: Charge,
     _keeps: Keeps,
 }
 
 impl Files {
-    pub fn new(files_max: usize) -> Files {
+    /// `descriptors`: those that the process may have.
+    pub fn new(descriptors: usize) -> Files {
         Files {
             slots: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             hand: 0,
-            files_max: files_max.min(FILES_MAX),
+            descriptors,
             body_bytes: 0,
             copies: Copies::new(),
             in_heap: memory::charge(Holder::Bodies, 0),
+            open: memory::charge(Holder::Files, 0),
             _keeps: Keeps::begin(),
         }
     }
@@ -129,11 +139,14 @@ impl Files {
                 _ => self.remove(slot),
             }
         }
-        if !is_settled(file.meta()) || self.files_max == 0 {
+        let most = self.files_max();
+        if !is_settled(file.meta()) || most == 0 {
             return Kept::New(file);
         }
-        if self.index.len() >= self.files_max {
-            self.evict();
+        for _ in 0..FILES_FOR_ONE {
+            if self.index.len() >= most {
+                self.evict();
+            }
         }
         let hash = self.hasher.hash_one(path);
         let entry = Entry {
@@ -154,11 +167,21 @@ impl Files {
         self.index.insert_unique(hash, slot, |slot| {
             slots[*slot as usize].as_ref().map_or(0, |entry| entry.hash)
         });
+        self.open.set(self.index.len() * memory::FILE_BYTES);
         file.place.set(Some(slot));
         if let Some(body) = file.body() {
             self.keep_body(&file, &body);
         }
         Kept::New(file)
+    }
+
+    /// Files that may be kept now.
+    fn files_max(&self) -> usize {
+        let of_all = self.descriptors / DESCRIPTORS_OF_ALL / memory::loops();
+        (self.descriptors / DESCRIPTORS_OF_A_LOOP)
+            .min(of_all)
+            .min(memory::files_of_a_loop())
+            .min(FILES_MAX)
     }
 
     /// The entry of a path.
@@ -247,6 +270,7 @@ impl Files {
         if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == slot) {
             found.remove();
         }
+        self.open.set(self.index.len() * memory::FILE_BYTES);
         self.forget_body(&entry.file);
         entry.file.place.set(None);
         self.free.push(slot);

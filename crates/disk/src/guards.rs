@@ -4,6 +4,7 @@
 
 use crate::file::{self, Handle, Meta};
 use crate::local::{Inner, Local};
+use crate::memory;
 use crate::pool::{Lane, Pool};
 use crate::walk::{self, Walked, Watch};
 use crate::watch::{GUARDS_MAX, Guard, Watcher, Way, remove_watches};
@@ -85,9 +86,14 @@ impl Guards {
             }
     }
 
+    /// Guards that there may be now: one for each file that is kept is enough.
+    fn guards_max(&self) -> usize {
+        self.guards_max.min(memory::files_of_a_loop())
+    }
+
     /// Makes room for one more; false if all are in use.
     fn make_room(&mut self, pool: &Pool) -> bool {
-        if self.by_path.len() < self.guards_max {
+        if self.by_path.len() < self.guards_max() {
             return true;
         }
         let now = Instant::now();
@@ -95,7 +101,7 @@ impl Guards {
             return false;
         }
         self.let_go(pool);
-        let room = self.by_path.len() < self.guards_max;
+        let room = self.by_path.len() < self.guards_max();
         self.full_until = (!room).then(|| now + FULL);
         room
     }

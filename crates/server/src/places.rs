@@ -1,18 +1,21 @@
 //! What one loop keeps for its next requests, each thing at the one place that the hash of its key says.
 //!
 //! Who comes later takes the place of who was there: nothing is looked for, nothing has to be evicted. Not here: what is kept, and whether
-//! it still holds. Invariant: there are at most `COUNT` things, and no memory is taken before the first.
+//! it still holds. Invariant: there are at most `COUNT` things, fewer where memory is little, and no memory is taken before the first.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
+use disk::memory::{self, ANSWER_BYTES, Charge, Holder, charge};
 use hashbrown::DefaultHashBuilder;
 
 /// Places for `COUNT` things; a power of two.
 pub struct Places<T, const COUNT: usize> {
     places: RefCell<Vec<Option<Rc<T>>>>,
     hasher: DefaultHashBuilder,
+    kept: Cell<usize>,
+    charge: RefCell<Charge>,
 }
 
 impl<T, const COUNT: usize> Places<T, COUNT> {
@@ -22,28 +25,42 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
         if places.is_empty() {
             return None;
         }
-        let kept = places[self.place(key)].as_ref()?;
+        let kept = places[self.place(key, places.len())].as_ref()?;
         is_it(kept).then(|| Rc::clone(kept))
     }
 
     /// Keeps something at the place of this key.
     pub fn put(&self, key: &[u8], value: T) {
-        let mut places = self.places.borrow_mut();
-        if places.is_empty() {
-            places.resize_with(COUNT, || None);
+        let count = places_now(COUNT);
+        if self.places.borrow().len() != count {
+            self.clear();
+            self.places.borrow_mut().resize_with(count, || None);
         }
-        places[self.place(key)] = Some(Rc::new(value));
+        if count == 0 {
+            return;
+        }
+        let mut places = self.places.borrow_mut();
+        let place = self.place(key, count);
+        if places[place].replace(Rc::new(value)).is_none() {
+            self.count(self.kept.get() + 1);
+        }
     }
 
     /// Forgets everything.
     pub fn clear(&self) {
         let all = std::mem::take(&mut *self.places.borrow_mut());
+        self.count(0);
         drop(all);
     }
 
-    fn place(&self, key: &[u8]) -> usize {
+    fn count(&self, kept: usize) {
+        self.kept.set(kept);
+        self.charge.borrow_mut().set(kept * ANSWER_BYTES);
+    }
+
+    fn place(&self, key: &[u8], count: usize) -> usize {
         const { assert!(COUNT.is_power_of_two()) }
-        self.hasher.hash_one(key) as usize & (COUNT - 1)
+        self.hasher.hash_one(key) as usize & (count - 1)
     }
 }
 
@@ -52,7 +69,18 @@ impl<T, const COUNT: usize> Default for Places<T, COUNT> {
         Self {
             places: RefCell::default(),
             hasher: DefaultHashBuilder::default(),
+            kept: Cell::new(0),
+            charge: RefCell::new(charge(Holder::Answers, 0)),
         }
+    }
+}
+
+/// Places that there may be now, of `most`: a power of two, or none.
+fn places_now(most: usize) -> usize {
+    let may_be = memory::answers_of_a_loop().min(most);
+    match may_be {
+        0 => 0,
+        may_be => 1 << may_be.ilog2(),
     }
 }
 

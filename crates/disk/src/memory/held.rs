@@ -23,6 +23,12 @@ pub enum Holder {
     ProxyBuffers,
     /// Buffers that stand in for `sendfile`, and those that are read into.
     Buffers,
+    /// Bodies of requests that have been read.
+    RequestBodies,
+    /// Files that are kept open, without what the kernel has of them.
+    Files,
+    /// Answers that are ready to be sent.
+    Answers,
     /// Connections of clients.
     Connections,
     /// Indexes of caches.
@@ -30,13 +36,16 @@ pub enum Holder {
 }
 
 /// All of them, in the order in which they are shown.
-pub const HOLDERS: [Holder; 8] = [
+pub const HOLDERS: [Holder; 11] = [
     Holder::Copies,
     Holder::Bodies,
     Holder::Windows,
     Holder::Fills,
     Holder::ProxyBuffers,
     Holder::Buffers,
+    Holder::RequestBodies,
+    Holder::Files,
+    Holder::Answers,
     Holder::Connections,
     Holder::Index,
 ];
@@ -52,6 +61,9 @@ impl Holder {
             Holder::Fills => "fills",
             Holder::ProxyBuffers => "proxy_buffers",
             Holder::Buffers => "buffers",
+            Holder::RequestBodies => "request_bodies",
+            Holder::Files => "files",
+            Holder::Answers => "answers",
             Holder::Connections => "connections",
             Holder::Index => "index",
         }

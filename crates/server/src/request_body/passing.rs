@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use disk::memory::{Charge, Holder, charge};
 use message::Framing;
 
 use crate::request::Request;
@@ -22,9 +23,11 @@ pub struct Pipe {
     slot: RefCell<Slot>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
     piece: Option<Bytes>,
+    /// Of the piece.
+    charge: Charge,
     is_end: bool,
     /// Somebody has taken something.
     is_touched: bool,
@@ -38,8 +41,12 @@ impl Pipe {
     /// A pipe with what has come already in it.
     pub(super) fn new(framing: Framing, begun: Bytes) -> Self {
         let slot = Slot {
+            charge: charge(Holder::RequestBodies, begun.len()),
             piece: Some(begun).filter(|begun| !begun.is_empty()),
-            ..Slot::default()
+            is_end: false,
+            is_touched: false,
+            taker: None,
+            giver: None,
         };
         Self {
             framing,
@@ -66,6 +73,7 @@ impl Pipe {
         let slot = &mut *self.slot.borrow_mut();
         match slot.piece.take() {
             Some(piece) => {
+                slot.charge.set(0);
                 slot.is_touched = true;
                 if let Some(giver) = slot.giver.take() {
                     giver.wake();
@@ -106,6 +114,7 @@ impl Pipe {
     fn give(&self, piece: Vec<u8>, is_end: bool) {
         let slot = &mut *self.slot.borrow_mut();
         slot.is_end = is_end;
+        slot.charge.set(piece.capacity());
         slot.piece = (!piece.is_empty()).then(|| piece.into());
         if let Some(taker) = slot.taker.take() {
             taker.wake();

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use disk::memory::{Charge, Holder, charge};
 use disk::{Fate, Local, OpenFile, Pool, Temporary};
 use message::{Chunk, FileRange, Framing};
 
@@ -29,6 +30,7 @@ pub struct Stored {
     framing: Framing,
     memory: Bytes,
     file: Option<InFile>,
+    _charge: Charge,
 }
 
 /// A body that lies in a file.
@@ -47,6 +49,7 @@ impl Stored {
     pub fn in_memory(framing: Framing, memory: Bytes) -> Self {
         Self {
             framing,
+            _charge: charge(Holder::RequestBodies, memory.len()),
             memory,
             file: None,
         }
@@ -120,9 +123,11 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
     };
     let mut memory = Vec::with_capacity(memory_max.min(RESERVED_MAX) as usize);
     memory.extend_from_slice(&begun);
+    let mut counted = charge(Holder::RequestBodies, memory.capacity());
     let mut spool = None;
     while !request.body.decoder.is_end() {
         read_once(request, &mut memory).await?;
+        counted.set(memory.capacity());
         let is_full = memory.len() as u64 >= memory_max && !memory.is_empty();
         if is_full && !request.body.decoder.is_end() {
             write(request, &mut spool, std::mem::take(&mut memory)).await?;
@@ -130,6 +135,7 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
     }
     let is_over = memory.len() as u64 > memory_max;
     if spool.is_none() && !is_over && in_file_only == InFileOnly::Off {
+        drop(counted);
         return Ok(Stored::in_memory(framing, memory.into()));
     }
     write(request, &mut spool, memory).await?;
@@ -139,9 +145,11 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         Ok(open) => open,
         Err(error) => return Err(refuse(request, &error, spool.temporary.path())),
     };
+    counted.set(0);
     Ok(Stored {
         framing,
         memory: Bytes::new(),
+        _charge: counted,
         file: Some(InFile {
             temporary: spool.temporary,
             open,
@@ -162,8 +170,10 @@ pub(super) async fn write_to(
     let settings = &request.location().settings.client_body;
     let size = settings.client_body_buffer_size.0;
     let mut memory = begun.to_vec();
+    let mut counted = charge(Holder::RequestBodies, memory.len());
     while !request.body.decoder.is_end() {
         read_once(request, &mut memory).await?;
+        counted.set(memory.capacity());
         if memory.len() as u64 >= size {
             append(request, file, std::mem::take(&mut memory).into(), pool).await?;
         }
