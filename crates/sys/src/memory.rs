@@ -4,6 +4,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+/// mlock2(2).
+const MLOCK_ONFAULT: libc::c_uint = 1;
+
 /// Room for so many values, for good: a mapping of its own, beside whatever an allocator does with the memory of what comes and goes.
 /// A page of it is in memory from the first time it is written to.
 ///
@@ -41,6 +44,36 @@ pub fn lock(addresses: std::ops::Range<usize>) -> io::Result<()> {
     // SAFETY: the kernel reads nothing from the address and changes no byte behind it.
     crate::checked(unsafe { libc::mlock(start, addresses.len()) })?;
     Ok(())
+}
+
+/// The same for what of them is in memory, or is brought there later: mlock2(2) with MLOCK_ONFAULT.
+///
+/// # Errors
+/// As [`lock`]; ENOSYS before Linux 4.4.
+pub fn lock_on_fault(addresses: std::ops::Range<usize>) -> io::Result<()> {
+    // A system call by its number, since not every C library has a name for it.
+    // SAFETY: as for `lock`.
+    crate::checked(unsafe {
+        libc::syscall(
+            libc::SYS_mlock2,
+            addresses.start,
+            addresses.len(),
+            MLOCK_ONFAULT,
+        )
+    })?;
+    Ok(())
+}
+
+/// The allocator makes at most so many heaps for all threads: mallopt(3) with M_ARENA_MAX. To be called before there are threads. With another C
+/// library than glibc it does nothing.
+pub fn bound_heaps(count: i32) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a number that the allocator reads when it makes a heap.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, count);
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = count;
 }
 
 /// Gives freed memory of the process's heaps back to the kernel: malloc_trim(3). Takes the lock of one heap after the other and may wait for

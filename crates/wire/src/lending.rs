@@ -1,5 +1,7 @@
 //! Large reads without a copy: the scratch buffer itself is given away with what was read into it, and another takes its place.
 //!
+//! Not where memory is tight: a buffer that is away is mostly empty, and a copy has the size of what was read.
+//!
 //! Invariant: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into; who finds none left copies, so that
 //! readers who are slow hold no more memory than that.
 
@@ -42,7 +44,7 @@ impl Default for Lender {
 
 /// Buffers that a loop may have now.
 fn buffers_max() -> usize {
-    if level() >= Level::Buffers {
+    if level() >= Level::Buffers || memory::is_tight(memory::budget()) {
         return 0;
     }
     let share = memory::buffers_of_a_loop() / SCRATCH as u64;

@@ -13,7 +13,7 @@ use disk::memory::group::{self, Bounded, Usage};
 use disk::memory::held::held;
 use disk::memory::level::{self, of_budget, of_limit, set_level};
 use disk::memory::limits::{self, Groups};
-use disk::memory::{Holder, Level, budget};
+use disk::memory::{self, Holder, Level, budget};
 use rustix::event::{PollFlags, Timespec, poll};
 
 use super::alarms::Alarms;
@@ -60,6 +60,7 @@ struct Watch {
     /// Until when the group's alarm counts.
     rung_until: Instant,
     told_loops: Instant,
+    trimmed: Instant,
     kills: Option<u64>,
     kills_untold: u64,
     kills_told: Option<Instant>,
@@ -92,6 +93,7 @@ impl Watch {
             limits_read: now,
             rung_until: now,
             told_loops: now,
+            trimmed: now,
             kills: None,
             kills_untold: 0,
             kills_told: None,
@@ -196,9 +198,16 @@ impl Watch {
         if look.level > before || is_again {
             self.told_loops = Instant::now();
             ledger.tell_loops_to_shed();
-            if look.level >= Level::Buffers {
-                sys::trim_heap();
-            }
+        }
+        self.trim(look.level, look.level > before);
+    }
+
+    /// Gives back what the allocator holds and nobody uses: where memory is scarce, and where it is tight always.
+    fn trim(&mut self, level: Level, is_new: bool) {
+        let is_wanted = level >= Level::Buffers || memory::is_tight(budget());
+        if is_wanted && (is_new || self.trimmed.elapsed() >= AGAIN) {
+            self.trimmed = Instant::now();
+            sys::trim_heap();
         }
     }
 

@@ -77,13 +77,13 @@ config::directives! {
         /// (RLIMIT_AS, RLIMIT_DATA) and of the machine. Copies of what the kernel has in its cache take at most an eighth of it, whatever
         /// the number of loops. Where the budget, a limit or the kernel says that memory is scarce, the server gives up, one after
         /// the other: these copies, idle buffers, large windows, files that are kept open, storing what it fetches for a cache; and,
-        /// where a limit is nearly reached, taking connections at any speed. Requests are served all the same. Each step is in the error
+        /// where a limit is nearly reached, taking connections at any speed and keeping those that are not used. Requests are served all the same. Each step is in the error
         /// log (level `notice`) and in the figures (`freewheel_memory_scarcity`).
         memory_budget: MemoryBudget = "auto", [MAIN] 1;
         /// Declares a pool of threads for operations that may wait for a disk.
         ///
         /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512, and fewer where memory is
-        /// little: one for each 512 KiB of the least limit, but at least 32. With
+        /// little: one for each 2 MiB of the least limit, but at least 32. With
         /// `max_queue=0` a pool takes only as many tasks as it has free threads.
         thread_pool: List<ThreadPool> = none, [MAIN] 2..=3;
     }

@@ -4,17 +4,24 @@
 //! drops those that were not used for a while, and the loop that next runs into one waits for the disk. Under bench/mixed that
 //! kept loops for up to 170 ms, in code as common as taking a connection.
 //!
+//! Where the whole of it would be more than a small part of the memory that there may be, only what has been used stays: code that never runs
+//! (most of it) would take the room of what does. What runs for the first time may wait for the disk then, once.
+//!
 //! Invariant: done once, before the loops run and before root's rights are given up. Where the kernel refuses (RLIMIT_MEMLOCK: 8 MiB for
 //! ordinary users as a rule), what fits is kept, code first.
 
 use std::ops::Range;
+use std::path::Path;
 
+use disk::memory::limits::{self, Groups};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::report::{Level, error_log};
 
 /// Lines of /proc/self/maps that are looked at: a program and its libraries have about 30.
 const MAPPINGS_MAX: usize = 1000;
+/// Up to this part of the memory that there may be, all of the program stays there, used or not.
+const WHOLE_SHARE: u64 = 16;
 
 /// Keeps them, as far as the kernel lets it.
 pub fn keep_program() {
@@ -28,9 +35,15 @@ pub fn keep_program() {
     )]
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut left_out = 0;
-    for addresses in of_files(&maps) {
+    let parts = of_files(&maps);
+    let limit = limits::least(&Groups::of(Path::new("/proc"))).bytes;
+    let lock = match is_small(&parts, limit) {
+        true => sys::lock,
+        false => sys::lock_on_fault,
+    };
+    for addresses in parts {
         let len = addresses.len();
-        if sys::lock(addresses).is_err() {
+        if lock(addresses).is_err() {
             left_out += len;
         }
     }
@@ -43,6 +56,12 @@ pub fn keep_program() {
             ),
         );
     }
+}
+
+/// May all of it stay in memory, of which there may be so much?
+fn is_small(parts: &[Range<usize>], limit: u64) -> bool {
+    let bytes: usize = parts.iter().map(Range::len).sum();
+    bytes as u64 <= limit / WHOLE_SHARE
 }
 
 /// What is mapped from files, code first.
@@ -84,6 +103,13 @@ nonsense
         let found = of_files(maps);
         let addresses = [0x3000..0x9000, 0xc000..0xd000, 0x1000..0x3000];
         assert_eq!(found, addresses);
+    }
+
+    #[test]
+    fn where_memory_is_little_only_what_is_used_stays() {
+        let parts = [0..10 << 20, 64 << 20..68 << 20];
+        assert!(is_small(&parts, 224 << 20));
+        assert!(!is_small(&parts, 223 << 20));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const DEFAULT: &str = "default";
 /// Threads of the pool `default` at most, when nobody declares it.
 const DEFAULT_THREADS_MAX: usize = 512;
 /// Bytes of the least limit for which it has one: a thread that runs takes some 50 KiB of it, the kernel's part included.
-const MEMORY_OF_THREAD: u64 = 512 << 10;
+const MEMORY_OF_THREAD: u64 = 2 << 20;
 /// Pools that one configuration may declare; `default` and the one that compresses have places of their own.
 pub const POOLS_MAX: usize = disk::POOLS_MAX - 2;
 

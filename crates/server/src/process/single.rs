@@ -36,6 +36,7 @@ const LEAVING_TICK: Timespec = Timespec {
 #[must_use]
 pub fn run(mut master: Master) -> ExitCode {
     privileges::set_limits(&master.current.kept.main);
+    crate::memory::heaps::bound();
     super::pinned::keep_program();
     match start(&mut master) {
         Ok((crew, shared, caches)) => obey(master, crew, &shared, &caches),

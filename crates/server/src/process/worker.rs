@@ -432,6 +432,7 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
     let _held = super::logs::make_known(bundle, &wanted, logs);
     super::logs::use_thread(&wanted, logs);
     privileges::set_limits(&main);
+    crate::memory::heaps::bound();
     super::pinned::keep_program();
     let prepared = Disk::prepare();
     let keeps_raw = needs_right(&tree.directives);
