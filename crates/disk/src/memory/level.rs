@@ -76,7 +76,9 @@ impl Level {
             }
             Level::Files => "files are not kept open",
             Level::Fills => "answers pass through caches and are not stored",
-            Level::Accept => "connections are taken slowly",
+            Level::Accept => {
+                "connections are taken slowly, and those that were not used for a while are closed"
+            }
         }
     }
 }

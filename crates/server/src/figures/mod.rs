@@ -165,7 +165,7 @@ impl Ledger {
     /// All loops serve this configuration.
     pub fn configure(&self, plan: &Plan) {
         self.stalls.configure(plan.stall_ns);
-        self.memory.configure(plan.memory_budget);
+        self.memory.configure(plan.memory_budget, plan.loops);
         *self.settings.lock() = Arc::downgrade(&plan.settings);
         self.generation.set(plan.number);
         self.configured_ms.set(now_ms());

@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 const NONE: u32 = u32::MAX;
 /// A body stands still that did not go on for so long.
 const STALLED_MS: u64 = 1000;
+/// A connection is not in use that has waited for its next request for so long.
+const UNUSED_MS: u64 = 5000;
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +56,7 @@ struct Entry {
     next: u32,
     is_told: bool,
     waiting: Waiting,
-    /// Since when; only of bodies.
+    /// Since when.
     since_ms: u64,
     waker: Option<Waker>,
 }
@@ -153,6 +155,14 @@ impl IdleList {
     pub fn close_stalled(&self, count: usize) -> usize {
         let until_ms = wire::clock::monotonic_ms().saturating_sub(STALLED_MS);
         self.tell(BODIES, count, |entry| entry.since_ms <= until_ms)
+    }
+
+    /// The same for those that have not been used for a while: memory is scarce. Not for one that only paused, whose client may ask just now.
+    pub fn close_unused(&self, count: usize) -> usize {
+        let until_ms = wire::clock::monotonic_ms().saturating_sub(UNUSED_MS);
+        self.tell(Waiting::Kept.rank(), count, |entry| {
+            entry.since_ms <= until_ms
+        })
     }
 
     fn tell(&self, rank: usize, count: usize, is_meant: impl Fn(&Entry) -> bool) -> usize {
@@ -276,11 +286,8 @@ impl List {
         let queue = &mut self.queues[rank];
         let entry = &mut self.entries[slot as usize];
         entry.waiting = waiting;
-        if rank == BODIES {
-            entry.since_ms = wire::clock::monotonic_ms();
-        } else {
-            self.length += 1;
-        }
+        entry.since_ms = wire::clock::monotonic_ms();
+        self.length += usize::from(rank != BODIES);
         entry.previous = queue.newest;
         entry.next = NONE;
         match std::mem::replace(&mut queue.newest, slot) {
@@ -403,5 +410,20 @@ mod tests {
         assert_eq!((list.close_stalled(9), list.leaving()), (1, 5));
         drop(waiting);
         assert_eq!((list.len(), list.leaving()), (0, 0));
+    }
+
+    #[test]
+    fn where_memory_is_scarce_only_those_go_that_were_not_used_for_a_while() {
+        let list = IdleList::default();
+        let places = [(); 3].map(|()| list.place());
+        let kinds = [Waiting::Kept, Waiting::Kept, Waiting::Head];
+        let waiting: Vec<_> = places.iter().zip(kinds).map(|(p, k)| p.enter(k)).collect();
+        assert_eq!(list.close_unused(9), 0);
+        for slot in [0, 2] {
+            list.0.borrow_mut().entries[slot].since_ms = 0;
+        }
+        assert_eq!(list.close_unused(9), 1);
+        let told: Vec<_> = waiting.iter().map(is_told).collect();
+        assert_eq!(told, [true, false, false]);
     }
 }

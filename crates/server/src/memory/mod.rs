@@ -4,6 +4,8 @@
 //! * [`watch`]: the thread that asks the kernel, sets the level, says so, and tells the loops.
 //! * [`alarms`]: what the kernel wakes that thread by.
 //! * [`shed`]: what a loop does then.
+//! * [`floor`]: how little is too little.
+//! * [`heaps`]: the allocator's, where there is little.
 //! * [`score`]: whom the kernel kills where all of that is not enough.
 //! * [`figures`]: who holds what.
 //!
@@ -13,6 +15,8 @@
 pub mod alarms;
 pub mod directives;
 pub mod figures;
+pub mod floor;
+pub mod heaps;
 pub mod score;
 pub mod shed;
 pub mod watch;
@@ -39,9 +43,12 @@ pub struct Memory {
 
 impl Memory {
     /// A configuration is served from now on; the thread obeys it with its next look.
-    pub fn configure(&self, budget: MemoryBudget) {
+    pub fn configure(&self, budget: MemoryBudget, loops: usize) {
         *self.wish.lock() = budget;
         self.settle();
+        if let Some(limit) = self.limit.lock().as_ref() {
+            floor::warn(limit, loops);
+        }
     }
 
     /// The budget that holds now.

@@ -9,7 +9,7 @@ use disk::memory::level::level;
 
 use crate::loops::{Loop, turn};
 
-/// Bodies and files that are let go of before the others get their turn: 5 µs each.
+/// Bodies, files and connections that are let go of before the others get their turn: 5 µs each.
 const STEP: usize = 16;
 
 /// Lets go of what the level says, as long as that holds.
@@ -20,6 +20,9 @@ pub async fn run(loop_: Rc<Loop>) {
         loop_.wire.give_back();
     }
     while level() > Level::None && loop_.disk.shed(STEP) {
+        turn::others_first().await;
+    }
+    while level() >= Level::Accept && loop_.idle.close_unused(STEP) > 0 {
         turn::others_first().await;
     }
 }
