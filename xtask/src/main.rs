@@ -21,8 +21,9 @@ mod scope;
 mod source;
 mod tidy;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -79,6 +80,17 @@ fn project() -> PathBuf {
         .parent()
         .expect("xtask stands in the project")
         .to_owned()
+}
+
+/// Whether a test of the server's package passes, when it is run with these variables in its environment.
+fn passes(project: &Path, test: &str, variables: &[(&str, &OsStr)]) -> Result<bool, String> {
+    let status = Command::new(env!("CARGO"))
+        .args(["test", "--quiet", "--package", "freewheel", "--test", test])
+        .envs(variables.iter().copied())
+        .current_dir(project)
+        .status();
+    let status = status.map_err(|error| format!("cargo: {error}"))?;
+    Ok(status.success())
 }
 
 /// The value behind `--name`, taken out of `arguments`.

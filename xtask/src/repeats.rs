@@ -3,9 +3,8 @@
 //! The test of what is recorded (`crates/server/tests/repeats.rs`) is asked to ask the peer too, so that xtask need not be built with
 //! the server. Not here: the configurations.
 
-use crate::{flag, option};
+use crate::{flag, option, passes};
 use std::path::Path;
-use std::process::Command;
 
 /// Runs the test with the peer's name, and with the word that makes it write.
 pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
@@ -17,23 +16,11 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     }
     let nginx =
         std::fs::canonicalize(&nginx).map_err(|error| format!("not measured: {nginx}: {error}"))?;
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args([
-            "test",
-            "--quiet",
-            "--package",
-            "server",
-            "--test",
-            "repeats",
-        ])
-        .env("FREEWHEEL_REPEATS_NGINX", nginx)
-        .current_dir(project);
+    let mut variables = vec![("FREEWHEEL_REPEATS_NGINX", nginx.as_os_str())];
     if is_recorded {
-        cargo.env("FREEWHEEL_REPEATS_RECORD", "1");
+        variables.push(("FREEWHEEL_REPEATS_RECORD", "1".as_ref()));
     }
-    let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
-    match status.success() {
+    match passes(project, "repeats", &variables)? {
         true => Ok(()),
         false => Err("what may stand twice is not what may in nginx".to_owned()),
     }
