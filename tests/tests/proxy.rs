@@ -92,6 +92,7 @@ fn why_nothing_is_stored_is_told_and_valid_stores_what_names_no_lifetime() {
             "x",
         ),
         "/fresh" => Answer::with("200 OK", "Cache-Control: max-age=60\r\n", "x"),
+        "/none" => Answer::Talk(Box::new(drop)),
         _ => Answer::ok("x"),
     });
     for (valid, first, second) in [
@@ -133,6 +134,8 @@ fn why_nothing_is_stored_is_told_and_valid_stores_what_names_no_lifetime() {
         }
         let cookie = "freewheel; fwd=uri-miss; detail=\"not stored: Set-Cookie\"";
         assert_eq!(status("/cookie"), cookie);
+        let none = "freewheel; fwd=uri-miss; detail=\"not stored: no answer\"";
+        assert_eq!(status("/none"), none);
         kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
         assert!(child.wait().unwrap().success());
     }

@@ -1,10 +1,11 @@
 //! What a request knows of its cache: for the variables and the logs.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::Entry;
-use cache::freshness::{self, Answer, Verdict, Why};
+use cache::freshness::{self, Answer, Verdict};
 use cache::store::Hit;
 use message::HeaderId;
 
@@ -13,6 +14,9 @@ use super::{fill, inquiry};
 use crate::clock::Moment;
 use crate::content::proxy::Passing;
 use crate::request::Request;
+
+/// What is said where every server that was asked failed.
+const NO_ANSWER: &str = "no answer";
 
 /// See the module.
 #[derive(Debug, Default, Clone)]
@@ -97,13 +101,17 @@ pub fn variable(request: &Request, which: Which, out: &mut Vec<u8>) -> bool {
             .is_some_and(|age| put(itoa::Buffer::new().format(age).as_bytes())),
         Which::LastModified => note.last_modified.as_ref().is_some_and(|text| put(text)),
         Which::ETag => note.etag.as_ref().is_some_and(|text| put(text)),
-        Which::Refusal => refusal(request).is_some_and(|why| put(why.to_string().as_bytes())),
+        Which::Refusal => refusal(request).is_some_and(|why| put(why.as_bytes())),
     }
 }
 
-/// Why the answer of the origin that the request has is not stored, if its head says so.
-fn refusal(request: &Request) -> Option<Why> {
-    let head = request.passed.as_ref()?.head.as_ref()?;
+/// Why the origin's answer to the request is not stored, if its head says so, or if there is none.
+fn refusal(request: &Request) -> Option<Cow<'static, str>> {
+    let passed = request.passed.as_ref()?;
+    let Some(head) = &passed.head else {
+        let was_asked = !passed.record.tries.borrow().is_empty();
+        return was_asked.then_some(NO_ANSWER.into());
+    };
     let now = Moment::now().second();
     let passing = request.location().passing.as_deref();
     let answer = Answer {
@@ -115,7 +123,7 @@ fn refusal(request: &Request) -> Option<Why> {
         now,
     };
     match freshness::judge(&answer, inquiry::rules(request.location())) {
-        Verdict::Pass(why) => Some(why),
+        Verdict::Pass(why) => Some(why.to_string().into()),
         Verdict::Store(_) => None,
     }
 }

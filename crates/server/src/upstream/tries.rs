@@ -81,6 +81,12 @@ impl Tries {
         }
     }
 
+    /// Was nothing tried?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// The try at hand, or the last one.
     pub fn last(&mut self) -> Option<&mut Try> {
         self.list.last_mut()

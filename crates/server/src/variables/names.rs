@@ -203,7 +203,7 @@ variables! {
     UpstreamCacheKey "upstream_cache_key"
     /// The modification time of what is stored and is being revalidated.
     UpstreamCacheLastModified "upstream_cache_last_modified"
-    /// Why the answer of the origin is not stored, as far as its head says so: `no lifetime`, `Set-Cookie`, `no-store`, …
+    /// Why the answer of the origin is not stored, as far as its head says so: `no lifetime`, `Set-Cookie`, `no-store`, …; `no answer` where no server gave one.
     UpstreamCacheRefusal "upstream_cache_refusal"
     /// `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`.
     UpstreamCacheStatus "upstream_cache_status"
