@@ -87,12 +87,26 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> 
         other => other.into(),
     })?;
     if !spot.is_roots {
-        if rustix::fs::fstat(&file)?.st_nlink > 1 {
-            return Err(Refusal::HardLink);
-        }
+        spot.check_only_name(&file)?;
         rustix::fs::fcntl_setfl(&file, flags & OFlags::APPEND)?;
     }
     Ok(file)
+}
+
+impl Spot {
+    /// Is this the one name of a file that was opened by it? It is looked at by its name: of a file that has lost this name since, one that
+    /// is left is somebody else's.
+    fn check_only_name(&self, file: &OwnedFd) -> Result<(), Refusal> {
+        let opened = rustix::fs::fstat(file)?;
+        let named = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_it = |named: Stat| {
+            (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino) && named.st_nlink == 1
+        };
+        match named.is_ok_and(is_it) {
+            true => Ok(()),
+            false => Err(Refusal::HardLink),
+        }
+    }
 }
 
 #[expect(
@@ -237,4 +251,53 @@ const ENTER: OFlags = OFlags::PATH
 fn is_roots_alone(directory: &Stat) -> bool {
     let mode = Mode::from_raw_mode(directory.st_mode);
     directory.st_uid == 0 && !mode.intersects(Mode::WGRP | Mode::WOTH)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+    use super::*;
+
+    fn opened(path: &Path) -> (Spot, OwnedFd) {
+        let spot = find(path).unwrap();
+        let file = open_at(
+            spot.directory.as_fd(),
+            &spot.name,
+            OFlags::WRONLY,
+            Mode::empty(),
+        );
+        (spot, file.unwrap())
+    }
+
+    #[test]
+    fn a_file_that_has_lost_the_name_it_was_opened_by_is_not_taken_for_one_with_this_name_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, log) = (
+            directory.path().join("victim"),
+            directory.path().join("log"),
+        );
+        std::fs::write(&victim, "").unwrap();
+        std::fs::hard_link(&victim, &log).unwrap();
+        let (spot, file) = opened(&log);
+        assert!(matches!(
+            spot.check_only_name(&file),
+            Err(Refusal::HardLink)
+        ));
+        // Whoever laid it takes it away again, and by itself the file is one with a single name.
+        std::fs::remove_file(&log).unwrap();
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_nlink, 1);
+        assert!(matches!(
+            spot.check_only_name(&file),
+            Err(Refusal::HardLink)
+        ));
+        let (spot, file) = opened(&victim);
+        spot.check_only_name(&file).unwrap();
+        std::fs::write(&log, "").unwrap();
+        std::fs::rename(&log, &victim).unwrap();
+        assert!(matches!(
+            spot.check_only_name(&file),
+            Err(Refusal::HardLink)
+        ));
+    }
 }
