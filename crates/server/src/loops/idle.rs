@@ -61,6 +61,15 @@ struct Entry {
     waker: Option<Waker>,
 }
 
+/// Whether a connection is told to close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    Goes,
+    Stays,
+    /// It stays, and so do all behind it.
+    IsLast,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Queue {
     oldest: u32,
@@ -113,6 +122,15 @@ impl Default for IdleList {
     }
 }
 
+/// Those that have waited for so long, in a queue. Who came later has not, and there may be as many as there are places.
+fn waits_since(ms: u64) -> impl Fn(&Entry) -> Judgement {
+    let until_ms = wire::clock::monotonic_ms().saturating_sub(ms);
+    move |entry| match entry.since_ms <= until_ms {
+        true => Judgement::Goes,
+        false => Judgement::IsLast,
+    }
+}
+
 impl IdleList {
     /// A place for a connection, which is not in the list yet.
     #[must_use]
@@ -146,37 +164,38 @@ impl IdleList {
     pub fn close_oldest(&self, count: usize) -> usize {
         let mut told = 0;
         for rank in FREE_RANKS {
-            told += self.tell(rank, count - told, |_| true);
+            told += self.tell(rank, count - told, |_| Judgement::Goes);
         }
         told
     }
 
     /// The same for those whose body stands still.
     pub fn close_stalled(&self, count: usize) -> usize {
-        let until_ms = wire::clock::monotonic_ms().saturating_sub(STALLED_MS);
-        self.tell(BODIES, count, |entry| entry.since_ms <= until_ms)
+        self.tell(BODIES, count, waits_since(STALLED_MS))
     }
 
     /// The same for those that have not been used for a while: memory is scarce. Not for one that only paused, whose client may ask just now.
     pub fn close_unused(&self, count: usize) -> usize {
-        let until_ms = wire::clock::monotonic_ms().saturating_sub(UNUSED_MS);
-        self.tell(Waiting::Kept.rank(), count, |entry| {
-            entry.since_ms <= until_ms
-        })
+        self.tell(Waiting::Kept.rank(), count, waits_since(UNUSED_MS))
     }
 
-    fn tell(&self, rank: usize, count: usize, is_meant: impl Fn(&Entry) -> bool) -> usize {
+    fn tell(&self, rank: usize, count: usize, judge: impl Fn(&Entry) -> Judgement) -> usize {
         let mut told = 0;
         let mut slot = self.0.borrow().queues[rank].oldest;
         while told < count && slot != NONE {
             let (waker, next, is_due) = {
                 let list = &mut *self.0.borrow_mut();
                 let entry = &mut list.entries[slot as usize];
-                let is_due = !entry.is_told && is_meant(entry);
+                let judgement = judge(entry);
+                let is_due = !entry.is_told && judgement == Judgement::Goes;
                 entry.is_told |= is_due;
                 list.leaving += usize::from(is_due);
                 let waker = if is_due { entry.waker.clone() } else { None };
-                (waker, entry.next, is_due)
+                let next = match judgement {
+                    Judgement::IsLast => NONE,
+                    Judgement::Goes | Judgement::Stays => entry.next,
+                };
+                (waker, next, is_due)
             };
             told += usize::from(is_due);
             if let Some(waker) = waker {
@@ -191,7 +210,10 @@ impl IdleList {
     pub fn close_all(&self) {
         self.0.borrow_mut().is_closed = true;
         let rank = Waiting::Kept.rank();
-        self.tell(rank, usize::MAX, |entry| entry.waiting == Waiting::Kept);
+        self.tell(rank, usize::MAX, |entry| match entry.waiting {
+            Waiting::Kept => Judgement::Goes,
+            _ => Judgement::Stays,
+        });
     }
 }
 
@@ -425,5 +447,23 @@ mod tests {
         assert_eq!(list.close_unused(9), 1);
         let told: Vec<_> = waiting.iter().map(is_told).collect();
         assert_eq!(told, [true, false, false]);
+    }
+
+    #[test]
+    fn bodies_that_go_on_are_not_all_looked_at() {
+        let list = IdleList::default();
+        let places = [(); 100].map(|()| list.place());
+        let waiting = places.each_ref().map(|place| place.enter(Waiting::Body));
+        list.0.borrow_mut().entries[0].since_ms = 0;
+        assert_eq!(list.close_stalled(9), 1);
+        // It is told, and has not gone yet.
+        let last = list.0.borrow().entries.len() - 1;
+        list.0.borrow_mut().entries[last].since_ms = 0;
+        assert_eq!(
+            list.close_stalled(9),
+            0,
+            "behind one that goes on nobody stands still"
+        );
+        drop(waiting);
     }
 }
