@@ -179,10 +179,13 @@ impl Scan<'_> {
     fn month(&mut self) -> Option<i64> {
         let (name, rest) = self.0.split_at_checked(3)?;
         self.0 = rest;
-        MONTHS
-            .iter()
-            .position(|month| month.eq_ignore_ascii_case(name))
-            .map(|index| index as i64 + 1)
+        // As nearly everybody writes it, first: that is cheaper.
+        let exact = MONTHS.iter().position(|month| *month == name);
+        let found = exact.or_else(|| {
+            let mut months = MONTHS.iter();
+            months.position(|month| month.eq_ignore_ascii_case(name))
+        });
+        found.map(|index| index as i64 + 1)
     }
 
     fn clock(&mut self) -> Option<i64> {

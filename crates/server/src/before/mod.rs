@@ -17,8 +17,6 @@ pub mod return_;
 pub mod rewrite;
 pub mod try_files;
 
-use std::rc::Rc;
-
 use self::access::Access;
 use self::admission::Admission;
 use self::auth_basic::AuthBasic;
@@ -68,30 +66,22 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         if let Some(early) = limits::run(request) {
             return Some(early);
         }
+        let moves = match rewrite::run_location(request).await {
+            Rewritten::Answered(outcome) => return Some(outcome),
+            Rewritten::Stays => false,
+            Rewritten::Moves => true,
+        };
         // What the location says of the request's headers holds where its rewriting ends, wherever that leads.
-        let rewritten = rewrite::run_location(request).await;
-        if let Rewritten::Answered(outcome) = rewritten {
-            return Some(outcome);
-        }
-        let generation = Rc::clone(&request.generation);
-        let more = &generation
-            .settings
-            .location(request.location)
-            .settings
-            .headers_more;
-        if more.has_input()
-            && let Err(failure) = headers_more::input::run(request, more)
+        if request.location().settings.headers_more.has_input()
+            && let Err(failure) = headers_more::input::run(request)
         {
             return Some(Outcome::Failed(failure));
         }
-        match rewritten {
-            Rewritten::Stays => break,
-            Rewritten::Answered(outcome) => return Some(outcome),
-            Rewritten::Moves => {
-                if let Some(early) = locate::run(request) {
-                    return Some(early);
-                }
-            }
+        if !moves {
+            break;
+        }
+        if let Some(early) = locate::run(request) {
+            return Some(early);
         }
     }
     real_ip::run(request);

@@ -3,11 +3,13 @@
 //! Not here: when (see [`crate::before`]). Invariant: how the request's body ends, and whether its connection is kept, was decided when
 //! it was read, and no line changes it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use message::head::HostText;
 use message::{Field, HeaderId, RequestHead, Span, host};
 
-use super::{Change, HeadersMore, Mode};
+use super::{Change, Mode};
 use crate::Failure;
 use crate::request::Request;
 
@@ -18,8 +20,9 @@ const HEAD_BYTES_MAX: usize = 16 << 20;
 ///
 /// # Errors
 /// A `Host` that is none, a value that is no line, or a head too long: 500.
-pub fn run(request: &mut Request, settings: &HeadersMore) -> Result<(), Failure> {
-    for command in settings.input.iter() {
+pub fn run(request: &mut Request) -> Result<(), Failure> {
+    let commands = Arc::clone(&request.location().settings.headers_more.input);
+    for command in commands.iter() {
         let of_body = request.head.get(HeaderId::ContentType);
         let is_type = |known: &Bytes| of_body.is_some_and(|of_body| known[..] == *of_body);
         if !command.types.is_empty() && !command.types.iter().any(is_type) {
