@@ -118,7 +118,6 @@ fn copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops() {
     for name in 0..count {
         server.file(&format!("f{name}"), vec![name as u8; FILE_BYTES]);
     }
-    wait_for(&server, "the table of mounts", |_| true);
     let connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
     let mut most: f64 = 0.0;
     for mut connection in connections {

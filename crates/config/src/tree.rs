@@ -184,6 +184,17 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// Shows every directive, each before those inside of it; blocks nest at most [`BLOCKS_DEEP_MAX`](crate::BLOCKS_DEEP_MAX) deep.
+    pub fn each<'a>(&'a self, see: &mut dyn FnMut(&'a Directive)) {
+        fn all<'a>(lines: &'a [Directive], see: &mut dyn FnMut(&'a Directive)) {
+            for line in lines {
+                see(line);
+                all(line.children(), see);
+            }
+        }
+        all(&self.directives, see);
+    }
+
     /// What `-T` prints: each file once, in the order first opened, its bytes unchanged.
     #[must_use]
     pub fn dump(&self) -> Vec<u8> {

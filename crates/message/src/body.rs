@@ -177,12 +177,7 @@ impl<F> Body<F> {
         Step: FnMut(S) -> Next + 'static,
         Next: Future<Output = Result<Option<(Chunk<F>, S)>, BodyError>> + 'static,
     {
-        Body::Stream(Box::new(Unfold {
-            state: Some(state),
-            step,
-            next: None,
-            ahead: None,
-        }))
+        Body::unfold_ahead(state, step, |_, _| {})
     }
 
     /// The same, where what makes the chunks can fetch while none is asked for: `ahead` is given the state then.
@@ -201,7 +196,7 @@ impl<F> Body<F> {
             state: Some(state),
             step,
             next: None,
-            ahead: Some(ahead),
+            ahead,
         }))
     }
 
@@ -320,7 +315,7 @@ struct Unfold<S, Step, Next> {
     state: Option<S>,
     step: Step,
     next: Option<Pin<Box<Next>>>,
-    ahead: Option<fn(&mut S, &mut Context<'_>)>,
+    ahead: fn(&mut S, &mut Context<'_>),
 }
 
 impl<F, S, Step, Next> Source<F> for Unfold<S, Step, Next>
@@ -358,8 +353,8 @@ where
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         // Between two chunks the state lies here.
-        if let (Some(ahead), Some(state)) = (self.ahead, &mut self.state) {
-            ahead(state, cx);
+        if let Some(state) = &mut self.state {
+            (self.ahead)(state, cx);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which `}` is missing, or one too many, by how deep the lines stand: for a reader a block ends where its lines do, for the language
 //! it ends at a brace.
 //!
-//! Invariant: a text that is not indented gives no finding but the last block that is open at its end; every byte is read once.
+//! Invariant: a text that is not indented gives no finding but the last block that is open at its end;
+//! how deep a word stands costs no more than the blanks before it.
 
 use std::sync::Arc;
 
@@ -142,16 +143,19 @@ fn closing(text: &Text, block: &Open, at: u32) -> Option<Finding> {
 /// How deep a byte stands, if it is the first of its line.
 fn column_of(text: &Text, at: u32) -> Option<usize> {
     let before = &text.bytes()[..at as usize];
-    let begin = before
+    let blanks = before
         .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |newline| newline + 1);
+        .rev()
+        .take_while(|byte| matches!(byte, b' ' | b'\t'));
+    let begin = before.len() - blanks.count();
+    if begin > 0 && before[begin - 1] != b'\n' {
+        return None;
+    }
     let mut column = 0;
     for byte in &before[begin..] {
         column = match byte {
-            b' ' => column + 1,
             b'\t' => (column / TAB_COLUMNS + 1) * TAB_COLUMNS,
-            _ => return None,
+            _ => column + 1,
         };
     }
     Some(column)

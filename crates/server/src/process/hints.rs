@@ -5,7 +5,7 @@
 
 use config::known::{foreign, missing};
 use config::suggest::of_declared;
-use config::{Directive, Error, Tree};
+use config::{Error, Tree};
 
 /// The names that are shown at most, and the depth of blocks that are looked into, are bounded by the configuration itself.
 struct Kind {
@@ -111,7 +111,7 @@ impl Kind {
             .iter()
             .map(|name| (*name).to_owned())
             .collect();
-        each(&tree.directives, &mut |line| {
+        tree.each(&mut |line| {
             if line.name == by {
                 declared.extend(
                     line.args
@@ -131,7 +131,7 @@ impl Kind {
     fn first_named(&self, name: &str, tree: &Tree) -> Option<String> {
         let (lines, before) = self.named_by;
         let mut found = None;
-        each(&tree.directives, &mut |line| {
+        tree.each(&mut |line| {
             let is_it = |word: &str| word.strip_prefix(before) == Some(name);
             let names = lines.iter().any(|by| line.name == *by);
             if names && found.is_none() && line.args.iter().any(|word| is_it(&word.display())) {
@@ -155,12 +155,4 @@ fn declares(word: &str, before: &str) -> Option<String> {
 
 fn between<'a>(text: &'a str, before: &str, behind: &str) -> Option<&'a str> {
     text.strip_prefix(before)?.strip_suffix(behind)
-}
-
-/// Each line of the blocks, from the outside in; they are no deeper than [`config::BLOCKS_DEEP_MAX`].
-fn each(lines: &[Directive], see: &mut dyn FnMut(&Directive)) {
-    for line in lines {
-        see(line);
-        each(line.children(), see);
-    }
 }

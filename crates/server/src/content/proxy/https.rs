@@ -14,11 +14,11 @@ const HTTPS: &[u8] = b"https://";
 #[must_use]
 pub fn warning(tree: &Tree) -> Option<Error> {
     let mut secure = HashSet::new();
-    each(&tree.directives, &mut |directive| {
+    tree.each(&mut |directive| {
         secure.extend(makes_https(directive));
     });
     let mut first = None;
-    each(&tree.directives, &mut |directive| {
+    tree.each(&mut |directive| {
         if first.is_none() && directive.name == "proxy_pass" && may_ask(directive, &secure) {
             let problem = Problem::new("https protocol requires SSL support").at(0);
             let told = known::missing::of("http_proxy", "proxy_ssl_");
@@ -28,14 +28,6 @@ pub fn warning(tree: &Tree) -> Option<Error> {
         }
     });
     first
-}
-
-/// Looks at each directive, and at what is inside of it (blocks nest at most 100 deep).
-fn each(directives: &[Directive], look: &mut impl FnMut(&Directive)) {
-    for directive in directives {
-        look(directive);
-        each(directive.children(), look);
-    }
 }
 
 /// The variable that is given such a URL here.
