@@ -107,6 +107,11 @@ impl Origin {
         self.received.lock().expect("no test panics in it").clone()
     }
 
+    /// What it was asked since this was called last.
+    pub fn take(&self) -> Vec<Received> {
+        std::mem::take(&mut *self.received.lock().expect("no test panics in it"))
+    }
+
     /// What it was asked last.
     ///
     /// # Panics

@@ -32,6 +32,8 @@ pub enum After {
         /// It is closed since the client took too long.
         is_timeout: bool,
     },
+    /// It is reset: the answer broke off, and the connection's end alone would have said where it ends (RFC 9112, 6.3).
+    Reset,
 }
 
 impl After {
@@ -94,6 +96,7 @@ pub async fn finish(
         After::Keep if at_least.is_zero() => return Some((wire, timeout)),
         // In a box: few have it.
         After::Keep => return Box::pin(hold(wire, timeout, at_least)).await,
+        After::Reset => drop(wire.stream.set_reset_on_close()),
         After::Close {
             is_timeout: true, ..
         } if settings.closing.reset_timedout_connection => {
@@ -137,7 +140,7 @@ async fn let_update_end(request: &mut Request) {
 }
 
 /// Does the client know where the answer ends before the connection does?
-fn has_told_end(request: &Request) -> bool {
+pub(super) fn has_told_end(request: &Request) -> bool {
     let Some(response) = &request.response else {
         return false;
     };

@@ -10,7 +10,7 @@ use crate::log::Level;
 use crate::request::Request;
 use crate::request_body;
 
-use super::finish::After;
+use super::finish::{self, After};
 
 /// Why sending ended early; the connection is closed.
 pub(super) enum Stop {
@@ -30,6 +30,10 @@ impl From<wire::Error> for Stop {
 /// Says in the log why sending ended early, and closes.
 pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     let mut is_timeout = false;
+    let is_ours = !matches!(
+        stop,
+        Stop::Client(_) | Stop::Left | Stop::Disk(disk::Error::Socket(_))
+    );
     match stop {
         Stop::Client(wire::Error::Timeout) => {
             is_timeout = true;
@@ -66,6 +70,9 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
         Stop::Body(error) => request.log(Level::Error, &|out| {
             out.extend_from_slice(error.to_string().as_bytes())
         }),
+    }
+    if is_ours && !finish::has_told_end(request) {
+        return After::Reset;
     }
     After::Close {
         must_linger: false,

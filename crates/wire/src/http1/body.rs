@@ -53,6 +53,8 @@ enum State {
     UntilClose,
     ChunkStart,
     ChunkSize,
+    /// Blanks behind the size: an extension may follow, or the line's end.
+    SizeBlank,
     Extension,
     SizeLineFeed,
     ChunkData,
@@ -256,7 +258,7 @@ impl Decoder {
                 self.size_line = 1;
                 State::ChunkSize
             }
-            (State::ChunkSize | State::Extension, _) => self.size_line(byte)?,
+            (State::ChunkSize | State::SizeBlank | State::Extension, _) => self.size_line(byte)?,
             (State::SizeLineFeed, b'\n') if self.size == 0 => State::TrailerStart,
             (State::SizeLineFeed, b'\n') => self.begin_chunk()?,
             (State::DataReturn, b'\r') => State::DataFeed,
@@ -277,8 +279,12 @@ impl Decoder {
         }
         match (self.state, byte) {
             (_, b'\r') => Ok(State::SizeLineFeed),
-            (State::ChunkSize, b';' | b' ' | b'\t') => Ok(State::Extension),
-            (State::Extension, b'\n' | 0) => Err(BodyFault::Framing),
+            (State::ChunkSize | State::SizeBlank, b';') => Ok(State::Extension),
+            (State::ChunkSize | State::SizeBlank, b' ' | b'\t') => Ok(State::SizeBlank),
+            // Somebody else could take for digits what stands behind a blank.
+            (State::SizeBlank, _) => Err(BodyFault::Framing),
+            (State::Extension, b'\t') => Ok(State::Extension),
+            (State::Extension, control) if control.is_ascii_control() => Err(BodyFault::Framing),
             (State::Extension, _) => Ok(State::Extension),
             _ => {
                 if self.size > i64::MAX as u64 / 16 {

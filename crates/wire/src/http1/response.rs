@@ -9,6 +9,7 @@ use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
 use super::block::copied;
 use super::line::{self, Fault};
 use super::read::{contains_word, parse_length};
+use super::request::is_token;
 
 /// Header lines of a response; the buffer that it must fit in (`proxy_buffer_size`) usually ends it earlier.
 pub const RESPONSE_HEADERS_MAX: usize = 4096;
@@ -171,8 +172,9 @@ impl ResponseParser {
         if !head.is_interim() {
             self.framing_line(bytes, field, head)?;
         }
-        if found.has_colon {
-            head.push(field); // nginx passes a line without a colon on as a name without a value
+        // nginx passes a line without a colon on as a name without a value, and any name; what is no field is not sent (RFC 9110, 2.2).
+        if found.has_colon && (!found.is_invalid || is_token(field.name.of(bytes))) {
+            head.push(field);
         }
         Ok(())
     }

@@ -271,7 +271,8 @@ fn value(request: &mut Request, response: &Response, name: &Name) -> Result<Byte
             });
             match is_set {
                 true => Ok(out.into()),
-                false => Err(Outcome::Close(500)),
+                // As nginx: nothing is said, and the log has the status that would have been.
+                false => Err(Outcome::Close(response.status)),
             }
         }
     }
