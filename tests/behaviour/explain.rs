@@ -389,3 +389,35 @@ http {
         ],
     );
 }
+
+#[test]
+fn why_an_answer_is_not_stored_is_told() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(
+        "events { } http { proxy_cache_path html/cache keys_zone=c:1m; proxy_cache c; server { listen 127.0.0.1:%PORT%;
+             location / { proxy_pass http://127.0.0.1:9; } location /off { proxy_cache off; proxy_pass http://127.0.0.1:9; }
+             location /valid { proxy_cache_valid 1m; proxy_pass http://127.0.0.1:9; }
+             location /not { proxy_no_cache $arg_x; proxy_pass http://127.0.0.1:9; } } }",
+    );
+    for (path, more, expected) in [
+        (
+            "/",
+            "GET",
+            "stored if the answer says how long (Cache-Control, Expires); there is no \"proxy_cache_valid\"",
+        ),
+        (
+            "/",
+            "POST",
+            "cache not asked for this method, and nothing is stored",
+        ),
+        ("/valid", "GET", "stored as the answer says, and these"),
+        ("/not?x=1", "GET", "stored nothing: a condition holds"),
+        ("/off", "GET", "cache none"),
+    ] {
+        let text = told(&site, "a", path, &["--method", more]);
+        assert_told(&text, &[expected]);
+    }
+}

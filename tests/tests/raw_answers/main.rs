@@ -171,6 +171,9 @@ impl Bench {
 
     /// What is wrong with what became of `answer` on this way; nothing where it is as it should be.
     fn fault(&self, verdict: Verdict, way: (&str, &str, &str), number: usize) -> Option<String> {
+        if verdict == Any {
+            return None;
+        }
         let (location, version, lines) = way;
         let target = format!("{location}/{number}");
         let (bytes, is_reset) = self.ask(&target, version, lines);
@@ -178,7 +181,6 @@ impl Bench {
         let found = split_reply(&bytes, false, !is_reset);
         let word = if found.is_none() { "cut" } else { "whole" };
         let fault = match (verdict, found) {
-            (Any, _) => None,
             (Refused, Some((reply, _))) if reply.status == 502 => None,
             (Cut, None) => None,
             (Cut, Some((reply, _))) if reply.status == 502 => None,
@@ -190,8 +192,8 @@ impl Bench {
         if bytes.windows(6).any(|part| part == b"poison") {
             return Some(format!("poison: {}", shown()));
         }
-        let (_, asked) = (self.server.get("/fine"), self.origin.take());
         let is_fine = self.server.get("/fine").text() == "fine";
+        let asked = self.origin.take();
         let connections = asked
             .iter()
             .filter(|request| request.target() == target)
@@ -229,12 +231,17 @@ impl Bench {
             } else {
                 class.verdict
             };
-            for answer in &class.answers {
+            for (nth, answer) in class.answers.iter().enumerate() {
                 *self.answer.lock().expect("no test panics in it") = bytes_of(answer);
                 // What is cut on a connection that is kept is told from one that is slow by a timeout alone.
                 let is_slow =
                     |way: &&(&str, &str, &str)| way.0 == "/kept" && !matches!(verdict, Passed(..));
-                for way in WAYS.iter().filter(|way| !is_slow(way)) {
+                // The first of a class goes all ways, each other one two of them.
+                let ways = WAYS.iter().filter(|way| !is_slow(way));
+                for (at, way) in ways.enumerate() {
+                    if nth > 0 && (at + nth) % 3 != 0 {
+                        continue;
+                    }
                     number += 1;
                     if let Some(fault) = self.fault(verdict, *way, number) {
                         let shown = bytes_of(answer).escape_ascii().to_string();

@@ -225,7 +225,8 @@ fn ends_of_chunks() {
             "9112, 7.1: data as long as its size",
             Refused,
             each(data, chunked),
-        ),
+        )
+        .nginx(Open),
     ]);
 }
 

@@ -167,7 +167,7 @@ impl Bench {
                 Some(format!("passed on: {passed:?}"))
             } else if statuses.len() > 1 || !statuses.iter().all(is_refusal) {
                 Some(format!("answered: {text:?}"))
-            } else if !text.is_empty() && !text.contains("Connection: close\r\n") {
+            } else if text.starts_with("HTTP/") && !text.contains("Connection: close\r\n") {
                 Some(format!("not closed: {text:?}"))
             } else {
                 None

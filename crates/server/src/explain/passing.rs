@@ -164,20 +164,24 @@ fn tell_servers(upstream: &Upstream, lines: &Lines<'_>, report: &mut Report) {
 fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = chain(request, lines);
     let caching = &request.location().settings.caching;
+    let family = family(request);
+    let made = of(lines, &chain, family, &["proxy_cache"]);
     let Some(name) = directives::name(request).filter(|name| !name.is_empty() && name != "off")
     else {
-        return;
+        let text = match made.is_empty() {
+            true => format!("none: there is no \"{}\"", family.renamed("proxy_cache")),
+            false => "none".to_owned(),
+        };
+        return report.say_by("cache", text, &made);
     };
     let zones = &request.settings().zones;
     let Some(zone) = zones.named(&name).map(|at| &zones.all()[at]) else {
         return report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
     };
-    let family = family(request);
-    let made = of(lines, &chain, family, &["proxy_cache"]);
     if !inquiry::is_asked(request, caching) {
         return report.say_by(
             "cache",
-            "not asked for this method",
+            "not asked for this method, and nothing is stored",
             &of(lines, &chain, family, &["proxy_cache_methods"]),
         );
     }
@@ -205,20 +209,31 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
             &of(lines, &chain, family, &["proxy_cache_bypass"]),
         );
     }
-    let rules = of_each(
-        lines,
-        &chain,
-        family,
-        &[
-            "proxy_cache_valid",
-            "proxy_no_cache",
-            "proxy_cache_use_stale",
-            "proxy_cache_lock",
-            "proxy_ignore_headers",
-            "proxy_cache_min_uses",
-        ],
-    );
-    if !rules.is_empty() {
-        report.say_by("stored", "as the answer says, and these", &rules);
+    tell_storing(request, lines, family, report);
+}
+
+/// Whether the answer is stored, and for how long.
+fn tell_storing(request: &Request, lines: &Lines<'_>, family: Family, report: &mut Report) {
+    let chain = chain(request, lines);
+    let caching = &request.location().settings.caching;
+    if caching.proxy_no_cache.hold(request) {
+        let made = of(lines, &chain, family, &["proxy_no_cache"]);
+        return report.say_by("stored", "nothing: a condition holds", &made);
     }
+    const RULES: &[&str] = &[
+        "proxy_cache_valid",
+        "proxy_no_cache",
+        "proxy_cache_use_stale",
+        "proxy_cache_lock",
+        "proxy_ignore_headers",
+        "proxy_cache_min_uses",
+    ];
+    let rules = of_each(lines, &chain, family, RULES);
+    if !of(lines, &chain, family, &["proxy_cache_valid"]).is_empty() {
+        return report.say_by("stored", "as the answer says, and these", &rules);
+    }
+    let valid = family.renamed("proxy_cache_valid");
+    let text =
+        format!("if the answer says how long (Cache-Control, Expires); there is no \"{valid}\"");
+    report.say_by("stored", text, &rules);
 }
