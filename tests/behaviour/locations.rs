@@ -80,3 +80,23 @@ fn status_444_closes_without_a_byte() {
     let server = Server::start("server { listen 127.0.0.1:%PORT%; return 444; }");
     assert_eq!(server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), "");
 }
+
+#[test]
+fn an_exact_name_that_is_passed_on_is_reached_without_its_slash() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; location = /t/ { proxy_pass http://127.0.0.1:9; } location /u { return 200 u; }
+            location = /u/ { proxy_pass http://127.0.0.1:9; } location = /v/ { return 200 v; } location = /v { return 200 exact; } }",
+    );
+    for (path, to) in [("/t", "/t/"), ("/t?a", "/t/?a"), ("/u", "")] {
+        let reply = server.get(path);
+        let location = reply.header("location").unwrap_or_default();
+        assert!(location.ends_with(to), "{path}: {location}");
+        assert_eq!(
+            reply.status,
+            if to.is_empty() { 200 } else { 301 },
+            "{path}"
+        );
+    }
+    assert_eq!(server.get("/t/x").status, 404);
+    assert_eq!(server.get("/v").text(), "exact");
+}

@@ -150,6 +150,8 @@ pub struct Candidate {
     pub prefix: Option<Prefix>,
     /// `location = /x`, if there is one.
     pub exact: Option<LocationId>,
+    /// `location = /x/` passes requests on, so `/x` is sent there, as with a prefix.
+    redirects: bool,
     /// The longest other candidate that this name starts with.
     parent: Option<u32>,
 }
@@ -192,6 +194,11 @@ impl Locations {
         candidate.exact.replace(location).is_none()
     }
 
+    /// Sends `/a` to `/a/`, which is the name of an exact location that is there.
+    pub fn redirect_to_exact(&mut self, name: &[u8]) {
+        self.candidate(name).redirects = true;
+    }
+
     /// Adds `location name` or `location ^~ name`; `false` when there is one already.
     pub fn add_prefix(&mut self, name: &[u8], prefix: Prefix) -> bool {
         let candidate = self.candidate(name);
@@ -217,6 +224,7 @@ impl Locations {
                     name: name.into(),
                     prefix: None,
                     exact: None,
+                    redirects: false,
                     parent: None,
                 });
                 self.candidates.len() - 1
@@ -324,8 +332,13 @@ impl Locations {
                 .cmp(uri.iter().copied().chain([b'/']))
         };
         let at = self.candidates.binary_search_by(order).ok()?;
-        let prefix = self.candidates[at].prefix.filter(|p| p.auto_redirect)?;
-        Some(Fixed::AddSlash(prefix.location))
+        let candidate = &self.candidates[at];
+        let prefix = candidate.prefix.filter(|p| p.auto_redirect);
+        if prefix.is_none() && !candidate.redirects {
+            return None;
+        }
+        let location = candidate.exact.or(prefix.map(|p| p.location))?;
+        Some(Fixed::AddSlash(location))
     }
 }
 

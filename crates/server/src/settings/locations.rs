@@ -294,21 +294,25 @@ pub fn finish_all<'a>(
     for block in blocks {
         let (kind, name, directive) = (block.kind.clone(), block.name.clone(), block.directive);
         let id = block.finish(outer, all, scope)?;
+        let location = &all.locations[id as usize];
+        let passes =
+            location.passing.is_some() || location.handler.as_ref().is_some_and(|h| h.passes());
+        let auto_redirect = passes && name.ends_with(b"/");
         let is_new = match kind {
-            Kind::Exact => locations.add_exact(&name, id),
+            Kind::Exact => {
+                let is_new = locations.add_exact(&name, id);
+                if auto_redirect {
+                    locations.redirect_to_exact(&name);
+                }
+                is_new
+            }
             Kind::Prefix { stops } => {
-                let location = &all.locations[id as usize];
-                let passes = location.passing.is_some()
-                    || location.handler.as_ref().is_some_and(|h| h.passes());
-                let auto_redirect = passes && name.ends_with(b"/");
-                locations.add_prefix(
-                    &name,
-                    Prefix {
-                        location: id,
-                        stops,
-                        auto_redirect,
-                    },
-                )
+                let prefix = Prefix {
+                    location: id,
+                    stops,
+                    auto_redirect,
+                };
+                locations.add_prefix(&name, prefix)
             }
             Kind::Regex(regex) => {
                 locations.add_regex(regex, id);
