@@ -186,9 +186,9 @@ fn wrong_maps() {
 #[test]
 fn a_charset_that_no_variable_names_ends_the_connection() {
     let server = Server::start(
-        "log_format status $status; access_log logs/access.log status; server { listen 127.0.0.1:%PORT%; charset $arg_charset;
-            location / { return 302 /b; } }",
+        "server { listen 127.0.0.1:%PORT%; charset $arg_charset; location / { return 302 /b; } }",
     );
     assert_eq!(server.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), "");
-    assert_eq!(server.access_log(1), "302\n");
+    let log = server.access_log(1);
+    assert!(log.contains("\" 302 0 "), "{log}");
 }
