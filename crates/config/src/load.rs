@@ -55,6 +55,14 @@ pub struct Recorded {
     pub globs: HashMap<PathBuf, Vec<PathBuf>>,
 }
 
+impl Recorded {
+    /// Bytes of all texts.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.files.values().map(Bytes::len).sum()
+    }
+}
+
 impl Source for Recorded {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         let bytes = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
