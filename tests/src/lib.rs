@@ -35,5 +35,5 @@ pub use exposition::Exposition;
 pub use origin::{Answer, Origin, Received};
 pub use port::Port;
 pub use reply::{Reply, split_reply};
-pub use server::{Server, text_of};
+pub use server::{Server, statuses_of, text_of};
 pub use site::{Refused, Site};

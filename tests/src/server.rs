@@ -259,3 +259,10 @@ fn whole(main: &str, http: &str) -> String {
 pub fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// The statuses of all answers in the text of a connection.
+pub fn statuses_of(text: &str) -> Vec<u16> {
+    text.match_indices("HTTP/1.1 ")
+        .filter_map(|(at, _)| text[at + 9..].get(..3)?.parse().ok())
+        .collect()
+}

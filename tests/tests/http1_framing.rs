@@ -1,7 +1,7 @@
 //! HTTP/1 requests whose bytes are wrong or ambiguous: each is refused as nginx refuses it, and nothing behind it is taken for a
 //! request. Also what must not be refused.
 
-use blackbox::{Server, text_of};
+use blackbox::{Server, statuses_of, text_of};
 use std::net::Shutdown;
 
 /// Says what was understood of a request.
@@ -18,11 +18,7 @@ fn ask(server: &Server, bytes: impl AsRef<[u8]>) -> (Vec<u16>, String) {
     connection.send(bytes);
     let _ = connection.stream().shutdown(Shutdown::Write);
     let text = text_of(&connection.rest());
-    let statuses = text
-        .match_indices("HTTP/1.1 ")
-        .filter_map(|(at, _)| text[at + 9..].get(..3)?.parse().ok())
-        .collect();
-    (statuses, text)
+    (statuses_of(&text), text)
 }
 
 /// Each case alone, and with its bytes one by one.

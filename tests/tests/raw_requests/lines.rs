@@ -108,7 +108,11 @@ fn ends_of_lines() {
     let before_line: Vec<String> = at_each_place(PLAIN, "\r")
         .into_iter()
         .filter(|(at, _)| {
-            *at > 0 && PLAIN.as_bytes()[at - 1] == b'\n' && !PLAIN[*at..].starts_with("\r\n")
+            // Behind the head it is the body's first byte.
+            *at > 0
+                && *at < PLAIN.len()
+                && PLAIN.as_bytes()[at - 1] == b'\n'
+                && !PLAIN[*at..].starts_with("\r\n")
         })
         .map(|(_, head)| head + "abc")
         .collect();
@@ -130,6 +134,9 @@ fn ends_of_lines() {
             })
             .collect()
     };
+    // Where the LF ends the head, the CR is the body's first byte.
+    let mut lf_cr = with_ends("\n\r");
+    lf_cr.retain(|text| !text.contains("\n\n\r") && !text.contains("\n\r\n\r"));
     let last = |end: &str| vec![format!("{}{end}abc", &PLAIN[..PLAIN.len() - 2])];
     Bench::start().run(&[
         class("9112, 2.2: a CR inside of a line", Refused, inside("\r")),
@@ -146,7 +153,7 @@ fn ends_of_lines() {
             Refused,
             with_ends("\r"),
         ),
-        class("9112, 2.2: LF CR ends no line", Refused, with_ends("\n\r")),
+        class("9112, 2.2: LF CR ends no line", Refused, lf_cr),
         class(
             "9112, 2.2: another CR at the end of the head",
             Refused,

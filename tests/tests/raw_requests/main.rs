@@ -8,8 +8,9 @@ mod bodies;
 mod lines;
 
 use std::net::Shutdown;
+use std::time::Duration;
 
-use blackbox::{Answer, Origin, Received, Server, is_nginx, text_of};
+use blackbox::{Answer, Origin, Received, Server, is_nginx, statuses_of, text_of};
 
 /// Behind what must be refused: whoever answers it, or passes it on, has taken a body for a request.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: h.test\r\nConnection: close\r\n\r\n";
@@ -104,6 +105,9 @@ fn at_each_place(text: &str, inserted: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
+/// A request that was not answered in this time waits for more of it.
+const NO_ANSWER: Duration = Duration::from_millis(30);
+
 /// What is no blank (RFC 9110, 5.6.3), and is taken for one by some.
 const NO_BLANKS: &str = "\0|\x08|\x0b|\x0c|\r|\x1c|\x1f|\x7f|\u{85}|\u{a0}|\u{ff}|\u{2}";
 const BLANKS: [&str; 3] = [" ", "   ", "                                        "];
@@ -146,14 +150,16 @@ impl Bench {
             connection.send(piece);
         }
         if ends {
-            let _ = connection.stream().shutdown(Shutdown::Write);
+            // A client that has gone is not answered: so not before there is an answer, or none to be expected.
+            let stream = connection.stream();
+            let before = stream.read_timeout().expect("a socket has one");
+            stream.set_read_timeout(Some(NO_ANSWER)).expect("not zero");
+            let _ = stream.peek(&mut [0]);
+            stream.set_read_timeout(before).expect("as it was");
+            let _ = stream.shutdown(Shutdown::Write);
         }
         let text = text_of(&connection.rest());
-        let statuses = text
-            .match_indices("HTTP/1.1 ")
-            .filter_map(|(at, _)| text[at + 9..].get(..3)?.parse().ok())
-            .collect();
-        (statuses, text)
+        (statuses_of(&text), text)
     }
 
     /// What is wrong with what became of `request`; nothing where it is as it should be.
