@@ -178,7 +178,7 @@ fn count(
                     break;
                 }
                 thread::sleep(APART);
-                least = least.min(steps.of_what(|| server.ask(path, 1))?);
+                least = least.min(steps.count_during(|| server.ask(path, 1))?);
             }
             Ok((what, least))
         })

@@ -61,8 +61,8 @@ impl Steps {
         Ok(Steps { shared, stat })
     }
 
-    /// How many it takes for what is asked, until the thread waits again. Its clock stands still meanwhile.
-    pub fn of_what(&self, ask: impl FnOnce() -> Result<(), String>) -> Result<u64, String> {
+    /// How many it makes for what is asked, until the thread waits again. Its clock stands still meanwhile.
+    pub fn count_during(&self, ask: impl FnOnce() -> Result<(), String>) -> Result<u64, String> {
         let before = self.when_idle();
         self.shared.is_still.store(true, Ordering::Release);
         let asked = ask();

@@ -35,8 +35,8 @@ directives! {
         auth_basic: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "string | off";
         /// Names the file with the users: a line for each, with name, password and, behind another colon, what is not looked at. The name may
         /// have variables; a relative one begins at the configuration's directory. Passwords are in the forms of crypt(3) (DES, `$1$`,
-        /// bcrypt, `$5$`, `$6$`, yescrypt), in Apache's (`$apr1$`), or `{PLAIN}`, `{SHA}`, `{SSHA}`. They are checked by the pool of threads `cpu`, remembered
-        /// for a short while, and never on a loop.
+        /// bcrypt, `$5$`, `$6$`, yescrypt), in Apache's (`$apr1$`), or `{PLAIN}`, `{SHA}`, `{SSHA}`. They are checked by the pool of threads `cpu`;
+        /// what was found right is remembered for a short while.
         auth_basic_user_file: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "file";
     }
 }
