@@ -235,12 +235,20 @@ impl Stream {
         wanted: usize,
         call: impl FnMut() -> io::Result<usize>,
     ) -> io::Result<usize> {
-        if !turn::may_go_on() {
+        let is_read = interest.is_readable();
+        let may_call = if is_read {
+            turn::may_go_on()
+        } else {
+            turn::may_write()
+        };
+        if !may_call {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let outcome = self.call(interest, wanted, call);
-        if let Ok(count) = outcome {
-            turn::spend_call(count);
+        match outcome {
+            Ok(count) if is_read => turn::spend_read(count),
+            Ok(count) => turn::spend_call(count),
+            Err(_) => {}
         }
         outcome
     }

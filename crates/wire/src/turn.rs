@@ -49,6 +49,8 @@ struct Turn {
     share_ns: Cell<u64>,
     /// Turns that were over, since the loop last asked for events.
     cut_short: Cell<u64>,
+    /// A socket was read, and none written since.
+    has_read: Cell<bool>,
 }
 
 impl Turn {
@@ -60,6 +62,7 @@ impl Turn {
             began_ns: Cell::new(0),
             share_ns: Cell::new(TURN_NS),
             cut_short: Cell::new(0),
+            has_read: Cell::new(false),
         }
     }
 
@@ -94,6 +97,7 @@ pub fn begin(now_ns: u64) {
         turn.looked_at.set(LOOK_BYTES);
         turn.bytes.set(TURN_BYTES);
         turn.began_ns.set(now_ns);
+        turn.has_read.set(false);
     });
 }
 
@@ -122,6 +126,21 @@ pub fn spend(bytes: usize) {
 #[inline]
 pub(crate) fn spend_call(bytes: usize) {
     spend(bytes.saturating_add(CALL_BYTES as usize));
+}
+
+/// Counts a call that read so many bytes: they may be passed on in this turn ([`may_write`]).
+#[inline]
+pub(crate) fn spend_read(bytes: usize) {
+    spend_call(bytes);
+    TURN.with(|turn| turn.has_read.set(true));
+}
+
+/// May this turn write to a socket? What it has read it may pass on by one call, even if the read was its end: by the next turn others
+/// would have driven it out of the processor's cache, and its buffer would be away until then.
+#[inline]
+pub(crate) fn may_write() -> bool {
+    let has_read = TURN.with(|turn| turn.has_read.replace(false));
+    may_go_on() || has_read
 }
 
 /// Counts work that may have taken long, whatever it moved: the clock is looked at before more is done.

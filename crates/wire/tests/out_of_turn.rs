@@ -85,12 +85,18 @@ fn one_turn_takes_a_bounded_part_of_what_is_no_answer() {
 }
 
 /// A connection that has been sent `text`, with the client's end of it.
-fn connected(owner: &Rc<Loop>, text: &[u8]) -> (Connection, Plain) {
+fn accepted(owner: &Rc<Loop>, text: &[u8]) -> (Connection, Plain) {
+    let (stream, client) = connected(text);
+    (Connection::new(stream, owner), client)
+}
+
+/// A socket that has been sent `text`, with its other end.
+fn connected(text: &[u8]) -> (Stream, Plain) {
     let (server, mut client) = Plain::pair().unwrap();
     server.set_nonblocking(true).unwrap();
     let stream = Stream::Unix(tokio::net::UnixStream::from_std(server).unwrap());
     client.write_all(text).unwrap();
-    (Connection::new(stream, owner), client)
+    (stream, client)
 }
 
 /// Polls `work` once in a turn that is over: it waits, though nothing keeps it. Then to its end, a turn for each poll.
@@ -116,7 +122,7 @@ fn whoever_reads_a_client_or_sends_to_it_waits_for_the_next_turn() {
     on_loop(|owner| async move {
         let ready = || tokio::time::sleep(PAUSE);
         let body = |length| Decoder::new(Framing::Length(length), 0);
-        let (mut one, client) = connected(&owner, b"GET / HTTP/1.0\n\n");
+        let (mut one, client) = accepted(&owner, b"GET / HTTP/1.0\n\n");
         ready().await;
         let limits = Limits::default();
         let mut choose = |_: &[u8]| None;
@@ -128,7 +134,7 @@ fn whoever_reads_a_client_or_sends_to_it_waits_for_the_next_turn() {
             .unwrap();
         drop(client);
 
-        let (mut one, mut client) = connected(&owner, b"abc");
+        let (mut one, mut client) = accepted(&owner, b"abc");
         ready().await;
         let mut decoder = body(5);
         let piece = waits_for_its_turn("read_body", pin!(one.read_body(&mut decoder, LONG))).await;
@@ -144,7 +150,7 @@ fn whoever_reads_a_client_or_sends_to_it_waits_for_the_next_turn() {
         ready().await;
         waits_for_its_turn("linger", pin!(one.linger(LONG, LONG))).await;
 
-        let (mut one, client) = connected(&owner, b"PROXY");
+        let (mut one, client) = accepted(&owner, b"PROXY");
         ready().await;
         let parse = |bytes: &[u8]| Some((bytes.len(), ()));
         let prologue = one.read_prologue(LONG, parse);
@@ -202,5 +208,26 @@ fn what_is_left_of_a_turn_is_not_more_for_small_chunks() {
         let piece = waits_for_its_turn("small chunks", pin!(exchange.piece(LONG))).await;
         assert_eq!(piece.unwrap().unwrap(), "ab");
         assert_eq!(exchange.piece(LONG).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn what_the_last_read_of_a_turn_brought_is_written_in_it() {
+    on_loop(|_| async move {
+        let (from, _from) = connected(b"abc");
+        let (to, _to) = connected(b"");
+        tokio::time::sleep(PAUSE).await;
+        let mut bytes = [0; 3];
+        turn::begin(read_ns());
+        assert_eq!(from.try_read(&mut bytes).unwrap(), 3);
+        turn::spend(turn::TURN_BYTES as usize);
+        assert!(!turn::may_go_on());
+        assert_eq!(to.try_write(&bytes).unwrap(), 3);
+        let again = to.try_write(&bytes);
+        assert_eq!(again.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        // What an earlier turn read was for that one.
+        turn::begin(read_ns());
+        turn::spend(turn::TURN_BYTES as usize);
+        assert!(to.try_write(&bytes).is_err());
     });
 }

@@ -351,7 +351,6 @@ async fn send_stream(
         }
     };
     while let Some(chunk) = next {
-        turn::go_on().await;
         match chunk.map_err(Stop::Body)? {
             Chunk::Bytes(bytes) if framing.rate.per_second == 0 => {
                 let place = Place {
@@ -365,6 +364,8 @@ async fn send_stream(
             }
             chunk => ahead(stream, Box::pin(send_chunk(request, chunk, framing))).await?,
         }
+        // Not between the read of a piece and its write.
+        turn::go_on().await;
         next = next_piece(request, stream).await?;
     }
     Ok(Extent::Chunks)
