@@ -166,6 +166,33 @@ fn who_closes_and_asks_at_once_is_alone() {
     }
 }
 
+#[test]
+fn who_has_seen_a_connection_end_is_alone_on_whatever_loop_he_asks() {
+    let server = Server::start_with(
+        "worker_processes 4;",
+        "server { listen 127.0.0.1:%PORT%;
+            location /status { stub_status; } location /refused { deny all; } location / { return 200 x; } }",
+    );
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "GET /refused HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "not HTTP\r\n\r\n",
+    ] {
+        for _ in 0..200 {
+            // Up to the end of the connection, as that of the page is.
+            server.raw(request);
+            let status = server.raw("GET /status HTTP/1.0\r\n\r\n");
+            assert!(
+                status.contains("Active connections: 1 \n")
+                    && status.ends_with("Reading: 0 Writing: 1 Waiting: 0 \n"),
+                "{request:?}: {status}"
+            );
+        }
+    }
+}
+
 /// One loop with few places.
 fn crowded(servers: &str) -> Server {
     let text = format!(

@@ -244,7 +244,7 @@ impl Connection {
 
     /// Closes with care (RFC 9112, 9.6): says that nothing more comes, and reads what the peer still sends, so that it sees
     /// the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
-    pub async fn linger(mut self, total: Duration, between: Duration) {
+    pub async fn linger(&mut self, total: Duration, between: Duration) {
         self.unread = Vec::new();
         if self.stream.shutdown_write().is_err() {
             return;

@@ -219,7 +219,7 @@ fn a_client_that_left_is_seen_while_it_is_served() {
 
 #[test]
 fn lingering_reads_what_still_comes() {
-    on_connection(async |connection, mut client, _| {
+    on_connection(async |mut connection, mut client, _| {
         client.write_all(&[b'x'; 1000]).unwrap();
         let mut client_end = client.try_clone().unwrap();
         let reader = std::thread::spawn(move || {

@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::respond::{self, Start};
 
 use super::directives::Lingering;
-use super::post_action;
+use super::{Left, post_action};
 
 /// Reads of a body before its request is answered.
 const READS_AHEAD_MAX: usize = 8;
@@ -56,11 +56,8 @@ impl After {
     }
 }
 
-/// Writes the log lines, reads what is left of the body, and gives the connection back if it is kept.
-pub async fn finish(
-    mut request: Box<Request>,
-    mut after: After,
-) -> Option<(wire::Connection, Duration)> {
+/// Writes the log lines, reads what is left of the body, and gives the connection back, which lingers no more where it is not kept.
+pub(super) async fn finish(mut request: Box<Request>, mut after: After) -> Option<Left> {
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
     }
@@ -91,11 +88,16 @@ pub async fn finish(
     );
     let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
     let at_least = settings.keepalive.keepalive_min_timeout.duration();
-    let wire = request.wire.into_inner()?;
+    let mut wire = request.wire.into_inner()?;
     match after {
-        After::Keep if at_least.is_zero() => return Some((wire, timeout)),
-        // In a box: few have it.
-        After::Keep => return Box::pin(hold(wire, timeout, at_least)).await,
+        After::Keep => {
+            let keepalive = match at_least.is_zero() {
+                true => Some(timeout),
+                // In a box: few have it.
+                false => Box::pin(hold(&mut wire, timeout, at_least)).await,
+            };
+            return Some(Left { wire, keepalive });
+        }
         After::Reset => drop(wire.stream.set_reset_on_close()),
         After::Close {
             is_timeout: true, ..
@@ -123,7 +125,7 @@ pub async fn finish(
             }
         }
     }
-    None
+    Some(Left::to_close(wire))
 }
 
 /// Closes no earlier than the update has ended that runs behind a stale answer, as nginx: a client that asks again when it was closed
@@ -149,17 +151,17 @@ pub(super) fn has_told_end(request: &Request) -> bool {
     has_head && (has_no_body || request.is_chunked || response.content_length.is_some())
 }
 
-/// Keeps a connection, which nobody can tell to close yet, for `at_least` or until the next request comes; gives it back with the time
-/// that is left of `timeout`, if it goes on.
+/// Keeps a connection, which nobody can tell to close yet, for `at_least` or until the next request comes; gives the time that is left of
+/// `timeout`, if it goes on.
 async fn hold(
-    mut wire: wire::Connection,
+    wire: &mut wire::Connection,
     timeout: Duration,
     at_least: Duration,
-) -> Option<(wire::Connection, Duration)> {
+) -> Option<Duration> {
     let at_least = at_least.min(timeout);
     match wire.wait(at_least).await {
-        Ok(()) => Some((wire, timeout)),
-        Err(wire::Error::Timeout) if at_least < timeout => Some((wire, timeout - at_least)),
+        Ok(()) => Some(timeout),
+        Err(wire::Error::Timeout) if at_least < timeout => Some(timeout - at_least),
         Err(_) => None,
     }
 }

@@ -12,9 +12,12 @@ pub mod post_action;
 pub mod proxy_protocol;
 mod send_file;
 mod stop;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,7 +29,7 @@ use wire::{Error as WireError, Stream, turn};
 use crate::figures::zones::{self, Running};
 use crate::log::Level;
 use crate::loops::culprit;
-use crate::loops::{Accepted, Generation, Idle, Loop, Waiting};
+use crate::loops::{Accepted, Generation, Idle, Loop, Seat, Waiting};
 use crate::request::Request;
 use crate::respond::{self, Start};
 use crate::route::{NamedServer, ServerId};
@@ -42,8 +45,14 @@ const TIMED_OUT: u16 = 408;
 
 /// What the loops run for each connection: it goes to its end, and a panic ends it alone, with one line that names the client.
 pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
-    let (number, peer, listener) = (accepted.number, accepted.peer, accepted.listener.clone());
-    let Ok(stream) = stream_of(accepted) else {
+    let Accepted {
+        seat,
+        socket,
+        peer,
+        listener,
+        number,
+    } = accepted;
+    let Ok(stream) = stream_of(socket, peer.is_some()) else {
         return Box::pin(async {});
     };
     let local = stream.local_addr().ok().flatten();
@@ -51,7 +60,7 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
     let client = Rc::new(Client::new(loop_, number, peer, local, listener));
     // An idle connection is this block and what it holds: nothing in it stands there twice.
     Box::pin(async move {
-        let run = pin!(run(&client, wire));
+        let run = pin!(run(&client, seat, wire));
         if let Err(words) = guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
             client.log(&client.loop_.generation(), Level::Alert, &text);
@@ -63,37 +72,62 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
     clippy::manual_async_fn,
     reason = "an `async fn` would hold its arguments twice as long as the connection lives"
 )]
-fn run(client: &Rc<Client>, mut wire: wire::Connection) -> impl Future<Output = ()> {
+fn run(client: &Rc<Client>, seat: Seat, mut wire: wire::Connection) -> impl Future<Output = ()> {
     async move {
         // In a box, since few connections begin so.
         if proxy_protocol::is_due(client)
             && !Box::pin(proxy_protocol::read(&mut wire, client)).await
         {
-            return;
+            return close(seat, wire);
         }
         let mut keepalive = None;
         while wait(&mut wire, client, keepalive).await {
             // A reload may have come meanwhile.
             let generation = client.loop_.generation();
-            match Box::pin(exchange(wire, Rc::clone(client), generation)).await {
-                Some((kept, timeout)) => {
-                    wire = kept;
-                    keepalive = Some(timeout);
-                }
-                None => return,
+            let left = Box::pin(exchange(wire, Rc::clone(client), generation)).await;
+            let Some(left) = left else {
+                return;
+            };
+            wire = left.wire;
+            keepalive = left.keepalive;
+            if keepalive.is_none() {
+                break;
             }
+        }
+        close(seat, wire);
+    }
+}
+
+/// Closes the connection, when nobody counts it any more: who sees its end may ask how many there are, on another loop.
+fn close(seat: Seat, wire: wire::Connection) {
+    drop(seat);
+    drop(wire);
+}
+
+/// The connection, when nothing else is left of a request.
+struct Left {
+    wire: wire::Connection,
+    /// How long it waits for the next request; `None`: it is closed.
+    keepalive: Option<Duration>,
+}
+
+impl Left {
+    fn to_close(wire: wire::Connection) -> Self {
+        Self {
+            wire,
+            keepalive: None,
         }
     }
 }
 
 /// Registers the socket with the loop. Accepted sockets are non-blocking already.
-fn stream_of(accepted: Accepted) -> std::io::Result<Stream> {
-    if accepted.peer.is_some() {
-        let socket = std::net::TcpStream::from(accepted.socket);
+fn stream_of(socket: OwnedFd, is_tcp: bool) -> std::io::Result<Stream> {
+    if is_tcp {
+        let socket = std::net::TcpStream::from(socket);
         let stream = tokio::net::TcpStream::from_std(socket)?;
         Ok(Stream::Tcp(stream))
     } else {
-        let socket = std::os::unix::net::UnixStream::from(accepted.socket);
+        let socket = std::os::unix::net::UnixStream::from(socket);
         Ok(Stream::Unix(tokio::net::UnixStream::from_std(socket)?))
     }
 }
@@ -136,7 +170,7 @@ fn first_timeout(client: &Client) -> Option<Duration> {
     Some(server.settings.client_header_timeout.duration())
 }
 
-/// Reads a request, answers it, and tidies up; gives the connection back if it is kept, with the time to keep it.
+/// Reads a request, answers it, and tidies up; gives the connection back, which is not closed before figures no longer count the request.
 #[expect(
     clippy::manual_async_fn,
     reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
@@ -145,7 +179,7 @@ fn exchange(
     mut wire: wire::Connection,
     client: Rc<Client>,
     generation: Rc<Generation>,
-) -> impl Future<Output = Option<(wire::Connection, Duration)>> {
+) -> impl Future<Output = Option<Left>> {
     async move {
         let mut counted = Counted::begin(&client.loop_);
         let is_pipelined = wire.has_unread();
@@ -153,7 +187,7 @@ fn exchange(
             Ok(read) => read,
             Err(error) => {
                 tell_lost(&client, &generation, &error);
-                return None;
+                return Some(Left::to_close(wire));
             }
         };
         client.requests.set(client.requests.get() + 1);

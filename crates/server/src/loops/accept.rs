@@ -23,7 +23,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::crew::Order;
-use super::{Accepted, Berth, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, spawn};
+use super::{Accepted, Berth, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, Seat, spawn};
 use crate::process::report::{Level, error_log};
 
 /// Connections taken in a row before other tasks get their turn.
@@ -133,23 +133,22 @@ fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<Socket
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
     loop_.figures.accepted.add(1);
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    let other = less_loaded(loop_);
     let accepted = Accepted {
+        seat: Seat::at(other.as_ref().unwrap_or(&loop_.berth)),
         socket,
         peer,
         listener: Arc::clone(&source.listener),
         number,
     };
-    match less_loaded(loop_) {
-        None => keep(loop_, accepted),
-        Some(other) => {
-            other.connections.fetch_add(1, Ordering::Relaxed);
-            if let Err(back) = other.inbox.send(Order::Keep(accepted)) {
-                // That loop has ended in this moment.
-                other.connections.fetch_sub(1, Ordering::Relaxed);
-                if let Order::Keep(accepted) = back.0 {
-                    keep(loop_, accepted);
-                }
-            }
+    let Some(other) = other else {
+        return seat(loop_, accepted);
+    };
+    if let Err(back) = other.inbox.send(Order::Keep(accepted)) {
+        // That loop has ended in this moment.
+        if let Order::Keep(mut accepted) = back.0 {
+            accepted.seat = Seat::at(&loop_.berth);
+            seat(loop_, accepted);
         }
     }
 }
@@ -163,19 +162,15 @@ fn less_loaded(loop_: &Rc<Loop>) -> Option<Arc<Berth>> {
     (mine > theirs + 1 + theirs / 8).then(|| Arc::clone(least))
 }
 
-fn keep(loop_: &Rc<Loop>, accepted: Accepted) {
-    let before = loop_.berth.connections.fetch_add(1, Ordering::Relaxed);
-    seat(loop_, accepted, before);
-}
-
 /// Whether connections have to leave so that others can come.
 fn is_nearly_full(loop_: &Rc<Loop>) -> bool {
     let max = loop_.generation.borrow().connections_max;
     max.saturating_sub(loop_.berth.connections()) <= max / 16
 }
 
-/// Serves a connection that is counted already as the `before`-th, unless there is no place for it.
-pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted, before: u32) {
+/// Serves a connection that is counted here already, unless there is no place for it.
+pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted) {
+    let before = loop_.berth.connections().saturating_sub(1);
     let max = loop_.generation.borrow().connections_max;
     let leaving = loop_.idle.leaving();
     let taken = before.saturating_sub(u32::try_from(leaving).unwrap_or(u32::MAX));
@@ -190,7 +185,7 @@ pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted, before: u32) {
         if told > 0 {
             tell_reuse(loop_, max);
         } else if free == 0 {
-            loop_.berth.connections.fetch_sub(1, Ordering::Relaxed);
+            drop(accepted);
             error_log(
                 Level::Alert,
                 format_args!("{max} worker_connections are not enough"),

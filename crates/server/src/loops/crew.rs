@@ -369,10 +369,7 @@ async fn obey(loop_: Rc<Loop>, mut orders: UnboundedReceiver<Order>) {
 
 fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
     match order {
-        Order::Keep(accepted) => {
-            let before = loop_.berth.connections().saturating_sub(1);
-            accept::seat(loop_, accepted, before);
-        }
+        Order::Keep(accepted) => accept::seat(loop_, accepted),
         Order::Take(take, done) => {
             let _ = done.send(take_over(loop_, watches, *take));
         }

@@ -64,6 +64,8 @@ pub const LOOPS_MAX: usize = 1024;
 /// A connection that was accepted, on its way to the task that serves it.
 #[derive(Debug)]
 pub struct Accepted {
+    /// Its place in the count of the loop that keeps it.
+    pub seat: Seat,
     /// The socket: non-blocking, close-on-exec.
     pub socket: OwnedFd,
     /// The client; `None` at unix sockets.
@@ -341,8 +343,7 @@ impl Loop {
         if self.connections() >= max {
             return None;
         }
-        self.berth.connections.fetch_add(1, Ordering::Relaxed);
-        Some(Seat(Arc::clone(&self.berth)))
+        Some(Seat::at(&self.berth))
     }
 
     /// Descriptors have run out: closes what is open without need; `false`: nothing is.
@@ -366,20 +367,24 @@ impl Loop {
         self.connections() > 0 || self.errands.get() > 0
     }
 
-    /// Starts serving a connection that this loop is to keep; it is counted already.
+    /// Starts serving a connection that this loop is to keep.
     fn admit(self: &Rc<Self>, accepted: Accepted) {
-        let seat = Seat(Arc::clone(&self.berth));
         let served = (self.serve)(Rc::clone(self), accepted);
-        drop(spawn(Kind::Connection, async move {
-            let _seat = seat;
-            served.await;
-        }));
+        drop(spawn(Kind::Connection, served));
     }
 }
 
-/// A connection's place in the count of its loop, or that of something else that the worker waits for when it leaves.
+/// A connection's place in the count of its loop, or that of something else that the worker waits for when it leaves. Given back before
+/// the socket is closed, so that whoever sees the end finds the connection counted nowhere, on whatever loop he asks.
 #[derive(Debug)]
 pub struct Seat(Arc<Berth>);
+
+impl Seat {
+    fn at(berth: &Arc<Berth>) -> Self {
+        berth.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(berth))
+    }
+}
 
 impl Drop for Seat {
     fn drop(&mut self) {

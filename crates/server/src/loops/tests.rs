@@ -18,6 +18,7 @@ use crate::settings::Settings;
 /// Answers every byte with the loop's index, and ends the connection when the loop leaves.
 fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
+        let _seat = accepted.seat;
         let stream = std::net::TcpStream::from(accepted.socket);
         let stream = tokio::net::TcpStream::from_std(stream).unwrap();
         let place = loop_.idle.place();

@@ -1,0 +1,177 @@
+//! What is counted of a connection at the moment when its end can be seen.
+//!
+//! The sockets here close with care (SO_LINGER, socket(7)): the loop stays inside of close(2) while the client does not read, so whatever is
+//! counted then is what anybody else would find who has seen the end.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::Recorded;
+use disk::Disk;
+use socket2::{Domain, SockRef, Socket, Type};
+
+use super::serve;
+use crate::figures::{Ledger, gather};
+use crate::listen::{Address, SocketOptions, bind};
+use crate::log::Logs;
+use crate::loops::accept::Source;
+use crate::loops::crew::{Crew, Plan};
+use crate::loops::{Listener, Shared};
+use crate::memory::directives::MemoryBudget;
+use crate::process::circumstances::Circumstances;
+use crate::process::load::{Origin, load};
+use crate::settings::Settings;
+
+/// How long close(2) waits: longer than the tests.
+const LINGER: Duration = Duration::from_secs(600);
+/// How long something is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A window that does not hold the answer.
+const WINDOW: usize = 2304;
+/// A buffer that does.
+const BUFFER: usize = 1 << 20;
+/// How often the answer says what it says.
+const TIMES: usize = 50;
+/// Bytes that it says each time.
+const PIECE: usize = 2000;
+
+/// A configuration with one server.
+fn settings(address: &Address, lines: &str) -> Arc<Settings> {
+    let piece = "x".repeat(PIECE);
+    let answer = "$piece".repeat(TIMES);
+    let text = format!(
+        "events {{}} http {{ access_log off; server {{ listen {address}; set $piece {piece}; {lines} return 200 {answer}; }} }}"
+    );
+    let root = PathBuf::from("/nowhere/nginx.conf");
+    let mut source = Recorded {
+        files: HashMap::from([(root.clone(), text.into())]),
+        ..Recorded::default()
+    };
+    let origin = Origin {
+        prefix: "/nowhere/".into(),
+        root,
+        globals: None,
+    };
+    let loaded = load(&origin, &Circumstances::here(), &mut source, &[]);
+    loaded.expect("it is right").settings
+}
+
+/// One loop that serves; what it logs goes nowhere.
+struct Site {
+    crew: Crew,
+    address: SocketAddr,
+}
+
+fn open(lines: &str) -> Site {
+    let options = SocketOptions::default();
+    let any = Address::Inet("127.0.0.1:0".parse().unwrap());
+    let socket = bind::open(&any, &options).unwrap();
+    // Sockets that are accepted have what the listening one has.
+    let listening = SockRef::from(&socket);
+    listening.set_linger(Some(LINGER)).unwrap();
+    listening.set_send_buffer_size(BUFFER).unwrap();
+    let address = listening.local_addr().unwrap().as_socket().unwrap();
+    let listener = Arc::new(Listener {
+        address: Address::Inet(address),
+    });
+    let logs = Logs::start().unwrap();
+    let disk = Disk::new(Disk::prepare());
+    let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
+    let plan = Plan {
+        memory_budget: MemoryBudget::Auto,
+        stall_ns: 0,
+        number: 1,
+        begun_ns: 0,
+        settings: settings(&listener.address, lines),
+        loops: 1,
+        connections_max: 100,
+        sources: vec![Source {
+            listener,
+            socket: Arc::new(socket),
+        }],
+        cpus: Vec::new(),
+    };
+    let mut crew = Crew::new(serve, Shared { logs, disk, ledger });
+    crew.apply(&plan).unwrap();
+    Site { crew, address }
+}
+
+impl Site {
+    /// A client that takes no more than a little of the answer.
+    fn ask(&self, lines: &str) -> Socket {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(WINDOW).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        (&socket).write_all(request.as_bytes()).unwrap();
+        socket
+    }
+
+    /// What `stub_status` would say of connections: active, reading, writing.
+    fn counts(&self) -> [u64; 3] {
+        let sum = gather::all_loops(self.crew.ledger());
+        [sum.connections, sum.reading(), sum.answering]
+    }
+
+    /// Waits until one that was accepted is counted no more.
+    fn wait_until_none_is_counted(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.accepted() == 0 || self.counts() != [0; 3] {
+            assert!(Instant::now() < deadline, "still {:?}", self.counts());
+            std::thread::yield_now();
+        }
+    }
+
+    fn accepted(&self) -> u64 {
+        gather::all_loops(self.crew.ledger()).accepted
+    }
+}
+
+/// Reads the answer to its end, and the connection's.
+fn read_all(mut socket: &Socket) {
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    assert!(answer.len() > TIMES * PIECE, "{} bytes", answer.len());
+}
+
+#[test]
+fn behind_its_last_answer_a_connection_is_counted_no_more_when_it_closes() {
+    let site = open("");
+    let client = site.ask("Connection: close\r\n");
+    site.wait_until_none_is_counted();
+    read_all(&client);
+}
+
+#[test]
+fn a_kept_connection_is_counted_no_more_when_it_closes() {
+    let site = open("");
+    let client = site.ask("");
+    client.shutdown(Shutdown::Write).unwrap();
+    site.wait_until_none_is_counted();
+    read_all(&client);
+}
+
+#[test]
+fn a_connection_that_lingered_is_counted_no_more_when_it_closes() {
+    let site = open("lingering_close always; lingering_timeout 600s;");
+    let client = site.ask("Connection: close\r\n");
+    client.shutdown(Shutdown::Write).unwrap();
+    site.wait_until_none_is_counted();
+    read_all(&client);
+}
+
+#[test]
+fn one_that_nobody_can_read_is_counted_no_more_when_it_closes() {
+    let site = open("");
+    let client = site.ask("");
+    // Behind the answer the beginning of a head that does not go on.
+    (&client).write_all(b"GET ").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    site.wait_until_none_is_counted();
+    read_all(&client);
+}
