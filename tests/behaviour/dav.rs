@@ -74,6 +74,17 @@ fn wait_for_none(server: &Server) {
 }
 
 #[test]
+fn a_body_has_a_directory_where_no_line_names_one() {
+    let server = Server::start(&format!(
+        "client_body_buffer_size 1k; server {{ listen 127.0.0.1:%PORT%; {ALL} }}"
+    ));
+    open(&server.site().path("html"));
+    let body = vec![b'x'; 100_000];
+    assert_eq!(put(&server, "/a", &body, "").status, 201);
+    assert_eq!(read(&server, "a").len(), body.len());
+}
+
+#[test]
 fn a_body_becomes_a_file_in_one_step() {
     let server = server(&format!(
         "location / {{ {ALL} }}

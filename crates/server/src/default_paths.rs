@@ -1,13 +1,13 @@
 //! Where things are unless the command line or the configuration says otherwise: what nginx's `configure` is told is told here by the environment
 //! of the build, so that the program can stand in the place of a distribution's nginx.
 //!
-//! Not here: which of them is wanted. Invariant: what is relative begins at the prefix.
+//! Not here: which of them is wanted. Invariants: what is relative begins at the prefix; a variable that is empty says nothing.
 
 macro_rules! paths {
     ($($(#[doc = $doc:literal])* $name:ident $variable:literal $argument:literal $default:literal;)*) => {
         $($(#[doc = $doc])* pub const $name: &str = match option_env!($variable) {
-            Some(given) => given,
-            None => $default,
+            Some(given) if !given.is_empty() => given,
+            _ => $default,
         };)*
 
         /// Each that the build was told: nginx's argument of `configure`, and the value.
@@ -30,6 +30,14 @@ paths! {
     LOCK "FREEWHEEL_LOCK_PATH" "lock-path" "logs/nginx.lock";
     /// Bodies of requests.
     CLIENT_BODY_TEMP "FREEWHEEL_HTTP_CLIENT_BODY_TEMP_PATH" "http-client-body-temp-path" "client_body_temp";
+    /// Answers of `proxy_pass`.
+    PROXY_TEMP "FREEWHEEL_HTTP_PROXY_TEMP_PATH" "http-proxy-temp-path" "proxy_temp";
+    /// Answers of `fastcgi_pass`.
+    FASTCGI_TEMP "FREEWHEEL_HTTP_FASTCGI_TEMP_PATH" "http-fastcgi-temp-path" "fastcgi_temp";
+    /// Answers of `uwsgi_pass`.
+    UWSGI_TEMP "FREEWHEEL_HTTP_UWSGI_TEMP_PATH" "http-uwsgi-temp-path" "uwsgi_temp";
+    /// Answers of `scgi_pass`.
+    SCGI_TEMP "FREEWHEEL_HTTP_SCGI_TEMP_PATH" "http-scgi-temp-path" "scgi_temp";
     /// The user of the worker, where the master is root.
     USER "FREEWHEEL_USER" "user" "nobody";
     /// Its group; empty: one of the groups that systems have for `nobody`, or the user's own.
@@ -41,7 +49,7 @@ paths! {
 pub fn arguments() -> String {
     let given = GIVEN
         .iter()
-        .filter_map(|(name, value)| Some((name, (*value)?)));
+        .filter_map(|(name, value)| Some((name, value.filter(|given| !given.is_empty())?)));
     given
         .map(|(name, value)| format!(" --{name}={value}"))
         .collect()

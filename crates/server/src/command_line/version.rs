@@ -89,6 +89,7 @@ pub fn configure() -> String {
 /// `-h`, after [`version`].
 #[must_use]
 pub fn help() -> String {
+    let prefix = PREFIX.trim_end_matches('/');
     format!(
         "Usage: freewheel [-?hvVtTq] [-s signal] [-p prefix]
                  [-e filename] [-c filename] [-g directives]
@@ -108,7 +109,7 @@ Options:
   -T            : test configuration, dump it and exit
   -q            : suppress non-error messages during configuration testing
   -s signal     : send signal to a master process: stop, quit, reopen, reload
-  -p prefix     : set prefix path (default: {PREFIX})
+  -p prefix     : set prefix path (default: {prefix}/)
   -e filename   : set error log file (default: {ERROR_LOG})
   -c filename   : set configuration file (default: {CONFIGURATION})
   -g directives : set global directives out of configuration file

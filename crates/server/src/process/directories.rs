@@ -71,14 +71,28 @@ const DEFAULTS: [(&[&str], &str, &str); 5] = [
             "uwsgi_pass",
             "scgi_pass",
             "mirror",
+            "dav_methods",
+            "client_body_early_read",
         ],
         "client_body_temp_path",
         default_paths::CLIENT_BODY_TEMP,
     ),
-    (&["proxy_pass"], "proxy_temp_path", "proxy_temp"),
-    (&["fastcgi_pass"], "fastcgi_temp_path", "fastcgi_temp"),
-    (&["uwsgi_pass"], "uwsgi_temp_path", "uwsgi_temp"),
-    (&["scgi_pass"], "scgi_temp_path", "scgi_temp"),
+    (
+        &["proxy_pass"],
+        "proxy_temp_path",
+        default_paths::PROXY_TEMP,
+    ),
+    (
+        &["fastcgi_pass"],
+        "fastcgi_temp_path",
+        default_paths::FASTCGI_TEMP,
+    ),
+    (
+        &["uwsgi_pass"],
+        "uwsgi_temp_path",
+        default_paths::UWSGI_TEMP,
+    ),
+    (&["scgi_pass"], "scgi_temp_path", default_paths::SCGI_TEMP),
 ];
 
 /// The paths of all `…_temp_path` and `…_cache_path` lines, and the default ones where something needs them; relative ones below

@@ -16,8 +16,10 @@ use super::load::Loaded;
 use super::report::{Level, error_log};
 use crate::default_paths;
 
-/// Its group, on most systems; on others it is `nogroup`.
-const GROUPS_DEFAULT: [&str; 2] = ["nobody", "nogroup"];
+/// The user that systems have for who may do nothing.
+const NOBODY: &str = "nobody";
+/// His group, on most systems; on others it is `nogroup`.
+const GROUPS_OF_NOBODY: [&str; 2] = ["nobody", "nogroup"];
 
 /// A user and a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,15 +69,7 @@ impl Account {
             }
             // Where no group has the user's name nginx refuses to start; his own group is what is meant.
             Some(None) => group(name)?.unwrap_or(user.gid),
-            None => {
-                let told = [default_paths::GROUP];
-                let known = told
-                    .iter()
-                    .filter(|name| !name.is_empty())
-                    .chain(&GROUPS_DEFAULT)
-                    .find_map(|name| group(name).ok().flatten());
-                known.unwrap_or(user.gid)
-            }
+            None => group_of_build(default_paths::USER, default_paths::GROUP)?.unwrap_or(user.gid),
         };
         Ok(Some(Self {
             name: name.to_owned(),
@@ -116,6 +110,23 @@ impl Account {
             set_capabilities(None, sets).map_err(|error| format!("capset() failed ({error})"))?;
         }
         Ok(())
+    }
+}
+
+/// The group where no line says who the worker is, as the build was told: nginx's `configure` takes the user's name for the group's, and
+/// what systems have for `nobody`. `None`: the user's own.
+fn group_of_build(user: &str, told: &str) -> Result<Option<Gid>, String> {
+    if !told.is_empty() {
+        let found = group(told)?;
+        return found
+            .map(Some)
+            .ok_or_else(|| format!("getgrnam(\"{told}\") failed"));
+    }
+    match user {
+        NOBODY => Ok(GROUPS_OF_NOBODY
+            .iter()
+            .find_map(|name| group(name).ok().flatten())),
+        user => group(user),
     }
 }
 
@@ -229,4 +240,24 @@ pub fn change_directory(path: &Path) -> Result<(), String> {
         let text = crate::listen::bind::errno(&io::Error::from(error));
         format!("chdir(\"{}\") failed ({text})", path.display())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_was_told_only_a_user_means_his_group_and_one_that_is_told_must_be_there() {
+        let number = |name: &str| group(name).unwrap();
+        assert_eq!(group_of_build("daemon", "").unwrap(), number("daemon"));
+        assert_eq!(group_of_build("root", "daemon").unwrap(), number("daemon"));
+        let none = "no-group-of-that-name";
+        assert_eq!(group_of_build(none, ""), Ok(None));
+        assert_eq!(
+            group_of_build("root", none),
+            Err(format!("getgrnam(\"{none}\") failed"))
+        );
+        let nobody = GROUPS_OF_NOBODY.map(number);
+        assert_eq!(group_of_build(NOBODY, ""), Ok(nobody[0].or(nobody[1])));
+    }
 }

@@ -192,7 +192,7 @@ impl ProxyAnswers {
     pub fn temporary_place(&self, family: Family, settings: &Settings) -> TemporaryPlace {
         match &self.proxy_temp_path {
             Some(path) => path.place(settings),
-            None => TempPath::named(&family.renamed("proxy_temp")).place(settings),
+            None => TempPath::named(family.temp_path()).place(settings),
         }
     }
 }

@@ -14,6 +14,7 @@ use config::{
 
 use crate::caching::directives::Caching;
 use crate::caching::zone::{self, Zones};
+use crate::default_paths;
 use crate::settings::LocationSettings;
 use crate::settings::locations::Raw;
 
@@ -60,6 +61,17 @@ impl Family {
         all.any(|family| {
             directive.bytes().strip_prefix(family.prefix().as_bytes()) == Some(b"cache")
         })
+    }
+
+    /// Where its answers are buffered, unless a line says where.
+    #[must_use]
+    pub const fn temp_path(self) -> &'static str {
+        match self {
+            Self::Proxy => default_paths::PROXY_TEMP,
+            Self::Fastcgi => default_paths::FASTCGI_TEMP,
+            Self::Uwsgi => default_paths::UWSGI_TEMP,
+            Self::Scgi => default_paths::SCGI_TEMP,
+        }
     }
 
     /// What stands before the name of a server in logs.
