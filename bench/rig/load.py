@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 
 NOFILE = min(100_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
@@ -62,6 +63,21 @@ def once(args, address, connections, target, check=False):
 def wrong(figures):
     """Requests of a group's figures that were not answered with 200."""
     return sum(figures["failures"].values()) + figures["left_open"] + sum(n for s, n in figures["statuses"].items() if s != "200")
+
+
+class Beside:
+    """Another program that never stops on the load's core: inside the `with` block the load has half of it."""
+
+    def __init__(self, args):
+        self.command = ["taskset", "-c", str(args.load_core), sys.executable, "-c", "while True: pass"]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, preexec_fn=_before)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
 
 
 class Held:
