@@ -149,6 +149,15 @@ def fairness(figures):
     return [Row("beside %s ×%d, p99" % (case, count), server, [one["p99_ms"]], "ms", LESS) for case, count, server, one in figures["medians"] if count]
 
 
+def attack(figures):
+    made = []
+    for one in figures["rounds"]:
+        is_slow = not one["what"].isdigit()
+        what = "slow %s, CPU of a byte" % one["what"] if is_slow else "1 MiB refused with %s, CPU of 1000" % one["what"]
+        made.append(Row(what, one["server"], one["rounds"], "µs" if is_slow else "s", LESS, also="" if is_slow else "%.0f requests/s" % one["others"][0]))
+    return made
+
+
 LARGE_FIGURES = {"start_mib": ("memory at the start", "MiB"), "last_mib": ("memory after reloads", "MiB"), "reload_s": ("a reload", "s"),
                  "beside_max_ms": ("longest wait of a hot request meanwhile", "ms")}
 
@@ -159,7 +168,7 @@ def large(figures):
 
 
 ROWS = {"hot": hot, "cached": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd,
-        "fairness": fairness, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
+        "fairness": fairness, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 
 
