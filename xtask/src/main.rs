@@ -1,4 +1,4 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | manual | conformance | differential | repeats | cache-faults |
+//! Project tasks that need more than cargo: `cargo xtask tidy | layers | manual | conformance | differential | repeats | cache-faults |
 //! instructions | dashboard | installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
@@ -15,6 +15,7 @@ mod differential;
 mod faults;
 mod installed;
 mod instructions;
+mod layers;
 mod manual;
 mod repeats;
 mod scope;
@@ -30,6 +31,8 @@ usage: cargo xtask TASK
 
   tidy
       house rules that neither rustc nor clippy knows
+  layers
+      imports inside the crates that run back from a lower folder to a higher one, and circles of files: within their limits
   manual
       writes docs/reference/ again, from the tables of directives
   conformance --suite-git DIR --binary BIN [--yardsticks DIR] [--files LIST] [--list] [--verbose]
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first() {
         Some((task, rest)) if task == "tidy" && rest.is_empty() => tidy::run(&project()),
+        Some((task, rest)) if task == "layers" && rest.is_empty() => layers::run(&project()),
         Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
         Some((task, rest)) if task == "differential" => differential::run(&project(), rest),
