@@ -8,8 +8,8 @@ use std::time::Duration;
 use config::{Error, Scope, Section, Table, Template, directives};
 use message::Body;
 use server::content::module::{Handler, Making, Module, Place, run_in_pool};
+use server::outcome::Outcome;
 use server::request_body::{self, Leaving, Pieces, RequestBody};
-use server::respond::Outcome;
 use server::{Request, Response};
 
 fn main() -> ExitCode {

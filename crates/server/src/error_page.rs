@@ -10,8 +10,8 @@ use message::escape::Escape;
 use message::{Body, HeaderId, Method};
 
 use crate::content::error_text;
+use crate::outcome::Target;
 use crate::request::Request;
-use crate::respond::Target;
 use crate::user_agent::Browser;
 use crate::{Failure, Response};
 

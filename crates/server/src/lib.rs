@@ -31,6 +31,7 @@ pub mod manual;
 pub mod map;
 pub mod memory;
 pub mod names;
+pub mod outcome;
 pub mod password;
 pub mod path;
 pub mod permissions;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use message::escape::Escape;
 
 use crate::Failure;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::route::Found;
 
 /// Finds the location of the current URI and enters it; `Some` when that alone answers the request.

@@ -5,45 +5,12 @@
 
 use crate::content::ready_files;
 use crate::error_page::{self, Cover};
+use crate::outcome::{Outcome, Settled, Start};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response, after, before, content};
 
 /// Rounds of one request: its changes of URI, the one that was too many, and its answer.
 const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
-
-/// What a step has to say about a request.
-pub enum Outcome {
-    /// The answer, in a box: it is large, and handed on.
-    Answer(Box<Response>),
-    /// No answer: this status, by an error page or the built-in one.
-    Failed(Failure),
-    /// Start again with another URI.
-    Redirect(Target),
-    /// Close the connection without a byte; logs show this status.
-    Close(u16),
-}
-
-/// Where an internal redirect leads.
-#[derive(Debug, Clone)]
-pub enum Target {
-    /// Another URI and its arguments.
-    Uri(bytes::Bytes, bytes::Bytes),
-    /// A location of the same server by its name, `@` included; the URI stays.
-    Named(bytes::Bytes),
-}
-
-/// Where answering begins.
-pub enum Start {
-    /// With the request as it came.
-    Fresh,
-    /// With the content, since what comes before was done for a request like it.
-    Content,
-    /// Here, with what was known of it when it was answered (`post_action`).
-    /// In a box, so that the many others need no place for it.
-    Elsewhere(Box<Target>),
-    /// It was refused while it was read: with this status.
-    Refused(u16),
-}
 
 /// Answers a request; `None` closes the connection without a byte.
 pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response>> {
@@ -88,16 +55,6 @@ async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
         Some(early) => early,
         None => content::make(request).await,
     }
-}
-
-/// What an outcome comes to.
-pub enum Settled {
-    /// An answer.
-    Response(Box<Response>),
-    /// Another round.
-    Redirect(Target),
-    /// Nothing: the connection is closed, and logs show this status.
-    Close(u16),
 }
 
 /// Makes the outcome a response: through the error pages where it failed, through the steps after the content always.

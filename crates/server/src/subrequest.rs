@@ -18,9 +18,10 @@ use message::Body;
 use crate::Response;
 use crate::figures::By;
 use crate::log::Level;
+use crate::outcome::Start;
 use crate::request::Request;
 use crate::request_body::RequestBody;
-use crate::respond::{self, Start};
+use crate::respond;
 
 /// Bytes that are taken of a body that nobody wants.
 const TAKEN_MAX: u64 = 64 << 10;

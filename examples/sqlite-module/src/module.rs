@@ -12,7 +12,7 @@ use config::{
 use message::Method;
 use server::content::module::{Handler, Making, Module, Place, run_in_pool};
 use server::log::Level;
-use server::respond::Outcome;
+use server::outcome::Outcome;
 use server::{Failure, Request, Response};
 
 use crate::database::Database;

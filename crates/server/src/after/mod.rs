@@ -23,8 +23,8 @@ use message::Body;
 
 use crate::Response;
 use crate::headers_more;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::settings::LocationSettings;
 
 use compression::GzipTest;

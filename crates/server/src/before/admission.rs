@@ -6,9 +6,9 @@ use config::{Msec, directives};
 
 use crate::Failure;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;
-use crate::respond::Outcome;
 
 use super::{access, auth_basic, auth_request};
 

@@ -2,9 +2,9 @@
 
 use message::Framing;
 
+use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body;
-use crate::respond::Outcome;
 
 use super::limits;
 

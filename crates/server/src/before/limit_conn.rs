@@ -13,9 +13,9 @@ use crate::limits::connections::{Held, Refused};
 use crate::limits::zones::number;
 use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName};
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::process::report::error_log;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// Bytes that a key may have.
 const KEY_BYTES_MAX: usize = 255;

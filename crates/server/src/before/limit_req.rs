@@ -16,10 +16,10 @@ use crate::limits::table::Slot;
 use crate::limits::zones::{Zone, number};
 use crate::limits::{Gravity, LIMITS_MAX, Paced, ZoneName};
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::process::report::error_log;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;
-use crate::respond::Outcome;
 
 /// Bytes that a key may have.
 const KEY_BYTES_MAX: usize = 65_535;

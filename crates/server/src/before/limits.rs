@@ -4,8 +4,8 @@ use message::head::Framing;
 
 use crate::Failure;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// Refuses a body whose announced length is over `client_max_body_size`. That of a sub-request was let in already.
 pub fn run(request: &mut Request) -> Option<Outcome> {

@@ -10,9 +10,9 @@ use crate::Failure;
 use crate::figures::By;
 use crate::log::Level;
 use crate::loops::{Kind, spawn};
+use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, RequestBody};
-use crate::respond::Outcome;
 use crate::subrequest;
 
 /// Mirrors of one location.

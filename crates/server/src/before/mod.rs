@@ -31,9 +31,9 @@ use crate::Failure;
 use crate::headers_more;
 use crate::locate;
 use crate::loops::culprit;
+use crate::outcome::Outcome;
 use crate::path;
 use crate::request::{Arrival, Request};
-use crate::respond::Outcome;
 use crate::settings::{Location, LocationSettings};
 
 /// Runs the steps; `None` means that the content is to be made.

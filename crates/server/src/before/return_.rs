@@ -4,8 +4,8 @@ use bytes::Bytes;
 use config::{Problem, Scope, Template, Word};
 use message::Body;
 
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::{Failure, Response};
 
 /// What `return` says.

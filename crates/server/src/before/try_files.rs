@@ -8,9 +8,9 @@ use crate::Failure;
 use crate::content::files;
 use crate::error_page::split_args;
 use crate::log::Level;
+use crate::outcome::{Outcome, Target};
 use crate::path::{self, Alias};
 use crate::request::Request;
-use crate::respond::{Outcome, Target};
 
 /// A candidate of `try_files`.
 #[derive(Debug, Clone)]

@@ -18,8 +18,8 @@ use super::{directives, guest, inquiry, note, purging, ready};
 use crate::Failure;
 use crate::log::Level;
 use crate::loops::Generation;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// How often one request may look anew since somebody else stored or renewed what it waits for.
 const TURNS_MAX: u32 = 4;

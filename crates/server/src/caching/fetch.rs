@@ -30,8 +30,8 @@ use crate::content::proxy::exchange::Answer as Answered;
 use crate::content::proxy::order::{Order, Variation};
 use crate::content::proxy::record::Passed;
 use crate::loops::{Kind, spawn_begun};
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// What is wanted of the origin.
 #[derive(Debug, Default)]

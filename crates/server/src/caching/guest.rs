@@ -18,8 +18,8 @@ use super::serve::with_age;
 use super::tally::Status;
 use crate::clock::Moment;
 use crate::content::proxy::answer::{self, Origin};
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// Answers with a small fresh entry, where requests have no say in it; None: the request is to be passed on.
 pub async fn answer(

@@ -12,8 +12,8 @@ use super::inquiry::{Inquiry, local};
 use super::{directives, inquiry, note};
 use crate::Failure;
 use crate::Response;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// Tags that one request purges at most.
 const TAGS_MAX: usize = 256;

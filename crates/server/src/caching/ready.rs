@@ -21,9 +21,9 @@ use super::tally::Status;
 use super::{note, serve};
 use crate::Response;
 use crate::clock::Moment;
+use crate::outcome::Outcome;
 use crate::places::Places;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::route::LocationId;
 
 /// Answers that one loop has ready; a power of two.

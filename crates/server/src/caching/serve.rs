@@ -17,8 +17,8 @@ use super::{note, ready, verify};
 use crate::Failure;
 use crate::content::proxy::answer::{self, Origin};
 use crate::content::proxy::families::Family;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// A body of at most so many bytes is checked before its answer begins; a longer one while it is sent.
 const CHECKED_FIRST_MAX: u64 = 1 << 20;

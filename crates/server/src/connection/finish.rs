@@ -11,8 +11,9 @@ use crate::Response;
 use crate::figures::zones;
 use crate::log::Level;
 use crate::loops::{Waiting, culprit};
+use crate::outcome::Start;
 use crate::request::Request;
-use crate::respond::{self, Start};
+use crate::respond;
 
 use super::directives::Lingering;
 use super::{Left, post_action};

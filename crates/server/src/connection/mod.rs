@@ -30,8 +30,9 @@ use crate::figures::zones::{self, Running};
 use crate::log::Level;
 use crate::loops::culprit;
 use crate::loops::{Accepted, Generation, Idle, Loop, Seat, Waiting};
+use crate::outcome::Start;
 use crate::request::Request;
-use crate::respond::{self, Start};
+use crate::respond;
 use crate::route::{NamedServer, ServerId};
 
 pub use client::Client;

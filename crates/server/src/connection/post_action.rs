@@ -8,9 +8,10 @@ use config::directives;
 use message::Framing;
 
 use crate::figures::By;
+use crate::outcome::{Start, Target};
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};
-use crate::respond::{self, Start, Target};
+use crate::respond;
 use crate::subrequest;
 
 /// A request that was closed without a byte, on purpose, goes nowhere.

@@ -5,8 +5,8 @@ use config::directives;
 use message::{Body, Method};
 
 use crate::content::status::Stands;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::{Failure, Response};
 
 /// The picture (GIF89a): the colours black and white, of which the second is transparent, and one pixel of it.

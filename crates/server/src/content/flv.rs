@@ -7,8 +7,8 @@ use config::directives;
 use message::{Body, Chunk, FileRange, uri};
 
 use crate::content::status::Stands;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 use super::static_files;
 

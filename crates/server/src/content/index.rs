@@ -6,9 +6,9 @@ use message::Method;
 
 use crate::Failure;
 use crate::log::Level;
+use crate::outcome::{Outcome, Target};
 use crate::path::{self, Mapped};
 use crate::request::Request;
-use crate::respond::{Outcome, Target};
 
 use super::files;
 

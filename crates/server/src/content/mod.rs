@@ -22,8 +22,8 @@ pub mod tunnel_pass;
 use message::Header;
 
 use crate::loops::culprit;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 /// Makes the content of a request that passed the steps before it.
 pub async fn make(request: &mut Request) -> Outcome {

@@ -15,8 +15,8 @@ use disk::Lane;
 
 use super::files;
 use crate::Failure;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::settings::build::Surroundings;
 
 /// The modules that a program is built with, besides its own.

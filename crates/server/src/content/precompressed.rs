@@ -11,9 +11,9 @@ use disk::{Errno, Kind, OpenFile};
 use message::Method;
 
 use crate::after::compression::{Coding, accept};
+use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;
-use crate::respond::Outcome;
 
 use super::{files, static_files};
 

@@ -7,9 +7,9 @@ use disk::{Entry, Kind, Lane};
 use message::Method;
 
 use crate::Failure;
+use crate::outcome::{Outcome, Target};
 use crate::path::{self, Mapped};
 use crate::request::Request;
-use crate::respond::{Outcome, Target};
 
 use super::{autoindex, files};
 

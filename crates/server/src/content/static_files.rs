@@ -11,9 +11,9 @@ use message::{Body, ETag, Method};
 
 use crate::connection::TOGETHER_MAX;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::{Failure, Response};
 
 use super::{files, ready_files};

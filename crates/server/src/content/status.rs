@@ -15,8 +15,8 @@ use crate::dashboard::stream;
 use crate::failure::Failure;
 use crate::figures::thread::Shape;
 use crate::figures::{accept, gather};
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::settings::LocationSettings;
 
 /// A directive that only stands there.

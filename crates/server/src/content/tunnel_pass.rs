@@ -17,9 +17,9 @@ use wire::connect::{ConnectError, Options};
 
 use crate::listen::Address;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving};
-use crate::respond::Outcome;
 use crate::settings::LocationSettings;
 use crate::upstream::next::Failure as Failed;
 use crate::upstream::{Choice, Now, Outcome as Ended, Times, Upstream, Upstreams, reach};

@@ -12,9 +12,10 @@ use crate::before::rewrite::machine::{Ended, Machine};
 use crate::before::{access, auth_basic, limits, real_ip, try_files};
 use crate::content;
 use crate::locate;
+use crate::outcome::{Outcome, Settled, Target};
 use crate::path;
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
-use crate::respond::{Outcome, Settled, Target, settle};
+use crate::respond::settle;
 
 use super::answer::tell_answer;
 use super::lines::{self, Lines};

@@ -23,8 +23,8 @@ use crate::Failure;
 use crate::connection;
 use crate::log::Level;
 use crate::loops::Waiting;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 use passing::Pipe;
 pub use pieces::{PieceError, Pieces};

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use disk::memory::{Charge, Holder, charge};
 use message::Framing;
 
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 use super::read_once;
 

@@ -12,8 +12,8 @@ use message::{Chunk, FileRange, Framing};
 use crate::Failure;
 use crate::content::files;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 use super::directives::InFileOnly;
 use super::pieces::PieceError;

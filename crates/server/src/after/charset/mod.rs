@@ -14,8 +14,8 @@ use message::BodyError;
 use crate::Response;
 use crate::content::proxy::variables as proxy;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::settings::Location;
 
 use super::media_types::{self, MediaTypes};

@@ -18,8 +18,8 @@ use message::{Body, ETag, HeaderId};
 
 use crate::Response;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 use range::ContentRange;
 use source::Slices;

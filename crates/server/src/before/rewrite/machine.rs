@@ -8,10 +8,10 @@ use config::{Template, VariableIndex};
 use crate::Failure;
 use crate::before::return_;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::path;
 use crate::regex::Regex;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::template::{self, Quoting, is_true};
 
 use super::condition::{Condition, FileTest};

@@ -19,8 +19,8 @@ use config::{
 use crate::Failure;
 use crate::before::return_::{self, Return};
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::variables;
 
 use self::condition::Condition;

@@ -9,9 +9,9 @@ use message::{Method, uri};
 
 use crate::after::charset;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::{Failure, Response};
 
 use super::files;

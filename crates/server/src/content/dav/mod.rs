@@ -14,10 +14,10 @@ use message::escape::Escape;
 use message::{Body, HeaderId, Method};
 
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::permissions::Permissions;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::{Failure, Response};
 
 use super::files;

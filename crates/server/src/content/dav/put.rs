@@ -6,9 +6,9 @@ use message::{HeaderId, date};
 
 use crate::Failure;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body;
-use crate::respond::Outcome;
 
 use super::super::files;
 

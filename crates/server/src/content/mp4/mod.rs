@@ -22,9 +22,9 @@ use message::{Body, Chunk, FileRange, uri};
 use crate::Failure;
 use crate::content::status::Stands;
 use crate::log::Level;
+use crate::outcome::Outcome;
 use crate::path::Mapped;
 use crate::request::Request;
-use crate::respond::Outcome;
 
 use super::{files, static_files};
 pub use boxes::{File, TRACKS_MAX, Wish};

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
 
 use crate::log::Level;
+use crate::outcome::{Outcome, Target};
 use crate::request::Request;
-use crate::respond::{Outcome, Target};
 use crate::settings::Location;
 use crate::{Failure, Response};
 

@@ -11,8 +11,8 @@ use disk::OpenFile;
 use message::response::Ranges;
 use message::{Body, ETag, Header, HeaderId, Hops, ResponseFraming, ResponseHead, date};
 
+use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::respond::Outcome;
 use crate::{Failure, Response};
 
 use super::directives::IgnoreHeaders;

@@ -43,9 +43,9 @@ use crate::Failure;
 use crate::caching;
 use crate::log::Level;
 use crate::loops::turn;
+use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving, RequestBody};
-use crate::respond::Outcome;
 use crate::upstream::Upstream;
 
 pub use directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};
