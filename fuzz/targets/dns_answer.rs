@@ -2,20 +2,20 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::names::message::{self, Data, Kind};
+use server::resolver::dns_message::{self, Data, Kind};
 
 /// A record takes at least so many bytes.
 const RECORD_MIN: usize = 11;
 
 fuzz_target!(|input: &[u8]| {
-    let Ok(answer) = message::answer(input) else {
+    let Ok(answer) = dns_message::answer(input) else {
         return;
     };
     assert!(answer.records.len() * RECORD_MIN <= input.len());
     for record in &answer.records {
         assert!(i32::try_from(record.ttl).is_ok());
         if let Data::Alias(name) | Data::Srv { name, .. } = &record.data {
-            if let Some(asked) = message::question(1, name, Kind::A) {
+            if let Some(asked) = dns_message::question(1, name, Kind::A) {
                 assert!(asked.len() <= 12 + 255 + 4);
             }
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use config::{Directive, Source};
 use libfuzzer_sys::fuzz_target;
+use server::process::circumstances::Circumstances;
 use server::process::load::{Origin, load};
 
 /// The text alone: there is nothing to include.
@@ -38,7 +39,7 @@ fuzz_target!(|text: &[u8]| {
         root: "/fuzz/nginx.conf".into(),
         globals: None,
     };
-    if let Err(refused) = load(&origin, &mut Text(text), &[]) {
+    if let Err(refused) = load(&origin, &Circumstances::here(), &mut Text(text), &[]) {
         let sentence = refused.error.sentence().to_owned();
         assert!(refused.error.render(false).contains(&sentence));
     }

@@ -3,9 +3,9 @@
 //! Owns everything that a step needs; what is shared (settings, the connection) is held by `Rc`s of its loop. Not here:
 //! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.
 
-mod family;
-mod lines;
-pub mod rare;
+mod error_log;
+mod parent;
+pub mod state;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use config::{Template, VariableIndex};
 use disk::Pool;
 use message::{HeaderId, Method, RequestHead};
 
-use crate::caching::note::Note;
+use crate::caching::cache_state::Note;
 use crate::connection::directives::Browsers;
 use crate::connection::{Client, OwnWire};
 use crate::content::proxy::accel::{self, Kept};
-use crate::content::proxy::record::Passed;
-use crate::content::proxy::tunnel::Tunnel;
+use crate::content::proxy::upgrade::Tunnel;
+use crate::content::proxy::upstream_state::Passed;
 use crate::log::Level;
-use crate::loops::{Generation, timing};
+use crate::loops::{Generation, poll_timing};
 use crate::outcome::Target;
 use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
@@ -31,10 +31,10 @@ use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
 use crate::template::Variables;
 use crate::user_agent::Browser;
-use crate::variables::remembered::Remembered;
+use crate::variables::memo::Remembered;
 use crate::{Failure, Response};
-use family::Parent;
-use rare::Rare;
+use parent::Parent;
+use state::Rare;
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
 pub const URI_CHANGES_MAX: u8 = 10;
@@ -140,7 +140,7 @@ pub struct Request {
     pub response: Option<Box<Response>>,
     /// What was sent of it.
     pub sent: Cell<Sent>,
-    /// When the first byte of it was sent, by [`timing::now_ns`], where somebody wants to know; else 0.
+    /// When the first byte of it was sent, by [`poll_timing::now_ns`], where somebody wants to know; else 0.
     pub first_byte: Cell<u64>,
     /// Made on first use.
     request_id: Cell<Option<[u8; 16]>>,
@@ -167,9 +167,9 @@ impl Request {
         head: Box<RequestHead>,
         server: ServerId,
     ) -> Box<Self> {
-        let moment = match timing::moment() {
+        let moment = match poll_timing::moment() {
             woken if woken > 0 && wire.is_prompt() => woken,
-            _ => timing::now_ns(),
+            _ => poll_timing::now_ns(),
         };
         let body = Arriving::new(head.framing);
         let mut request = Self::begin(wire.into(), client, generation, head, server, body, moment);
@@ -256,7 +256,7 @@ impl Request {
     /// Milliseconds since it came.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
-        timing::now_ns().saturating_sub(self.moment) / 1_000_000
+        poll_timing::now_ns().saturating_sub(self.moment) / 1_000_000
     }
 
     /// Its length on the wire: the head, and what was read of the body.
@@ -412,7 +412,7 @@ impl Request {
         let mut sent = self.sent.get();
         let taken = self.wire.sent() - before;
         if sent.bytes == 0 && taken > 0 && self.settings().wants_first_byte {
-            self.first_byte.set(timing::now_ns());
+            self.first_byte.set(poll_timing::now_ns());
         }
         sent.bytes += taken;
         sent.head_bytes += head_bytes.min(taken);

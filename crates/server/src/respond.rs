@@ -3,7 +3,7 @@
 //! To add a step, add a line in `before/mod.rs`, `content/mod.rs` or `after/mod.rs`. Invariant: a failure becomes a
 //! response in one place only, [`error_page::cover`].
 
-use crate::content::ready_files;
+use crate::content::hot_files;
 use crate::error_page::{self, Cover};
 use crate::outcome::{Outcome, Settled, Start};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
@@ -15,7 +15,7 @@ const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
 /// Answers a request; `None` closes the connection without a byte.
 pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response>> {
     let mut outcome = match start {
-        Start::Fresh => match ready_files::answer(request) {
+        Start::Fresh => match hot_files::answer(request) {
             Some(response) => Outcome::Answer(response),
             None => pass(request, Arrival::Fresh).await,
         },

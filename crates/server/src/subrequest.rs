@@ -16,8 +16,8 @@ use disk::OpenFile;
 use message::Body;
 
 use crate::Response;
-use crate::figures::By;
 use crate::log::Level;
+use crate::metrics::By;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::request_body::RequestBody;

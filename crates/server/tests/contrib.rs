@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use server::figures::names::{ALL, About, Kind};
+use server::metrics::names::{ALL, About, Kind};
 
 const FILES: &[&str] = &[
     "contrib/grafana/freewheel.json",

@@ -8,7 +8,7 @@
 //! Whoever polls others again from the outermost to the innermost (bodies around bodies) asks behind what it does, so that each poll gets as far as
 //! the innermost one.
 //!
-//! Not here: in which order tasks are polled (the runtime, and `server::loops::timing`). Invariant: outside of a loop, which says when a
+//! Not here: in which order tasks are polled (the runtime, and `server::loops::poll_timing`). Invariant: outside of a loop, which says when a
 //! turn begins, none is ever over.
 
 use std::cell::Cell;

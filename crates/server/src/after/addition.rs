@@ -9,12 +9,12 @@ use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header, Source};
 
 use crate::Response;
-use crate::figures::By;
+use crate::metrics::By;
 use crate::request::Request;
 use crate::subrequest::include::{self, Inclusion, Whole};
 
+use super::body_filter::{AnswerBody, Steps};
 use super::media_types::MediaTypes;
-use super::steps::{AnswerBody, Steps};
 
 directives! {
     /// Adding to bodies.

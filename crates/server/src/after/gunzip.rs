@@ -6,9 +6,9 @@ use flate2::{Decompress, FlushDecompress, Status};
 use crate::Response;
 use crate::request::Request;
 
+use super::body_filter::Steps;
 use super::compression::coded::{self, Coder, Goal, OUT_LEN, Progress};
 use super::compression::{GzipTest, mark_varying};
-use super::steps::Steps;
 
 directives! {
     /// Decompressing answers.

@@ -1,8 +1,9 @@
 //! The steps after the content, in the order in which nginx's header filters run.
 //!
-//! To add a step, add a line to [`apply`]; to add one that changes bodies, to `filter`, and see [`steps`].
+//! To add a step, add a line to [`apply`]; to add one that changes bodies, to `filter`, and see [`body_filter`].
 
 pub mod addition;
+pub mod body_filter;
 pub mod charset;
 pub mod compression;
 pub mod expires;
@@ -13,7 +14,6 @@ pub mod not_modified;
 pub mod ranges;
 pub mod slice;
 pub mod ssi;
-pub mod steps;
 pub mod sub_filter;
 pub mod userid;
 
@@ -27,8 +27,8 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::LocationSettings;
 
+use body_filter::Steps;
 use compression::GzipTest;
-use steps::Steps;
 
 /// Finishes a response.
 ///

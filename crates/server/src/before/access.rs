@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::log::Level;
 use crate::request::Request;
 
-use super::admission::{Satisfy, Verdict};
+use super::satisfy::{Satisfy, Verdict};
 
 /// Rules of one level.
 pub const RULES_MAX: usize = 65_536;

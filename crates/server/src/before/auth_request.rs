@@ -5,14 +5,14 @@ use config::{List, Problem, Scope, Template, Value, VariableIndex, Word, directi
 use message::Header;
 
 use crate::Failure;
-use crate::figures::By;
 use crate::log::Level;
+use crate::metrics::By;
 use crate::request::Request;
 use crate::request_body::{CLIENT_CLOSED, RequestBody};
 use crate::subrequest;
 use crate::variables;
 
-use super::admission::Verdict;
+use super::satisfy::Verdict;
 
 /// A URI, or `off`.
 #[derive(Debug, Clone)]

@@ -13,8 +13,8 @@ use crate::limits::connections::{Held, Refused};
 use crate::limits::zones::number;
 use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName};
 use crate::log::Level;
+use crate::log::process_log::error_log;
 use crate::outcome::Outcome;
-use crate::process::report::error_log;
 use crate::request::Request;
 
 /// Bytes that a key may have.
@@ -153,7 +153,7 @@ fn refuse(
         Refused::Full => {
             let name = String::from_utf8_lossy(zone);
             error_log(
-                crate::process::report::Level::Crit,
+                crate::log::process_log::Level::Crit,
                 format_args!("ngx_slab_alloc() failed: no memory in limit_conn_zone \"{name}\""),
             );
         }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use config::{Flag, Problem, Scope, Value, Word, directives};
 
 use crate::Failure;
-use crate::figures::By;
 use crate::log::Level;
 use crate::loops::{Kind, spawn};
+use crate::metrics::By;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, RequestBody};

@@ -4,21 +4,20 @@
 //! rewrite, find location, rewrite, preaccess, access, precontent.
 
 pub mod access;
-pub mod admission;
 pub mod auth_basic;
 pub mod auth_request;
-pub mod early_body;
+pub mod client_body_early_read;
+pub mod client_max_body_size;
 pub mod limit_conn;
 pub mod limit_req;
-pub mod limits;
 pub mod mirror;
 pub mod real_ip;
 pub mod return_;
 pub mod rewrite;
+pub mod satisfy;
 pub mod try_files;
 
 use self::access::Access;
-use self::admission::Admission;
 use self::auth_basic::AuthBasic;
 use self::auth_request::AuthRequest;
 use self::limit_conn::LimitConn;
@@ -26,11 +25,12 @@ use self::limit_req::LimitReq;
 use self::mirror::Mirroring;
 use self::real_ip::RealIp;
 use self::rewrite::Rewritten;
+use self::satisfy::Admission;
 use self::try_files::Trying;
 use crate::Failure;
+use crate::find_location;
 use crate::headers_more;
-use crate::locate;
-use crate::loops::culprit;
+use crate::loops::current_request;
 use crate::outcome::Outcome;
 use crate::path;
 use crate::request::{Arrival, Request};
@@ -38,14 +38,14 @@ use crate::settings::{Location, LocationSettings};
 
 /// Runs the steps; `None` means that the content is to be made.
 pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
-    culprit::phase(culprit::Phase::Before);
+    current_request::phase(current_request::Phase::Before);
     match arrival {
         Arrival::Lost => return Some(Outcome::Failed(Failure::new(500))),
         Arrival::Named => {}
         Arrival::Fresh | Arrival::Redirected => {
             if arrival == Arrival::Fresh && !request.is_subrequest() {
-                if early_body::may_be_wanted(request)
-                    && let Some(early) = Box::pin(early_body::run(request)).await
+                if client_body_early_read::may_be_wanted(request)
+                    && let Some(early) = Box::pin(client_body_early_read::run(request)).await
                 {
                     return Some(early);
                 }
@@ -55,7 +55,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
             if let Some(early) = rewrite::run_server(request).await {
                 return Some(early);
             }
-            if let Some(early) = locate::run(request) {
+            if let Some(early) = find_location::run(request) {
                 return Some(early);
             }
         }
@@ -63,7 +63,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
     // At most `URI_CHANGES_MAX` times.
     loop {
         path::resolve(request).await;
-        if let Some(early) = limits::run(request) {
+        if let Some(early) = client_max_body_size::run(request) {
             return Some(early);
         }
         let moves = match rewrite::run_location(request).await {
@@ -80,7 +80,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
         if !moves {
             break;
         }
-        if let Some(early) = locate::run(request) {
+        if let Some(early) = find_location::run(request) {
             return Some(early);
         }
     }
@@ -91,7 +91,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
     if let Some(early) = limit_conn::run(request) {
         return Some(early);
     }
-    if let Some(early) = admission::run(request).await {
+    if let Some(early) = satisfy::run(request).await {
         return Some(early);
     }
     if let Some(early) = try_files::run(request).await {
@@ -101,7 +101,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
 }
 
 /// Has none of the steps anything to do at this location, for a request without a body? What is answered without going through the steps
-/// (`content::ready_files`) rests on it.
+/// (`content::hot_files`) rests on it.
 #[must_use]
 pub fn is_idle(location: &Location) -> bool {
     // Every field by its name, so that nobody adds one without saying here whether a step obeys it.
@@ -140,7 +140,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         real_ip, access, auth_basic, auth_request, trying, mirroring, limit_req, limit_conn, headers_more,
         // Only says how the judges above are put together.
         admission,
-        // `limits` looks at bodies alone.
+        // `client_max_body_size` looks at bodies alone.
         client_body: _,
         // No step obeys these.
         root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, flv: _, mp4: _, precompressed: _, proxy: _,

@@ -1,7 +1,7 @@
 //! `set_real_ip_from`: the client's address as a trusted proxy tells it. nginx-drop-in 50.
 //!
 //! From here on everything sees the new address: access rules, limits, logs, what is passed on. Not here: how addresses are read and
-//! who is trusted ([`crate::forwarded`]). Invariant: the address is replaced once at most, for the request and its sub-requests alone.
+//! who is trusted ([`crate::trusted_proxies`]). Invariant: the address is replaced once at most, for the request and its sub-requests alone.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -12,10 +12,10 @@ use message::HeaderId;
 use smallvec::SmallVec;
 
 use crate::connection::Client;
-use crate::figures::Named;
-use crate::forwarded::{self, Trusted};
+use crate::metrics::Named;
 use crate::request::Request;
 use crate::settings::Location;
+use crate::trusted_proxies::{self, Trusted};
 
 /// Where the address stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +121,7 @@ fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
             .collect(),
         Header::Named(name) => head.get_all(name).take(1).collect(),
     };
-    let found = forwarded::find(
+    let found = trusted_proxies::find(
         request.client.peer,
         &lines,
         &settings.set_real_ip_from,
@@ -129,7 +129,7 @@ fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
     );
     let found = found.ok_or_else(|| Nothing {
         is_invalid: !lines.is_empty()
-            && forwarded::is_trusted(request.client.peer, &settings.set_real_ip_from),
+            && trusted_proxies::is_trusted(request.client.peer, &settings.set_real_ip_from),
     })?;
     Ok(match (&settings.real_ip_header, proxied) {
         (Header::ProxyProtocol, Some(said)) => SocketAddr::new(found.ip(), said.source.port),

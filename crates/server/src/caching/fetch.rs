@@ -1,6 +1,6 @@
 //! Getting an answer from the origin for a cache: as the one who asks, or following another who does.
 //!
-//! Not here: the asking itself (`fill`), and whether it is needed (`answering`). Invariant: who follows in vain goes to the origin, or gets
+//! Not here: the asking itself (`fill`), and whether it is needed (`lookup`). Invariant: who follows in vain goes to the origin, or gets
 //! what is stored if that may be used in place of a failure.
 
 use std::rc::Rc;
@@ -16,22 +16,22 @@ use cache::{Lifetime, variant};
 use message::{HeaderId, ResponseHead};
 use tokio::sync::{mpsc, oneshot};
 
+use super::cache_request::{Inquiry, access, asks_as_get, is_storable, lines};
+use super::counters::Status;
 use super::directives::UseStale;
 use super::fill::{self, Filling, Question, Storing, Task, WINDOW_BYTES};
-use super::inquiry::{Inquiry, access, asks_as_get, is_storable, lines};
 use super::serve::{serve, with_age};
-use super::tally::Status;
-use super::{follow, note};
+use super::{cache_state, follow};
 use crate::Failure;
-use crate::clock::Moment;
 use crate::content::proxy;
-use crate::content::proxy::answer::{self, Origin};
 use crate::content::proxy::exchange::Answer as Answered;
-use crate::content::proxy::order::{Order, Variation};
-use crate::content::proxy::record::Passed;
+use crate::content::proxy::response_head::{self, Origin};
+use crate::content::proxy::upstream_request::{Order, Variation};
+use crate::content::proxy::upstream_state::Passed;
 use crate::loops::{Kind, spawn_begun};
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::wall_clock::Moment;
 
 /// What is wanted of the origin.
 #[derive(Debug, Default)]
@@ -186,14 +186,14 @@ async fn prepare(
     inquiry: &Inquiry<'_>,
     want: &Want,
 ) -> Result<Rc<Order>, Outcome> {
-    let note = note::of(request);
+    let note = cache_state::of(request);
     if let Some(hit) = conditional_on(inquiry, want) {
         note.set_validators(hit);
     }
     let variation = Variation {
         is_cacheable: want.may_store,
         as_get: asks_as_get(request),
-        lines: note::of(request).conditions(),
+        lines: cache_state::of(request).conditions(),
     };
     proxy::order(request, &variation).await
 }
@@ -258,7 +258,7 @@ fn start(
 /// Asks the origin, for this request and for those who follow.
 async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: Filler) -> Fetched {
     filler.fill().begun(now_ms());
-    note::of(request).status = want.status;
+    cache_state::of(request).status = want.status;
     let order = match Box::pin(prepare(request, inquiry, &want)).await {
         Ok(order) => order,
         Err(outcome) => {
@@ -317,7 +317,7 @@ async fn head_after_hints(
             Some(hint) = hints.recv() => hint,
             head = owner.head() => return head,
         };
-        proxy::hints::pass(request, &hint).await;
+        proxy::early_hints::pass(request, &hint).await;
     }
 }
 
@@ -355,7 +355,7 @@ async fn answer(
     origin: Origin,
 ) -> Outcome {
     let body = follow::body(request, inquiry, follower, head).await;
-    answer::shape(request, Box::new(ResponseHead::clone(head)), body, origin)
+    response_head::shape(request, Box::new(ResponseHead::clone(head)), body, origin)
 }
 
 /// What there is for a request whose fill ended without an answer.
@@ -452,7 +452,7 @@ async fn follow(
         let Some(follower) = fill.follow() else {
             return Fetched::Again;
         };
-        note::of(request).follows = !follower.fill().is_whole();
+        cache_state::of(request).follows = !follower.fill().is_whole();
         let waited = wait(request, inquiry, &follower, begun).await;
         match waited {
             Waited::TimedOut => return Fetched::Pass,
@@ -514,7 +514,7 @@ async fn followed(
             return Fetched::Variant(own);
         }
     }
-    let note = note::of(request);
+    let note = cache_state::of(request);
     note.status = Some(Status::Hit);
     let age = about.lifetime.map(|lifetime| lifetime.age(inquiry.now));
     note.age = age;

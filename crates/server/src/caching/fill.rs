@@ -1,6 +1,6 @@
 //! One request to the origin for a cache: a task of its own on the loop of the request that needed it, which may have left when it ends.
 //!
-//! Judges the answer, lets everybody follow it, and writes it down meanwhile (`saving`). Not here: who follows, and what they do where there is
+//! Judges the answer, lets everybody follow it, and writes it down meanwhile (`write_entry`). Not here: who follows, and what they do where there is
 //! no answer (`fetch`). Invariants: a slow client holds nobody back but himself, as far as the window and the file reach; nor does a slow
 //! disk: after a while it is given up.
 
@@ -22,19 +22,19 @@ use message::date::Seconds;
 use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
 use tokio::sync::{mpsc, oneshot};
 
+use super::cache_request;
 use super::directives::UseStale;
-use super::inquiry;
-use super::pace::{self, DISK_PATIENCE};
 use super::registry::Cache;
-use super::saving::{self, Saving};
-use super::turns::Turn;
-use crate::clock::Moment;
+use super::write_entry::{self, Saving};
+use super::write_pace::{self, DISK_PATIENCE};
+use super::write_permits::Turn;
 use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
-use crate::content::proxy::order::Order;
+use crate::content::proxy::upstream_request::Order;
 use crate::content::proxy::{Passing, SWITCHING, accel};
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
-use crate::upstream::next::Failure;
+use crate::upstream::next_upstream::Failure;
+use crate::wall_clock::Moment;
 
 /// Bytes of an answer that are in memory for those who follow it.
 pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
@@ -180,7 +180,7 @@ impl Filling {
     }
 
     fn rules(&self) -> &Rules {
-        inquiry::rules(self.location())
+        cache_request::rules(self.location())
     }
 
     fn store(&self) -> &Store {
@@ -234,7 +234,7 @@ impl Filling {
                 let mut body = answer.body;
                 self.buffer(&answer.head, &mut body);
                 filler.set_head(answer.head, Sharing::Private);
-                if pace::pump(&self.loop_, &self.cache, &filler, body).await {
+                if write_pace::pump(&self.loop_, &self.cache, &filler, body).await {
                     filler.finish();
                 }
             }
@@ -323,7 +323,7 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
-        let is_saved = pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await;
+        let is_saved = write_pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await;
         if !is_saved {
             self.cache.shed(match level() >= Level::Fills {
                 true => "memory is scarce",
@@ -355,17 +355,17 @@ impl Filling {
             Coming::Whole(body) => {
                 let is_saved = is_saved && !self.has_newer(&filler, &key);
                 let unfound = filler.give(Arc::clone(&head), body.clone(), is_saved);
-                let saving = unfound.map(|unfound| saving(saving::Body::Whole(body, unfound)));
+                let saving = unfound.map(|unfound| saving(write_entry::Body::Whole(body, unfound)));
                 // Who only waits for the disk keeps nobody out.
                 drop(self);
                 if let Some(saving) = saving {
-                    Box::pin(saving::run(saving)).await;
+                    Box::pin(write_entry::run(saving)).await;
                 }
             }
             mut body @ Coming::Flow(_) => {
                 self.buffer(&head, &mut body);
                 let saver = is_saved.then(|| filler.saver()).flatten();
-                let saving = saver.map(|saver| saving(saving::Body::Coming(saver)));
+                let saving = saver.map(|saver| saving(write_entry::Body::Coming(saver)));
                 filler.set_head(head, Sharing::Shared);
                 Box::pin(self.pass_on(filler, body, key, saving)).await;
             }
@@ -398,11 +398,11 @@ impl Filling {
     ) {
         let save = async {
             if let Some(saving) = saving {
-                saving::run(saving).await;
+                write_entry::run(saving).await;
             }
         };
         let come = async {
-            let is_whole = pace::pump(&self.loop_, &self.cache, &filler, body).await;
+            let is_whole = write_pace::pump(&self.loop_, &self.cache, &filler, body).await;
             if self.has_newer(&filler, &key) {
                 filler.stop_saving();
             }

@@ -10,7 +10,7 @@ use cache::fill::{Follower, Next};
 use disk::{Access, Local, OpenFile, Pool};
 use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
 
-use super::inquiry::{Inquiry, local};
+use super::cache_request::{Inquiry, local};
 use crate::content::files;
 use crate::request::Request;
 

@@ -8,8 +8,8 @@ use cache::purge::tags_of;
 use cache::{Error, Key};
 use disk::Local;
 
-use super::inquiry::{Inquiry, local};
-use super::{directives, inquiry, note};
+use super::cache_request::{Inquiry, local};
+use super::{cache_request, cache_state, directives};
 use crate::Failure;
 use crate::Response;
 use crate::outcome::Outcome;
@@ -21,7 +21,7 @@ const TAGS_MAX: usize = 256;
 /// Deletes the entry of the request's key, or with `*` at the key's end all whose keys begin so; of a request that has tags, what
 /// has one of them.
 pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
-    note::of(request).status = None;
+    cache_state::of(request).status = None;
     let (store, local) = (inquiry.store, local(request));
     let lines = request.head.iter();
     let tags = lines.flat_map(|(name, value, _)| tags_of(name, value));
@@ -74,7 +74,7 @@ pub async fn invalidate(request: &mut Request, status: u16) {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
     let caching = &location.settings.caching;
-    if !caching.is_on() || !inquiry::rules(location).invalidates {
+    if !caching.is_on() || !cache_request::rules(location).invalidates {
         return;
     }
     if !invalidates(request.head.method_text(), status) {
@@ -85,7 +85,7 @@ pub async fn invalidate(request: &mut Request, status: u16) {
     let Some((cache, store)) = cache.and_then(|cache| Some((cache, cache.store()?))) else {
         return;
     };
-    let key = Key::of(&inquiry::key_text(request));
+    let key = Key::of(&cache_request::key_text(request));
     let done = store.purge(local(request), &key).await;
     cache.fills.forget(&key);
     if let Err(error) = done {

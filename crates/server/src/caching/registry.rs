@@ -1,6 +1,6 @@
 //! The caches of a worker, by directory: opened once, kept over reloads.
 //!
-//! Not here: what is done to keep them in order (`keeper`). Invariant: a directory is owned once in a process; a cache lives as long as a
+//! Not here: what is done to keep them in order (`cache_manager`). Invariant: a directory is owned once in a process; a cache lives as long as a
 //! configuration has it.
 
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use disk::Disk;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::keeper::Keeper;
-use super::tally::Tally;
-use super::troubles::Troubles;
-use super::turns::Turns;
+use super::cache_manager::Keeper;
+use super::counters::Tally;
+use super::disk_errors::Troubles;
+use super::write_permits::Turns;
 use super::zone::Zone;
 use crate::log::Level;
 use crate::loops::{Kind, Loop, spawn};

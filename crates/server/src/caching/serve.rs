@@ -1,6 +1,6 @@
 //! Answering with what is stored.
 //!
-//! Not here: whether it may be used (`answering`). Invariants: no byte goes out before its block's checksum was right, once since the
+//! Not here: whether it may be used (`lookup`). Invariants: no byte goes out before its block's checksum was right, once since the
 //! process started; a file stays a file.
 
 use std::rc::Rc;
@@ -11,12 +11,12 @@ use disk::OpenFile;
 use message::response::Ranges;
 use message::{Body, HeaderId, ResponseFraming};
 
-use super::inquiry::{Inquiry, access, local};
-use super::tally::Status;
-use super::{note, ready, verify};
+use super::cache_request::{Inquiry, access, local};
+use super::counters::Status;
+use super::{cache_state, hot_entries, verify};
 use crate::Failure;
-use crate::content::proxy::answer::{self, Origin};
 use crate::content::proxy::families::Family;
+use crate::content::proxy::response_head::{self, Origin};
 use crate::outcome::Outcome;
 use crate::request::Request;
 
@@ -41,7 +41,7 @@ pub async fn serve(
         false => Box::pin(checked(request, inquiry, hit)).await?,
     };
     let age = hit.known.lifetime.age(inquiry.now);
-    let note = note::of(request);
+    let note = cache_state::of(request);
     note.status = Some(status);
     note.follows = false;
     note.age = Some(age);
@@ -49,13 +49,13 @@ pub async fn serve(
     if let Some(framing) = framing_for_head(request, hit) {
         head.framing = framing;
     }
-    let mut outcome = answer::shape(request, head, body, Origin::Cache);
+    let mut outcome = response_head::shape(request, head, body, Origin::Cache);
     if let Outcome::Answer(response) = &mut outcome {
         if inquiry.caching.proxy_cache_rfc9111 {
             response.ranges = Ranges::Allowed;
         }
         if status == Status::Hit && hit.known.is_verified {
-            ready::keep(request, inquiry.cache, &inquiry.key_text, hit, response);
+            hot_entries::keep(request, inquiry.cache, &inquiry.key_text, hit, response);
         }
     }
     Ok(with_age(outcome, age))

@@ -11,7 +11,7 @@ use cache::store::{Checks, Hit};
 use disk::{Access, Local, OpenFile, Pool};
 use message::{Body, BodyError, Chunk, FileRange, Source};
 
-use super::inquiry::{Inquiry, local};
+use super::cache_request::{Inquiry, local};
 use super::registry::Cache;
 use crate::content::files;
 use crate::request::Request;

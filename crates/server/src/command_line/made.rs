@@ -14,8 +14,8 @@ use crate::content::module::Modules;
 use crate::listen::{Address, Target};
 use crate::loops::Serve;
 use crate::process::load::Origin;
-use crate::process::resolve::Hosts;
 use crate::process::start::{self, Instead, Options};
+use crate::resolver::getaddrinfo::Hosts;
 
 /// Names that are tried for a temporary directory.
 const DIRECTORIES_TRIED_MAX: u32 = 1000;

@@ -8,9 +8,9 @@ use message::{Framing, Version};
 use wire::http1::write;
 
 use crate::Response;
-use crate::figures::zones;
 use crate::log::Level;
-use crate::loops::{Waiting, culprit};
+use crate::loops::{Waiting, current_request};
+use crate::metrics::zones;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::respond;
@@ -66,10 +66,10 @@ pub(super) async fn finish(mut request: Box<Request>, mut after: After) -> Optio
         Box::pin(post_action::run(&mut request)).await;
     }
     request.release_limits();
-    culprit::behind(culprit::Phase::Logging);
+    current_request::behind(current_request::Phase::Logging);
     log(&request).await;
     zones::count(&request);
-    culprit::end();
+    current_request::end();
     if after != After::Keep {
         // Who has left will not look at the log because of this connection's end.
         tokio::select! {

@@ -6,15 +6,15 @@
 pub mod client;
 pub mod directives;
 mod finish;
-pub mod guard;
-mod own_wire;
+pub mod panic_guard;
 pub mod post_action;
 pub mod proxy_protocol;
+mod send;
+mod send_error;
 mod send_file;
-mod stop;
 #[cfg(test)]
 mod tests;
-mod transmit;
+mod transport;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -26,10 +26,10 @@ use message::{RequestHead, Version};
 use wire::http1::read::Limits;
 use wire::{Error as WireError, Stream, turn};
 
-use crate::figures::zones::{self, Running};
 use crate::log::Level;
-use crate::loops::culprit;
+use crate::loops::current_request;
 use crate::loops::{Accepted, Generation, Idle, Loop, Seat, Waiting};
+use crate::metrics::zones::{self, Running};
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::respond;
@@ -38,8 +38,8 @@ use crate::route::{NamedServer, ServerId};
 pub use client::Client;
 use finish::After;
 pub use finish::invite;
-pub use own_wire::OwnWire;
-pub use transmit::TOGETHER_MAX;
+pub use send::TOGETHER_MAX;
+pub use transport::OwnWire;
 
 /// What logs say of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;
@@ -62,7 +62,7 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
     // An idle connection is this block and what it holds: nothing in it stands there twice.
     Box::pin(async move {
         let run = pin!(run(&client, seat, wire));
-        if let Err(words) = guard::guard(&client, run).await {
+        if let Err(words) = panic_guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
             client.log(&client.loop_.generation(), Level::Alert, &text);
         }
@@ -137,7 +137,7 @@ fn stream_of(socket: OwnedFd, is_tcp: bool) -> std::io::Result<Stream> {
 async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Duration>) -> bool {
     if wire.has_unread() {
         turn::go_on().await;
-        culprit::another();
+        current_request::another();
         return true;
     }
     let (idle, timeout): (Idle, Duration) = match keepalive {
@@ -193,7 +193,7 @@ fn exchange(
         };
         client.requests.set(client.requests.get() + 1);
         counted.answer();
-        culprit::begin(head.line());
+        current_request::begin(head.line());
         let mut request = Request::new(wire, client, generation, head, server);
         counted.zone = zones::begin(&request);
         request.is_pipelined = is_pipelined;
@@ -228,11 +228,9 @@ fn exchange(
         };
         request.keepalive &= !request.body.is_cut_short();
         let after = match response {
-            Some(response) => match transmit::start(&mut request, response) {
-                transmit::Started::Done(after) => after,
-                transmit::Started::Left(left) => {
-                    Box::pin(transmit::go_on(&mut request, left)).await
-                }
+            Some(response) => match send::start(&mut request, response) {
+                send::Started::Done(after) => after,
+                send::Started::Left(left) => Box::pin(send::go_on(&mut request, left)).await,
             },
             None if request.silent_status == Some(TIMED_OUT) => After::timed_out(),
             None => refused,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use config::directives;
 use message::Framing;
 
-use crate::figures::By;
+use crate::metrics::By;
 use crate::outcome::{Start, Target};
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};

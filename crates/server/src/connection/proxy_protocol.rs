@@ -9,9 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 
 use super::client::{Client, append_ip};
-use crate::figures::Prologue;
 use crate::log::Level;
 use crate::loops::{Generation, Waiting};
+use crate::metrics::Prologue;
 
 /// Bytes of a header; more is refused, unless `client_header_buffer_size` is larger.
 pub const HEADER_BYTES_MAX: usize = 4096;

@@ -1,6 +1,6 @@
 //! Sending a body that lies in a file.
 //!
-//! Not here: which pages are in memory, and who reads the others (`disk`). Invariant: as in [`super::transmit`].
+//! Not here: which pages are in memory, and who reads the others (`disk`). Invariant: as in [`super::send`].
 
 use std::cell::Cell;
 use std::io;
@@ -17,8 +17,8 @@ use wire::{Stream, Timer};
 use crate::content::files;
 use crate::request::Request;
 
-use super::stop::Stop;
-use super::transmit::{Framing, TOGETHER_MAX, send_head};
+use super::send::{Framing, TOGETHER_MAX, send_head};
+use super::send_error::Stop;
 
 /// A file that is the whole body: small ones go with the head, large ones from the page cache behind it.
 pub(super) async fn send_whole_file(

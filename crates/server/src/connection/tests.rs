@@ -15,13 +15,13 @@ use disk::Disk;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::serve;
-use crate::figures::{Ledger, gather};
 use crate::listen::{Address, SocketOptions, bind};
 use crate::log::Logs;
 use crate::loops::accept::Source;
-use crate::loops::crew::{Crew, Plan};
+use crate::loops::loop_threads::{Crew, Plan};
 use crate::loops::{Listener, Shared};
 use crate::memory::directives::MemoryBudget;
+use crate::metrics::{Ledger, gather};
 use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
 use crate::settings::Settings;

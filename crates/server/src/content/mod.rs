@@ -8,26 +8,26 @@ pub mod empty_gif;
 pub mod error_text;
 pub mod files;
 pub mod flv;
+pub mod gzip_static;
+pub mod hot_files;
 pub mod index;
 pub mod module;
 pub mod mp4;
-pub mod precompressed;
 pub mod proxy;
 pub mod random_index;
-pub mod ready_files;
 pub mod static_files;
 pub mod status;
 pub mod tunnel_pass;
 
 use message::Header;
 
-use crate::loops::culprit;
+use crate::loops::current_request;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
 /// Makes the content of a request that passed the steps before it.
 pub async fn make(request: &mut Request) -> Outcome {
-    culprit::phase(culprit::Phase::Content);
+    current_request::phase(current_request::Phase::Content);
     if let Some(handler) = request.location().handler.clone() {
         return module::make(request, &handler).await;
     }
@@ -79,7 +79,7 @@ pub async fn make(request: &mut Request) -> Outcome {
 
 /// A file, compressed where one lies beside it that the client takes.
 async fn precompressed_or_not(request: &mut Request) -> Outcome {
-    let found = precompressed::make(request).await;
+    let found = gzip_static::make(request).await;
     if let Some(outcome) = found.answer {
         return outcome;
     }

@@ -16,7 +16,7 @@ use crate::path::{self, Mapped};
 use crate::request::Request;
 use crate::{Failure, Response};
 
-use super::{files, ready_files};
+use super::{files, hot_files};
 
 directives! {
     /// Answering with files.
@@ -91,7 +91,7 @@ async fn answer(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Outc
     }
     match of_file(request, file, mapped).await {
         Ok(response) => {
-            ready_files::keep(request, file, &response);
+            hot_files::keep(request, file, &response);
             Outcome::Answer(response)
         }
         Err(failure) => Outcome::Failed(failure),

@@ -1,6 +1,6 @@
 //! `stub_status`, `metrics`, `status_json`: the server's figures as the content of a location.
 //!
-//! Not here: the figures ([`crate::figures`]). Invariant: whatever the pools and the other loops are doing, these are answered.
+//! Not here: the figures ([`crate::metrics`]). Invariant: whatever the pools and the other loops are doing, these are answered.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::after::compression::accept::names_gzip;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::failure::Failure;
-use crate::figures::thread::Shape;
-use crate::figures::{accept, gather};
+use crate::metrics::thread::Shape;
+use crate::metrics::{accept, gather};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::LocationSettings;

@@ -1,6 +1,6 @@
 //! `tunnel_pass`: CONNECT (RFC 9110, 9.3.6). A connection to a server is opened, and bytes pass both ways.
 //!
-//! Not here: the bytes ([`super::proxy::tunnel`]). Invariant: nothing is sent to the server, and nothing read from it, before the
+//! Not here: the bytes ([`super::proxy::upgrade`]). Invariant: nothing is sent to the server, and nothing read from it, before the
 //! client has its 200.
 
 use std::pin::pin;
@@ -21,17 +21,17 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving};
 use crate::settings::LocationSettings;
-use crate::upstream::next::Failure as Failed;
-use crate::upstream::{Choice, Now, Outcome as Ended, Times, Upstream, Upstreams, reach};
+use crate::upstream::next_upstream::Failure as Failed;
+use crate::upstream::{Choice, Now, Outcome as Ended, Times, Upstream, Upstreams, connect};
 use crate::{Failure, Response};
 
-use super::proxy::about::About;
 use super::proxy::bind::Bind;
-use super::proxy::naming;
-use super::proxy::order;
-use super::proxy::pass::{Host, Url};
-use super::proxy::record::Record;
-use super::proxy::tunnel::{Behind, Patience, Tunnel};
+use super::proxy::log_context::About;
+use super::proxy::resolve;
+use super::proxy::upgrade::{Behind, Patience, Tunnel};
+use super::proxy::upstream_request;
+use super::proxy::upstream_state::Record;
+use super::proxy::url::{Host, Url};
 
 const CONNECTING: &str = "connecting to upstream";
 const BAD_GATEWAY: u16 = 502;
@@ -133,7 +133,7 @@ pub async fn make(request: &mut Request, leading: &Leading) -> Outcome {
     if request.method != Method::Connect {
         return Outcome::Failed(Failure::new(405));
     }
-    order::begin(request, Bytes::new(), Bytes::new());
+    upstream_request::begin(request, Bytes::new(), Bytes::new());
     let upstream = match servers(request, leading).await {
         Ok(upstream) => upstream,
         Err(failure) => return Outcome::Failed(failure),
@@ -170,7 +170,7 @@ async fn servers(request: &Request, leading: &Leading) -> Result<Arc<Upstream>, 
         let why = format!("no port in upstream \"{}\"", url.shown_place());
         return Err(refuse(500, &why));
     }
-    let (upstream, unresolved) = naming::upstream(upstreams, &url);
+    let (upstream, unresolved) = resolve::upstream(upstreams, &url);
     let Some(name) = unresolved else {
         return Ok(upstream);
     };
@@ -193,7 +193,11 @@ impl Opening {
     fn new(request: &Request, upstream: Arc<Upstream>) -> Opening {
         let settings = &request.location().settings.tunnelling;
         let session = upstream.sticky().map(|sticky| sticky.session(request));
-        let mut choice = upstream.choose(&order::asker(request, &upstream, session.as_ref()));
+        let mut choice = upstream.choose(&upstream_request::asker(
+            request,
+            &upstream,
+            session.as_ref(),
+        ));
         if settings.tunnel_next_upstream_tries.0 > 0 {
             let most = settings.tunnel_next_upstream_tries.0;
             choice.limit_tries(usize::try_from(most).unwrap_or(usize::MAX));
@@ -209,8 +213,8 @@ impl Opening {
                 from: bind.and_then(|bind| bind.address(request)),
                 is_transparent: bind.is_some_and(|bind| bind.is_transparent),
                 probes: settings.tunnel_socket_keepalive,
-                receive_bytes: order::buffer(settings.tunnel_socket_rcvbuf),
-                send_bytes: order::buffer(settings.tunnel_socket_sndbuf),
+                receive_bytes: upstream_request::buffer(settings.tunnel_socket_rcvbuf),
+                send_bytes: upstream_request::buffer(settings.tunnel_socket_sndbuf),
             },
             begun_ms: wire::clock::monotonic_ms(),
         }
@@ -245,7 +249,7 @@ impl Opening {
         let loop_ = self.about.loop_();
         let timeout = self.settings().tunnel_connect_timeout.duration();
         let pool = loop_.disk.disk().default_pool();
-        reach::connect(address, &self.options, timeout, &pool, loop_).await
+        connect::connect(address, &self.options, timeout, &pool, loop_).await
     }
 
     fn settings(&self) -> &Tunnelling {

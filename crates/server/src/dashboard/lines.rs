@@ -1,15 +1,15 @@
 //! The last lines of errors and the last stalls, as events: they hold what requests said, as strings of JSON.
 //!
-//! Invariant: what is kept is bounded where it is kept ([`crate::log::recent`], [`crate::figures::stalls`]).
+//! Invariant: what is kept is bounded where it is kept ([`crate::log::recent`], [`crate::metrics::stalls`]).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::figures::stalls::Stall;
-use crate::figures::{Ledger, json};
 use crate::log::recent::{self, Line};
+use crate::metrics::stalls::Stall;
+use crate::metrics::{Ledger, json};
 
 /// What was told.
 #[derive(Debug, Default)]

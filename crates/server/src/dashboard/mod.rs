@@ -5,7 +5,7 @@
 //! * [`history`]: what of it is kept, and who is told; [`sampler`]: the thread that sees to that.
 //! * [`stream`]: it as the body of an answer.
 //!
-//! Not here: counting ([`crate::figures`]), the directive ([`crate::content::status`]). Invariant: what is shown is made once,
+//! Not here: counting ([`crate::metrics`]), the directive ([`crate::content::status`]). Invariant: what is shown is made once,
 //! by one thread, whoever looks at it; text of requests is data of a string, never a part of the page.
 
 pub mod document;

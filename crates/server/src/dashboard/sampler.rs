@@ -8,9 +8,9 @@ use std::time::Instant;
 use super::PERIOD;
 use super::lines::Lines;
 use super::series::Series;
-use crate::figures::{Ledger, gather, now_ms};
+use crate::log::process_log::{Level, error_log};
 use crate::log::recent;
-use crate::process::report::{Level, error_log};
+use crate::metrics::{Ledger, gather, now_ms};
 
 /// Begins to take samples, unless that was begun. It goes on whatever is reloaded.
 pub fn begin(ledger: &Arc<Ledger>) {

@@ -17,9 +17,9 @@ use disk::figures::Times;
 use hashbrown::HashMap;
 
 use super::{FAMILY_MAX, SAMPLES_MAX, SERIES_MAX};
-use crate::figures::json;
-use crate::figures::names::{About, Kind};
-use crate::figures::page::{Page, Sample, Value};
+use crate::metrics::json;
+use crate::metrics::names::{About, Kind};
+use crate::metrics::page::{Page, Sample, Value};
 
 /// Labels whose values are names that a configuration or a machine may have any number of; what is added up has none.
 const NAMES: [&str; 8] = [
@@ -270,7 +270,7 @@ fn times(times: &Times) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Family;
+    use crate::metrics::Family;
     use disk::figures::Histogram;
 
     fn page(requests: u64, queue: u64, times: &Histogram, pool: &str) -> Page {
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn names_are_labels_that_there_are() {
         let all = || {
-            crate::figures::names::ALL
+            crate::metrics::names::ALL
                 .iter()
                 .flat_map(|about| about.labels)
         };

@@ -12,8 +12,8 @@ use disk::OpenFile;
 use message::{Body, Chunk};
 
 use super::history::Reader;
-use crate::figures::Ledger;
 use crate::loops::Loop;
+use crate::metrics::Ledger;
 
 /// What is sent of the past at a time.
 const PIECE_BYTES: usize = 64 << 10;

@@ -5,7 +5,7 @@ use message::{Method, date};
 use wire::http1::write;
 
 use crate::Response;
-use crate::redirects;
+use crate::absolute_redirect;
 use crate::request::Request;
 
 use super::lines::Lines;
@@ -42,7 +42,7 @@ pub fn tell_answer(
     report: &mut Report,
 ) {
     let chain = chain(request, lines);
-    redirects::complete(request, &mut response);
+    absolute_redirect::complete(request, &mut response);
     let mut head = Vec::new();
     let context = write::Context {
         server_line: b"",

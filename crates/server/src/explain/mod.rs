@@ -19,10 +19,10 @@ use std::sync::Arc;
 use disk::Disk;
 
 use crate::connection::{self, Client, Started};
-use crate::figures::Ledger;
 use crate::listen::Address;
 use crate::log::Logs;
 use crate::loops::{Generation, Listener, Loop, Shared};
+use crate::metrics::Ledger;
 use crate::process::load::Loaded;
 use crate::process::pools::define_pools;
 use crate::request::Request;

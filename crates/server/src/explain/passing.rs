@@ -5,11 +5,11 @@ use std::rc::Rc;
 use cache::Key;
 use config::Directive;
 
-use crate::caching::{directives, inquiry};
+use crate::caching::{cache_request, directives};
 use crate::content::proxy;
 use crate::content::proxy::Passing;
 use crate::content::proxy::families::Family;
-use crate::content::proxy::order::{Order, Variation};
+use crate::content::proxy::upstream_request::{Order, Variation};
 use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::upstream::Upstream;
@@ -178,7 +178,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let Some(zone) = zones.named(&name).map(|at| &zones.all()[at]) else {
         return report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
     };
-    if !inquiry::is_asked(request, caching) {
+    if !cache_request::is_asked(request, caching) {
         return report.say_by(
             "cache",
             "not asked for this method, and nothing is stored",
@@ -187,7 +187,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     }
     report.say_by("cache", format!("\"{}\"", shown(&name)), &made);
     report.by(&lines.zone(&name));
-    let text = inquiry::key_text(request);
+    let text = cache_request::key_text(request);
     let key = Key::of(&text);
     report.say_by(
         "key",

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use config::Directive;
 
 use crate::Failure;
-use crate::before::admission::{Satisfy, Verdict};
 use crate::before::rewrite::machine::{Ended, Machine};
-use crate::before::{access, auth_basic, limits, real_ip, try_files};
+use crate::before::satisfy::{Satisfy, Verdict};
+use crate::before::{access, auth_basic, client_max_body_size, real_ip, try_files};
 use crate::content;
-use crate::locate;
+use crate::find_location;
 use crate::outcome::{Outcome, Settled, Target};
 use crate::path;
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
@@ -94,7 +94,7 @@ async fn round(
             if let Some(Ended::Answered(outcome)) = rewritten(request, lines, report).await {
                 return Round::Goes(outcome);
             }
-            let early = locate::run(request);
+            let early = find_location::run(request);
             tell_location(request, lines, report);
             if let Some(early) = early {
                 return Round::Goes(early);
@@ -103,7 +103,7 @@ async fn round(
     }
     for _ in 0..ROUNDS_MAX {
         path::resolve(request).await;
-        if let Some(early) = limits::run(request) {
+        if let Some(early) = client_max_body_size::run(request) {
             let chain = chain(request, lines);
             let made = lines.of(&chain, &["client_max_body_size"]);
             report.say_by("body", "longer than it may be", &made);
@@ -119,7 +119,7 @@ async fn round(
                 if !request.may_change_uri() {
                     return Round::Goes(Outcome::Failed(Failure::new(500)));
                 }
-                let early = locate::run(request);
+                let early = find_location::run(request);
                 tell_location(request, lines, report);
                 if let Some(early) = early {
                     return Round::Goes(early);

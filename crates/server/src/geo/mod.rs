@@ -17,7 +17,7 @@ use config::{Directive, Error, Placed, Problem, Scope, VariableIndex, Word};
 use hashbrown::HashMap;
 use ipnet::IpNet;
 
-use crate::forwarded::{self, Trusted};
+use crate::trusted_proxies::{self, Trusted};
 use ranges::Ranges;
 use spans::Spans;
 
@@ -269,7 +269,7 @@ impl Reading {
 
 fn network(word: &Word, scope: &mut Scope) -> Result<IpNet, Problem> {
     let invalid = || Problem::new(format!("invalid network \"{}\"", word.display()));
-    forwarded::network(word, scope).ok_or_else(invalid)
+    trusted_proxies::network(word, scope).ok_or_else(invalid)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::table::{Hasher, Room, Table, TooLarge};
-use crate::figures::limits::LimitFigures;
+use crate::metrics::limits::LimitFigures;
 
 /// What is known of a key.
 pub trait Known: Copy {

@@ -11,7 +11,7 @@ use config::{Directive, Error, Problem, Scope, Template, Word, blocks, parse_siz
 use super::connections::Connections;
 use super::requests::Requests;
 use super::table::TooLarge;
-use crate::figures::limits::{Kind, LimitFigures, of};
+use crate::metrics::limits::{Kind, LimitFigures, of};
 use crate::settings::Location;
 
 /// Zones of each kind in one configuration.

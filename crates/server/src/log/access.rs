@@ -17,7 +17,7 @@ use super::format::{Format, Formats};
 use super::ring::Feed;
 use super::sink::{Buffer, Target};
 use super::syslog::Peer;
-use crate::process::resolve::Hosts;
+use crate::resolver::getaddrinfo::Hosts;
 use crate::template::{Variables, evaluate, is_true};
 
 /// The longest path of a log (Linux: PATH_MAX without its NUL).

@@ -10,7 +10,7 @@ use super::line::Process;
 use super::recent;
 use super::sink::Target;
 use super::syslog;
-use crate::clock::Clock;
+use crate::wall_clock::Clock;
 
 /// How many `error_log` lines one level of the configuration may hold.
 pub const LOGS_MAX: usize = 64;

@@ -4,7 +4,7 @@
 //! [`ERROR_LINE_BYTES`] bytes.
 
 use super::level::Level;
-use crate::clock::Clock;
+use crate::wall_clock::Clock;
 
 /// The longest line of the error log, newline included (nginx's bound).
 pub const ERROR_LINE_BYTES: usize = 2048;
@@ -145,7 +145,7 @@ mod tests {
         let process = Process { pid: 12, tid: 34 };
         process.error_line(&Clock::new(), Level::Error, connection, &mut out, write);
         let line = String::from_utf8(out).unwrap();
-        line[crate::clock::TIME_ERROR_BYTES..].to_owned()
+        line[crate::wall_clock::TIME_ERROR_BYTES..].to_owned()
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
     fn a_line_is_cut_at_its_bound() {
         let line = error_line(None, |out| out.resize(100_000, b'x'));
         assert_eq!(
-            line.len() + crate::clock::TIME_ERROR_BYTES,
+            line.len() + crate::wall_clock::TIME_ERROR_BYTES,
             ERROR_LINE_BYTES
         );
         assert!(line.ends_with("x\n"));

@@ -15,6 +15,7 @@ pub mod format;
 mod level;
 mod line;
 mod named;
+pub mod process_log;
 pub mod recent;
 mod ring;
 mod sink;
@@ -42,7 +43,7 @@ pub use named::OpenLogFileCache;
 pub use ring::{Feed, RING_BYTES, ROOM_WAIT, SETTLE_WAIT};
 pub use sink::{Buffer, Sink, Target};
 
-use crate::clock::{Clock, refresh_zone};
+use crate::wall_clock::{Clock, refresh_zone};
 use named::Named;
 use ring::{Batch, Ring};
 use sink::Order;

@@ -18,7 +18,7 @@ use super::figures::Figures;
 use super::level::Level;
 use super::line;
 use super::sink::{Order, Target};
-use crate::clock::Clock;
+use crate::wall_clock::Clock;
 
 /// Bytes of lines that wait for the log thread, of all loops together.
 pub const RING_BYTES: usize = 16 << 20;

@@ -15,9 +15,9 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::level::Level;
 use super::sink::Complaint;
-use crate::clock::Clock;
 use crate::listen::address::UNIX_PATH_MAX;
-use crate::process::resolve::Hosts;
+use crate::resolver::getaddrinfo::Hosts;
+use crate::wall_clock::Clock;
 
 /// More than any head needs: `<191>`, time, host name, tag.
 pub(super) const HEAD_BYTES_MAX: usize = 512;

@@ -13,7 +13,7 @@ use super::level::Level;
 use super::line::Process;
 use super::ring::{Batch, Item, RING_BYTES, Ring, Work};
 use super::sink::{Complaint, Order, Target};
-use crate::clock::{Clock, refresh_zone};
+use crate::wall_clock::{Clock, refresh_zone};
 
 /// How long lines gather under load.
 const NAP: Duration = Duration::from_millis(2);

@@ -22,9 +22,9 @@ use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::crew::Order;
+use super::loop_threads::Order;
 use super::{Accepted, Berth, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, Seat, spawn};
-use crate::process::report::{Level, error_log};
+use crate::log::process_log::{Level, error_log};
 
 /// Connections taken in a row before other tasks get their turn.
 const BATCH_MAX: usize = 64;

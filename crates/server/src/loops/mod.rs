@@ -1,31 +1,31 @@
 //! The loops: threads that serve connections and never wait for anything but events.
 //!
 //! * [`Loop`]: what everything that runs on one loop can reach; it never leaves its thread.
-//! * [`spawn`] and [`spawn_begun`]: the one way to start a task on it ([`timing`]).
+//! * [`spawn`] and [`spawn_begun`]: the one way to start a task on it ([`poll_timing`]).
 //! * [`accept`]: takes connections and spreads them over the loops.
 //! * [`idle`]: connections that wait for their client, which can be told to close.
-//! * [`turn`]: what one turn of a loop does first.
-//! * `ticks`: how late a tick would be served; [`finer`]: what time it is at the end of a poll; `processor`: how long of a poll the loop had none.
-//! * `heap`: its memory, made before it runs.
-//! * [`culprit`]: whose request a loop is at work on.
-//! * [`crew`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
+//! * [`yield_turn`]: what one turn of a loop does first.
+//! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: what time it is at the end of a poll; `cpu_wait`: how long of a poll the loop had none.
+//! * `malloc_arena`: its memory, made before it runs.
+//! * [`current_request`]: whose request a loop is at work on.
+//! * [`loop_threads`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
 //!
 //! Not here: what a connection does ([`crate::connection`]) and who decides ([`crate::process`]).
 //! Invariant: everything in a [`Loop`] belongs to its thread; only its [`Berth`] is shared.
 
 pub mod accept;
-pub mod crew;
-pub mod culprit;
-pub mod finer;
-mod heap;
+mod cpu_wait;
+pub mod current_request;
 pub mod idle;
-mod kind;
-mod processor;
+pub mod loop_threads;
+mod malloc_arena;
+pub mod poll_timing;
+mod task_kind;
 #[cfg(test)]
 mod tests;
-mod ticks;
-pub mod timing;
-pub mod turn;
+mod tick_lateness;
+pub mod tsc_clock;
+pub mod yield_turn;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
@@ -40,20 +40,20 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use disk::{Disk, StaleFiles};
 
-use crate::caching::ready::Ready;
-use crate::clock::Clock;
-use crate::content::ready_files::ReadyFiles;
-use crate::figures::zones::ZoneFigures;
-use crate::figures::{Ledger, LoopFigures};
+use crate::caching::hot_entries::Ready;
+use crate::content::hot_files::ReadyFiles;
 use crate::listen::Address;
 use crate::log::{Feed, Logs};
+use crate::metrics::zones::ZoneFigures;
+use crate::metrics::{Ledger, LoopFigures};
 use crate::route::LocationId;
 use crate::settings::Settings;
 use crate::upstream::Shelf;
-pub use crew::Crew;
+use crate::wall_clock::Clock;
 pub use idle::{Idle, IdleList, Place, Waiting};
-pub use kind::Kind;
-pub use timing::{spawn, spawn_begun};
+pub use loop_threads::Crew;
+pub use poll_timing::{spawn, spawn_begun};
+pub use task_kind::Kind;
 
 /// Waiting connections told to close at once when places or descriptors run out, as nginx does it.
 const REUSED_AT_ONCE_MAX: usize = 32;
@@ -166,7 +166,7 @@ pub enum Stage {
 pub struct Berth {
     /// Connections now, those that are on their way in [`Berth::inbox`] counted.
     connections: AtomicU32,
-    inbox: UnboundedSender<crew::Order>,
+    inbox: UnboundedSender<loop_threads::Order>,
     /// Is it to let go of what it can do without, and has not begun?
     is_shedding: AtomicBool,
 }
@@ -175,7 +175,7 @@ impl Berth {
     /// Memory is scarce. Told once until the loop has heard it.
     pub fn tell_to_shed(&self) {
         if !self.is_shedding.swap(true, Ordering::Relaxed) {
-            let _ = self.inbox.send(crew::Order::Shed);
+            let _ = self.inbox.send(loop_threads::Order::Shed);
         }
     }
 
@@ -285,7 +285,7 @@ impl Loop {
             inbox,
         });
         let figures = shared.ledger.begin_loop(0);
-        timing::enter(Arc::clone(&figures));
+        poll_timing::enter(Arc::clone(&figures));
         Self::new(0, berth, generation, serve, shared, figures)
     }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::accept::Source;
-use super::crew::{Crew, Plan};
+use super::loop_threads::{Crew, Plan};
 use super::{Accepted, Listener, Loop, Shared, Waiting};
-use crate::figures::gather;
 use crate::listen::{Address, SocketOptions, bind};
+use crate::metrics::gather;
 use crate::settings::Settings;
 
 /// Answers every byte with the loop's index, and ends the connection when the loop leaves.
@@ -53,7 +53,7 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output 
 fn shared() -> Shared {
     let logs = crate::log::Logs::start().unwrap();
     let disk = disk::Disk::new(disk::Disk::prepare());
-    let ledger = crate::figures::Ledger::new(logs.clone(), Arc::clone(&disk));
+    let ledger = crate::metrics::Ledger::new(logs.clone(), Arc::clone(&disk));
     Shared { logs, disk, ledger }
 }
 

@@ -7,7 +7,7 @@ use disk::memory::level::{LEVELS, level};
 use disk::memory::{Holder, budget};
 
 use super::Memory;
-use crate::figures::{Family, Page};
+use crate::metrics::{Family, Page};
 
 /// What a connection takes at least, in bytes: one that waits for a request (`bench/memory`).
 const CONNECTION_BYTES: u64 = 1536;

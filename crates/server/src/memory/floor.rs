@@ -4,7 +4,7 @@
 
 use disk::memory::limits::Limit;
 
-use crate::process::report::{Level, error_log};
+use crate::log::process_log::{Level, error_log};
 
 /// Bytes that the master, the worker and their threads take under load, with what the kernel has of them and the parts of the program that are used
 /// (`bench/small`).

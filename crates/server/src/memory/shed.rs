@@ -7,7 +7,7 @@ use std::rc::Rc;
 use disk::memory::Level;
 use disk::memory::level::level;
 
-use crate::loops::{Loop, turn};
+use crate::loops::{Loop, yield_turn};
 
 /// Bodies, files and connections that are let go of before the others get their turn: 5 µs each.
 const STEP: usize = 16;
@@ -20,9 +20,9 @@ pub async fn run(loop_: Rc<Loop>) {
         loop_.wire.give_back();
     }
     while level() > Level::None && loop_.disk.shed(STEP) {
-        turn::others_first().await;
+        yield_turn::others_first().await;
     }
     while level() >= Level::Accept && loop_.idle.close_unused(STEP) > 0 {
-        turn::others_first().await;
+        yield_turn::others_first().await;
     }
 }

@@ -17,8 +17,8 @@ use disk::memory::{self, Holder, Level, budget};
 use rustix::event::{PollFlags, Timespec, poll};
 
 use super::alarms::Alarms;
-use crate::figures::Ledger;
-use crate::process::report::{self, error_log};
+use crate::log::process_log::{self, error_log};
+use crate::metrics::Ledger;
 
 /// From look to look where little is free, or a level holds.
 const OFTEN: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ pub fn begin(ledger: &Arc<Ledger>, alarms: Alarms) {
     let thread = std::thread::Builder::new().name("memory".to_owned());
     if let Err(error) = thread.spawn(move || watch.run(&ledger)) {
         error_log(
-            report::Level::Alert,
+            process_log::Level::Alert,
             format_args!("the thread that watches memory cannot be started ({error})"),
         );
     }
@@ -146,7 +146,7 @@ impl Watch {
         ledger.memory.settle();
         if before.as_ref() != Some(&limit) {
             error_log(
-                report::Level::Info,
+                process_log::Level::Info,
                 format_args!(
                     "memory: at most {:.0} MiB ({}), of which {:.0} MiB may be the worker's own",
                     limit.bytes as f64 / MIB,
@@ -222,7 +222,7 @@ impl Watch {
         if self.kills_untold > 0 && self.kills_told.is_none_or(|told| told.elapsed() >= KILLS) {
             self.kills_told = Some(Instant::now());
             error_log(
-                report::Level::Notice,
+                process_log::Level::Notice,
                 format_args!(
                     "the kernel has killed in this control group, which had no memory left: {} times; this worker goes on",
                     std::mem::take(&mut self.kills_untold)
@@ -238,7 +238,7 @@ impl Said {
             if self.level > Level::None && self.calm_since.elapsed() >= CALM {
                 self.level = Level::None;
                 error_log(
-                    report::Level::Notice,
+                    process_log::Level::Notice,
                     format_args!("memory is not scarce any more"),
                 );
             }
@@ -248,7 +248,7 @@ impl Said {
         if look.level > self.level {
             self.level = look.level;
             error_log(
-                report::Level::Notice,
+                process_log::Level::Notice,
                 format_args!(
                     "memory is scarce: {:.1} of {:.1} MiB are taken ({}); {}",
                     look.usage.taken as f64 / MIB,

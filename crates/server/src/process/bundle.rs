@@ -20,8 +20,8 @@ use super::circumstances::Circumstances;
 use super::frame::{Reader, Writer};
 use super::load::Origin;
 use super::privileges::Account;
-use super::resolve::Hosts;
 use crate::listen::Address;
+use crate::resolver::getaddrinfo::Hosts;
 
 /// What the master sends to a worker.
 #[derive(Debug)]

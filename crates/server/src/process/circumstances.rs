@@ -3,7 +3,7 @@
 //! The master finds it out and sends it along; the worker, who is somebody else with another environment, reads the same text with the
 //! same result. Not here: the text ([`super::source`]). Invariant: whatever [`super::load`] asks of its surroundings is asked here.
 
-use super::resolve::Hosts;
+use crate::resolver::getaddrinfo::Hosts;
 
 /// See the module.
 #[derive(Debug, Clone)]

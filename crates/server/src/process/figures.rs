@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use disk::{Disk, PoolCounters};
 
-use super::report::{Level, error_log};
 use crate::caching::Cache;
-use crate::caching::tally::Status;
-use crate::figures::Ledger;
-use crate::figures::gather::{self, LoopSum};
+use crate::caching::counters::Status;
 use crate::log::Logs;
+use crate::log::process_log::{Level, error_log};
 use crate::loops::Kind;
+use crate::metrics::Ledger;
+use crate::metrics::gather::{self, LoopSum};
 
 /// Writes everything.
 pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {

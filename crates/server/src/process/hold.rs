@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use disk::Disk;
 
-use super::report::{Level, error_log};
+use crate::log::process_log::{Level, error_log};
 
 /// Names the file: while it exists, pool threads take and finish no job.
 pub const VARIABLE: &str = "FREEWHEEL_DEBUG_HOLD";

@@ -19,12 +19,12 @@ use rustix::fs::{Mode, OFlags};
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::load::Loaded;
-use super::report::{Level, error_log, set_sink};
-use super::resolve::Hosts;
 use super::trust::{self, Refusal};
 use crate::log::directives::{Destination, ErrorLine};
+use crate::log::process_log::{Level, error_log, set_sink};
 use crate::log::syslog::Peer;
 use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
+use crate::resolver::getaddrinfo::Hosts;
 
 /// Files of logs that one configuration may name.
 pub const FILES_MAX: usize = 10_000;
@@ -314,7 +314,7 @@ pub fn use_thread(wanted: &Wanted, logs: &Logs) {
         Ok(main) => logs.set_main(main),
         Err(problem) => {
             let sentence = problem.sentence_for("error_log");
-            super::report::error_log(Level::Alert, format_args!("{sentence}"));
+            crate::log::process_log::error_log(Level::Alert, format_args!("{sentence}"));
         }
     }
     let logs = logs.clone();

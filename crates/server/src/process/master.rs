@@ -21,13 +21,13 @@ use super::logs::{self, Opened, Wanted};
 use super::obstacles;
 use super::pid::PidFile;
 use super::privileges::Account;
-use super::report::{Level, error_log};
 use super::signals::{Signals, note};
 use super::sockets::Sockets;
 use super::start::{Options, help};
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
 use super::title;
 use super::worker::word;
+use crate::log::process_log::{Level, error_log};
 
 /// A configuration that a worker is to serve.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub struct Master {
 }
 
 impl Candidate {
-    /// The message for a worker; `begun_ns`: when it was begun to make it one, by [`now_ns`](crate::loops::timing::now_ns).
+    /// The message for a worker; `begun_ns`: when it was begun to make it one, by [`now_ns`](crate::loops::poll_timing::now_ns).
     #[must_use]
     pub fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
         let processes = &self.kept.main.processes;

@@ -25,8 +25,6 @@ mod pinned;
 pub mod pools;
 pub mod privileges;
 pub mod reload;
-pub mod report;
-pub mod resolve;
 pub mod signals;
 pub mod single;
 pub mod sockets;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::report::{Level, error_log};
 use super::trust::{self, Refusal};
+use crate::log::process_log::{Level, error_log};
 
 /// Bytes that a pid file may have.
 const LENGTH_MAX: u64 = 64;

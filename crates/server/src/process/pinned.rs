@@ -16,7 +16,7 @@ use std::path::Path;
 use disk::memory::limits::{self, Groups};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::report::{Level, error_log};
+use crate::log::process_log::{Level, error_log};
 
 /// Lines of /proc/self/maps that are looked at: a program and its libraries have about 30.
 const MAPPINGS_MAX: usize = 1000;

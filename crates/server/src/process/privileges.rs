@@ -13,8 +13,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_c
 
 use super::directives;
 use super::load::Loaded;
-use super::report::{Level, error_log};
 use crate::default_paths;
+use crate::log::process_log::{Level, error_log};
 
 /// The user that systems have for who may do nothing.
 const NOBODY: &str = "nobody";

@@ -8,12 +8,12 @@ use super::directories;
 use super::load::Loaded;
 use super::master::{Candidate, Master};
 use super::privileges::Account;
-use super::report::{Level, error_log};
 use super::sockets::CannotBind;
 use super::start::{self, Options};
 use super::supervise::Stage;
 use super::worker::word;
-use crate::loops::timing::now_ns;
+use crate::log::process_log::{Level, error_log};
+use crate::loops::poll_timing::now_ns;
 
 /// Why a configuration that was read anew is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -91,5 +91,8 @@ pub fn note(received: Received, action: &str) {
         0 => format!("signal {number} ({name}) received{action}"),
         sender => format!("signal {number} ({name}) received from {sender}{action}"),
     };
-    super::report::error_log(super::report::Level::Notice, format_args!("{text}"));
+    crate::log::process_log::error_log(
+        crate::log::process_log::Level::Notice,
+        format_args!("{text}"),
+    );
 }

@@ -15,16 +15,16 @@ use super::master::{Candidate, Master};
 use super::pid::PidFile;
 use super::pools::{self, define_pools};
 use super::reload::Unready;
-use super::report::{Level, error_log};
 use super::signals::note;
 use super::{privileges, worker};
 use crate::caching::Registry;
-use crate::figures::Ledger;
 use crate::log::Logs;
-use crate::loops::timing::now_ns;
+use crate::log::process_log::{Level, error_log};
+use crate::loops::poll_timing::now_ns;
 use crate::loops::{Crew, Shared};
 use crate::memory::alarms::Alarms;
 use crate::memory::watch;
+use crate::metrics::Ledger;
 
 /// How often a process that leaves looks whether its loops have ended.
 const LEAVING_TICK: Timespec = Timespec {

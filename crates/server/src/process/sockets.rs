@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::obstacles;
-use super::report::{Level, error_log};
 use crate::listen::bind::{self, BindError};
 use crate::listen::{Address, SocketOptions, Table};
+use crate::log::process_log::{Level, error_log};
 
 /// How often an address in use is tried, as nginx does.
 const TRIES: u32 = 5;

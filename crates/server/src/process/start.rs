@@ -20,13 +20,13 @@ use super::master::{Candidate, Master};
 use super::obstacles;
 use super::pid;
 use super::privileges::{Account, is_root};
-use super::report::{Level, error_log};
 use super::signals::Signals;
 use super::sockets::{CannotBind, Sockets};
 use super::source::Files;
 use super::{directories, single};
 use crate::content::module::Modules;
 use crate::listen::bind;
+use crate::log::process_log::{Level, error_log};
 use crate::loops::Serve;
 
 /// What the command line asks for.

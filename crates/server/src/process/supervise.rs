@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 use super::bundle::Bundle;
 use super::frame::Channel;
 use super::master::{Master, Purpose};
-use super::report::{Level, error_log};
 use super::spawn;
 use super::worker::{self, word};
-use crate::loops::timing::now_ns;
+use crate::log::process_log::{Level, error_log};
+use crate::loops::poll_timing::now_ns;
 
 /// A worker that dies sooner than this is not started again at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 //! Its main thread waits for the master, for signals and for what helper threads have built; it serves
 //! nothing, so it may wait.
 //!
-//! Not here: the loops ([`crate::loops::crew`]). Invariant: a bundle that cannot be served is answered
+//! Not here: the loops ([`crate::loops::loop_threads`]). Invariant: a bundle that cannot be served is answered
 //! with the reason, and what was served before goes on.
 
 use std::io;
@@ -26,20 +26,20 @@ use super::load::{self, Loaded};
 use super::logs::Wanted;
 use super::pools::{self, define_pools};
 use super::privileges;
-use super::report::{Level, error_log};
 use super::signals::{Signals, note};
 use super::title;
 use crate::caching::Registry;
-use crate::connection::guard;
+use crate::connection::panic_guard;
 use crate::content::module::Modules;
 use crate::content::proxy::bind::needs_right;
-use crate::figures::Ledger;
+use crate::log::process_log::{Level, error_log};
 use crate::log::{Logs, Target};
 use crate::loops::accept::Source;
-use crate::loops::crew::Plan;
+use crate::loops::loop_threads::Plan;
 use crate::loops::{Crew, Listener, Serve, Shared};
 use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
+use crate::metrics::Ledger;
 use crate::settings::Settings;
 
 /// Exit code of a worker that could not start, as nginx's.
@@ -528,8 +528,8 @@ pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
 /// Every panic is told in one line: by its connection, which ends alone, else here.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        if !guard::take(panic) {
-            error_log(Level::Alert, format_args!("{}", guard::line(panic)));
+        if !panic_guard::take(panic) {
+            error_log(Level::Alert, format_args!("{}", panic_guard::line(panic)));
         }
     }));
 }

@@ -4,10 +4,10 @@
 //! read is thrown away behind the answer (`connection/finish.rs`). Invariants: memory is bounded by `client_body_buffer_size` and
 //! one read, however slow the disk; a body is read from the wire once, by whom it may be.
 
+mod buffered;
 pub mod directives;
-mod passing;
-mod pieces;
-mod storing;
+mod reader;
+mod streaming;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -26,9 +26,9 @@ use crate::loops::Waiting;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-use passing::Pipe;
-pub use pieces::{PieceError, Pieces};
-pub use storing::Stored;
+pub use buffered::Stored;
+pub use reader::{PieceError, Pieces};
+use streaming::Pipe;
 
 /// The status of a client that left before its answer.
 pub const CLIENT_CLOSED: u16 = 499;
@@ -154,7 +154,7 @@ pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
         Begun::Fresh(begun) => begun,
     };
     prepare(request).await?;
-    let stored = Box::pin(storing::read(request, begun)).await?;
+    let stored = Box::pin(buffered::read(request, begun)).await?;
     let body = RequestBody::Stored(Rc::new(stored));
     request.body.body = Some(body.clone());
     Ok(body)
@@ -166,10 +166,10 @@ pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
 /// As [`store`].
 pub async fn write_to(request: &mut Request, file: &Temporary, pool: &Pool) -> Result<(), Outcome> {
     match begin(request)? {
-        Begun::Known(body) => storing::copy_to(request, &body, file, pool).await,
+        Begun::Known(body) => buffered::copy_to(request, &body, file, pool).await,
         Begun::Fresh(begun) => {
             prepare(request).await?;
-            storing::write_to(request, begun, file, pool).await
+            buffered::write_to(request, begun, file, pool).await
         }
     }
 }
@@ -275,7 +275,7 @@ pub async fn alongside<F: Future>(
 
 async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
     if let Some(RequestBody::Passing(pipe)) = request.body.body.clone()
-        && let Err(outcome) = Box::pin(passing::feed(request, &pipe)).await
+        && let Err(outcome) = Box::pin(streaming::feed(request, &pipe)).await
     {
         return outcome;
     }

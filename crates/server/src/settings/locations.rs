@@ -7,7 +7,7 @@ use config::{Directive, Error, Problem, Scope, Section};
 
 use crate::after;
 use crate::content::module::{self, Place};
-use crate::content::proxy::{families, passing};
+use crate::content::proxy::{families, proxy_pass};
 use crate::content::{status, tunnel_pass};
 use crate::path::{self, Alias};
 use crate::regex::Regex;
@@ -244,13 +244,13 @@ pub fn add(
     let handler = module::configure(own.around.modules, &place, scope)?;
     let pool = OnceLock::new();
     let mut settings = LocationSettings::finish(own.raw.clone(), scope)?;
-    let family = passing::chosen(&settings);
+    let family = proxy_pass::chosen(&settings);
     let here = |error: Error| match &level.place {
         Some(place) => error.or_at(place),
         None => error,
     };
     families::settle(&mut settings, family, all.zones, scope).map_err(here)?;
-    let passing = passing::build(&settings, family, level.kind, &level.name, all.upstreams)?;
+    let passing = proxy_pass::build(&settings, family, level.kind, &level.name, all.upstreams)?;
     let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
     let shown = status::build(&settings).map_err(here)?;
     all.locations.push(Location {

@@ -12,10 +12,10 @@ use disk::OpenFile;
 use message::{Body, BodyError, Chunk};
 
 use crate::Response;
+use crate::after::body_filter::{AnswerBody, Inside};
 use crate::after::ssi::Memory;
-use crate::after::steps::{AnswerBody, Inside};
-use crate::figures::By;
 use crate::log::Level;
+use crate::metrics::By;
 use crate::request::Request;
 
 use super::{TooDeep, make_with};

@@ -12,13 +12,13 @@ use config::{
     blocks, directives, parse_size,
 };
 
-use super::catalog::{Declared, Lookups, Upstream};
-use super::kept::Limits;
-use super::roster::LookedUp;
+use super::keepalive::Limits;
+use super::resolved_peers::LookedUp;
 use super::server::ServerLine;
 use super::sticky::Sticky;
+use super::upstreams::{Declared, Lookups, Upstream};
 use super::{LeastTime, Method, Peer};
-use crate::names::directives::ResolverLine;
+use crate::resolver::directives::ResolverLine;
 
 /// The `upstream` blocks of a configuration.
 pub const UPSTREAMS_MAX: usize = 10_000;

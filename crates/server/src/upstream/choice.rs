@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::eligible::{Picked, Tried, Turn};
 use super::group::{Asker, Group, Method, Peers, States};
 use super::hash::{Consistent, IpHash, KeyHash};
 use super::peer::{Now, Peer};
-use super::turn::{Picked, Tried, Turn};
 use super::{least, random, round_robin};
 
 /// What came of a request to a peer.

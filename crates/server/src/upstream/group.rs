@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::figures::peers::{self, PeerFigures};
+use crate::metrics::peers::{self, PeerFigures};
 
 use super::hash::Ring;
 use super::peer::{Now, Peer, Speed, Standing, State};

@@ -9,10 +9,10 @@ use hashbrown::HashMap;
 
 use crate::hash::{crc32, crc32_of};
 
+use super::eligible::{Picked, Turn};
 use super::group::States;
 use super::peer::Peer;
 use super::round_robin;
-use super::turn::{Picked, Turn};
 
 /// How often a hash is continued for one request.
 pub(super) const TRIES_MAX: u32 = 20;

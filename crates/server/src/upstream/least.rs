@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
+use super::eligible::Turn;
 use super::group::{LeastTime, States};
 use super::peer::{Now, Speed, State};
 use super::round_robin;
-use super::turn::Turn;
 
 /// Response times from here on are equally bad, so that the number of connections decides.
 const TIME_MAX_MS: u64 = 5000;

@@ -1,46 +1,46 @@
 //! Upstreams: groups of servers that requests are passed on to, and which of them gets the next one.
 //!
-//! Not here: what is sent to them. Pure logic (but for the idle connections in `kept`, which belong to their loop) behind one
+//! Not here: what is sent to them. Pure logic (but for the idle connections in `keepalive`, which belong to their loop) behind one
 //! short lock for each group: all loops share the states of the peers (weights, failures, connections), as nginx's workers do
 //! with `zone`. Invariant: whoever takes a peer gives it back, so that `max_conns` and `least_conn` never count what is gone.
 //!
 //! How to use it: [`Upstreams::link`] while the configuration is built, or [`Upstreams::find`] for a name made of variables; then
-//! [`Upstream::choose`], and for each try [`Choice::next`], [`Shelf::take`] or [`reach::connect`], [`Choice::give_back`], and
+//! [`Upstream::choose`], and for each try [`Choice::next`], [`Shelf::take`] or [`connect::connect`], [`Choice::give_back`], and
 //! [`Shelf::put`] when the connection is good for another request.
 
 pub mod address;
+pub mod attempts;
 pub mod block;
 #[cfg(test)]
 mod block_tests;
-pub mod catalog;
-#[cfg(test)]
-mod catalog_tests;
 pub mod choice;
+pub mod connect;
+mod eligible;
 pub mod group;
 mod hash;
-pub mod kept;
+pub mod keepalive;
+pub mod keepalive_pool;
 mod least;
-pub mod next;
+pub mod next_upstream;
 pub mod peer;
 mod random;
-pub mod reach;
-pub mod roster;
+pub mod re_resolve;
+pub mod resolved_peers;
 #[cfg(test)]
-mod roster_tests;
+mod resolved_peers_tests;
 mod round_robin;
 pub mod server;
 mod sessions;
-pub mod shelf;
 pub mod sticky;
 #[cfg(test)]
 mod tests;
-pub mod tries;
-mod turn;
-pub mod watch;
+pub mod upstreams;
+#[cfg(test)]
+mod upstreams_tests;
 
-pub use catalog::{Declared, Upstream, Upstreams};
 pub use choice::{Choice, Outcome, Times};
 pub use group::{Asker, Group, LeastTime, Method};
-pub use kept::Wanted;
+pub use keepalive::Wanted;
+pub use keepalive_pool::Shelf;
 pub use peer::{Now, Peer, Standing};
-pub use shelf::Shelf;
+pub use upstreams::{Declared, Upstream, Upstreams};

@@ -1,8 +1,8 @@
 //! `random` and `random two`: by weight; of two, the one with less connections for its weight.
 
+use super::eligible::{Picked, Turn};
 use super::group::States;
 use super::hash::TRIES_MAX;
-use super::turn::{Picked, Turn};
 
 /// One that may be chosen.
 pub(super) fn pick(turn: &Turn<'_>, states: &mut States, tries: &mut u32) -> Picked {

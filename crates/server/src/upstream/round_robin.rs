@@ -4,8 +4,8 @@
 //! sticky session's peer is chosen and pays whatever it has gained, until it has paid for a whole round.
 
 use super::Standing;
+use super::eligible::Turn;
 use super::group::States;
-use super::turn::Turn;
 
 /// The peer whose turn it is, if any may be chosen.
 pub(super) fn pick(turn: &Turn<'_>, states: &mut States) -> Option<usize> {

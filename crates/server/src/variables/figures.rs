@@ -3,9 +3,9 @@
 use std::io::Write as _;
 
 use crate::after::compression::ratio;
-use crate::caching::tally::Status;
-use crate::figures::gather;
-use crate::loops::culprit;
+use crate::caching::counters::Status;
+use crate::loops::current_request;
+use crate::metrics::gather;
 use crate::request::Request;
 
 use super::names::Core;
@@ -18,8 +18,8 @@ pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<b
         Core::ConnectionsReading => connections().reading(),
         Core::ConnectionsWaiting => connections().waiting(),
         Core::ConnectionsWriting => connections().answering,
-        Core::DiskWait => return Some(seconds(culprit::waited().disk_ns, out)),
-        Core::PoolWait => return Some(seconds(culprit::waited().pool_ns, out)),
+        Core::DiskWait => return Some(seconds(current_request::waited().disk_ns, out)),
+        Core::PoolWait => return Some(seconds(current_request::waited().pool_ns, out)),
         Core::FirstByteTime => {
             let first = request.first_byte.get();
             return Some(first > 0 && seconds(first.saturating_sub(request.moment), out));
@@ -46,7 +46,7 @@ fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
         Some(Status::Hit) if note.is_some_and(|note| note.follows) => "fill",
         Some(Status::Bypass) => "upstream",
         None if request.passed.is_some() => "upstream",
-        _ if culprit::waited().disk_ns > 0 => "disk",
+        _ if current_request::waited().disk_ns > 0 => "disk",
         _ => "memory",
     };
     out.extend_from_slice(word.as_bytes());

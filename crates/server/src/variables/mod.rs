@@ -7,9 +7,9 @@ pub mod browser;
 mod connections;
 mod figures;
 mod kept;
+pub mod memo;
 pub mod names;
 pub mod referer;
-pub mod remembered;
 pub mod secure_link;
 pub mod values;
 
@@ -21,15 +21,15 @@ use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word};
 use message::HeaderId;
 use smallvec::SmallVec;
 
-use crate::forwarded;
 use crate::geo::{self, Geo};
 use crate::log::Level;
 use crate::map::{self, Key, Map};
 use crate::regex::Regex;
 use crate::request::Request;
 use crate::split_clients::SplitClients;
+use crate::trusted_proxies;
+use memo::VALUE_BYTES_MAX;
 use names::{Core, Family};
-use remembered::VALUE_BYTES_MAX;
 
 /// Depth to which variables may be made of variables.
 pub const DEPTH_MAX: u32 = 100;
@@ -470,7 +470,7 @@ impl Request {
         };
         let named = || {
             let lines: SmallVec<[&[u8]; 4]> = self.head.get_each(HeaderId::XForwardedFor).collect();
-            forwarded::find(own, &lines, &geo.proxies, geo.is_recursive)
+            trusted_proxies::find(own, &lines, &geo.proxies, geo.is_recursive)
         };
         geo.find(named().or(own).map(|address| address.ip()))
     }

@@ -10,11 +10,11 @@ use message::{Framing, HeaderId, credentials, uri};
 use crate::after::{slice, ssi};
 use crate::before::auth_basic;
 use crate::content::proxy::variables as proxy;
-use crate::identity::NGINX_VERSION;
 use crate::limits::limited;
 use crate::path;
 use crate::request::Request;
 use crate::request_body::Stored;
+use crate::server_tokens::NGINX_VERSION;
 
 use super::names::{Core, Family};
 use super::{connections, figures};

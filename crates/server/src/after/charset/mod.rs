@@ -18,8 +18,8 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;
 
+use super::body_filter::{Filter, Out, Steps};
 use super::media_types::{self, MediaTypes};
-use super::steps::{Filter, Out, Steps};
 pub use maps::Charsets;
 use recode::{Recoder, Way};
 

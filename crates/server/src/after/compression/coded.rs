@@ -14,10 +14,10 @@ use disk::{Disk, OpenFile};
 use message::{Body, BodyError, Chunk, Header, Source};
 use wire::turn;
 
-use crate::after::steps::{AnswerBody, Inside};
+use crate::after::body_filter::{AnswerBody, Inside};
 use crate::cpu;
-use crate::figures::{Codec, LoopFigures};
-use crate::loops::timing;
+use crate::loops::poll_timing;
+use crate::metrics::{Codec, LoopFigures};
 use crate::request::Request;
 
 use super::ratio::Ratio;
@@ -208,7 +208,7 @@ impl<C: Coder> Coded<C> {
             took_ns: 0,
         };
         if is_little {
-            let done = work.code(timing::now_ns);
+            let done = work.code(poll_timing::now_ns);
             let counted = self.figures.modules.codec(self.codec);
             counted.loop_ns.add(done.took_ns);
             return Some(done);

@@ -20,8 +20,8 @@ use crate::Response;
 use crate::request::Request;
 use crate::settings::LocationSettings;
 
+use super::body_filter::Steps;
 use super::media_types::MediaTypes;
-use super::steps::Steps;
 
 use coded::Coder;
 use ratio::Ratio;

@@ -7,8 +7,8 @@ use std::task::Context;
 use disk::OpenFile;
 use message::{Body, BodyError, Chunk};
 
-use crate::figures::By;
 use crate::log::Level;
+use crate::metrics::By;
 use crate::request::Request;
 use crate::subrequest;
 

@@ -18,7 +18,7 @@ use wire::turn;
 use crate::request::Request;
 use crate::subrequest::include::{self, Whole};
 
-use super::super::steps::{AnswerBody, Inside};
+use super::super::body_filter::{AnswerBody, Inside};
 use super::page::{Effect, Page, Part, Purpose};
 use super::parser::{Event, Parser};
 

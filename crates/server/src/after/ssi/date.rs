@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
 use jiff::tz::Offset;
 
-use crate::clock;
 use crate::request::Request;
+use crate::wall_clock;
 
 /// How times are written where a page does not say.
 const DEFAULT_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
@@ -26,7 +26,7 @@ pub fn append_date(request: &Request, is_gmt: bool, out: &mut Vec<u8>) -> bool {
     }
     let (offset, zone) = match is_gmt {
         true => (0, *b"GMT\0\0\0\0\0"),
-        false => (clock.utc_offset(), clock::zone_name(now)),
+        false => (clock.utc_offset(), wall_clock::zone_name(now)),
     };
     let name = zone.split(|byte| *byte == 0).next().unwrap_or_default();
     match date(format, now, offset, name) {

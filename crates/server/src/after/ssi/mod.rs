@@ -20,8 +20,8 @@ use crate::Response;
 use crate::request::Request;
 use crate::subrequest::include::Whole;
 
+use super::body_filter::Steps;
 use super::media_types::MediaTypes;
-use super::steps::Steps;
 use composed::Composed;
 pub use date::append_date;
 pub use memory::Memory;

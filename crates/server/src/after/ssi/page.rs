@@ -11,8 +11,8 @@ use message::escape::{self, Escape};
 use message::uri;
 
 use crate::Response;
-use crate::figures::By;
 use crate::log::Level;
+use crate::metrics::By;
 use crate::regex::Regex;
 use crate::request::Request;
 use crate::subrequest::include::{self, Inclusion, Whole};

@@ -11,8 +11,8 @@ use message::BodyError;
 use crate::Response;
 use crate::request::Request;
 
+use super::body_filter::{FEED_LEN, Filter, Out, Steps};
 use super::media_types::MediaTypes;
-use super::steps::{FEED_LEN, Filter, Out, Steps};
 use search::{PATTERNS_MAX, Part, Patterns, Search};
 
 /// Bytes that may come of what the filter is fed at once, as far as a single match allows.

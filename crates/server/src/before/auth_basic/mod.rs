@@ -16,13 +16,13 @@ use tokio::sync::Semaphore;
 use crate::Failure;
 use crate::content::files;
 use crate::cpu;
-use crate::figures::Password;
 use crate::log::Level;
-use crate::loops::timing;
+use crate::loops::poll_timing;
+use crate::metrics::Password;
 use crate::password::{self, Unreadable};
 use crate::request::Request;
 
-use super::admission::Verdict;
+use super::satisfy::Verdict;
 use proven::Proof;
 
 /// Passwords that are checked at once, by all loops, on as many as half of the cores: others wait, so that guessing leaves the rest to all else.
@@ -149,7 +149,7 @@ async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password,
     if proven::is_known(&proof, now_ms()) {
         return Ok(Password::Remembered);
     }
-    let begun = timing::now_ns();
+    let begun = poll_timing::now_ns();
     let _turn = CHECKS.acquire().await;
     // While it waited, another request may have asked the same.
     if proven::is_known(&proof, now_ms()) {
@@ -160,7 +160,7 @@ async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password,
     let disk = Arc::clone(request.client.loop_.disk.disk());
     let checked = cpu::run(disk, check).await;
     let answer = checked.map_err(|overflow| files::overflowed(request, &overflow))?;
-    let took = timing::now_ns().saturating_sub(begun);
+    let took = poll_timing::now_ns().saturating_sub(begun);
     request.client.loop_.figures.modules.checks.record(took);
     Ok(match answer {
         Ok(true) => {

@@ -13,10 +13,10 @@ use disk::{CopyPurpose, Errno, Pool, Troubles};
 use message::escape::Escape;
 use message::{Body, HeaderId, Method};
 
+use crate::file_mode::Permissions;
 use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
-use crate::permissions::Permissions;
 use crate::request::Request;
 use crate::{Failure, Response};
 

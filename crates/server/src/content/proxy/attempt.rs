@@ -13,13 +13,13 @@ use wire::http1::answer::AnswerFault;
 
 use crate::log::Level;
 use crate::request_body::{PieceError, Pieces};
-use crate::upstream::kept::Wanted;
-use crate::upstream::next::Failure;
-use crate::upstream::{Peer, reach};
+use crate::upstream::keepalive::Wanted;
+use crate::upstream::next_upstream::Failure;
+use crate::upstream::{Peer, connect};
 
 use super::families::Family;
-use super::order::Order;
-use super::speaking;
+use super::protocol;
+use super::upstream_request::Order;
 
 /// What holds of a try that waits for its answer.
 const IS_SENT: &str = "the request was sent";
@@ -107,7 +107,7 @@ impl Try {
             Family::Proxy => {
                 connection.begin(order.head.clone(), order.framing, order.asked, buffer)
             }
-            _ => speaking::begin(&order, &self.name, connection, buffer),
+            _ => protocol::begin(&order, &self.name, connection, buffer),
         };
         self.rest = send_body(&order, self.exchange.insert(exchange)).await?;
         Ok(())
@@ -196,7 +196,7 @@ impl Try {
         let loop_ = order.about.loop_();
         let timeout = order.about.location().settings.asking.proxy_connect_timeout;
         let pool = loop_.disk.disk().default_pool();
-        reach::connect(
+        connect::connect(
             &self.like.address,
             &order.options,
             timeout.duration(),
@@ -206,7 +206,7 @@ impl Try {
         .await
     }
 
-    pub fn note(&self, write: impl FnOnce(&mut crate::upstream::tries::Try)) {
+    pub fn note(&self, write: impl FnOnce(&mut crate::upstream::attempts::Try)) {
         if let Some(one) = self.order.record.tries.borrow_mut().last() {
             write(one);
         }

@@ -9,7 +9,7 @@ use crate::regex::Regex;
 use crate::request::Request;
 
 use super::directives::ProxyRewrites;
-use super::rewrites::{self, Rewriting, invalid};
+use super::proxy_redirect::{self, Rewriting, invalid};
 
 /// Attributes of a cookie that are looked at; a line with more is passed on as it is.
 const ATTRIBUTES_MAX: usize = 256;
@@ -43,7 +43,7 @@ impl Rewriting for CookieFlags {
 impl CookieFlags {
     fn of(cookie: &Word, flags: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let name = match cookie.bytes().strip_prefix(b"~") {
-            Some(pattern) => Cookie::Regex(rewrites::regex(pattern, cookie, true, scope)?),
+            Some(pattern) => Cookie::Regex(proxy_redirect::regex(pattern, cookie, true, scope)?),
             None => Cookie::Name(Template::of_word(cookie, scope)?),
         };
         let mut read = Vec::with_capacity(flags.len());
@@ -166,10 +166,10 @@ fn move_attribute(request: &Request, settings: &ProxyRewrites, attribute: &mut A
     };
     let moved = if attribute.name.eq_ignore_ascii_case(b"domain") {
         let rules = settings.proxy_cookie_domain.as_ref();
-        rules.and_then(|rules| rewrites::cookie_domain(request, rules.rules(), value))
+        rules.and_then(|rules| proxy_redirect::cookie_domain(request, rules.rules(), value))
     } else if attribute.name.eq_ignore_ascii_case(b"path") {
         let rules = settings.proxy_cookie_path.as_ref();
-        rules.and_then(|rules| rewrites::cookie_path(request, rules.rules(), value))
+        rules.and_then(|rules| proxy_redirect::cookie_path(request, rules.rules(), value))
     } else {
         None
     };

@@ -1,6 +1,6 @@
 //! What a location says about passing requests on: the directives, and the types of their values.
 //!
-//! Not here: where `proxy_pass` leads (`pass`), and what is made of these lines once for each location (`passing`).
+//! Not here: where `proxy_pass` leads (`url`), and what is made of these lines once for each location (`proxy_pass` of this folder).
 
 use bytes::Bytes;
 use config::{
@@ -13,13 +13,13 @@ use crate::caching::directives::Conditions;
 use crate::connection::directives::SizeTemplate;
 use crate::request_body::directives::TempPath;
 use crate::settings::Settings;
-use crate::upstream::next::NextUpstream;
+use crate::upstream::next_upstream::NextUpstream;
 
 use super::bind::Bind;
 use super::cookies::CookieFlags;
 use super::families::Family;
-use super::pass::Pass;
-use super::rewrites::{CookieDomain, CookiePath, Lines, Redirect};
+use super::proxy_redirect::{CookieDomain, CookiePath, Lines, Redirect};
+use super::url::Pass;
 
 /// `proxy_http_version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Asking the servers of an order, one after the other, until one answers.
 //!
-//! Not here: what the answer means for the client (`answer`). Invariant: works on the order alone; every try is recorded, and its
+//! Not here: what the answer means for the client (`response_head`). Invariant: works on the order alone; every try is recorded, and its
 //! peer given back, whatever becomes of it.
 
 use std::rc::Rc;
@@ -10,13 +10,13 @@ use message::{BodyError, ResponseHead};
 use wire::exchange::AnswerHead;
 
 use crate::log::Level;
-use crate::upstream::next::{self, Failure, NextRules};
+use crate::upstream::next_upstream::{self, Failure, NextRules};
 use crate::upstream::{Choice, Now, Outcome, Times};
 
 use super::attempt::{CONNECTING, READING_HEAD, Trouble, Try, shown};
-use super::flow::{self, Beginning, Flow, Progress};
-use super::order::Order;
-use super::speaking;
+use super::protocol;
+use super::response_body::{self, Beginning, Flow, Progress};
+use super::upstream_request::Order;
 
 /// What holds as long as nobody has answered.
 const NOT_OVER: &str = "nothing is asked of it behind the answer";
@@ -216,7 +216,7 @@ impl Asking {
             on: settings.proxy_next_upstream,
             timeout_ms: settings.proxy_next_upstream_timeout.0,
         };
-        let progress = next::Progress {
+        let progress = next_upstream::Progress {
             method: self.order.method,
             is_sent: one.is_sent,
             is_unbuffered: !self.order.body.is_replayable(),
@@ -271,13 +271,13 @@ impl Asking {
             header_ms,
             head_bytes: one.interim_bytes + exchange.beside_head() + head.bytes.len() as u64,
         };
-        let begun = match speaking::is_whole_wanted(&one.order, &head) {
+        let begun = match protocol::is_whole_wanted(&one.order, &head) {
             true => exchange.ready_piece(),
             false => Bytes::new(),
         };
         if exchange.is_ended() {
-            flow::settle(&one.order, &exchange, &mut choice, &progress);
-            flow::keep(&one.order, exchange, one.like);
+            response_body::settle(&one.order, &exchange, &mut choice, &progress);
+            response_body::keep(&one.order, exchange, one.like);
             let body = Coming::Whole(begun);
             return Some(Answer { head, body });
         }

@@ -318,6 +318,6 @@ fn check(
     store: &ProxyStore,
     caching: &Caching,
 ) -> Result<(), Error> {
-    super::passing::check_buffers(family, answers)?;
+    super::proxy_pass::check_buffers(family, answers)?;
     store::check(family, store, caching)
 }

@@ -1,7 +1,7 @@
 //! A server that is asked over TLS by way of a variable: one warning when the configuration is read, since each such request is 500 as long
 //! as TLS to servers is not built.
 //!
-//! Not here: URLs that are written out ([`super::pass`]); they are refused. Invariant: nothing is decided here, what a variable holds is
+//! Not here: URLs that are written out ([`super::url`]); they are refused. Invariant: nothing is decided here, what a variable holds is
 //! known only when it is asked.
 
 use std::collections::HashSet;

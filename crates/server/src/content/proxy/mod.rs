@@ -1,35 +1,35 @@
 //! `proxy_pass`: passing requests on to other servers, and their answers back.
 //!
-//! The way of a request: [`pass`] says who is asked, an [`order::Order`] is made of the request, [`exchange`] asks one server after
-//! the other, [`answer`] makes the response of what one said, [`flow`] is its body. Invariants: an exchange borrows nothing of the
+//! The way of a request: [`url`] says who is asked, an [`upstream_request::Order`] is made of the request, [`exchange`] asks one server after
+//! the other, [`response_head`] makes the response of what one said, [`response_body`] is its body. Invariants: an exchange borrows nothing of the
 //! request; of an answer that is buffered a slow client does not hold the server back, as far as a file may reach.
 
-pub mod about;
 pub mod accel;
-mod ahead;
-pub mod answer;
 mod attempt;
 pub mod bind;
 pub mod cookies;
 pub mod directives;
+pub mod early_hints;
 pub mod exchange;
 pub mod families;
-pub mod flow;
 pub mod gateways;
-pub mod hints;
+mod header_set;
 pub mod https;
-mod names;
-pub mod naming;
-pub mod order;
+pub mod log_context;
 pub mod params;
-pub mod pass;
-pub mod passing;
-pub mod record;
-pub mod rewrites;
-mod speaking;
-mod spool;
+mod protocol;
+pub mod proxy_pass;
+pub mod proxy_redirect;
+mod read_ahead;
+pub mod resolve;
+pub mod response_body;
+pub mod response_head;
 pub mod store;
-pub mod tunnel;
+mod temp_file;
+pub mod upgrade;
+pub mod upstream_request;
+pub mod upstream_state;
+pub mod url;
 pub mod variables;
 
 use std::pin::pin;
@@ -42,24 +42,24 @@ use message::{Body, Framing, Header, ResponseHead};
 use crate::Failure;
 use crate::caching;
 use crate::log::Level;
-use crate::loops::turn;
+use crate::loops::yield_turn;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving, RequestBody};
 use crate::upstream::Upstream;
 
 pub use directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};
-pub use passing::Passing;
+pub use proxy_pass::Passing;
 pub use store::ProxyStore;
 
-use answer::Origin;
 use directives::HttpVersion;
 use exchange::{Answer, Coming, Step};
 use families::Family;
-use naming::Unresolved;
-use order::{Destination, Order, Variation};
-use passing::Target;
-use tunnel::Tunnel;
+use proxy_pass::Target;
+use resolve::Unresolved;
+use response_head::Origin;
+use upgrade::Tunnel;
+use upstream_request::{Destination, Order, Variation};
 
 /// A body up to this length may wait until the others' answers have come too. A longer one is sent while the processor has it in
 /// its cache: many that wait do not fit in there, and 64 KiB would cost a quarter more.
@@ -73,7 +73,7 @@ pub const SWITCHING: u16 = 101;
 pub async fn make(request: &mut Request) -> Outcome {
     request.is_passed_on = true;
     let outcome = match request.location().settings.caching.is_on() {
-        true => Box::pin(caching::answering::make(request)).await,
+        true => Box::pin(caching::lookup::make(request)).await,
         false => {
             // What a location said that sent the request here is not of this one.
             request.cached = None;
@@ -109,7 +109,7 @@ async fn pass_on(request: &mut Request) -> Outcome {
 /// What the client gets of an answer.
 pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
     if answer.body.is_whole_within(IN_A_ROW_MAX) {
-        turn::others_first().await;
+        yield_turn::others_first().await;
     }
     if request.location().settings.caching.is_on() {
         Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
@@ -120,7 +120,7 @@ pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
             head = limit(request, head, flow);
         }
         match Box::pin(store::body(request, &head, body)).await {
-            Ok(body) => return answer::shape(request, head, body, Origin::Server),
+            Ok(body) => return response_head::shape(request, head, body, Origin::Server),
             Err(unstored) => body = unstored,
         }
     }
@@ -132,13 +132,13 @@ pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
             flowing(request, &head, flow)
         }
     };
-    answer::shape(request, head, body, Origin::Server)
+    response_head::shape(request, head, body, Origin::Server)
 }
 
 async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     let variation = Variation {
         // One for the cache is asked for so, though this answer is not stored.
-        as_get: request.cached.is_some() && caching::inquiry::asks_as_get(request),
+        as_get: request.cached.is_some() && caching::cache_request::asks_as_get(request),
         ..Variation::default()
     };
     let order = order(request, &variation).await?;
@@ -147,14 +147,14 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
         true => Leaving::IsIgnored,
         false => Leaving::Ends,
     };
-    turn::others_first().await;
+    yield_turn::others_first().await;
     let mut asking = exchange::Asking::new(order);
     loop {
         // By reference: it is large, and lies here already.
         let step = request_body::alongside(request, leaving, pin!(asking.next())).await?;
         match step {
             Ok(Step::Answer(answer)) => return Ok(answer),
-            Ok(Step::Interim(head)) => Box::pin(hints::pass(request, &head)).await,
+            Ok(Step::Interim(head)) => Box::pin(early_hints::pass(request, &head)).await,
             Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
         }
     }
@@ -219,7 +219,7 @@ async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, 
 fn limit(
     request: &mut Request,
     head: Box<ResponseHead>,
-    flow: &mut flow::Flow,
+    flow: &mut response_body::Flow,
 ) -> Box<ResponseHead> {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
@@ -239,7 +239,7 @@ fn limit(
 fn flowing(
     request: &mut Request,
     head: &ResponseHead,
-    mut flow: Box<flow::Flow>,
+    mut flow: Box<response_body::Flow>,
 ) -> Body<std::rc::Rc<disk::OpenFile>> {
     if flow.is_over() {
         return Body::Empty;
@@ -261,7 +261,7 @@ fn flowing(
 pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
     match &passing.target {
         Target::Fixed { url, upstream } => {
-            order::begin(request, url.host_header.clone(), url.port_text.clone());
+            upstream_request::begin(request, url.host_header.clone(), url.port_text.clone());
             Ok(Destination {
                 upstream: Arc::clone(upstream),
                 unresolved: None,
@@ -272,16 +272,16 @@ pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destinati
         Target::Made(template) => {
             let whole = request.evaluate(template);
             let url = passing.url(&whole).map_err(|why| refuse(request, &why))?;
-            order::begin(request, url.host_header.clone(), url.port_text.clone());
+            upstream_request::begin(request, url.host_header.clone(), url.port_text.clone());
             let upstreams = &request.settings().upstreams;
             if passing.params.is_some()
-                && let pass::Host::Inet { name, port: None } = &url.host
+                && let url::Host::Inet { name, port: None } = &url.host
                 && upstreams.find(name, None).is_none()
             {
                 let why = format!("no port in upstream \"{}\"", url.shown_place());
                 return Err(refuse(request, &why));
             }
-            let (upstream, unresolved) = naming::upstream(upstreams, &url);
+            let (upstream, unresolved) = resolve::upstream(upstreams, &url);
             Ok(Destination {
                 upstream,
                 unresolved,

@@ -16,7 +16,7 @@ use crate::variables::values;
 
 use super::families::Family;
 use super::gateways::Param;
-use super::order::Variation;
+use super::upstream_request::Variation;
 
 /// What the name of a parameter begins with that is a header line's.
 const HTTP: &[u8] = b"HTTP_";

@@ -20,17 +20,17 @@ use tokio::sync::mpsc;
 
 use crate::caching::directives::Caching;
 use crate::content::files;
+use crate::file_mode::Permissions;
 use crate::log::Level;
 use crate::loops::{Kind, Seat, spawn};
 use crate::path;
-use crate::permissions::Permissions;
 use crate::request::Request;
 
-use super::about::About;
 use super::accel;
 use super::exchange::Coming;
 use super::families::Family;
-use super::flow::Flow;
+use super::log_context::About;
+use super::response_body::Flow;
 
 /// How long an answer waits for the disk of its file.
 const PATIENCE: Duration = Duration::from_secs(1);

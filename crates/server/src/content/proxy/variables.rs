@@ -4,14 +4,14 @@
 
 use message::{HeaderId, ResponseHead};
 
-use super::answer::SINGLE_LINES;
 use super::families::Family;
 use super::gateways;
-use super::pass::Url;
-use super::passing::Target;
-use crate::caching::note::{self, Which};
+use super::proxy_pass::Target;
+use super::response_head::SINGLE_LINES;
+use super::url::Url;
+use crate::caching::cache_state::{self, Which};
 use crate::request::Request;
-use crate::upstream::tries::Figure;
+use crate::upstream::attempts::Figure;
 use crate::variables::names::Core;
 
 /// `$proxy_…`, and `$upstream_addr` and its kin.
@@ -25,14 +25,14 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::UpstreamAddr => Figure::Address,
         Core::UpstreamBytesReceived => Figure::BytesReceived,
         Core::UpstreamBytesSent => Figure::BytesSent,
-        Core::UpstreamCacheAge => return note::variable(request, Which::Age, out),
-        Core::UpstreamCacheEtag => return note::variable(request, Which::ETag, out),
-        Core::UpstreamCacheKey => return note::variable(request, Which::Key, out),
+        Core::UpstreamCacheAge => return cache_state::variable(request, Which::Age, out),
+        Core::UpstreamCacheEtag => return cache_state::variable(request, Which::ETag, out),
+        Core::UpstreamCacheKey => return cache_state::variable(request, Which::Key, out),
         Core::UpstreamCacheLastModified => {
-            return note::variable(request, Which::LastModified, out);
+            return cache_state::variable(request, Which::LastModified, out);
         }
-        Core::UpstreamCacheRefusal => return note::variable(request, Which::Refusal, out),
-        Core::UpstreamCacheStatus => return note::variable(request, Which::Status, out),
+        Core::UpstreamCacheRefusal => return cache_state::variable(request, Which::Refusal, out),
+        Core::UpstreamCacheStatus => return cache_state::variable(request, Which::Status, out),
         Core::UpstreamConnectTime => Figure::ConnectTime,
         Core::UpstreamHeaderTime => Figure::HeaderTime,
         Core::UpstreamResponseLength => Figure::ResponseLength,

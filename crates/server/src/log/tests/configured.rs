@@ -8,7 +8,7 @@ use config::{Scope, Section as _, VariableIndex};
 use super::{Fixture, open};
 use crate::log::directives::{AccessLog, LogFormats};
 use crate::log::{AccessLogs, LogFiles};
-use crate::process::resolve::Hosts;
+use crate::resolver::getaddrinfo::Hosts;
 use crate::template::Variables;
 
 /// A request that knows its variables by name.

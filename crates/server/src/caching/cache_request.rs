@@ -1,0 +1,238 @@
+//! One request's question to its cache: which cache, which key, which rules.
+//!
+//! Not here: what is done with the answer (`lookup`). Invariant: the pool is the location's, evaluated for each request, so that each
+//! disk has its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::freshness::{self, Ignored, Rules, Verdict, Why, Wishes};
+use cache::store::Found;
+use cache::{Key, Store};
+use config::Template;
+use disk::{Access, Local};
+use message::date::Seconds;
+use message::{HeaderId, Method, ResponseHead};
+
+use super::directives::Caching;
+use super::fill;
+use super::registry::Cache;
+use crate::Failure;
+use crate::content::files;
+use crate::content::proxy::directives::IgnoreHeaders;
+use crate::content::proxy::families::Family;
+use crate::content::proxy::proxy_pass::Target;
+use crate::content::proxy::url::Url;
+use crate::content::proxy::{self, upstream_request, with_slash};
+use crate::request::Request;
+use crate::settings::Location;
+use crate::wall_clock::Moment;
+
+/// See the module.
+pub struct Inquiry<'a> {
+    /// The cache.
+    pub cache: &'a Arc<Cache>,
+    /// Its store.
+    pub store: &'a Store,
+    /// What the location says of it.
+    pub caching: &'a Caching,
+    /// The rules of freshness.
+    pub rules: &'a Rules,
+    /// What the key is made of.
+    pub key_text: Bytes,
+    /// The key.
+    pub main: Key,
+    /// What the client wishes (nothing, unless the rules say that wishes are obeyed).
+    pub wishes: Wishes,
+    /// Seconds since 1970.
+    pub now: Seconds,
+}
+
+impl<'a> Inquiry<'a> {
+    /// A request's.
+    #[must_use]
+    pub fn new(
+        request: &Request,
+        location: &'a Location,
+        cache: &'a Arc<Cache>,
+        store: &'a Store,
+        key_text: Bytes,
+    ) -> Self {
+        let rules = rules(location);
+        let wishes = match rules.obeys_requests {
+            true => Wishes::of(
+                request.head.get_each(HeaderId::CacheControl),
+                request.head.get_each(HeaderId::Pragma),
+            ),
+            false => Wishes::default(),
+        };
+        Self {
+            cache,
+            store,
+            caching: &location.settings.caching,
+            rules,
+            main: Key::of(&key_text),
+            key_text,
+            wishes,
+            now: Moment::now().second(),
+        }
+    }
+
+    /// Looks for what is stored.
+    ///
+    /// # Errors
+    /// The disk fails, or its pool is full.
+    pub async fn find(
+        &self,
+        request: &Request,
+        access: &Access<'_>,
+    ) -> Result<Found, cache::Error> {
+        let local = local(request);
+        self.store
+            .find(local, access, &self.key_text, lines(request), self.now)
+            .await
+    }
+}
+
+/// The pool's side of reading for this request.
+///
+/// # Errors
+/// 500: its name, made from variables, names none.
+pub fn access(request: &Request) -> Result<Access<'_>, Failure> {
+    let mut access = files::reading(request.location(), files::pool(request)?);
+    access.moment = request.moment;
+    access.noatime = true;
+    access.unsent = cache::entry::CHECKSUM_BYTES as usize;
+    // An entry's head and its checksums are read in pieces that O_DIRECT would not like, and its body is to be in memory.
+    access.directio = None;
+    Ok(access)
+}
+
+/// A request's loop's part of the disk layer.
+#[must_use]
+pub fn local(request: &Request) -> &Local {
+    &request.client.loop_.disk
+}
+
+/// A request's header lines, for `Vary`.
+pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    let head = &request.head;
+    let line = |field: &message::Field| (head.text(field.name), head.text(field.value));
+    head.fields.iter().map(line)
+}
+
+/// A location's rules.
+pub fn rules(location: &Location) -> &Rules {
+    location.cache_rules.get_or_init(|| {
+        let settings = &location.settings;
+        let ignored = settings.proxy_answers.proxy_ignore_headers;
+        let ignores = |line| ignored.is_some_and(|ignored| ignored.contains(line));
+        let ignored = Ignored {
+            accel_expires: ignores(IgnoreHeaders::X_ACCEL_EXPIRES),
+            cache_control: ignores(IgnoreHeaders::CACHE_CONTROL),
+            expires: ignores(IgnoreHeaders::EXPIRES),
+            set_cookie: ignores(IgnoreHeaders::SET_COOKIE),
+            vary: ignores(IgnoreHeaders::VARY),
+        };
+        Box::new(settings.caching.rules(ignored))
+    })
+}
+
+/// What a request's key is made of: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (Of what goes to a
+/// gateway nothing is made, as in nginx.)
+#[must_use]
+pub fn key_text(request: &Request) -> Bytes {
+    if let Some(template) = &request.location().settings.caching.proxy_cache_key {
+        return request.evaluate(template);
+    }
+    let passing = request.location().passing.as_ref();
+    let Some(passing) = passing.filter(|passing| passing.family == Family::Proxy) else {
+        return Bytes::new();
+    };
+    let mut text = Vec::with_capacity(request.head.target().len() + 64);
+    text.extend_from_slice(b"http://");
+    proxy::variables::host(request, &mut text);
+    match &passing.target {
+        Target::Fixed { url, .. } => {
+            upstream_request::append_target(request, passing, (&url.uri, false), &mut text);
+        }
+        Target::Made(template) => {
+            let uri = Url::parse(&request.evaluate(template)).map(|url| with_slash(url.uri));
+            let uri = uri.unwrap_or_default();
+            upstream_request::append_target(request, passing, (&uri, true), &mut text);
+        }
+    }
+    text.into()
+}
+
+/// Is this request one for the cache at all?
+#[must_use]
+pub fn is_asked(request: &Request, caching: &Caching) -> bool {
+    caching.proxy_cache_methods.has(request.method)
+}
+
+/// Says the answer itself nothing against storing it, but perhaps not for how long? Then what the client asks about it (conditions, a
+/// range) is answered here, stored or not: the origin was not told.
+pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
+    let answer = freshness::Answer {
+        status: head.status,
+        fields: fill::lines(head),
+        is_authorized: false,
+        is_slice: false,
+        asked: inquiry.now,
+        now: inquiry.now,
+    };
+    let verdict = freshness::judge(&answer, inquiry.rules);
+    matches!(verdict, Verdict::Store(_) | Verdict::Pass(Why::NoLifetime))
+}
+
+/// Is the client's HEAD to be asked for as GET?
+#[must_use]
+pub fn asks_as_get(request: &Request) -> bool {
+    let location = request.location();
+    let passing = location.passing.as_ref();
+    request.method == Method::Head
+        && location.settings.proxy.proxy_cache_convert_head
+        && passing.is_some_and(|passing| passing.family == Family::Proxy)
+}
+
+/// Is it a HEAD that a gateway is asked for as such, with nothing of that in the key? A GET would get the answer as one without a body. (Where
+/// `proxy_cache_convert_head off` says it by name, the key is who wrote that to see to.)
+#[must_use]
+pub fn is_head_alone(request: &Request) -> bool {
+    let location = request.location();
+    let passing = location.passing.as_ref();
+    let is_of_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
+    let key = location.settings.caching.proxy_cache_key.as_ref();
+    let names_method =
+        |key: &Template| memchr::memmem::find(key.source(), b"request_method").is_some();
+    request.method == Method::Head && is_of_gateway && !key.is_some_and(names_method)
+}
+
+/// Does the request ask for a range that begins too far behind (`proxy_cache_max_range_offset`)?
+#[must_use]
+pub fn is_range_far(request: &Request, caching: &Caching) -> bool {
+    let Some(max) = caching.proxy_cache_max_range_offset else {
+        return false;
+    };
+    let Some(range) = request.head.get(HeaderId::Range) else {
+        return false;
+    };
+    if max.0 == 0 {
+        return true;
+    }
+    let is_bytes = range.len() >= 7 && range[..6].eq_ignore_ascii_case(b"bytes=");
+    if !is_bytes {
+        return false;
+    }
+    let text = range[6..].trim_ascii_start();
+    if text.starts_with(b"-") {
+        return true;
+    }
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    let start = digits.fold(0u64, |sum, digit| {
+        sum.saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
+    });
+    start >= max.0
+}

@@ -1,0 +1,70 @@
+//! Trouble with a cache's disk: one log line a minute, however much there is.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use crate::log::Level;
+use crate::log::process_log::error_log;
+use crate::wall_clock::Moment;
+
+/// Seconds from one line to the next.
+const PAUSE: i64 = 60;
+
+/// What a disk did wrong.
+#[derive(Debug, Default)]
+pub struct Troubles {
+    /// The second of the last line.
+    told: AtomicI64,
+    /// Since then.
+    untold: AtomicU64,
+    all: AtomicU64,
+}
+
+impl Troubles {
+    /// Counts one, and says so unless something was said within the last minute. `what` is what did not work.
+    pub fn tell(&self, directory: &[u8], what: &str, error: &cache::Error) {
+        self.all.fetch_add(1, Relaxed);
+        self.say(level(error), directory, what, error);
+    }
+
+    /// Says something that is counted elsewhere, unless something was said within the last minute.
+    pub fn say(&self, level: Level, directory: &[u8], what: &str, why: impl Display) {
+        let now = Moment::now().second();
+        let told = self.told.load(Relaxed);
+        let is_due = told == 0 || now >= told + PAUSE;
+        if !is_due
+            || self
+                .told
+                .compare_exchange(told, now, Relaxed, Relaxed)
+                .is_err()
+        {
+            self.untold.fetch_add(1, Relaxed);
+            return;
+        }
+        let untold = self.untold.swap(0, Relaxed);
+        let directory = directory.escape_ascii();
+        let more = match untold {
+            0 => String::new(),
+            _ => format!(", and {untold} more since the last line"),
+        };
+        error_log(
+            level,
+            format_args!("cache \"{directory}\": {what}: {why}{more}"),
+        );
+    }
+
+    /// Since the start.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.all.load(Relaxed)
+    }
+}
+
+/// A disk that fails is worth more attention than a pool that is full.
+fn level(error: &cache::Error) -> Level {
+    match error {
+        cache::Error::Disk(disk::Error::System { .. }) => Level::Crit,
+        cache::Error::Fault(_) => Level::Error,
+        _ => Level::Warn,
+    }
+}

@@ -1,0 +1,153 @@
+//! Answers of one loop that are ready to be sent: of small entries that were just used, whose heads are the same for every request.
+//!
+//! A request whose answer is ready asks the index whether it still is the one, and opens nothing: what is sent is in memory of our own.
+//! Not here: entries that have to be read (`serve`). Invariants: what the index does not know by the same tag is not used; there are at
+//! most `PLACES` answers.
+
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::Entry;
+use cache::freshness::Rules;
+use cache::store::Hit;
+use disk::OpenFile;
+use disk::memory::Level;
+use disk::memory::level::level;
+use message::{Body, HeaderId, ResponseHead};
+
+use super::counters::Status;
+use super::registry::Cache;
+use super::{cache_state, serve};
+use crate::Response;
+use crate::direct_mapped::Places;
+use crate::outcome::Outcome;
+use crate::request::Request;
+use crate::route::LocationId;
+use crate::wall_clock::Moment;
+
+/// Answers that one loop has ready; a power of two.
+const PLACES: usize = 2048;
+/// Bytes of keys and small bodies that one answer may hold.
+const BYTES_MAX: usize = 16 << 10;
+
+/// The answers of one loop.
+#[derive(Debug, Default)]
+pub struct Ready(Places<Prepared, PLACES>);
+
+impl Ready {
+    /// Forgets all of them: memory is scarce.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+struct Prepared {
+    key_text: Bytes,
+    generation: u64,
+    location: LocationId,
+    cache: Arc<Cache>,
+    entry: Rc<Entry>,
+    head: Response,
+    body: Kept,
+}
+
+/// Where a body is.
+enum Kept {
+    /// There is none.
+    Nowhere,
+    /// Here.
+    Here(Bytes),
+    /// In the copy that the disk layer keeps, for as long as it does.
+    Copied(Weak<OpenFile>),
+}
+
+/// Answers a request whose answer is ready, where requests have no say in it; None: it is not.
+pub fn answer(
+    request: &mut Request,
+    rules: &Rules,
+    cache: &Arc<Cache>,
+    key_text: &Bytes,
+) -> Option<Outcome> {
+    if cache.fills.has_whole() {
+        return None;
+    }
+    let prepared = request.client.loop_.ready.0.get(key_text, |prepared| {
+        prepared.location == request.location
+            && prepared.generation == request.generation.number
+            && prepared.key_text == key_text
+    })?;
+    if !Arc::ptr_eq(&prepared.cache, cache) {
+        return None;
+    }
+    let now = Moment::now().second();
+    let known = cache.store()?.recall(&prepared.entry, now)?;
+    if !rules.is_fresh(&known.lifetime, now) {
+        return None;
+    }
+    let body = match &prepared.body {
+        Kept::Nowhere => Body::Empty,
+        Kept::Here(bytes) => Body::bytes(bytes.clone()),
+        Kept::Copied(file) => {
+            let range = prepared.entry.body();
+            Body::file(file.upgrade()?, range.start, range.end - range.start)
+        }
+    };
+    let mut response = Box::new(prepared.head.with_body(body));
+    let age = known.lifetime.age(now);
+    response.headers.push("Age", serve::number(age));
+    let note = cache_state::of(request);
+    note.status = Some(Status::Hit);
+    note.age = Some(age);
+    note.entry = Some(Rc::clone(&prepared.entry));
+    Some(Outcome::Answer(response))
+}
+
+/// Keeps the answer that was made of a hit, before its age was added, if the next request gets the same.
+pub fn keep(
+    request: &Request,
+    cache: &Arc<Cache>,
+    key_text: &Bytes,
+    hit: &Hit,
+    response: &Response,
+) {
+    let head = hit.entry.head();
+    let is_same_for_all = level() < Level::Buffers
+        && hit.entry.variant().is_none()
+        && response.status == head.status
+        && !is_of_request(head);
+    if !is_same_for_all || request.is_head() || key_text.len() > BYTES_MAX {
+        return;
+    }
+    let body = match &response.body {
+        Body::Empty => Kept::Nowhere,
+        Body::Once(message::Chunk::Bytes(bytes)) if bytes.len() <= BYTES_MAX => {
+            Kept::Here(bytes.clone())
+        }
+        Body::Once(message::Chunk::File(range)) if range.file.has_copy() => {
+            Kept::Copied(Rc::downgrade(&range.file))
+        }
+        _ => return,
+    };
+    let prepared = Prepared {
+        key_text: key_text.clone(),
+        generation: request.generation.number,
+        location: request.location,
+        cache: Arc::clone(cache),
+        entry: Rc::clone(&hit.entry),
+        head: response.with_body(Body::Empty),
+        body,
+    };
+    request.client.loop_.ready.0.put(key_text, prepared);
+}
+
+/// May what is made of a head differ from request to request?
+fn is_of_request(head: &ResponseHead) -> bool {
+    use HeaderId::{Location, Refresh, SetCookie};
+    let others = Location.bit() | Refresh.bit() | SetCookie.bit();
+    let accelerates = |name: &[u8]| {
+        name.get(..8)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"X-Accel-"))
+    };
+    head.known & others != 0 || head.iter().any(|(name, _, _)| accelerates(name))
+}

@@ -1,0 +1,297 @@
+//! The way of a request through its cache: look, judge, then use what is stored or ask the origin.
+//!
+//! The order is nginx's: method, name, purge, bypass, look, freshness, lock. Invariant: whatever goes wrong here, the origin is asked.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use cache::freshness::Admission;
+use cache::index::Known;
+use cache::store::{Found, Hit, Missed};
+
+use super::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
+use super::counters::Status;
+use super::directives::{Caching, UseStale};
+use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
+use super::serve::{Unusable, serve};
+use super::{cache_request, cache_state, directives, foreign_cache, hot_entries, purging};
+use crate::Failure;
+use crate::log::Level;
+use crate::loops::Generation;
+use crate::outcome::Outcome;
+use crate::request::Request;
+
+/// How often one request may look anew since somebody else stored or renewed what it waits for.
+const TURNS_MAX: u32 = 4;
+
+/// Answers from the cache, or through it. None: the request has no cache, and is to be passed on.
+pub async fn make(request: &mut Request) -> Option<Outcome> {
+    let generation = Rc::clone(&request.generation);
+    // What a location said that sent the request here is not of this one's cache.
+    request.cached = None;
+    let outcome = through(request, &generation).await;
+    if let Some(note) = &request.cached
+        && let Some(status) = note.status
+        && let Some(cache) =
+            directives::name(request).and_then(|name| generation.settings.cache(&name))
+    {
+        cache.tally.count(status, request.client.loop_.index);
+    }
+    outcome
+}
+
+async fn through(request: &mut Request, generation: &Generation) -> Option<Outcome> {
+    let location = generation.settings.location(request.location);
+    let caching = &location.settings.caching;
+    let name = request.evaluate(caching.proxy_cache.value.on()?);
+    if name.is_empty() || name == "off" {
+        return None;
+    }
+    let Some(cache) = generation.settings.cache(&name) else {
+        return Some(Outcome::Failed(not_found(request, &name)));
+    };
+    let is_purge = caching.proxy_cache_purge.0.hold(request);
+    if !is_purge && !is_asked(request, caching) {
+        return None;
+    }
+    let key_text = key_text(request);
+    cache_state::of(request).key = key_text.clone();
+    let is_bypass = caching.proxy_cache_bypass.hold(request);
+    let rules = cache_request::rules(location);
+    // A request that may say what it wants is to be asked first.
+    let is_plain = !is_purge && !is_bypass && !rules.obeys_requests;
+    if is_plain && let Some(outcome) = hot_entries::answer(request, rules, cache, &key_text) {
+        return Some(outcome);
+    }
+    let Some(store) = cache.opened().await else {
+        return match is_plain && cache.is_taken() {
+            true => Box::pin(foreign_cache::answer(request, rules, cache, &key_text)).await,
+            false => None,
+        };
+    };
+    let inquiry = Inquiry::new(request, location, cache, store, key_text);
+    if is_purge {
+        return Some(Box::pin(purging::purge(request, &inquiry)).await);
+    }
+    if is_bypass {
+        let want = Want {
+            status: Some(Status::Bypass),
+            // However far behind a range begins.
+            may_store: !cache_request::is_head_alone(request)
+                && !rules.forbids_storing(&inquiry.wishes),
+            ..Want::default()
+        };
+        let fetched = Box::pin(fetch_anew(request, &inquiry, want)).await;
+        return outcome(request, fetched);
+    }
+    // In a box: it is large, and what is ready has no use for it.
+    Box::pin(look(request, &inquiry)).await
+}
+
+fn not_found(request: &Request, name: &Bytes) -> Failure {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"cache \"");
+        out.extend_from_slice(name);
+        out.extend_from_slice(b"\" not found");
+    });
+    Failure::new(500)
+}
+
+fn outcome(request: &mut Request, fetched: Fetched) -> Option<Outcome> {
+    match fetched {
+        Fetched::Answer(outcome) => Some(outcome),
+        Fetched::Again | Fetched::Variant(_) | Fetched::Pass => {
+            cache_state::of(request).status = Some(Status::Miss);
+            None
+        }
+    }
+}
+
+/// What a request is to get.
+enum Step {
+    /// What is stored.
+    Use(Hit, Status),
+    /// The same, and it is fetched anew if nobody is at it.
+    UseAndUpdate(Hit),
+    /// The origin's answer.
+    Ask(Want),
+    /// This.
+    Answer(Outcome),
+    /// It is passed on.
+    Pass,
+}
+
+async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
+    let mut variant = None;
+    for turn in 0..TURNS_MAX {
+        let newest = variant
+            .is_none()
+            .then(|| newest(request, inquiry))
+            .flatten();
+        let mut step = match newest {
+            Some(want) => Step::Ask(want),
+            None => next(request, inquiry).await,
+        };
+        if let (Step::Ask(want), Some(variant)) = (&mut step, variant) {
+            want.looked_for = Some(variant);
+        }
+        let mut want = match step {
+            Step::Answer(outcome) => return Some(outcome),
+            Step::Pass => break,
+            Step::Ask(want) => want,
+            Step::Use(hit, status) => match serve(request, inquiry, &hit, status).await {
+                Ok(outcome) => return Some(outcome),
+                Err(Unusable) => continue,
+            },
+            Step::UseAndUpdate(hit) => {
+                match Box::pin(update_behind(request, inquiry, &hit)).await {
+                    Ok(outcome) => return Some(outcome),
+                    Err(Unusable) => continue,
+                }
+            }
+        };
+        want.may_have_come = turn == 0 && want.stale.is_none();
+        match Box::pin(fetch(request, inquiry, want)).await {
+            Fetched::Again => {}
+            Fetched::Variant(key) => variant = Some(key),
+            other => return outcome(request, other),
+        }
+    }
+    outcome(request, Fetched::Pass)
+}
+
+/// What came as a whole just now, and is only not stored yet, is newer than what is.
+fn newest(request: &Request, inquiry: &Inquiry<'_>) -> Option<Want> {
+    let fills = &inquiry.cache.fills;
+    if !fills.has_whole() || inquiry.rules.demands_anew(&inquiry.wishes) {
+        return None;
+    }
+    let fill = fills.running(&inquiry.main)?;
+    (fill.is_whole() && !has_expired(inquiry, &fill)).then(|| Want {
+        status: Some(Status::Miss),
+        may_store: may_store(request, inquiry),
+        ..Want::default()
+    })
+}
+
+async fn update_behind(
+    request: &mut Request,
+    inquiry: &Inquiry<'_>,
+    hit: &Hit,
+) -> Result<Outcome, Unusable> {
+    match Box::pin(fetch_behind(request, inquiry, hit)).await {
+        Ok(true) => serve(request, inquiry, hit, Status::Stale).await,
+        Ok(false) => serve(request, inquiry, hit, Status::Updating).await,
+        Err(outcome) => Ok(outcome),
+    }
+}
+
+async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
+    let found = {
+        let access = match access(request) {
+            Ok(access) => access,
+            Err(failure) => return Step::Answer(Outcome::Failed(failure)),
+        };
+        inquiry.find(request, &access).await
+    };
+    match found {
+        Ok(Found::Hit(hit)) => judge(request, inquiry, hit),
+        Ok(Found::Miss(missed)) => miss(request, inquiry, missed),
+        Ok(Found::Failed(known)) if inquiry.rules.is_fresh(&known.lifetime, inquiry.now) => {
+            cache_state::of(request).status = Some(Status::Hit);
+            Step::Answer(Outcome::Failed(Failure::new(known.status)))
+        }
+        Ok(Found::Failed(_)) => miss(request, inquiry, Missed::default()),
+        Err(error) => {
+            inquiry.cache.tell("it cannot be looked into", &error);
+            Step::Pass
+        }
+    }
+}
+
+/// What is there: may it be used?
+fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
+    let (rules, caching) = (inquiry.rules, inquiry.caching);
+    let lifetime = &hit.known.lifetime;
+    let is_fresh = rules.is_fresh(lifetime, inquiry.now);
+    if is_fresh && !rules.obeys_requests {
+        return Step::Use(hit, Status::Hit);
+    }
+    let may_be_old = !is_fresh && may_be_old(inquiry, &hit);
+    let is_usable = is_fresh || may_be_old;
+    match rules.admit(lifetime, inquiry.now, &inquiry.wishes, is_usable) {
+        Admission::Use if is_fresh => Step::Use(hit, Status::Hit),
+        Admission::Use
+            if may_be_old && caching.updates_behind() && !cache_request::is_head_alone(request) =>
+        {
+            Step::UseAndUpdate(hit)
+        }
+        Admission::Use if may_be_old => Step::Use(hit, Status::Updating),
+        Admission::Use => Step::Use(hit, Status::Stale),
+        Admission::Refuse => Step::Answer(Outcome::Failed(Failure::new(504))),
+        Admission::Ask => Step::Ask(Want {
+            looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
+            stale: Some(hit),
+            status: Some(Status::Expired),
+            may_store: may_store(request, inquiry),
+            ..Want::default()
+        }),
+    }
+}
+
+/// May it be used while it is fetched anew: by this request, or by another one that is at it?
+fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
+    let caching = inquiry.caching;
+    let is_wanted = caching.proxy_cache_use_stale.has(UseStale::UPDATING);
+    let lifetime = &hit.known.lifetime;
+    inquiry
+        .rules
+        .may_use_while_updating(lifetime, inquiry.now, is_wanted)
+        && (caching.updates_behind() || inquiry.cache.fills.running(&hit.known.key).is_some())
+}
+
+/// Nothing is there.
+fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> Step {
+    if let Some(fault) = &missed.damage {
+        inquiry
+            .cache
+            .tell("an entry was dropped", &fault.clone().into());
+    }
+    cache_state::of(request).status = Some(Status::Miss);
+    if inquiry.rules.refuses_miss(&inquiry.wishes) {
+        return Step::Answer(Outcome::Failed(Failure::new(504)));
+    }
+    if is_scarce(request, inquiry) || !may_store(request, inquiry) {
+        return Step::Pass;
+    }
+    Step::Ask(Want {
+        stale: None,
+        looked_for: missed.variant,
+        status: Some(Status::Miss),
+        may_store: true,
+        ..Want::default()
+    })
+}
+
+/// Has it not been asked for often enough (`proxy_cache_min_uses`)? Counts this request.
+fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
+    let min = inquiry.caching.proxy_cache_min_uses.0;
+    if min <= 1 {
+        return false;
+    }
+    // Who was known has been counted when he was looked for.
+    if let Some(known) = inquiry.store.index().peek(&inquiry.main) {
+        return u64::from(known.uses) < min;
+    }
+    let seen = Known::seen(inquiry.main, inquiry.now);
+    inquiry.cache.note(&request.client.loop_, &seen);
+    true
+}
+
+/// May an answer be stored, as far as the request says?
+fn may_store(request: &Request, inquiry: &Inquiry<'_>) -> bool {
+    let caching: &Caching = inquiry.caching;
+    !is_range_far(request, caching)
+        && !cache_request::is_head_alone(request)
+        && !inquiry.rules.forbids_storing(&inquiry.wishes)
+}

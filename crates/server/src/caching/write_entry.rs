@@ -1,0 +1,208 @@
+//! Writing down an answer while it is being fetched.
+//!
+//! Invariant: whatever the disk does, those who follow the answer get it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::entry::Description;
+use cache::fill::{Fill, Follower, Next, Unfound};
+use cache::freshness::stored_fields;
+use cache::purge::Moment;
+use cache::store::{WRITE_BYTES, Writing};
+use cache::{Error, Key, Lifetime, Store};
+use disk::Local;
+use disk::memory::{Charge, Holder, charge};
+use message::ResponseHead;
+
+use super::fill::lines;
+use super::registry::Cache;
+use super::write_permits::Turn;
+
+/// How often it is looked whether somebody still reads a file that is to be given up.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often at most: a client that is slower is cut off.
+const LOOKS_MAX: u32 = 600;
+
+/// What is to be written, and by whom.
+pub struct Saving {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// Its store.
+    pub store: Store,
+    /// The loop's part of the disk layer.
+    pub local: Local,
+    /// The body.
+    pub body: Body,
+    /// The head.
+    pub head: Arc<ResponseHead>,
+    /// What it is stored under.
+    pub key: Key,
+    /// The key without what `Vary` adds.
+    pub main: Key,
+    /// Which variant it is.
+    pub variant: Key,
+    /// What the key is made of.
+    pub key_text: Bytes,
+    /// What it varies by.
+    pub vary: Bytes,
+    /// Lines that are not to be stored.
+    pub without: Vec<Vec<u8>>,
+    /// How long it may be used.
+    pub lifetime: Lifetime,
+    /// Bytes of the body, as far as the head says; else 0.
+    pub expected: u64,
+    /// When the origin was asked.
+    pub moment: Moment,
+    /// Others wait for it.
+    pub turn: Option<Turn>,
+}
+
+/// A body that is to be written.
+pub enum Body {
+    /// It comes to the one who follows it.
+    Coming(Follower),
+    /// It is here.
+    Whole(Bytes, Unfound),
+}
+
+impl Body {
+    fn fill(&self) -> &Fill {
+        match self {
+            Self::Coming(saver) => saver.fill(),
+            Self::Whole(_, unfound) => unfound.fill(),
+        }
+    }
+}
+
+/// How the body came to its end for the one who writes it.
+enum End {
+    Whole,
+    GivenUp,
+}
+
+/// What of an answer is in memory until it is written, at most.
+struct Unsaved(Arc<Cache>, u64, Charge);
+
+impl Unsaved {
+    fn new(cache: &Arc<Cache>, expected: u64) -> Self {
+        let mut unsaved = Self(Arc::clone(cache), 0, charge(Holder::Fills, 0));
+        unsaved.note(expected);
+        unsaved
+    }
+
+    /// So many bytes have come, or will.
+    fn note(&mut self, bytes: u64) {
+        let more = bytes.min(WRITE_BYTES as u64).saturating_sub(self.1);
+        self.0.tally.begin_saving(more);
+        self.1 += more;
+        self.2.set(usize::try_from(self.1).unwrap_or(usize::MAX));
+    }
+}
+
+impl Drop for Unsaved {
+    fn drop(&mut self) {
+        self.0.tally.end_saving(self.1);
+    }
+}
+
+/// Writes it.
+pub async fn run(mut saving: Saving) {
+    let mut unsaved = Unsaved::new(&saving.cache, saving.expected);
+    let mut writing = match saving.begin().await {
+        Ok(writing) => writing,
+        Err(error) => return saving.tell(&error),
+    };
+    let outcome = match saving.write(&mut writing, &mut unsaved).await {
+        Ok(End::Whole) => writing.publish(&saving.local).await.map(|_| End::Whole),
+        other => other,
+    };
+    match outcome {
+        // Only now it is found without a fill: the index knows it.
+        Ok(End::Whole) => return,
+        // Who gave it up has said so.
+        Ok(End::GivenUp) => {}
+        Err(error) => saving.tell(&error),
+    }
+    let Saving {
+        local, body, turn, ..
+    } = saving;
+    drop(turn);
+    let fill = body.fill().clone();
+    drop(body);
+    Box::pin(wait_for_readers(&fill)).await;
+    // What is left of it goes with a sweep.
+    let _ = Box::pin(writing.abandon(&local)).await;
+}
+
+/// Those who are behind read the file for as long as they need.
+async fn wait_for_readers(fill: &Fill) {
+    for _ in 0..LOOKS_MAX {
+        if !fill.is_file_needed() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+impl Saving {
+    async fn begin(&self) -> Result<Writing, Error> {
+        let head = &self.head;
+        let description = Description {
+            key: self.key,
+            main: self.main,
+            variant: self.variant,
+            tag: 0,
+            key_text: &self.key_text,
+            vary: &self.vary,
+            status: head.status,
+            status_line: head.status_line.of(&head.bytes),
+            lifetime: self.lifetime,
+        };
+        let fields = stored_fields(lines(head), &self.without);
+        let now = self.lifetime.date;
+        let begun = self
+            .store
+            .begin(
+                &self.local,
+                &description,
+                fields,
+                self.expected,
+                now,
+                self.moment.clone(),
+            )
+            .await;
+        let writing = begun?;
+        self.body.fill().set_place(writing.saved());
+        Ok(writing)
+    }
+
+    async fn write(&mut self, writing: &mut Writing, unsaved: &mut Unsaved) -> Result<End, Error> {
+        let saver = match &mut self.body {
+            Body::Coming(saver) => saver,
+            Body::Whole(bytes, _) => {
+                writing.push(&self.local, std::mem::take(bytes)).await?;
+                return Ok(End::Whole);
+            }
+        };
+        loop {
+            match saver.next().await {
+                Next::Bytes(bytes) => {
+                    unsaved.note(writing.body_len() + bytes.len() as u64);
+                    writing.push(&self.local, bytes).await?;
+                }
+                Next::Flush => Box::pin(writing.flush(&self.local)).await?,
+                Next::End => return Ok(End::Whole),
+                Next::Alone | Next::Broken | Next::Saved(_) => return Ok(End::GivenUp),
+            }
+            saver.saved(writing.written());
+        }
+    }
+
+    fn tell(&self, error: &Error) {
+        if !matches!(error, Error::Purged | Error::Superseded) {
+            self.cache.tell("an answer is not stored", error);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! How fast answers go to a cache's disk: as it takes them, and past it where it does not.
+//!
+//! Not here: what is written (`write_entry`). Invariant: what waits for a disk is bounded, and nobody waits for it beyond these times.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use cache::fill::Filler;
+use disk::memory::level::level;
+use disk::memory::{self, Level};
+use message::BodyError;
+
+use super::registry::Cache;
+use crate::content::proxy::exchange::Coming;
+use crate::loops::Loop;
+
+/// So long in all a fill lets a disk hold everybody back; then the answer is passed on and not stored.
+pub const DISK_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether it is the disk.
+const DISK_LOOK: Duration = Duration::from_millis(100);
+/// Writes that wait for a disk; with more, answers are passed on and not stored.
+const WRITES_WAITING_MAX: usize = 16_384;
+/// Bytes of whole answers that wait for a disk (fewer where memory is little); with more, the next ones are passed on and not stored.
+const UNSAVED_BYTES_MAX: u64 = 128 << 20;
+/// From this part of these bounds on, the next fill waits a little: it may be that only the CPU is behind.
+const HURRIED: u64 = 8;
+/// How long at most.
+const TURN_PATIENCE: Duration = Duration::from_millis(250);
+/// How often it looks whether it is its turn.
+const TURN_LOOK: Duration = Duration::from_millis(2);
+
+/// Are the writes that wait more than one in `part` of what may wait?
+fn is_behind(cache: &Cache, part: u64) -> bool {
+    let writes = cache.store().map_or(0, cache::Store::writes_waiting);
+    let unsaved_max = UNSAVED_BYTES_MAX.min(memory::budget() / memory::UNSAVED_SHARE);
+    cache.tally.unsaved() > unsaved_max / part || writes as u64 > WRITES_WAITING_MAX as u64 / part
+}
+
+/// Is there room at the disk for one more answer? One of several that were asked for at once (`proxy_cache_lock off`) is not worth it
+/// where they get in each other's way.
+pub async fn has_turn(cache: &Cache, loop_: &Loop, is_alone: bool) -> bool {
+    if level() >= Level::Fills {
+        return false;
+    }
+    let is_wanted = !is_alone || cache.tally.is_disk_trusted(wire::clock::monotonic_ms());
+    is_wanted && wait_for_turn(cache, loop_).await
+}
+
+/// Waits until what came before is written, where that is soon. False: the disk is so far behind that nothing more is to be given
+/// to it. (A loop can fetch faster than the pool beside it gets to write, on a disk that has nothing else to do.)
+async fn wait_for_turn(cache: &Cache, loop_: &Loop) -> bool {
+    if !is_behind(cache, HURRIED) {
+        return true;
+    }
+    let now = wire::clock::monotonic_ms;
+    let begun = now();
+    // While one waited in vain a moment ago, nobody else does.
+    while cache.tally.is_disk_trusted(now()) {
+        loop_.wire.wheel.sleep(TURN_LOOK).await;
+        if !is_behind(cache, HURRIED) {
+            return true;
+        }
+        if now() - begun > TURN_PATIENCE.as_millis() as u64 {
+            cache.tally.distrust_disk(now());
+        }
+    }
+    !is_behind(cache, 1)
+}
+
+/// Hands on what the origin sends. True: all of it. A slow disk holds nobody back for long.
+pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming) -> bool {
+    let mut patience = DISK_PATIENCE;
+    while let Some(piece) = body.piece().await {
+        let piece = match piece {
+            Ok(piece) => piece,
+            // It has said so in the log.
+            Err(error) => {
+                if matches!(error, BodyError::Invalid) {
+                    filler.spoil();
+                }
+                return false;
+            }
+        };
+        let pushed = async {
+            let mut push = pin!(filler.push(piece));
+            loop {
+                tokio::select! {
+                    biased;
+                    outcome = &mut push => return outcome,
+                    () = loop_.wire.wheel.sleep(DISK_LOOK) => {}
+                }
+                if filler.is_held_by_disk() {
+                    patience = patience.saturating_sub(DISK_LOOK);
+                    if patience.is_zero() {
+                        filler.stop_saving();
+                        cache.shed("the disk is slower than the origin");
+                        cache.tally.distrust_disk(wire::clock::monotonic_ms());
+                    }
+                }
+            }
+        };
+        // What is not in the cache's file need not wait for those who follow it either.
+        if body.ahead_of(pushed, || !filler.is_saving()).await.is_err() {
+            return false;
+        }
+    }
+    true
+}

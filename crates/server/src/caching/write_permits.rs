@@ -1,0 +1,77 @@
+//! How many whole answers a loop gives to a cache's disk at once.
+//!
+//! A loop can fetch faster than a pool's thread that shares its core gets to write. What piles up between them then costs more than to
+//! wait for: it is no longer in the CPU's cache when it is written, and takes new memory instead of what was just used. So the next
+//! answers wait until some are written; who has written them wakes the loop.
+//!
+//! Not here: how much may wait for a disk (`write_pace`). Invariant: nobody waits for longer than `PATIENCE`, and once somebody has done so in
+//! vain (it is the disk that is slow, not the CPU), nobody does for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::loops::Loop;
+
+/// Answers of one loop that are being written at once: two of what a thread of the pool takes at once.
+const TURNS_MAX: usize = 32;
+/// So long an answer waits for one of these before it.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// So many milliseconds nobody waits after one has waited in vain.
+const DISTRUST_MS: u64 = 5000;
+/// Loops with turns of their own; with more, some share them.
+const LOOPS_MAX: usize = 64;
+
+/// The turns at one cache's disk.
+#[derive(Debug)]
+pub struct Turns {
+    loops: Box<[Arc<Semaphore>]>,
+    /// Until when nobody waits, in milliseconds of the monotonic clock.
+    distrusted_until: AtomicU64,
+}
+
+/// An answer's turn; the next one's when it is dropped.
+#[derive(Debug)]
+#[must_use = "it is the next one's turn when this is dropped"]
+pub struct Turn {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let turns = || Arc::new(Semaphore::new(TURNS_MAX));
+        Self {
+            loops: std::iter::repeat_with(turns).take(LOOPS_MAX).collect(),
+            distrusted_until: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits until it is the turn of one more answer of this loop, but not for long.
+    pub async fn take(&self, loop_: &Loop) -> Turn {
+        let turns = &self.loops[loop_.index % LOOPS_MAX];
+        let permit = match Arc::clone(turns).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) => self.wait(Arc::clone(turns), loop_).await,
+        };
+        Turn { _permit: permit }
+    }
+
+    async fn wait(&self, turns: Arc<Semaphore>, loop_: &Loop) -> Option<OwnedSemaphorePermit> {
+        let now = wire::clock::monotonic_ms;
+        if now() < self.distrusted_until.load(Relaxed) {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            permit = turns.acquire_owned() => permit.ok(),
+            () = loop_.wire.wheel.sleep(PATIENCE) => {
+                self.distrusted_until.store(now() + DISTRUST_MS, Relaxed);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Keeps a panic from going further than the connection whose task it was in.
+//!
+//! The process's panic hook asks [`take`] first: inside of a guarded task the words are kept for the one line that names the
+//! client, elsewhere the hook writes them itself. Invariant: a task that panicked is never polled again.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::pin::Pin;
+use std::task::Poll;
+
+use super::client::Client;
+use crate::loops::current_request::Kept;
+
+thread_local! {
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+    static WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs a connection's future; a panic in it ends it with what was said, and where.
+pub(super) fn guard(
+    client: &Client,
+    mut future: Pin<&mut impl Future<Output = ()>>,
+) -> impl Future<Output = Result<(), String>> {
+    // Not an `async fn`: each connection has one of these, and would hold the arguments twice.
+    let mut kept = Kept::default();
+    poll_fn(move |context| {
+        IS_GUARDED.set(true);
+        kept.enter(client.number);
+        // What the future shares with other tasks is in cells whose borrows end as it unwinds.
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        IS_GUARDED.set(false);
+        match polled {
+            Ok(Poll::Pending) => {
+                kept.leave();
+                Poll::Pending
+            }
+            Ok(Poll::Ready(())) => Poll::Ready(Ok(())),
+            Err(panic) => Poll::Ready(Err(words(&*panic))),
+        }
+    })
+}
+
+/// Keeps the words of a panic for the guard around it; `false`: there is none on this thread.
+pub fn take(panic: &PanicHookInfo<'_>) -> bool {
+    if !IS_GUARDED.get() {
+        return false;
+    }
+    WORDS.set(Some(line(panic)));
+    true
+}
+
+/// Where and what, in one line.
+#[must_use]
+pub fn line(panic: &PanicHookInfo<'_>) -> String {
+    panic.to_string().replace('\n', " ")
+}
+
+/// What was said: without words of the hook the panic went on from a job in a pool, whose thread has told where.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    WORDS
+        .take()
+        .or(said)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned())
+}

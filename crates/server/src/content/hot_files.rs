@@ -1,0 +1,114 @@
+//! Answers of one loop with small files that were just sent: a URI that always leads to the same file is not led there again.
+//!
+//! A request for it asks whether the file is as it was, and gets the same answer; all that the steps before the content and the
+//! way to the file would do for it is known. Not here: files that have to be opened or read ([`static_files`](super::static_files)).
+//! Invariants: an answer is kept only where no step, name or variable could make it another one for the next request for the same
+//! URI; there are at most `PLACES`.
+
+use std::rc::{Rc, Weak};
+
+use disk::OpenFile;
+use message::{Body, Framing, Method};
+
+use crate::Response;
+use crate::before;
+use crate::direct_mapped::Places;
+use crate::request::Request;
+use crate::route::{LocationId, ServerId};
+
+/// Answers that one loop has ready; a power of two.
+const PLACES: usize = 4096;
+/// The longest URI that an answer is kept for, in bytes.
+const URI_MAX: usize = 512;
+
+/// The answers of one loop.
+#[derive(Debug, Default)]
+pub struct ReadyFiles(Places<Prepared, PLACES>);
+
+impl ReadyFiles {
+    /// Forgets all of them: memory is scarce.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+struct Prepared {
+    uri: Box<[u8]>,
+    server: ServerId,
+    generation: u64,
+    location: LocationId,
+    file: Weak<OpenFile>,
+    head: Response,
+}
+
+/// Answers a request whose answer is ready, and enters its location; `None`: it is not.
+pub fn answer(request: &mut Request) -> Option<Box<Response>> {
+    if request.method != Method::Get || request.head.framing != Framing::None {
+        return None;
+    }
+    let loop_ = Rc::clone(&request.client.loop_);
+    let prepared = loop_.ready_files.0.get(&request.uri, |prepared| {
+        *prepared.uri == *request.uri
+            && prepared.server == request.server
+            && prepared.generation == request.generation.number
+    })?;
+    let file = prepared.file.upgrade()?;
+    if !loop_.disk.is_current(&file, request.moment) {
+        return None;
+    }
+    let body = match file.body() {
+        Some(bytes) => Body::bytes(bytes),
+        None if file.has_copy() => {
+            let len = file.meta().len;
+            Body::file(file, 0, len)
+        }
+        None => return None,
+    };
+    request.enter(prepared.location);
+    Some(Box::new(prepared.head.with_body(body)))
+}
+
+/// Keeps the answer with this file, before the steps behind the content have seen it, if the next request for the URI gets the same.
+pub fn keep(request: &Request, file: &Rc<OpenFile>, response: &Response) {
+    let is_in_memory = match &response.body {
+        Body::Once(message::Chunk::Bytes(bytes)) => {
+            file.body().is_some_and(|kept| kept.len() == bytes.len())
+        }
+        Body::Once(message::Chunk::File(_)) => file.has_copy(),
+        _ => false,
+    };
+    let is_same_for_all = is_in_memory
+        && request.method == Method::Get
+        && request.uri.len() <= URI_MAX
+        && is_of_uri_alone(request);
+    if !is_same_for_all {
+        return;
+    }
+    let prepared = Prepared {
+        uri: Box::from(&request.uri[..]),
+        server: request.server,
+        generation: request.generation.number,
+        location: request.location,
+        file: Rc::downgrade(file),
+        head: response.with_body(Body::Empty),
+    };
+    let places = &request.client.loop_.ready_files.0;
+    places.put(&request.uri, prepared);
+}
+
+/// Did nothing but server and URI lead the request here?
+fn is_of_uri_alone(request: &Request) -> bool {
+    let server = request.settings().location(request.server().location);
+    let location = request.location();
+    !request.is_subrequest()
+        && !request.is_internal
+        && request.is_target_raw
+        && request.is_location_valid
+        && !request.has_captures()
+        && !request.settings().uses_realpath
+        && before::is_idle(server)
+        && before::is_idle(location)
+        && location.settings.root.path.literal().is_some()
+        && !location.settings.precompressed.is_on()
+        && request.generation.stale_files(request.location).is_none()
+}

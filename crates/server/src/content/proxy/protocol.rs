@@ -1,0 +1,109 @@
+//! How a request is spoken to a gateway, and its answer read.
+//!
+//! Not here: which server (`exchange`), what is sent (`params`), and the bytes of the protocols (crate `wire`).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use message::{ResponseFraming, ResponseHead};
+use wire::UpstreamConnection;
+use wire::exchange::Exchange;
+use wire::fastcgi::{RecordReader, Tell, Told};
+use wire::http1::answer::{AnswerReader, Asked};
+use wire::http1::request::BodyWriter;
+
+use crate::log::Level;
+
+use super::attempt::{READING_HEAD, shown};
+use super::families::Family;
+use super::params::Packing;
+use super::response_body::READING;
+use super::upstream_request::Order;
+
+/// Begins a request that is not HTTP; the answer's head has at most `head_bytes_max` bytes.
+pub fn begin(
+    order: &Rc<Order>,
+    name: &Arc<str>,
+    connection: UpstreamConnection,
+    head_bytes_max: usize,
+) -> Box<Exchange> {
+    let head = order.head.clone();
+    if order.family != Family::Fastcgi {
+        let reader = AnswerReader::of_gateway(order.asked, head_bytes_max);
+        return connection.begin_with(head, BodyWriter::new(order.framing), reader);
+    }
+    let answers_head = order.asked == Asked::Head;
+    let keeps_connection = matches!(
+        packing(order),
+        Some(Packing::Fastcgi {
+            keeps_connection: true,
+            ..
+        })
+    );
+    let tell = teller(order, name);
+    let records = RecordReader::new(answers_head, head_bytes_max, keeps_connection, tell);
+    let body = BodyWriter::in_records(order.framing);
+    connection.begin_with(head, body, AnswerReader::of_records(records))
+}
+
+/// Is what has come of a body looked at before it is asked for, since that may be all of it? Not where its rate is limited, nor
+/// behind a 101.
+pub fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
+    let rate = &order
+        .about
+        .location()
+        .settings
+        .proxy_answers
+        .proxy_limit_rate;
+    let may_be_whole = match order.family {
+        Family::Proxy => matches!(head.framing, ResponseFraming::Length(_)),
+        // Its end may have come with it, whatever the head says.
+        Family::Fastcgi => true,
+        Family::Uwsgi | Family::Scgi => false,
+    };
+    rate.is_none() && head.status >= 200 && may_be_whole
+}
+
+fn packing(order: &Order) -> Option<&Packing> {
+    let passing = order.about.location().passing.as_ref()?;
+    Some(&passing.params.as_ref()?.packing)
+}
+
+/// Writes what a server says beside its answer to the error log.
+fn teller(order: &Rc<Order>, name: &Arc<str>) -> Tell {
+    let (order, name) = (Rc::clone(order), Arc::clone(name));
+    Box::new(move |told| {
+        let upstream = shown(&name, &order);
+        let (level, text, action) = match told {
+            Told::Stderr(text) => (Level::Error, stderr(text), READING_HEAD),
+            Told::LateStderr(text) => (Level::Error, stderr(text), READING),
+            Told::TooLong => {
+                let text = "upstream sent more data than specified in \"Content-Length\" header";
+                (Level::Warn, text.to_owned(), READING)
+            }
+        };
+        order.about.log(level, &text, action, &upstream);
+        !matches!(told, Told::Stderr(text) if is_caught(&order, text))
+    })
+}
+
+/// The server's text without what ends its lines, as nginx has it.
+fn stderr(text: &[u8]) -> String {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | b'.' | b' ');
+    let len = text
+        .iter()
+        .rposition(|byte| !is_end(byte))
+        .map_or(1, |at| at + 1);
+    let text = String::from_utf8_lossy(&text[..len.min(text.len())]);
+    format!("FastCGI sent in stderr: \"{text}\"")
+}
+
+/// Does it stand for a failure (`fastcgi_catch_stderr`)?
+fn is_caught(order: &Order, text: &[u8]) -> bool {
+    let Some(Packing::Fastcgi { caught, .. }) = packing(order) else {
+        return false;
+    };
+    caught
+        .iter()
+        .any(|one| !one.is_empty() && memchr::memmem::find(text, one).is_some())
+}

@@ -1,0 +1,401 @@
+//! What a location that passes requests on makes of its lines, once: who is asked, which lines it sends itself, which it hides.
+//!
+//! Not here: anything about one request. Invariant: what the check of a configuration finds wrong is found here, not while serving.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Error, Origin, Place, Placed, Template};
+use message::HeaderId;
+
+use crate::settings::LocationSettings;
+use crate::settings::locations::Kind;
+use crate::upstream::{Upstream, Upstreams};
+
+use super::directives::{ProxyAnswers, SetHeader};
+use super::families::Family;
+use super::header_set::Names;
+use super::params::Params;
+use super::proxy_redirect::{Redirect, Rule};
+use super::url::{Pass, Url};
+
+/// The port of `http`.
+const HTTP_PORT: u16 = 80;
+/// Lines of a request that are this hop's, or that are written by whoever writes the head.
+const OWN_LINES: &[HeaderId] = &[
+    HeaderId::Host,
+    HeaderId::Connection,
+    HeaderId::ProxyConnection,
+    HeaderId::ContentLength,
+    HeaderId::TransferEncoding,
+    HeaderId::Te,
+    HeaderId::KeepAlive,
+    HeaderId::Expect,
+    HeaderId::Upgrade,
+];
+/// What a cache answers itself, and so asks for in its own words.
+const CACHE_LINES: &[HeaderId] = &[
+    HeaderId::IfModifiedSince,
+    HeaderId::IfUnmodifiedSince,
+    HeaderId::IfNoneMatch,
+    HeaderId::IfMatch,
+    HeaderId::Range,
+    HeaderId::IfRange,
+];
+/// Lines of an answer that are hidden unless `proxy_pass_header` says otherwise.
+const HIDDEN_LINES: &[HeaderId] = &[
+    HeaderId::Date,
+    HeaderId::Server,
+    HeaderId::XPad,
+    HeaderId::XAccelExpires,
+    HeaderId::XAccelRedirect,
+    HeaderId::XAccelLimitRate,
+    HeaderId::XAccelBuffering,
+    HeaderId::XAccelCharset,
+];
+
+/// The same for gateways, which speak for this server.
+const HIDDEN_OF_GATEWAYS: &[HeaderId] = &[
+    HeaderId::XAccelExpires,
+    HeaderId::XAccelRedirect,
+    HeaderId::XAccelLimitRate,
+    HeaderId::XAccelBuffering,
+    HeaderId::XAccelCharset,
+];
+
+/// What a location makes of its lines.
+#[derive(Debug)]
+pub struct Passing {
+    /// By which directives.
+    pub family: Family,
+    /// What is sent instead of a head of HTTP, where that is not what is spoken.
+    pub params: Option<Box<Params>>,
+    /// Who is asked.
+    pub target: Target,
+    /// Bytes of the location's prefix, which a URI of `proxy_pass` replaces.
+    pub prefix_len: usize,
+    /// `proxy_set_header Host`.
+    pub host: Option<Template>,
+    /// The other lines that are sent.
+    pub lines: Vec<SetHeader>,
+    /// The client's lines that are not passed on.
+    pub replaced: Names,
+    /// Those that are not passed on where the answer may be cached.
+    pub replaced_for_cache: Names,
+    /// The lines of answers that are not passed on.
+    pub hidden: Names,
+    /// `proxy_redirect`.
+    pub redirects: Vec<Rule>,
+}
+
+/// Who is asked.
+#[derive(Debug)]
+pub enum Target {
+    /// The same for every request.
+    Fixed {
+        /// The URL.
+        url: Url,
+        /// The servers.
+        upstream: Arc<Upstream>,
+    },
+    /// Made for each request.
+    Made(Template),
+}
+
+/// Who passes a location's requests on. Where several lines say so, the last one counts, as in nginx.
+#[must_use]
+pub fn chosen(settings: &LocationSettings) -> Option<Family> {
+    let proxy = settings.proxy.proxy_pass.as_ref();
+    let mut all = vec![(Family::Proxy, proxy.map(|pass| &pass.place))];
+    let others = Family::OTHERS.into_iter();
+    all.extend(others.map(|family| (family, to(family, settings).map(|pass| &pass.place))));
+    let said = all
+        .into_iter()
+        .filter_map(|(family, place)| Some((family, place?)));
+    let start = |place: &Option<config::Place>| place.as_ref().map(|place| place.span.start);
+    said.max_by_key(|(_, place)| start(place))
+        .map(|(family, _)| family)
+}
+
+/// Where a gateway's line leads.
+fn to(family: Family, settings: &LocationSettings) -> Option<&Placed<Template>> {
+    match family {
+        Family::Proxy => None,
+        Family::Fastcgi => settings.fastcgi_pass.fastcgi_pass.as_ref(),
+        Family::Uwsgi => settings.uwsgi_pass.uwsgi_pass.as_ref(),
+        Family::Scgi => settings.scgi_pass.scgi_pass.as_ref(),
+    }
+}
+
+/// Makes the lines of a location ready; `None` where it does not pass requests on.
+///
+/// # Errors
+/// What is wrong with them, at its place: a server that is not found, buffers that do not fit together.
+pub fn build(
+    settings: &LocationSettings,
+    family: Option<Family>,
+    kind: Option<&Kind>,
+    name: &Bytes,
+    upstreams: &mut Upstreams,
+) -> Result<Option<Arc<Passing>>, Error> {
+    match family {
+        None => Ok(None),
+        Some(Family::Proxy) => of_proxy(settings, kind, name, upstreams),
+        Some(family) => of_gateway(family, settings, upstreams),
+    }
+}
+
+fn of_gateway(
+    family: Family,
+    settings: &LocationSettings,
+    upstreams: &mut Upstreams,
+) -> Result<Option<Arc<Passing>>, Error> {
+    let Some(pass) = to(family, settings) else {
+        return Ok(None);
+    };
+    let target = match pass.value.literal() {
+        None => Target::Made(pass.value.clone()),
+        Some(whole) => {
+            let url = place(family, whole).map_err(|sentence| pass.error(sentence))?;
+            let mut host = upstreams.hosts().asking();
+            let linked = upstreams.link(&url.place(), 0, &mut host);
+            let directive = format!("{}pass", family.prefix());
+            let upstream =
+                linked.map_err(|problem| pass.error(problem.sentence_for(&directive)))?;
+            Target::Fixed { url, upstream }
+        }
+    };
+    Ok(Some(Arc::new(Passing {
+        family,
+        params: Some(Box::new(Params::new(family, settings))),
+        target,
+        prefix_len: 0,
+        host: None,
+        lines: Vec::new(),
+        replaced: Names::default(),
+        replaced_for_cache: Names::default(),
+        hidden: hidden(family, &settings.proxy_answers),
+        redirects: Vec::new(),
+    })))
+}
+
+/// Takes the place apart that a gateway's line leads to. (TLS to uwsgi servers is not built: `suwsgi://` is refused.)
+fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
+    let is = |scheme: &[u8]| {
+        let start = whole.get(..scheme.len());
+        family == Family::Uwsgi && start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    if is(b"suwsgi://") {
+        return Err("suwsgi protocol requires SSL support".to_owned());
+    }
+    let bare = if is(b"uwsgi://") {
+        &whole[b"uwsgi://".len()..]
+    } else {
+        whole
+    };
+    let url = Url::of_place(bare)?;
+    // There is no `$proxy_host`.
+    Ok(Url {
+        host_header: Bytes::new(),
+        port_text: Bytes::new(),
+        ..url
+    })
+}
+
+fn of_proxy(
+    settings: &LocationSettings,
+    kind: Option<&Kind>,
+    name: &Bytes,
+    upstreams: &mut Upstreams,
+) -> Result<Option<Arc<Passing>>, Error> {
+    let Some(pass) = &settings.proxy.proxy_pass else {
+        return Ok(None);
+    };
+    let is_prefix = matches!(kind, Some(Kind::Prefix { .. } | Kind::Exact));
+    let target = match &pass.value {
+        Pass::Made(template) => Target::Made(template.clone()),
+        Pass::Fixed(url) if !is_prefix && !url.uri.is_empty() => {
+            return Err(pass.error(
+                "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named location, or \
+                 inside \"if\" statement, or inside \"limit_except\" block",
+            ));
+        }
+        Pass::Fixed(url) => {
+            let mut host = upstreams.hosts().asking();
+            let upstream = upstreams
+                .link(&url.place(), HTTP_PORT, &mut host)
+                .map_err(|problem| pass.error(problem.sentence_for("proxy_pass")))?;
+            Target::Fixed {
+                url: url.clone(),
+                upstream,
+            }
+        }
+    };
+    let mut passing = Passing {
+        family: Family::Proxy,
+        params: None,
+        target,
+        prefix_len: if is_prefix { name.len() } else { 0 },
+        host: None,
+        lines: Vec::new(),
+        replaced: Names::of(OWN_LINES),
+        replaced_for_cache: Names::of(OWN_LINES),
+        hidden: hidden(Family::Proxy, &settings.proxy_answers),
+        redirects: Vec::new(),
+    };
+    CACHE_LINES.iter().for_each(|id| {
+        passing
+            .replaced_for_cache
+            .add(&Bytes::from_static(id.name().as_bytes()))
+    });
+    passing.redirects =
+        redirects(&passing.target, name, settings).map_err(|sentence| pass.error(sentence))?;
+    for line in &settings.proxy.proxy_set_header.0 {
+        passing.add_line(line);
+    }
+    Ok(Some(Arc::new(passing)))
+}
+
+impl Passing {
+    /// Does the configuration itself ask for parts (`proxy_set_header Range $slice_range`)? Then a 206 is what was wanted.
+    #[must_use]
+    pub fn asks_for_ranges(&self) -> bool {
+        if let Some(params) = &self.params {
+            return params.asks_for_ranges();
+        }
+        let mut lines = self.lines.iter();
+        lines.any(|line| line.name.eq_ignore_ascii_case(b"Range"))
+    }
+
+    /// Takes a URL or a place apart that was made from variables.
+    ///
+    /// # Errors
+    /// nginx's sentence.
+    pub fn url(&self, whole: &Bytes) -> Result<Url, String> {
+        match self.family {
+            Family::Proxy => Url::parse(whole),
+            family => place(family, whole),
+        }
+    }
+
+    fn add_line(&mut self, line: &SetHeader) {
+        self.replaced.add(&line.name);
+        self.replaced_for_cache.add(&line.name);
+        if line.name.eq_ignore_ascii_case(b"Host") {
+            self.host = Some(line.value.clone());
+        } else if line.value.parts().is_empty() {
+            // Nothing is sent.
+        } else {
+            self.lines.push(line.clone());
+        }
+    }
+}
+
+/// The rules for redirects: by default from where requests are passed on to the location.
+fn redirects(
+    target: &Target,
+    location: &Bytes,
+    settings: &LocationSettings,
+) -> Result<Vec<Rule>, &'static str> {
+    let default = || match target {
+        Target::Made(_) => None,
+        Target::Fixed { url, .. } if url.uri.is_empty() => {
+            let from = [&url.whole[..], b"/"].concat();
+            Some(Rule::literal(from.into(), Bytes::from_static(b"/")))
+        }
+        Target::Fixed { url, .. } => Some(Rule::literal(url.whole.clone(), location.clone())),
+    };
+    let Some(lines) = &settings.proxy_rewrites.proxy_redirect else {
+        return Ok(default().into_iter().collect());
+    };
+    let rule = |line: &Redirect| {
+        match line {
+        Redirect::Rule(rule) => Ok(rule.clone()),
+        Redirect::Default => default().ok_or(
+            "\"proxy_redirect default\" cannot be used with \"proxy_pass\" directive with variables",
+        ),
+    }
+    };
+    lines.rules().iter().map(rule).collect()
+}
+
+fn hidden(family: Family, settings: &ProxyAnswers) -> Names {
+    let mut hidden = match family {
+        Family::Proxy => Names::of(HIDDEN_LINES),
+        Family::Fastcgi | Family::Uwsgi | Family::Scgi => Names::of(HIDDEN_OF_GATEWAYS),
+    };
+    if matches!(family, Family::Fastcgi | Family::Scgi) {
+        hidden.add(&Bytes::from_static(b"Status"));
+    }
+    settings
+        .proxy_hide_header
+        .iter()
+        .for_each(|name| hidden.add(name));
+    settings
+        .proxy_pass_header
+        .iter()
+        .for_each(|name| hidden.remove(name));
+    hidden
+}
+
+/// Checks the sizes against each other that nginx checks so.
+///
+/// # Errors
+/// nginx's sentence, at one of the lines that it is about.
+pub fn check_buffers(family: Family, settings: &ProxyAnswers) -> Result<(), Error> {
+    let (one, all) = (&settings.proxy_buffer_size, &settings.proxy_buffers);
+    let said = |place: &Option<Place>| {
+        let place = place.as_ref();
+        place
+            .filter(|place| place.text.origin() != Origin::Default)
+            .cloned()
+    };
+    let refuse = |sentence: &str, place: Option<Place>| {
+        let sentence = family.renamed(sentence);
+        let place = place
+            .or_else(|| said(&all.place))
+            .or_else(|| said(&one.place));
+        Err(match place {
+            Some(place) => Error::at(sentence, &place),
+            None => Error::without_place(sentence),
+        })
+    };
+    let buffers = all.value;
+    if buffers.count < 2 {
+        return refuse("there must be at least 2 \"proxy_buffers\"", None);
+    }
+    let largest = one.value.0.max(buffers.size);
+    let all_but_one = (buffers.count - 1).saturating_mul(buffers.size);
+    let own = settings.proxy_busy_buffers_size.as_ref();
+    let busy = own.map_or(2 * largest, |size| size.value.0);
+    if busy < largest {
+        return refuse(
+            "\"proxy_busy_buffers_size\" must be equal to or greater than the maximum of the value of \"proxy_buffer_size\" \
+             and one of the \"proxy_buffers\"",
+            own.and_then(|size| said(&size.place)),
+        );
+    }
+    if busy > all_but_one {
+        return refuse(
+            "\"proxy_busy_buffers_size\" must be less than the size of all \"proxy_buffers\" minus one buffer",
+            own.and_then(|size| said(&size.place)),
+        );
+    }
+    let written = settings.proxy_temp_file_write_size.as_ref();
+    if let Some(size) = written.filter(|size| size.value.0 < largest) {
+        return refuse(
+            "\"proxy_temp_file_write_size\" must be equal to or greater than the maximum of the value of \"proxy_buffer_size\" \
+             and one of the \"proxy_buffers\"",
+            said(&size.place),
+        );
+    }
+    let kept = settings.proxy_max_temp_file_size.as_ref();
+    if let Some(size) = kept.filter(|size| size.value.0 != 0 && size.value.0 < largest) {
+        return refuse(
+            "\"proxy_max_temp_file_size\" must be equal to zero to disable temporary files usage or must be equal to or greater \
+             than the maximum of the value of \"proxy_buffer_size\" and one of the \"proxy_buffers\"",
+            said(&size.place),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Who stands behind a URL that was made from variables.
+//!
+//! Not here: how names are looked up (`resolver`). Invariant: a name waits for its servers without the request, which another may answer
+//! meanwhile.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use wire::Wheel;
+
+use crate::listen::Address;
+use crate::settings::Location;
+use crate::upstream::{Upstream, Upstreams};
+
+use super::url::{Host, Url};
+
+/// A host that no configuration names, and that is no address.
+#[derive(Debug, Clone)]
+pub struct Unresolved {
+    name: String,
+    port: u16,
+    /// The URL, which names the upstream.
+    text: Bytes,
+}
+
+/// The upstream that a URL names; one without servers, and beside it the name, where that is to be resolved first.
+#[must_use]
+pub fn upstream(upstreams: &Upstreams, url: &Url) -> (Arc<Upstream>, Option<Unresolved>) {
+    if let Host::Inet { name, port } = &url.host {
+        let known = match port {
+            None => upstreams
+                .find(name, None)
+                .or_else(|| upstreams.find(name, Some(url.host.port()))),
+            Some(port) => upstreams.find(name, Some(*port)),
+        };
+        if let Some(known) = known {
+            return (Arc::clone(known), None);
+        }
+    }
+    let (addresses, unresolved) = match (&url.host, url.host.ip()) {
+        (Host::Unix(path), _) => (vec![Address::Unix(path.clone())], None),
+        (Host::Inet { .. }, Some(ip)) => {
+            let address = Address::Inet((ip, url.host.port()).into());
+            (vec![address], None)
+        }
+        (Host::Inet { name, .. }, None) => {
+            let unresolved = Unresolved {
+                name: String::from_utf8_lossy(name).into_owned(),
+                port: url.host.port(),
+                text: url.text.clone(),
+            };
+            (Vec::new(), Some(unresolved))
+        }
+    };
+    let upstream = Upstream::of_addresses(&url.text, addresses);
+    (Arc::new(upstream), unresolved)
+}
+
+impl Unresolved {
+    /// Looks the name up, as the location says.
+    ///
+    /// # Errors
+    /// Why that is not possible; for the log.
+    pub async fn resolve(
+        &self,
+        location: &Location,
+        wheel: &Rc<Wheel>,
+    ) -> Result<Arc<Upstream>, String> {
+        let Self { name, port, text } = self;
+        let settings = &location.settings.resolving;
+        let Some(resolver) = settings.get() else {
+            return Err(format!("no resolver defined to resolve {name}"));
+        };
+        let timeout = settings.resolver_timeout.duration();
+        let found = resolver.resolve(name, timeout, wheel).await;
+        let found = found.map_err(|error| format!("{name} could not be resolved {error}"))?;
+        let at = |ip| Address::Inet((ip, *port).into());
+        let addresses = found.into_iter().map(at).collect();
+        Ok(Arc::new(Upstream::of_addresses(text, addresses)))
+    }
+}

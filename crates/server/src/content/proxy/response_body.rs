@@ -1,0 +1,470 @@
+//! The body of an answer, on its way from a server: piece after piece, as it is asked for.
+//!
+//! Whoever reads it slowly holds the server back, unless it is buffered ([`Flow::buffer`]): then it is read ahead of him. Not here: the
+//! head (`exchange`), the client, what is read ahead (`read_ahead`). Invariant: the try is recorded and
+//! the peer given back when the body ends, breaks off or is dropped; a connection of which anything is in doubt is closed.
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use disk::{OpenFile, Pool};
+use message::{BodyError, Chunk, FileRange, Header, Source, status};
+use wire::Timer;
+use wire::exchange::{Exchange, ExchangeError};
+use wire::http1::answer::{AnswerFault, Asked};
+use wire::rate::{Allowed, Rate};
+
+use crate::content::files;
+use crate::log::Level;
+use crate::request::Request;
+use crate::upstream::keepalive::Wanted;
+use crate::upstream::{Choice, Now, Outcome, Times};
+
+use super::attempt::shown;
+use super::read_ahead::Ahead;
+use super::upstream_request::Order;
+
+pub(super) const READING: &str = "reading upstream";
+
+/// A body on its way.
+pub struct Flow {
+    /// Until it has ended.
+    exchange: Option<Box<Exchange>>,
+    trailers: Vec<Header>,
+    /// Was taken, and given back.
+    begun: Bytes,
+    /// `proxy_limit_rate`.
+    limit: Option<Box<Limit>>,
+    /// May it be read ahead of its reader?
+    is_buffered: bool,
+    /// What was, once its reader has been slow.
+    ahead: Option<Box<Ahead>>,
+    pub(super) try_: Trying,
+}
+
+/// What a flow begins with.
+pub struct Beginning {
+    /// What was asked.
+    pub order: Rc<Order>,
+    /// The exchange, of which the head has come.
+    pub exchange: Box<Exchange>,
+    /// What was taken of the body already.
+    pub begun: Bytes,
+    /// The choice that holds the peer.
+    pub choice: Choice,
+    /// How the connection may be used again.
+    pub like: Wanted,
+    /// The peer's name.
+    pub name: Arc<str>,
+    /// How far its try has come.
+    pub progress: Progress,
+}
+
+/// How far a try has come whose head is here.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// When it began.
+    pub begun_ms: u64,
+    /// How long its head took.
+    pub header_ms: u64,
+    /// Bytes of the head.
+    pub head_bytes: u64,
+}
+
+/// The try that it came of.
+pub(super) struct Trying {
+    pub(super) order: Rc<Order>,
+    choice: Choice,
+    like: Wanted,
+    name: Arc<str>,
+    progress: Progress,
+    /// Writes and reads what is buffered, where that is not said by the location alone.
+    pool: Option<Pool>,
+}
+
+/// How fast a body is given, and so read.
+struct Limit {
+    rate: Rate,
+    since_ms: u64,
+    given: u64,
+    timer: Timer,
+    is_waiting: bool,
+}
+
+impl Limit {
+    fn of(order: &Order, per_second: u64) -> Option<Limit> {
+        (per_second > 0).then(|| Limit {
+            rate: Rate {
+                per_second,
+                after: 0,
+            },
+            since_ms: wire::clock::monotonic_ms(),
+            given: 0,
+            timer: order.about.loop_().wire.wheel.timer(),
+            is_waiting: false,
+        })
+    }
+
+    /// How much may be given now?
+    fn poll_allowed(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        loop {
+            if self.is_waiting {
+                ready!(self.timer.poll_expired(cx));
+                self.timer.disarm();
+                self.is_waiting = false;
+            }
+            let elapsed_ms = wire::clock::monotonic_ms().saturating_sub(self.since_ms);
+            match self.rate.allow(self.given, elapsed_ms) {
+                Allowed::Bytes(bytes) => {
+                    return Poll::Ready(usize::try_from(bytes).unwrap_or(usize::MAX));
+                }
+                Allowed::Wait(pause) => self.timer.arm(pause),
+            }
+            self.is_waiting = true;
+        }
+    }
+}
+
+impl Flow {
+    /// A body whose head has come.
+    #[must_use]
+    pub fn new(from: Beginning) -> Flow {
+        let mut flow = Flow {
+            exchange: Some(from.exchange),
+            trailers: Vec::new(),
+            begun: from.begun,
+            limit: Limit::of(&from.order, from.order.limit_rate).map(Box::new),
+            is_buffered: false,
+            ahead: None,
+            try_: Trying {
+                order: from.order,
+                choice: from.choice,
+                like: from.like,
+                name: from.name,
+                progress: from.progress,
+                pool: None,
+            },
+        };
+        flow.end_if_over();
+        flow
+    }
+
+    /// Lets it be read ahead of the request's client where that is slow.
+    pub fn buffer(&mut self, request: &Request) {
+        self.is_buffered = true;
+        if request.location().pool.get().is_none() {
+            // Without one it is not written, which was said in the log.
+            let pool = files::pool(request).ok().cloned();
+            self.try_.pool = pool.filter(|_| request.location().pool.get().is_none());
+        }
+    }
+
+    /// The same for one of whose request only the pool is known.
+    pub fn buffer_by(&mut self, pool: &Pool) {
+        self.is_buffered = true;
+        self.try_.pool = Some(pool.clone());
+    }
+
+    /// The next piece from the server; `None` at the end.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        self.poll_piece_of(cx, usize::MAX)
+    }
+
+    /// The same, of which at most `read_max` bytes are read for it.
+    pub(super) fn poll_piece_of(
+        &mut self,
+        cx: &mut Context<'_>,
+        read_max: usize,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if self.limit.is_none() {
+            return self.poll_whole_piece(cx, read_max);
+        }
+        if self.begun.is_empty() {
+            match ready!(self.poll_whole_piece(cx, read_max)) {
+                Some(Ok(piece)) => self.begun = piece,
+                end => return Poll::Ready(end),
+            }
+        }
+        let Some(limit) = &mut self.limit else {
+            return Poll::Ready(None);
+        };
+        let allowed = ready!(limit.poll_allowed(cx));
+        let len = self.begun.len().min(allowed);
+        limit.given += len as u64;
+        Poll::Ready(Some(Ok(self.begun.split_to(len))))
+    }
+
+    fn poll_whole_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        read_max: usize,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if !self.begun.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
+        }
+        let Some(exchange) = &mut self.exchange else {
+            return Poll::Ready(None);
+        };
+        let settings = &self.try_.order.about.location().settings.asking;
+        let timeout = settings.proxy_read_timeout.duration();
+        let outcome = ready!(exchange.poll_piece_of(cx, timeout, read_max));
+        Poll::Ready(match outcome {
+            Ok(Some(piece)) => {
+                self.end_if_over();
+                Some(Ok(piece))
+            }
+            Ok(None) => {
+                self.end_if_over();
+                None
+            }
+            Err(error) => {
+                self.break_off(&error);
+                Some(Err(match error {
+                    ExchangeError::Answer(AnswerFault::Chunks | AnswerFault::Record(_)) => {
+                        BodyError::Invalid
+                    }
+                    _ => BodyError::Logged,
+                }))
+            }
+        })
+    }
+
+    /// The next piece for its reader; what was written to a file is read again.
+    pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
+        let next = std::future::poll_fn(|cx| self.poll_given(cx, disk::READ_MAX as u64)).await?;
+        match next {
+            Ok(Chunk::Bytes(bytes)) => Some(Ok(bytes)),
+            Ok(Chunk::File(range)) => Some(self.try_.read(&range).await),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The next piece for its reader, of a file at most so many bytes.
+    fn poll_given(
+        &mut self,
+        cx: &mut Context<'_>,
+        file_max: u64,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        if let Some(ahead) = &mut self.ahead
+            && let Poll::Ready(next) = ahead.poll_next(cx, file_max, &self.try_)
+        {
+            return Poll::Ready(next);
+        }
+        self.poll_piece(cx)
+            .map(|piece| piece.map(|piece| piece.map(Chunk::Bytes)))
+    }
+
+    /// Its reader is busy with what he was given.
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if !self.is_buffered || (self.exchange.is_none() && self.ahead.is_none()) {
+            return;
+        }
+        let ahead = self.ahead.take();
+        let mut ahead = ahead.unwrap_or_else(|| Box::new(Ahead::of(&self.try_)));
+        ahead.poll(cx, self);
+        self.ahead = Some(ahead);
+    }
+
+    /// Waits for what its reader does, and reads ahead of him meanwhile.
+    pub async fn ahead_of<T>(
+        &mut self,
+        reader: impl Future<Output = T>,
+        is_wanted: impl Fn() -> bool,
+    ) -> T {
+        let mut reader = pin!(reader);
+        std::future::poll_fn(|cx| {
+            let done = reader.as_mut().poll(cx);
+            if done.is_pending() && is_wanted() {
+                self.poll_ahead(cx);
+            }
+            done
+        })
+        .await
+    }
+
+    /// Limits how fast the body is given, in bytes a second; 0: not at all.
+    pub fn limit(&mut self, per_second: u64) {
+        self.limit = Limit::of(&self.try_.order, per_second).map(Box::new);
+    }
+
+    /// Behind a 101: the socket, and what came behind the head.
+    pub fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
+        let exchange = self.exchange.take()?;
+        self.try_.settle(&exchange);
+        // What goes through a tunnel is no body.
+        self.try_.order.record.forget_body();
+        Some(exchange.into_tunnel())
+    }
+
+    /// Bytes that went through the tunnel, to the server and from it.
+    pub fn count_tunnel(&self, sent: u64, received: u64) {
+        let response_ms = Now::read().ms.saturating_sub(self.try_.progress.begun_ms);
+        if let Some(one) = self.try_.order.record.tries.borrow_mut().last() {
+            one.response_ms = Some(response_ms);
+            one.bytes_sent += sent;
+            one.bytes_received += received;
+        }
+    }
+
+    /// Who was asked.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.try_.name
+    }
+
+    /// Has the end come?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.exchange.is_none()
+    }
+
+    /// The trailers, once the end has come.
+    pub fn take_trailers(&mut self) -> Vec<Header> {
+        std::mem::take(&mut self.trailers)
+    }
+
+    /// What was asked.
+    #[must_use]
+    pub fn order(&self) -> &Rc<Order> {
+        &self.try_.order
+    }
+
+    /// The end has come: the connection may serve the next request.
+    fn end_if_over(&mut self) {
+        if !self
+            .exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.is_ended())
+        {
+            return;
+        }
+        let Some(exchange) = self.exchange.take() else {
+            return;
+        };
+        self.try_.settle(&exchange);
+        let order = &self.try_.order;
+        let settings = &order.about.location().settings.proxy;
+        if settings.proxy_pass_trailers {
+            self.trailers = exchange.trailers();
+            *order.record.trailers.borrow_mut() = self.trailers.clone();
+        }
+        keep(order, exchange, self.try_.like.clone());
+    }
+
+    fn break_off(&mut self, error: &ExchangeError) {
+        let Some(exchange) = self.exchange.take() else {
+            return;
+        };
+        self.try_.settle(&exchange);
+        self.try_.log(Level::Error, &error.to_string());
+    }
+}
+
+impl Trying {
+    fn settle(&mut self, exchange: &Exchange) {
+        settle(&self.order, exchange, &mut self.choice, &self.progress);
+    }
+
+    /// Writes `WHAT while reading upstream, …`.
+    pub(super) fn log(&self, level: Level, what: &str) {
+        let upstream = shown(&self.name, &self.order);
+        self.order.about.log(level, what, READING, &upstream);
+    }
+
+    /// The pool that writes and reads what is buffered.
+    pub(super) fn pool(&self) -> Option<Pool> {
+        let pool = self.pool.as_ref();
+        pool.or(self.order.about.location().pool.get()).cloned()
+    }
+
+    /// Reads a part of the file again.
+    async fn read(&self, range: &FileRange<Rc<OpenFile>>) -> Result<Bytes, BodyError> {
+        let pool = self.pool().ok_or(BodyError::Logged)?;
+        let about = &self.order.about;
+        let access = files::reading(about.location(), &pool);
+        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+        let disk = &about.loop_().disk;
+        let read = disk.read(&range.file, range.offset, len, &access).await;
+        match read {
+            Ok(bytes) if bytes.len() as u64 == range.len => Ok(bytes),
+            Ok(_) => Err(BodyError::Truncated),
+            Err(error) => Err(BodyError::Io(std::io::Error::other(error))),
+        }
+    }
+}
+
+/// Records a try that has ended and gives its peer back: it has answered, whatever became of the body.
+pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress: &Progress) {
+    let now = Now::read();
+    let response_ms = now.ms.saturating_sub(progress.begun_ms);
+    if let Some(one) = order.record.tries.borrow_mut().last() {
+        one.response_ms = Some(response_ms);
+        one.bytes_sent = exchange.sent();
+        one.bytes_received = exchange.received();
+        // Some answers have no body, whatever stands behind their head.
+        one.response_length = match order.asked {
+            Asked::Head => 0,
+            _ if status::is_bodiless(one.status) => 0,
+            _ => exchange.received().saturating_sub(progress.head_bytes),
+        };
+    }
+    let times = Times {
+        header_ms: Some(progress.header_ms),
+        response_ms,
+    };
+    choice.give_back(Outcome::Answered, times, now);
+    order.record.end();
+}
+
+/// Keeps the connection of an answer that was read for the next request, or closes it.
+pub fn keep(order: &Order, exchange: Box<Exchange>, like: Wanted) {
+    if let Some(connection) = exchange.finish() {
+        let loop_ = order.about.loop_();
+        loop_.shelf.put(&order.upstream, connection, like, loop_);
+    }
+}
+
+impl Drop for Flow {
+    /// Nobody wants the rest.
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            self.try_.settle(&exchange);
+        }
+    }
+}
+
+impl Source<Rc<OpenFile>> for Flow {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        self.poll_given(cx, u64::MAX)
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        Flow::poll_ahead(self, cx);
+    }
+
+    fn is_over(&self) -> bool {
+        Flow::is_over(self)
+            && self.begun.is_empty()
+            && self.trailers.is_empty()
+            && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        let order = &self.try_.order;
+        let mut trailers = std::mem::take(&mut self.trailers);
+        if let Some(passing) = &order.about.location().passing {
+            trailers.retain(|line| {
+                let id = message::HeaderId::find(&line.name);
+                !passing.hidden.has(&line.name, id)
+            });
+        }
+        trailers
+    }
+}

@@ -1,0 +1,232 @@
+//! Behind a 101, or the 200 of a CONNECT: bytes in both directions until one side has closed.
+//!
+//! Knows nothing of what they mean. Invariant: at most one piece of each direction is held; what is held is sent before more is read.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use wire::Stream;
+
+use crate::log::Level;
+use crate::request::Request;
+
+use super::attempt::shown;
+use super::log_context::About;
+use super::response_body::Flow;
+
+const ACTION: &str = "proxying upgraded connection";
+
+/// The server's side of a connection that speaks another protocol now.
+pub struct Tunnel {
+    server: Stream,
+    /// What came behind the answer's head.
+    early: Vec<u8>,
+    /// Holds the peer, and records the try.
+    behind: Box<dyn Behind>,
+}
+
+/// What a tunnel was opened by. Gives the peer back when it is dropped.
+pub trait Behind {
+    /// Whose request it is.
+    fn about(&self) -> &About;
+    /// The server, as the log names it.
+    fn shown(&self) -> Vec<u8>;
+    /// How long it may stand still.
+    fn patience(&self) -> Patience;
+    /// It is over: bytes that went to the server, and that came from it.
+    fn count(&mut self, sent: u64, received: u64);
+}
+
+/// How long a tunnel may stand still.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Nothing comes from either side.
+    pub silence: Duration,
+    /// The server takes nothing of what is there for it.
+    pub taking: Duration,
+}
+
+/// One direction.
+struct Direction {
+    held: Vec<u8>,
+    /// Of what is held, so much is sent.
+    gone: usize,
+    is_closed: bool,
+    /// Bytes that were read, what came early not counted.
+    read: u64,
+    /// Bytes that were sent.
+    sent: u64,
+}
+
+impl Tunnel {
+    /// A tunnel to a server, from which `early` has come already.
+    #[must_use]
+    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn Behind>) -> Tunnel {
+        Tunnel {
+            server,
+            early,
+            behind,
+        }
+    }
+
+    /// The tunnel behind a head.
+    #[must_use]
+    pub fn of(mut flow: Flow) -> Option<Tunnel> {
+        let (server, early) = flow.take_tunnel()?;
+        Some(Tunnel::new(server, early, Box::new(flow)))
+    }
+}
+
+/// Runs the request's tunnel to its end.
+pub async fn run(request: &mut Request) {
+    let Some(mut tunnel) = request.tunnel.take() else {
+        return;
+    };
+    let early = request.wire.take_unread();
+    let patience = tunnel.behind.patience();
+    let taking = patience.silence.min(patience.taking);
+    let client_takes = request.location().settings.sending.send_timeout.duration();
+    let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
+    let mut to_server = Direction::new(early);
+    let owner = Rc::clone(&request.client.loop_.wire);
+    let (client, timer) = request.wire.halves();
+    let server = &tunnel.server;
+    timer.arm(patience.silence);
+    let outcome = poll_fn(|cx| {
+        let moved = to_client.moved() + to_server.moved();
+        // In turns: one that never stops is not to use up the time of the other.
+        while to_client.pump(server, client, &owner, cx)?
+            | to_server.pump(client, server, &owner, cx)?
+        {}
+        if to_client.is_over() || to_server.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        if to_client.moved() + to_server.moved() > moved {
+            timer.arm(
+                match (to_server.held.is_empty(), to_client.held.is_empty()) {
+                    (true, true) => patience.silence,
+                    (false, true) => taking,
+                    (true, false) => patience.silence.min(client_takes),
+                    (false, false) => taking.min(client_takes),
+                },
+            );
+        }
+        ready!(timer.poll_expired(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    })
+    .await;
+    timer.disarm();
+    request.add_sent(to_client.sent);
+    tunnel.behind.count(to_server.sent, to_client.read);
+    if let Err(error) = outcome {
+        log(&*tunnel.behind, &error);
+    }
+}
+
+fn log(behind: &dyn Behind, error: &io::Error) {
+    let (level, what) = match error.kind() {
+        io::ErrorKind::TimedOut => (
+            Level::Error,
+            "upstream timed out (110: Connection timed out)".to_owned(),
+        ),
+        _ => (Level::Info, error.to_string()),
+    };
+    behind.about().log(level, &what, ACTION, &behind.shown());
+}
+
+impl Behind for Flow {
+    fn about(&self) -> &About {
+        &self.order().about
+    }
+
+    fn shown(&self) -> Vec<u8> {
+        shown(self.peer(), self.order())
+    }
+
+    fn patience(&self) -> Patience {
+        let settings = &self.order().about.location().settings.asking;
+        Patience {
+            silence: settings.proxy_read_timeout.duration(),
+            taking: settings.proxy_send_timeout.duration(),
+        }
+    }
+
+    fn count(&mut self, sent: u64, received: u64) {
+        self.count_tunnel(sent, received);
+    }
+}
+
+impl Direction {
+    fn new(early: Vec<u8>) -> Direction {
+        Direction {
+            held: early,
+            gone: 0,
+            is_closed: false,
+            read: 0,
+            sent: 0,
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        self.read + self.sent
+    }
+
+    /// Has its source closed, and was all of it sent?
+    fn is_over(&self) -> bool {
+        self.is_closed && self.held.is_empty()
+    }
+
+    /// Moves a piece, if nobody has to be waited for. Is there more?
+    fn pump(
+        &mut self,
+        from: &Stream,
+        to: &Stream,
+        owner: &wire::Loop,
+        cx: &mut Context<'_>,
+    ) -> io::Result<bool> {
+        while !self.held.is_empty() {
+            match to.try_write(&self.held[self.gone..]) {
+                Ok(count) => self.sent_more(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match to.poll_writable(cx) {
+                        Poll::Pending => return Ok(false),
+                        Poll::Ready(ready) => ready?,
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.is_closed {
+            return Ok(false);
+        }
+        let outcome = owner.with_scratch(|scratch| {
+            let count = from.try_read(scratch)?;
+            self.held.extend_from_slice(&scratch[..count]);
+            Ok(count)
+        });
+        match outcome {
+            Ok(0) => self.is_closed = true,
+            Ok(count) => self.read += count as u64,
+            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {
+                match from.poll_readable(cx) {
+                    Poll::Pending => return Ok(false),
+                    Poll::Ready(ready) => ready?,
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    fn sent_more(&mut self, count: usize) {
+        self.sent += count as u64;
+        self.gone += count;
+        if self.gone == self.held.len() {
+            self.held = Vec::new(); // an idle tunnel holds no buffer
+            self.gone = 0;
+        }
+    }
+}

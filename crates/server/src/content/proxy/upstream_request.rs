@@ -1,0 +1,392 @@
+//! An order: a request as it goes to a server, with everything that was evaluated from the client's request.
+//!
+//! Not here: sending it (`exchange`). Invariant: an order owns what it needs and borrows nothing of the request, so that whoever
+//! asks a server can go on when the client has left.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use message::escape::Escape;
+use message::{Framing, HeaderId, Hops, Method};
+use wire::connect::Options;
+use wire::http1::answer::Asked;
+use wire::http1::block;
+use wire::http1::request::{self, Outgoing};
+
+use crate::Failure;
+use crate::log::Level;
+use crate::request::Request;
+use crate::request_body::RequestBody;
+use crate::upstream::sticky::Session;
+use crate::upstream::{Asker, Peer, Upstream};
+
+use super::directives::HttpVersion;
+use super::families::Family;
+use super::log_context::About;
+use super::params::Params;
+use super::proxy_pass::Passing;
+use super::resolve::Unresolved;
+use super::upstream_state::{Bond, Passed, Record};
+
+/// A request as it goes to a server.
+#[derive(Debug)]
+pub struct Order {
+    /// Whose it is.
+    pub about: About,
+    /// Whose directives it obeys, and so what is spoken.
+    pub family: Family,
+    /// Who may be asked; nobody yet, where a name is to be resolved first.
+    pub upstream: Arc<Upstream>,
+    unresolved: Option<Unresolved>,
+    /// Who asks, as far as the choice depends on it.
+    pub asker: Asker,
+    /// Its head, empty line included, or what stands for it.
+    pub head: Bytes,
+    /// Where the URI lies in the head; nowhere, where it has none.
+    uri: std::ops::Range<usize>,
+    /// How its body ends.
+    pub framing: Framing,
+    /// What is asked, as far as the answer's framing depends on it.
+    pub asked: Asked,
+    /// Its body.
+    pub body: RequestBody,
+    /// The client's method: some are not sent twice.
+    pub method: Method,
+    /// How connections are opened.
+    pub options: Options,
+    /// Its session, where sessions stay at one server.
+    pub session: Option<Session>,
+    /// `proxy_limit_rate`, in bytes a second; 0: no limit.
+    pub limit_rate: u64,
+    /// What was tried.
+    pub record: Rc<Record>,
+}
+
+/// How an order differs from what the client asks.
+#[derive(Debug, Clone, Default)]
+pub struct Variation {
+    /// The answer may be cached: the client's conditions and ranges are not passed on.
+    pub is_cacheable: bool,
+    /// GET is asked, whatever the client's method (`proxy_cache_convert_head`).
+    pub as_get: bool,
+    /// Lines more: the conditions of a cache that revalidates.
+    pub lines: Vec<(Bytes, Bytes)>,
+}
+
+/// Who is asked by one request.
+#[derive(Debug, Clone)]
+pub struct Destination {
+    /// The servers; none yet, where a name is to be resolved first.
+    pub upstream: Arc<Upstream>,
+    /// That name.
+    pub unresolved: Option<Unresolved>,
+    /// The URI that takes the place of the location's prefix, or (`is_whole`) of the whole; empty: none.
+    pub uri: Bytes,
+    /// The URI was made from variables and is sent as it is.
+    pub is_whole: bool,
+}
+
+impl Order {
+    /// Evaluates a request.
+    ///
+    /// # Errors
+    /// 500 where the configuration makes something that cannot be sent; its log line is written.
+    pub fn new(
+        request: &Request,
+        passing: &Passing,
+        to: &Destination,
+        variation: &Variation,
+        body: RequestBody,
+    ) -> Result<Rc<Order>, Failure> {
+        let passed = request.passed.as_ref();
+        let record = passed.map_or_else(Rc::default, |passed| Rc::clone(&passed.record));
+        let writing = Writing {
+            request,
+            passing,
+            to,
+            variation,
+            framing: body.framing(),
+        };
+        let (head, uri, is_head) = match &passing.params {
+            None => {
+                let (head, (uri, method_len)) = block::written(|out| writing.write(out))?;
+                let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
+                (head, uri, is_head)
+            }
+            Some(params) => {
+                let (head, ()) = block::written(|out| writing.write_params(params, out))?;
+                (head, 0..0, request.method == Method::Head)
+            }
+        };
+        let settings = &request.location().settings.asking;
+        let rate = &request.location().settings.proxy_answers.proxy_limit_rate;
+        let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
+        let session = to.upstream.sticky().map(|sticky| sticky.session(request));
+        Ok(Rc::new(Order {
+            about: About::new(request),
+            family: passing.family,
+            asker: asker(request, &to.upstream, session.as_ref()),
+            session,
+            upstream: Arc::clone(&to.upstream),
+            unresolved: to.unresolved.clone(),
+            head,
+            uri,
+            framing: body.framing(),
+            asked: match (is_head, asks_upgrade) {
+                (true, _) => Asked::Head,
+                (false, true) => Asked::Upgrade,
+                (false, false) => Asked::Plain,
+            },
+            body,
+            method: request.method,
+            options: Options {
+                from: settings
+                    .proxy_bind
+                    .as_ref()
+                    .and_then(|bind| bind.address(request)),
+                is_transparent: settings
+                    .proxy_bind
+                    .as_ref()
+                    .is_some_and(|bind| bind.is_transparent),
+                probes: settings.proxy_socket_keepalive,
+                receive_bytes: buffer(settings.proxy_socket_rcvbuf),
+                send_bytes: buffer(settings.proxy_socket_sndbuf),
+            },
+            limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
+            record,
+        }))
+    }
+
+    /// With the servers behind its name. None: they cannot be had; the log says why.
+    ///
+    /// # Panics
+    /// If somebody else has it: it is resolved before it is asked with.
+    pub async fn resolved(mut self: Rc<Self>) -> Option<Rc<Self>> {
+        let Some(name) = &self.unresolved else {
+            return Some(self);
+        };
+        let wheel = &self.about.loop_().wire.wheel;
+        // In a box: most orders have no use for it.
+        match Box::pin(name.resolve(self.about.location(), wheel)).await {
+            Ok(upstream) => {
+                let own = Rc::get_mut(&mut self);
+                own.expect("nobody else has it before it is asked with")
+                    .upstream = upstream;
+                Some(self)
+            }
+            Err(why) => {
+                self.about.log_alone(Level::Error, &why);
+                None
+            }
+        }
+    }
+
+    /// Its session is bound to this peer, for now.
+    pub fn bind(&self, peer: &Peer) {
+        let Some(session) = &self.session else { return };
+        *self.record.bond.borrow_mut() = Some(Box::new(Bond {
+            upstream: Arc::clone(&self.upstream),
+            session: session.clone(),
+            sid: Bytes::copy_from_slice(&peer.sid),
+            is_over: false,
+        }));
+    }
+
+    /// The URI as it is sent; empty where none is.
+    #[must_use]
+    pub fn uri(&self) -> &[u8] {
+        &self.head[self.uri.clone()]
+    }
+}
+
+/// A size of a kernel's buffer; 0: as it is.
+pub fn buffer(size: Option<config::Size>) -> u32 {
+    size.map_or(0, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
+}
+
+/// What the choice of a server depends on.
+pub fn asker(request: &Request, upstream: &Upstream, session: Option<&Session>) -> Asker {
+    Asker {
+        address: request.client.ip(),
+        key: match &upstream.declared().key {
+            Some(key) => request.evaluate(key),
+            None => Bytes::new(),
+        },
+        sid: session.map_or_else(Bytes::new, |session| session.sid.clone()),
+    }
+}
+
+/// A head that is being written.
+struct Writing<'a> {
+    request: &'a Request,
+    passing: &'a Passing,
+    to: &'a Destination,
+    variation: &'a Variation,
+    framing: Framing,
+}
+
+impl Writing<'_> {
+    /// Appends the head; gives where the URI lies in it, and the method's length.
+    fn write(&self, out: &mut Vec<u8>) -> Result<(std::ops::Range<usize>, usize), Failure> {
+        let request = self.request;
+        let settings = &request.location().settings;
+        let (settings, asking) = (&settings.proxy, &settings.asking);
+        let method = self.method();
+        let target = self.target();
+        if target.is_empty() {
+            return Err(self.refuse("zero length URI to proxy"));
+        }
+        let is_http10 = settings.proxy_http_version == HttpVersion::Http10;
+        let outgoing = Outgoing {
+            method: &method,
+            target: &target,
+            is_http10,
+            framing: self.framing,
+        };
+        let host = self.host(is_http10);
+        let own = self.own_lines();
+        let own = own.iter().map(|(name, value)| (&name[..], &value[..]));
+        let host = host.iter().map(|value| (&b"Host"[..], &value[..]));
+        let outcome = if asking.proxy_pass_request_headers {
+            let hops = Hops::new(request.head.get_each(HeaderId::Connection));
+            let replaced = match self.variation.is_cacheable {
+                true => &self.passing.replaced_for_cache,
+                false => &self.passing.replaced,
+            };
+            let lines = request.head.iter();
+            let passed_on = lines
+                .filter(|(name, _, id)| !replaced.has(name, *id) && !hops.ends_here(name, *id));
+            request::head_with(out, &outgoing, host.chain(own), passed_on)
+        } else {
+            request::head(out, &outgoing, host.chain(own))
+        };
+        outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
+        let start = method.len() + 1;
+        Ok((start..start + target.len(), method.len()))
+    }
+
+    /// Appends what a gateway gets instead of a head.
+    fn write_params(&self, params: &Params, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let outcome = params.write(self.request, self.variation, self.framing, out);
+        outcome.map_err(|fault| self.refuse(&fault.to_string()))
+    }
+
+    fn method(&self) -> Cow<'_, [u8]> {
+        let settings = &self.request.location().settings.proxy;
+        if self.variation.as_get {
+            return Cow::Borrowed(b"GET");
+        }
+        match &settings.proxy_method {
+            Some(method) => Cow::Owned(self.request.evaluate(method).into()),
+            None => Cow::Borrowed(self.request.method_text()),
+        }
+    }
+
+    /// `Host`: none only where the configuration takes it away and HTTP/1.0 is spoken.
+    fn host(&self, is_http10: bool) -> Option<Bytes> {
+        let usual = || {
+            let passed = self.request.passed.as_ref();
+            passed.map_or_else(Bytes::new, |passed| passed.host.clone())
+        };
+        let host = match &self.passing.host {
+            None => usual(),
+            Some(set) => match self.request.evaluate(set) {
+                empty if empty.is_empty() && !is_http10 => usual(),
+                host => host,
+            },
+        };
+        (!host.is_empty()).then_some(host)
+    }
+
+    /// The lines that the configuration sets, and those of a cache.
+    fn own_lines(&self) -> Vec<(Bytes, Bytes)> {
+        let set = self.passing.lines.iter();
+        let set = set.map(|line| (line.name.clone(), self.request.evaluate(&line.value)));
+        set.chain(self.variation.lines.iter().cloned())
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        let (request, to) = (self.request, self.to);
+        if is_as_it_came(request, &to.uri) {
+            return Cow::Borrowed(request.head.target());
+        }
+        let mut out = Vec::with_capacity(request.head.target().len() + 16);
+        append_target(request, self.passing, (&to.uri, to.is_whole), &mut out);
+        Cow::Owned(out)
+    }
+
+    fn refuse(&self, why: &str) -> Failure {
+        self.request.log(Level::Error, &|out| {
+            out.extend_from_slice(why.as_bytes());
+        });
+        Failure::new(500)
+    }
+}
+
+/// Is the client's own URI asked for, since nothing changed it?
+fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
+    uri.is_empty() && request.is_target_raw && !request.head.is_path_empty
+}
+
+/// Appends the URI that is asked for: the client's own where nothing changed it, else made of what it is now. `uri` is that of
+/// `proxy_pass`, and whether it is the whole one.
+pub fn append_target(
+    request: &Request,
+    passing: &Passing,
+    (uri, is_whole): (&Bytes, bool),
+    out: &mut Vec<u8>,
+) {
+    if is_as_it_came(request, uri) {
+        return out.extend_from_slice(request.head.target());
+    }
+    if is_whole && !uri.is_empty() {
+        // As it is, but for what would end the URI or the line.
+        return escape_breaks(uri, out);
+    }
+    let mut skipped = 0;
+    if request.is_location_valid {
+        out.extend_from_slice(uri);
+        if !uri.is_empty() {
+            skipped = passing.prefix_len.min(request.uri.len());
+        }
+    }
+    let rest = &request.uri[skipped..];
+    if is_path_quoted(request.head.target()) || request.is_internal {
+        Escape::Uri.write(rest, out);
+    } else {
+        escape_breaks(rest, out);
+    }
+    if !request.args.is_empty() {
+        out.push(b'?');
+        escape_breaks(&request.args, out);
+    }
+}
+
+/// Does the path of a target, as it came, hold something escaped?
+fn is_path_quoted(target: &[u8]) -> bool {
+    let path = memchr::memchr(b'?', target).map_or(target, |end| &target[..end]);
+    memchr::memchr(b'%', path).is_some()
+}
+
+/// Appends a URI in which blanks and control bytes, which would end it, are escaped.
+fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
+    for byte in uri {
+        match byte {
+            0..=0x20 | 0x7f => Escape::Uri.write(std::slice::from_ref(byte), out),
+            other => out.push(*other),
+        }
+    }
+}
+
+/// The request at hand was not passed on before, or was: what follows stands behind a colon then.
+pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
+    let passed = request.passed.get_or_insert_with(Passed::default);
+    passed.record.tries.borrow_mut().redirect();
+    passed.head = None;
+    passed.host = host;
+    passed.port = port;
+}

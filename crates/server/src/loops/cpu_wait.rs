@@ -1,0 +1,197 @@
+//! How long a poll had no processor: the kernel ran other threads there, or other programs.
+//!
+//! Polls are timed by the wall clock, which goes on meanwhile. Who waits feels that, but no request is to blame for it: named as the
+//! culprit would be whoever was at work when the kernel took the processor. The kernel tells how long a thread was ready and had none
+//! (`/proc/thread-self/schedstat`, the kernel's `sched-stats.rst`), whether or not it slept in between; but not how long the machine below ours
+//! ran others. That is seen where the thread has not gone to sleep by itself: what has passed and is not in its processor time. Where neither
+//! tells anything (a call that waited, in a kernel that keeps no account), all of a poll is its own.
+//!
+//! Invariant: the kernel is asked at the beginning of a turn at most once in [`Stalls::look_ns`] (a millisecond as a rule), and behind a poll that
+//! took longer than that. So what is told of a poll is exact but for what the kernel took from others in that time.
+
+use std::cell::{Cell, OnceCell};
+use std::fs::File;
+
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(doc)]
+use crate::metrics::stalls::Stalls;
+use crate::metrics::{LoopFigures, unserved_in};
+
+/// So often it is asked at least, in nanoseconds, while nobody wants to know: somebody may tomorrow.
+const EVERY_MAX_NS: u64 = 1_000_000_000;
+/// Bytes of what the kernel tells: three numbers.
+const TOLD_MAX: usize = 80;
+
+/// What the kernel knows of a thread.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// When it was asked.
+    at_ns: u64,
+    /// How long the thread had run.
+    ran_ns: u64,
+    /// How often it had gone to sleep by itself.
+    sleeps: u64,
+    /// How long it had been ready without a processor.
+    unserved_ns: u64,
+}
+
+const NO_MARK: Mark = Mark {
+    at_ns: 0,
+    ran_ns: 0,
+    sleeps: 0,
+    unserved_ns: 0,
+};
+
+thread_local! {
+    static MARK: Cell<Mark> = const { Cell::new(NO_MARK) };
+    /// Before that a turn has nothing to ask.
+    static DUE: Cell<u64> = const { Cell::new(0) };
+    /// What is asked.
+    static TOLD: OnceCell<File> = const { OnceCell::new() };
+}
+
+/// Makes the kernel tell of this thread, which is to be a loop's.
+pub(super) fn enter() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file without a disk, before the loop runs"
+    )]
+    let told = File::open("/proc/thread-self/schedstat");
+    if let Ok(told) = told {
+        // A thread that enters again has it already.
+        TOLD.with(|slot| drop(slot.set(told)));
+    }
+}
+
+/// A turn begins at `now`.
+#[inline]
+pub(super) fn turn(figures: &LoopFigures, now: u64) {
+    if now >= DUE.get() {
+        due(figures.stalls.look_ns(), now);
+    }
+}
+
+#[cold]
+fn due(every_ns: u64, now: u64) {
+    let _ = look(now);
+    DUE.set(now.saturating_add(every_ns.min(EVERY_MAX_NS)));
+}
+
+/// A poll that took `poll_ns` ended at `now`: how long of that the loop had no processor.
+#[cold]
+pub(super) fn of_poll(poll_ns: u64, now: u64) -> u64 {
+    look(now).min(poll_ns)
+}
+
+/// How long the loop had no processor since the kernel was last asked.
+fn look(at_ns: u64) -> u64 {
+    let ran = clock_gettime(ClockId::ThreadCPUTime);
+    let now = Mark {
+        at_ns,
+        ran_ns: (ran.tv_sec as u64).wrapping_mul(1_000_000_000) + ran.tv_nsec as u64,
+        sleeps: sys::sleeps(),
+        unserved_ns: unserved_ns().unwrap_or_default(),
+    };
+    waited(MARK.replace(now), now)
+}
+
+/// How long a thread had no processor between two marks.
+fn waited(then: Mark, now: Mark) -> u64 {
+    if then.at_ns == 0 {
+        return 0;
+    }
+    let told = now.unserved_ns.saturating_sub(then.unserved_ns);
+    if now.sleeps != then.sleeps {
+        return told;
+    }
+    let passed = now.at_ns.saturating_sub(then.at_ns);
+    let ran = now.ran_ns.saturating_sub(then.ran_ns);
+    told.max(passed.saturating_sub(ran))
+}
+
+/// How long this thread has been ready without a processor so far, where the kernel tells it.
+fn unserved_ns() -> Option<u64> {
+    TOLD.with(|told| {
+        let mut text = [0; TOLD_MAX];
+        #[expect(clippy::disallowed_methods, reason = "the kernel makes it up")]
+        let len = rustix::io::pread(told.get()?, &mut text, 0).ok()?;
+        unserved_in(&text[..len])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn mark(at_ms: u64, ran_ms: u64, sleeps: u64, unserved_ms: u64) -> Mark {
+        Mark {
+            at_ns: at_ms * MS,
+            ran_ns: ran_ms * MS,
+            sleeps,
+            unserved_ns: unserved_ms * MS,
+        }
+    }
+
+    #[test]
+    fn who_neither_ran_nor_slept_waited_for_a_processor() {
+        let then = mark(100, 10, 5, 50);
+        assert_eq!(waited(then, mark(120, 30, 5, 50)), 0, "it ran");
+        assert_eq!(waited(then, mark(120, 12, 5, 50)), 18 * MS);
+        assert_eq!(waited(then, mark(120, 12, 5, 60)), 18 * MS);
+        assert_eq!(waited(then, mark(120, 12, 6, 50)), 0, "it slept");
+        assert_eq!(waited(then, mark(120, 12, 6, 57)), 7 * MS, "and waited");
+        assert_eq!(waited(NO_MARK, mark(9, 1, 0, 3)), 0, "the first");
+    }
+
+    #[test]
+    fn a_poll_that_sleeps_has_itself_to_blame() {
+        let now = super::super::poll_timing::now_ns;
+        enter();
+        let _ = of_poll(0, now());
+        #[expect(clippy::disallowed_methods, reason = "a test")]
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        // It may wait a moment when it wakes.
+        assert!(of_poll(30 * MS, now()) < 20 * MS);
+    }
+
+    #[test]
+    fn what_a_thread_waits_for_a_processor_is_seen() {
+        let now = super::super::poll_timing::now_ns;
+        enter();
+        if unserved_ns().is_none() {
+            return;
+        }
+        let core = rustix::thread::sched_getaffinity(None).expect("the cores");
+        let one = (0..rustix::thread::CpuSet::MAX_CPU).find(|index| core.is_set(*index));
+        let mut only = rustix::thread::CpuSet::new();
+        only.set(one.expect("a core"));
+        // Two threads on one core, for half a second of each: at least a tenth of a second is the other one's.
+        let rival = only;
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let stopped = std::sync::Arc::clone(&stop);
+        let other = std::thread::spawn(move || {
+            rustix::thread::sched_setaffinity(None, &rival).expect("a core that is ours");
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        rustix::thread::sched_setaffinity(None, &only).expect("a core that is ours");
+        let mut begun = now();
+        let _ = of_poll(0, begun);
+        let mut waited = 0;
+        for _ in 0..100 {
+            while now() - begun < 10 * MS {
+                std::hint::spin_loop();
+            }
+            let ended = now();
+            waited += of_poll(ended - begun, ended);
+            begun = ended;
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        other.join().expect("it only spins");
+        assert!(waited > 100 * MS, "{waited}");
+    }
+}

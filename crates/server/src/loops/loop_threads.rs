@@ -1,0 +1,471 @@
+//! All loops of a worker: their threads, and the orders that they get.
+//!
+//! Not here: where a configuration comes from ([`crate::process`]), what a connection does. Invariant:
+//! while the worker serves, every socket is watched by one loop; a loop lets go of a socket only after
+//! another one watches it, and closes none that the next configuration listens on (closing one of a
+//! SO_REUSEPORT group resets the connections that are queued at it).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use super::Kind;
+use super::accept::{self, Source};
+use super::poll_timing::{self, spawn, timed};
+use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
+use super::{malloc_arena, tsc_clock};
+use crate::dashboard;
+use crate::log::process_log::{Level, error_log};
+use crate::memory::directives::MemoryBudget;
+use crate::memory::shed;
+use crate::metrics::Ledger;
+use crate::settings::Settings;
+
+/// How often a loop that leaves looks whether its connections have ended.
+const LEAVING_TICK: Duration = Duration::from_millis(10);
+/// How long the worker waits for a loop to obey an order that no loop waits to obey.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An order to one loop.
+pub(super) enum Order {
+    /// Serve a connection that another loop accepted; it is counted already.
+    Keep(Accepted),
+    /// Take a configuration and watch these sockets, and no others.
+    Take(Box<Take>, mpsc::Sender<io::Result<()>>),
+    /// Memory is scarce: let go of what it can do without.
+    Shed,
+    /// Accept no more, and end when the last connection has.
+    Retire(mpsc::Sender<()>),
+    /// Finish what is in flight, close what is idle, then end.
+    ShutDown,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Keep(_) => "Keep",
+            Self::Take(..) => "Take",
+            Self::Shed => "Shed",
+            Self::Retire(_) => "Retire",
+            Self::ShutDown => "ShutDown",
+        })
+    }
+}
+
+/// One loop's part of a configuration.
+pub(super) struct Take {
+    number: u64,
+    settings: Arc<Settings>,
+    connections_max: u32,
+    sources: Vec<Source>,
+    berths: Vec<Arc<Berth>>,
+    /// CPUs that the loop may run on; empty: all.
+    cpus: Vec<usize>,
+}
+
+/// What a configuration asks of the loops.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The configuration's number.
+    pub number: u64,
+    /// When it was asked for, by [`poll_timing::now_ns`].
+    pub begun_ns: u64,
+    /// The configuration.
+    pub settings: Arc<Settings>,
+    /// `worker_processes`.
+    pub loops: usize,
+    /// `worker_connections`.
+    pub connections_max: u32,
+    /// All listening sockets: with TCP one or more per address, with unix one.
+    pub sources: Vec<Source>,
+    /// `stall_threshold`, in nanoseconds; 0: none.
+    pub stall_ns: u64,
+    /// `memory_budget`.
+    pub memory_budget: MemoryBudget,
+    /// CPUs per loop (`worker_cpu_affinity`); the last one holds for the loops behind it; empty: none.
+    pub cpus: Vec<Vec<usize>>,
+}
+
+/// The loops of a worker. Lives on the worker's main thread, which may wait; no loop ever waits for it.
+#[derive(Debug)]
+pub struct Crew {
+    serve: Serve,
+    shared: Shared,
+    members: Vec<Member>,
+    /// Loops that are ending.
+    retired: Vec<Member>,
+    /// Configurations that connections may still use. Kept so that the last use ends here: to free a large one, and
+    /// to close its files, takes longer than a loop may be kept waiting.
+    settings: Vec<Arc<Settings>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    berth: Arc<Berth>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Member {
+    fn order(&self, order: Order) -> bool {
+        self.berth.inbox.send(order).is_ok()
+    }
+}
+
+impl Crew {
+    /// No loop yet; `serve` is what loops run for each connection.
+    #[must_use]
+    pub fn new(serve: Serve, shared: Shared) -> Self {
+        tsc_clock::trust();
+        Self {
+            serve,
+            shared,
+            members: Vec::new(),
+            retired: Vec::new(),
+            settings: Vec::new(),
+        }
+    }
+
+    /// Makes a configuration the current one: more or fewer loops, their sockets, their settings.
+    /// Returns when every loop has taken over.
+    ///
+    /// # Errors
+    /// When a thread, an epoll instance or a registration cannot be had; the loops go on with what
+    /// they have then.
+    pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
+        let former = self.settings();
+        let former = former.as_ref().map(|settings| &settings.limits);
+        plan.settings
+            .limits
+            .equip(former)
+            .map_err(io::Error::other)?;
+        self.forget_old();
+        self.settings.push(Arc::clone(&plan.settings));
+        plan.settings.upstreams.watch();
+        plan.settings.upstreams.limits();
+        let wanted = plan.loops.clamp(1, super::LOOPS_MAX);
+        let surplus = self.members.split_off(wanted.min(self.members.len()));
+        while self.members.len() < wanted {
+            let member = self.hire(self.members.len(), plan);
+            match member {
+                Ok(member) => self.members.push(member),
+                Err(error) => {
+                    self.members.extend(surplus);
+                    return Err(error);
+                }
+            }
+        }
+        let taken = self.hand_out(plan);
+        if taken.is_err() {
+            self.members.extend(surplus);
+            return taken;
+        }
+        let (done, retired) = mpsc::channel();
+        for member in surplus {
+            member.order(Order::Retire(done.clone()));
+            self.retired.push(member);
+        }
+        drop(done);
+        while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
+        self.retired.retain(|member| !member.thread.is_finished());
+        self.shared.ledger.configure(plan);
+        if plan.settings.shows_dashboard() {
+            dashboard::sampler::begin(&self.shared.ledger);
+        }
+        Ok(())
+    }
+
+    fn hand_out(&self, plan: &Plan) -> io::Result<()> {
+        let berths: Vec<_> = self
+            .members
+            .iter()
+            .map(|member| Arc::clone(&member.berth))
+            .collect();
+        let (done, taken) = mpsc::channel();
+        for (index, member) in self.members.iter().enumerate() {
+            let cpus = plan
+                .cpus
+                .get(index)
+                .or(plan.cpus.last())
+                .cloned()
+                .unwrap_or_default();
+            let take = Take {
+                number: plan.number,
+                settings: Arc::clone(&plan.settings),
+                connections_max: plan.connections_max,
+                sources: share(&plan.sources, index, self.members.len()),
+                berths: if berths.len() > 1 {
+                    berths.clone()
+                } else {
+                    Vec::new()
+                },
+                cpus,
+            };
+            member.order(Order::Take(Box::new(take), done.clone()));
+        }
+        drop(done);
+        for _ in 0..self.members.len() {
+            let answer = taken.recv_timeout(ORDER_TIMEOUT);
+            answer.map_err(|_| io::Error::other("a loop does not answer"))??;
+        }
+        Ok(())
+    }
+
+    fn hire(&self, index: usize, plan: &Plan) -> io::Result<Member> {
+        let (inbox, orders) = unbounded_channel();
+        let berth = Arc::new(Berth {
+            connections: AtomicU32::new(0),
+            is_shedding: AtomicBool::new(false),
+            inbox,
+        });
+        let generation = (
+            plan.number,
+            Arc::clone(&plan.settings),
+            plan.connections_max,
+        );
+        let serve = self.serve;
+        let shared = self.shared.clone();
+        let (started, is_started) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name(format!("loop {index}"))
+            .spawn({
+                let berth = Arc::clone(&berth);
+                move || {
+                    run(index, berth, generation, serve, shared, orders, &started);
+                }
+            })?;
+        let answer = is_started.recv_timeout(ORDER_TIMEOUT);
+        answer.map_err(|_| io::Error::other("a loop does not start"))??;
+        Ok(Member { berth, thread })
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
+    }
+
+    /// The configuration that was handed out last.
+    #[must_use]
+    pub fn settings(&self) -> Option<Arc<Settings>> {
+        self.settings.last().cloned()
+    }
+
+    /// Frees configurations that nothing uses any more, and says how many there were.
+    pub fn forget_old(&mut self) -> usize {
+        let before = self.settings.len();
+        self.settings
+            .retain(|settings| Arc::strong_count(settings) > 1);
+        before - self.settings.len()
+    }
+
+    /// Whether an older configuration than the current one is still in use.
+    #[must_use]
+    pub fn has_old(&self) -> bool {
+        self.settings.len() > 1
+    }
+
+    /// Orders all loops to finish and end.
+    pub fn shut_down(&mut self) {
+        for member in self.members.iter().chain(&self.retired) {
+            member.order(Order::ShutDown);
+        }
+        self.shared.ledger.history.end();
+    }
+
+    /// Whether a loop still runs; also forgets those that have ended.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.retired.retain(|member| !member.thread.is_finished());
+        self.members.retain(|member| !member.thread.is_finished());
+        !(self.members.is_empty() && self.retired.is_empty())
+    }
+}
+
+/// The sockets of loop `index`: of every address, each socket goes to one loop, in turns; unix sockets
+/// are dealt out by their position, so that they do not all fall to the first loop.
+fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
+    let mut seen: HashMap<&crate::listen::Address, usize> = HashMap::new();
+    let mut mine = Vec::new();
+    for source in sources {
+        let address = &source.listener.address;
+        let offset = if address.unix_path().is_some() {
+            seen.len()
+        } else {
+            0
+        };
+        let count = seen.entry(address).or_insert(offset);
+        if *count % loops == index {
+            mine.push(source.clone());
+        }
+        *count += 1;
+    }
+    mine
+}
+
+/// The life of a loop thread.
+fn run(
+    index: usize,
+    berth: Arc<Berth>,
+    (number, settings, connections_max): (u64, Arc<Settings>, u32),
+    serve: Serve,
+    shared: Shared,
+    orders: UnboundedReceiver<Order>,
+    started: &mpsc::Sender<io::Result<()>>,
+) {
+    malloc_arena::reserve();
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(Default::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let figures = shared.ledger.begin_loop(index);
+    shared.ledger.run_loop(&figures, &berth);
+    poll_timing::enter(Arc::clone(&figures));
+    let _ = started.send(Ok(()));
+    let generation = Generation::new(number, settings, connections_max);
+    runtime.block_on(timed(Kind::Control, async move {
+        let loop_ = Loop::new(index, berth, generation, serve, &shared, figures);
+        obey(Rc::clone(&loop_), orders).await;
+        // What the last requests logged is not to be lost.
+        while !loop_.feed.hand_over() {
+            tokio::time::sleep(LEAVING_TICK).await;
+        }
+    }));
+}
+
+/// Follows orders until the loop's time is over.
+async fn obey(loop_: Rc<Loop>, mut orders: UnboundedReceiver<Order>) {
+    let mut watches = Watches::default();
+    while loop_.stage.get() == Stage::Serving {
+        let Some(order) = orders.recv().await else {
+            return;
+        };
+        follow(&loop_, &mut watches, order);
+    }
+    while loop_.is_busy() {
+        let next = tokio::time::timeout(LEAVING_TICK, orders.recv());
+        if let Ok(Some(order)) = next.await {
+            follow(&loop_, &mut watches, order);
+        }
+    }
+}
+
+fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
+    match order {
+        Order::Keep(accepted) => accept::seat(loop_, accepted),
+        Order::Take(take, done) => {
+            let _ = done.send(take_over(loop_, watches, *take));
+        }
+        Order::Shed => {
+            loop_.berth.is_shedding.store(false, Ordering::Relaxed);
+            drop(spawn(Kind::Control, shed::run(Rc::clone(loop_))));
+        }
+        Order::Retire(done) => {
+            loop_.stage.set(Stage::Retiring);
+            watches.stop();
+            loop_.shelf.clear();
+            let _ = done.send(());
+        }
+        Order::ShutDown => {
+            loop_.stage.set(Stage::ShuttingDown);
+            watches.close(loop_);
+            loop_.idle.close_all();
+            loop_.shelf.clear();
+        }
+    }
+}
+
+fn take_over(loop_: &Rc<Loop>, watches: &mut Watches, take: Take) -> io::Result<()> {
+    watches.add(loop_, &take.sources)?;
+    set_cpus(&take.cpus);
+    loop_.shelf.keep_only(&take.settings.upstreams);
+    let generation = Generation::new(take.number, take.settings, take.connections_max);
+    *loop_.generation.borrow_mut() = Rc::new(generation);
+    *loop_.berths.borrow_mut() = take.berths.into();
+    watches.keep_only(loop_, &take.sources);
+    Ok(())
+}
+
+fn set_cpus(cpus: &[usize]) {
+    if cpus.is_empty() {
+        return;
+    }
+    let mut set = nix::sched::CpuSet::new();
+    let known = cpus.iter().filter(|&&cpu| set.set(cpu).is_ok()).count();
+    let applied = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
+    if let (Err(error), true) = (applied, known > 0) {
+        error_log(
+            Level::Alert,
+            format_args!(
+                "sched_setaffinity() failed ({}: {})",
+                error as i32,
+                error.desc()
+            ),
+        );
+    }
+}
+
+/// The sockets that a loop watches, by descriptor.
+#[derive(Debug, Default)]
+struct Watches(HashMap<i32, (Source, JoinHandle<()>)>);
+
+impl Watches {
+    fn add(&mut self, loop_: &Rc<Loop>, sources: &[Source]) -> io::Result<()> {
+        for source in sources {
+            if let MapEntry::Vacant(place) = self.0.entry(source.socket.as_raw_fd()) {
+                let task = accept::start(loop_, source.clone())?;
+                place.insert((source.clone(), task));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of the others. Where nobody else holds the socket (its address is gone from the
+    /// configuration), what is queued at it is served first.
+    fn keep_only(&mut self, loop_: &Rc<Loop>, sources: &[Source]) {
+        let is_kept =
+            |descriptor: &i32| sources.iter().any(|s| s.socket.as_raw_fd() == *descriptor);
+        let gone: Vec<_> = self
+            .0
+            .extract_if(|descriptor, _| !is_kept(descriptor))
+            .collect();
+        for (_, (source, task)) in gone {
+            task.abort();
+            if Arc::strong_count(&source.socket) <= 2 {
+                accept::drain(loop_, &source);
+            }
+        }
+    }
+
+    /// Lets go of all without closing: other loops watch them.
+    fn stop(&mut self) {
+        for (_, (_, task)) in self.0.drain() {
+            task.abort();
+        }
+    }
+
+    /// Serves what is queued, then lets go of all.
+    fn close(&mut self, loop_: &Rc<Loop>) {
+        for (_, (source, task)) in self.0.drain() {
+            task.abort();
+            accept::drain(loop_, &source);
+        }
+    }
+}

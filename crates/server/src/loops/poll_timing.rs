@@ -1,0 +1,572 @@
+//! The one way to spawn a task on a loop: every poll is timed, every wake is stamped.
+//!
+//! `event_loop_blocked` is the time from the moment the loop learned of an event (the driver wakes
+//! the task right after `epoll_wait`, or another thread does) to the moment the task's poll starts.
+//!
+//! Not here: what is done with the figures. Invariant: between two polls of one turn the clock is
+//! read once, not twice: the end of a poll is the start of the next one. Only the first wake of a
+//! turn and a wake from another thread cost a reading more. What runs in the poll takes its start for its
+//! time (`wire::clock`), so that figures cost no reading but that of its end. A poll that lets others go first,
+//! of whom there is none, is one with that which follows.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use disk::figures::ARE_COUNTED;
+use tokio::task::JoinHandle;
+use wire::turn;
+
+use super::{Kind, cpu_wait, current_request, tick_lateness, tsc_clock};
+use crate::log::process_log::{Level, error_log};
+use crate::metrics::stalls::Stall;
+use crate::metrics::{self, LoopFigures};
+
+/// Time for the log thread to write why the process ends.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Set in a stamp that another thread made: the loop may have slept since its last reading.
+const FROM_ANOTHER_THREAD: u64 = 1 << 63;
+
+/// Set in a stamp that was made in a poll: another task's, or its own.
+const IN_A_POLL: u64 = 1 << 62;
+
+/// In place of the stamp of a task that is no more: a socket that outlived it may still wake it, and no poll will follow.
+const GONE: u64 = u64::MAX;
+
+/// Where the loop thread's last reading of the clock comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// The end of a poll. The loop may have slept since.
+    PollEnd,
+    /// The first wake after `epoll_wait`.
+    Turn,
+    /// The start of the poll that is running.
+    PollStart,
+    /// The start of a poll that lets others go first: it is over if one comes.
+    Yielded,
+}
+
+/// A task that another thread woke finds the loop where its last poll ended; if that is longer ago than this, it has slept.
+const SLEPT_NS: u64 = 100_000;
+
+/// Loops so far; a loop's number is how many there were with it.
+static LOOPS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static READING: Cell<Reading> = const { Cell::new(Reading::PollEnd) };
+    /// Which loop this thread is; 0: none.
+    static LOOP: Cell<u32> = const { Cell::new(0) };
+    static AT: Cell<u64> = const { Cell::new(0) };
+    /// When the last poll ended.
+    static ENDED: Cell<u64> = const { Cell::new(0) };
+    /// How long those took, since the loop asked for events, that were woken in polls since then.
+    static WITHIN: Cell<u64> = const { Cell::new(0) };
+    /// The last tick that is counted.
+    static TICK: Cell<u64> = const { Cell::new(0) };
+    static MOMENT: Cell<u64> = const { Cell::new(0) };
+    /// Who lets others go first: where its stamp lies, and what it is.
+    static YIELDED: Cell<(usize, Kind)> = const { Cell::new((0, Kind::Control)) };
+    static FIGURES: RefCell<Option<Arc<LoopFigures>>> = const { RefCell::new(None) };
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+#[must_use]
+pub fn now_ns() -> u64 {
+    wire::clock::read_ns()
+}
+
+/// When the poll that is running was woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
+/// then. 0: another thread woke it, so nothing is known.
+#[must_use]
+pub fn moment() -> u64 {
+    if !ARE_COUNTED {
+        return wire::clock::monotonic_ns();
+    }
+    MOMENT.get()
+}
+
+/// Makes this thread a loop thread: tasks spawned on it count in `figures`.
+pub fn enter(figures: Arc<LoopFigures>) {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    figures.unserved.lock().begin(thread);
+    LOOP.set(LOOPS.fetch_add(1, Ordering::Relaxed) + 1);
+    let now = tsc_clock::anchor();
+    end_poll(now);
+    TICK.set(tick_lateness::last(now));
+    cpu_wait::enter();
+    FIGURES.with_borrow_mut(|slot| *slot = Some(figures));
+}
+
+/// Spawns a task on the loop of this thread; the only way to do it.
+///
+/// # Panics
+/// Outside of a loop thread.
+pub fn spawn<F>(kind: Kind, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    tokio::task::spawn_local(timed(kind, future))
+}
+
+/// The same for what is not to wait behind everybody who is ready now: it has its first turn at once, as a part of its caller's.
+///
+/// # Panics
+/// Outside of a loop thread.
+pub fn spawn_begun<F>(kind: Kind, future: F)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let mut future = Box::pin(future);
+    // Whom to wake is learned by its next turn, which is sure to come.
+    let mut nobody = Context::from_waker(Waker::noop());
+    if future.as_mut().poll(&mut nobody).is_pending() {
+        drop(tokio::task::spawn_local(timed_box(kind, future)));
+    }
+}
+
+/// Times a future that the loop itself drives.
+///
+/// # Panics
+/// Outside of a loop thread.
+pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output> {
+    timed_box(kind, Box::pin(future))
+}
+
+fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output = F::Output> {
+    let figures = FIGURES
+        .with_borrow(Option::clone)
+        .expect("tasks are spawned on loop threads");
+    let owner = LOOP.get();
+    let stamp = Arc::new(Stamp {
+        owner,
+        woken_at: AtomicU64::new(stamp_of_wake(owner)),
+        task: OnceLock::new(),
+    });
+    let waker = Waker::from(Arc::clone(&stamp));
+    Timed {
+        kind,
+        figures,
+        stamp,
+        waker,
+        future,
+    }
+}
+
+/// A task's own waker: notes when, then wakes the task.
+#[derive(Debug)]
+struct Stamp {
+    /// The loop that the task lives on.
+    owner: u32,
+    /// When the task was woken; 0 when it has been polled since; [`GONE`].
+    woken_at: AtomicU64,
+    task: OnceLock<Waker>,
+}
+
+impl Stamp {
+    fn mark(self: &Arc<Self>) {
+        let before = self.woken_at.load(Ordering::Relaxed);
+        if before == GONE {
+            return;
+        }
+        if before == 0 && is_put_off(self.owner) {
+            return turn::put_off(&Waker::from(Arc::clone(self)));
+        }
+        // A wake by another thread may get lost against a poll that starts now: that is one sample.
+        let stamp = stamp_of_wake(self.owner);
+        if before == 0 {
+            self.woken_at.store(stamp, Ordering::Relaxed);
+        }
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl Wake for Stamp {
+    fn wake(self: Arc<Self>) {
+        self.mark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.mark();
+    }
+}
+
+/// The time of a wake of a task of loop `owner`. Another loop's last reading says nothing of this one.
+fn stamp_of_wake(owner: u32) -> u64 {
+    if LOOP.get() != owner {
+        return now_ns() | FROM_ANOTHER_THREAD;
+    }
+    match READING.get() {
+        Reading::Turn => AT.get(),
+        Reading::PollStart => AT.get() | IN_A_POLL,
+        ended => {
+            if ended == Reading::Yielded {
+                end_yielded();
+            }
+            let now = tsc_clock::anchor();
+            AT.set(now);
+            READING.set(Reading::Turn);
+            now
+        }
+    }
+}
+
+/// Is a task of loop `owner` to be woken only when the loop has asked for events? Tasks that wake themselves or each other in turns would
+/// else keep it from asking for as many polls as the runtime makes in a row.
+fn is_put_off(owner: u32) -> bool {
+    WITHIN.get() > turn::TURN_NS && LOOP.get() == owner && READING.get() == Reading::PollStart
+}
+
+/// Is it the stamp of a wake by the task's own loop?
+fn is_own(stamp: u64) -> bool {
+    (1..FROM_ANOTHER_THREAD).contains(&stamp)
+}
+
+/// One has come for whom the last poll let others go first.
+fn end_yielded() {
+    let (start, now) = (AT.get(), tsc_clock::now_ns());
+    end_poll(now);
+    FIGURES.with_borrow(|figures| {
+        if let Some(figures) = figures {
+            record(figures, YIELDED.get().1, now.saturating_sub(start));
+        }
+    });
+}
+
+/// A poll begins, for what happened at `moment`.
+#[inline]
+fn begin_poll(figures: &LoopFigures, start: u64, moment: u64) {
+    figures.began_ns.set(start);
+    AT.set(start);
+    MOMENT.set(moment);
+    disk::forget_last_operation();
+    wire::clock::remember(start);
+    turn::begin(start);
+}
+
+fn end_poll(now: u64) {
+    AT.set(now);
+    ENDED.set(now);
+    READING.set(Reading::PollEnd);
+}
+
+/// The loop has asked for events, and went on at `now`: the first poll behind that says so.
+#[inline]
+fn begin_turn(figures: &LoopFigures, now: u64) {
+    TICK.set(tick_lateness::count(
+        &figures.ticks,
+        TICK.get(),
+        ENDED.get(),
+        now,
+    ));
+    WITHIN.set(0);
+    turn::share();
+    cpu_wait::turn(figures, now);
+}
+
+/// Stands while a task is polled, and ends the process when that panics: without the task the loop would look alive and serve
+/// nobody. The master starts another worker on the same sockets.
+struct Vital(Kind);
+
+impl Drop for Vital {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let name = self.0.name();
+        error_log(
+            Level::Alert,
+            format_args!("the task \"{name}\" of a loop has failed, the process ends"),
+        );
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the loop is lost; the log thread is to write why"
+        )]
+        std::thread::sleep(LAST_WORDS);
+        std::process::abort();
+    }
+}
+
+#[inline]
+fn record(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
+    figures.polls.record(poll_ns);
+    figures.began_ns.set(0);
+    if poll_ns > figures.stalls.look_ns() {
+        look_at(figures, kind, poll_ns);
+    }
+    if poll_ns > figures.longest_ns.get() {
+        figures.longest_ns.set(poll_ns);
+        *figures.longest.lock() = Some(kind);
+    }
+}
+
+/// The last poll took long: it is a stall, if it was its own doing for longer than the threshold.
+#[cold]
+fn look_at(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
+    let unserved_ns = cpu_wait::of_poll(poll_ns, ENDED.get());
+    let threshold_ns = figures.stalls.threshold_ns();
+    if threshold_ns == 0 {
+        // Nobody has said yet what a stall is.
+    } else if poll_ns - unserved_ns > threshold_ns {
+        stalled(figures, kind, poll_ns, unserved_ns);
+    } else if poll_ns > threshold_ns {
+        figures
+            .stalls
+            .note_processor_wait(figures.index, unserved_ns);
+    }
+}
+
+fn stalled(figures: &LoopFigures, kind: Kind, poll_ns: u64, unserved_ns: u64) {
+    let (connection, request, phase) = match kind {
+        Kind::Connection => current_request::last(),
+        _ => (0, String::new(), ""),
+    };
+    figures.stalls.note(Stall {
+        number: 0,
+        at_ms: metrics::now_ms(),
+        loop_index: figures.index,
+        ns: poll_ns - unserved_ns,
+        unserved_ns,
+        task: kind.name(),
+        connection,
+        request,
+        phase,
+        operation: disk::last_operation(),
+    });
+}
+
+struct Timed<F> {
+    kind: Kind,
+    figures: Arc<LoopFigures>,
+    stamp: Arc<Stamp>,
+    waker: Waker,
+    future: Pin<Box<F>>,
+}
+
+impl<F> Timed<F> {
+    /// Tells the tasks that are there apart.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.stamp) as usize
+    }
+
+    /// A poll begins that the task was woken for at `woken_at`.
+    #[inline]
+    fn begin(&self, woken_at: u64) {
+        if !is_own(woken_at) {
+            return self.begin_for_another(woken_at);
+        }
+        let woken_at = woken_at & !IN_A_POLL;
+        let start = match READING.get() {
+            Reading::Turn => {
+                let now = AT.get();
+                begin_turn(&self.figures, now);
+                now
+            }
+            Reading::PollEnd => AT.get(),
+            Reading::PollStart | Reading::Yielded => tsc_clock::anchor(),
+        };
+        self.figures.blocked.record(start.saturating_sub(woken_at));
+        begin_poll(&self.figures, start, woken_at);
+    }
+
+    /// Another thread has woken the task; 0: its wake got lost. It may have come after any sleep.
+    #[inline(never)]
+    fn begin_for_another(&self, woken_at: u64) {
+        let (start, before) = (tsc_clock::anchor(), AT.get());
+        match READING.get() {
+            Reading::Turn => begin_turn(&self.figures, before),
+            Reading::PollEnd if start.saturating_sub(before) > SLEPT_NS => {
+                begin_turn(&self.figures, start);
+            }
+            Reading::PollEnd | Reading::PollStart | Reading::Yielded => {}
+        }
+        if woken_at != 0 {
+            let woken_at = woken_at & !FROM_ANOTHER_THREAD;
+            self.figures.blocked.record(start.saturating_sub(woken_at));
+        }
+        begin_poll(&self.figures, start, 0);
+    }
+}
+
+impl<F> Drop for Timed<F> {
+    fn drop(&mut self) {
+        self.stamp.woken_at.store(GONE, Ordering::Relaxed);
+        if READING.get() == Reading::Yielded && YIELDED.get().0 == self.id() {
+            end_yielded();
+        }
+    }
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.get_mut();
+        let _vital = this.kind.is_vital().then_some(Vital(this.kind));
+        if !ARE_COUNTED {
+            wire::clock::forget();
+            turn::begin(0);
+            return this.future.as_mut().poll(context);
+        }
+        let task = this.stamp.task.get_or_init(|| context.waker().clone());
+        // The runtime keeps one waker per task: were it not so, a wake could go astray.
+        debug_assert!(task.will_wake(context.waker()));
+        let woken_at = this.stamp.woken_at.load(Ordering::Relaxed);
+        this.stamp.woken_at.store(0, Ordering::Relaxed);
+        let mut goes_on = false;
+        if READING.get() == Reading::Yielded {
+            goes_on = YIELDED.get().0 == this.id();
+            if !goes_on {
+                end_yielded();
+            }
+        }
+        if !goes_on {
+            this.begin(woken_at);
+        }
+        READING.set(Reading::PollStart);
+        let outcome = this
+            .future
+            .as_mut()
+            .poll(&mut Context::from_waker(&this.waker));
+        let has_yielded = is_own(this.stamp.woken_at.load(Ordering::Relaxed));
+        // Once: who goes on and on, and lets others go first, keeps nobody.
+        if has_yielded && !goes_on && outcome.is_pending() {
+            YIELDED.set((this.id(), this.kind));
+            READING.set(Reading::Yielded);
+            return outcome;
+        }
+        let (start, end) = (AT.get(), tsc_clock::now_ns());
+        end_poll(end);
+        let poll_ns = end.saturating_sub(start);
+        if woken_at & IN_A_POLL != 0 {
+            WITHIN.set(WITHIN.get() + poll_ns);
+        }
+        record(&this.figures, this.kind, poll_ns);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// The runtime's waker, always the same one.
+    struct Runtime;
+
+    impl Wake for Runtime {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// A task of this loop that notes the moment of each poll.
+    fn noting(
+        moments: &Rc<RefCell<Vec<u64>>>,
+        runtime: &Waker,
+    ) -> (Pin<Box<impl Future<Output = ()>>>, Waker) {
+        let seen = Rc::new(RefCell::new(None));
+        let (notes, slot) = (Rc::clone(moments), Rc::clone(&seen));
+        let mut task = Box::pin(timed(
+            Kind::Connection,
+            std::future::poll_fn(move |context| {
+                notes.borrow_mut().push(moment());
+                *slot.borrow_mut() = Some(context.waker().clone());
+                Poll::<()>::Pending
+            }),
+        ));
+        let _ = task.as_mut().poll(&mut Context::from_waker(runtime));
+        let waker = seen.borrow_mut().take().unwrap();
+        (task, waker)
+    }
+
+    /// How many polls are counted.
+    fn polls(figures: &LoopFigures) -> u64 {
+        figures.polls.times().count()
+    }
+
+    /// A task that lets others go first at each poll.
+    fn yielding() -> Pin<Box<impl Future<Output = ()>>> {
+        let yields = std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        Box::pin(timed(Kind::Connection, yields))
+    }
+
+    #[test]
+    fn who_lets_others_go_first_of_whom_there_is_none_goes_on_in_the_same_poll() {
+        let figures = Arc::<LoopFigures>::default();
+        enter(Arc::clone(&figures));
+        let runtime = Waker::from(Arc::new(Runtime));
+        let mut context = Context::from_waker(&runtime);
+        let (mut one, mut other) = (yielding(), yielding());
+        for so_far in [0, 1, 1, 2, 2] {
+            assert!(one.as_mut().poll(&mut context).is_pending());
+            assert_eq!(polls(&figures), so_far, "two are one, and no more than two");
+        }
+        assert!(other.as_mut().poll(&mut context).is_pending());
+        assert_eq!(polls(&figures), 3, "another one has come");
+        drop(other);
+        assert_eq!(polls(&figures), 4);
+        assert_eq!(READING.get(), Reading::PollEnd);
+        let blocked = figures.blocked.times().count();
+        assert_eq!(blocked, 4, "each but for those that went on");
+        assert!(one.as_mut().poll(&mut context).is_pending());
+        stamp_of_wake(LOOP.get());
+        assert_eq!((polls(&figures), READING.get()), (5, Reading::Turn));
+    }
+
+    #[test]
+    fn who_wakes_a_task_that_is_no_more_begins_no_turn() {
+        enter(Arc::default());
+        let moments = Rc::default();
+        let runtime = Waker::from(Arc::new(Runtime));
+        let (gone, late) = noting(&moments, &runtime);
+        let (mut task, waker) = noting(&moments, &runtime);
+        drop(gone);
+        late.wake_by_ref();
+        #[expect(clippy::disallowed_methods, reason = "a test")]
+        std::thread::sleep(Duration::from_millis(1));
+        let before = now_ns();
+        waker.wake_by_ref();
+        assert!(
+            task.as_mut()
+                .poll(&mut Context::from_waker(&runtime))
+                .is_pending()
+        );
+        assert!(*moments.borrow().last().unwrap() >= before);
+    }
+
+    #[test]
+    fn the_moment_is_that_of_the_own_loop_alone() {
+        enter(Arc::default());
+        let moments = Rc::default();
+        let runtime = Waker::from(Arc::new(Runtime));
+        let (mut task, waker) = noting(&moments, &runtime);
+        let mut poll = || task.as_mut().poll(&mut Context::from_waker(&runtime));
+        waker.wake_by_ref();
+        assert!(poll().is_pending());
+        // Threads that are no loop, or another one, whose last reading may be old.
+        for is_loop in [false, true] {
+            let waker = waker.clone();
+            let other = std::thread::spawn(move || {
+                if is_loop {
+                    enter(Arc::default());
+                }
+                waker.wake_by_ref();
+            });
+            other.join().unwrap();
+            assert!(poll().is_pending());
+        }
+        let moments = moments.borrow();
+        assert!(moments[0] > 0, "it was spawned by its loop");
+        assert!(moments[1] > 0);
+        assert_eq!((moments[2], moments[3]), (0, 0));
+    }
+}

@@ -1,0 +1,184 @@
+//! The figures of a worker: what is counted, under which names, and how it is read.
+//!
+//! * [`LoopFigures`]: what one loop counts, read by others at any time; [`ModuleFigures`]: the part of it that few configurations need.
+//! * [`Ledger`]: where all that counts is found; [`peers`]: what is counted of upstreams; [`limits`]: of zones of limits.
+//! * [`names`]: every family of figures with its name, unit and meaning; `docs/metrics.md` is made of it.
+//! * [`gather`]: a [`Page`] of all figures as they are now; [`text`] and [`json`] write one, [`accept`] says what a client wants.
+//! * [`thread`]: where that is done, so that no loop spends its time on it.
+//!
+//! Not here: the directives that show them ([`crate::content::status`]). Invariant: labels come from the configuration and from
+//! lists in the code, never from a request; a number that counts never goes back while the worker lives, whatever is reloaded.
+
+pub mod accept;
+pub mod gather;
+pub mod json;
+pub mod limits;
+pub mod names;
+mod of_loop;
+mod of_modules;
+pub mod page;
+mod parts;
+pub mod peers;
+mod process;
+pub(crate) use process::unserved_in;
+pub mod stalls;
+pub mod text;
+pub mod thread;
+pub mod zones;
+
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use disk::Disk;
+use disk::figures::Number;
+use parking_lot::Mutex;
+
+use crate::dashboard::History;
+use crate::log::Logs;
+use crate::loops::loop_threads::Plan;
+use crate::loops::{Berth, poll_timing};
+use crate::memory::Memory;
+use crate::settings::Settings;
+pub use names::Family;
+pub use of_loop::LoopFigures;
+pub use of_modules::{By, Codec, ModuleFigures, Named, Password, Prologue};
+pub use page::Page;
+use stalls::Stalls;
+use thread::Thread;
+use zones::Zones;
+
+/// Where all that counts is found.
+#[derive(Debug)]
+pub struct Ledger {
+    logs: Logs,
+    disk: Arc<Disk>,
+    loops: Mutex<Vec<Entry>>,
+    /// Polls that took too long.
+    pub stalls: Arc<Stalls>,
+    /// What is counted where `status_zone` says so.
+    pub zones: Zones,
+    /// The configuration that is served.
+    settings: Mutex<Weak<Settings>>,
+    /// Its number.
+    generation: Number,
+    /// Since when, in milliseconds since 1970.
+    configured_ms: Number,
+    /// How long that took, in nanoseconds.
+    configuring_ns: Number,
+    /// How much memory there is, and how scarce it is.
+    pub memory: Memory,
+    /// Since when there are figures, in milliseconds since 1970.
+    started_ms: u64,
+    thread: Thread,
+    /// What the dashboard shows of the last minutes.
+    pub history: History,
+}
+
+/// A loop that is, or was.
+#[derive(Debug, Clone)]
+struct Entry {
+    figures: Arc<LoopFigures>,
+    /// What others see of the loop, while it is.
+    berth: Weak<Berth>,
+}
+
+impl Entry {
+    fn is_alive(&self) -> bool {
+        self.berth.strong_count() > 0
+    }
+
+    fn connections(&self) -> u64 {
+        let berth = self.berth.upgrade();
+        berth.map_or(0, |berth| u64::from(berth.connections()))
+    }
+}
+
+impl Ledger {
+    /// An empty one.
+    #[must_use]
+    pub fn new(logs: Logs, disk: Arc<Disk>) -> Arc<Self> {
+        Arc::new(Self {
+            logs,
+            disk,
+            loops: Mutex::default(),
+            stalls: Arc::default(),
+            zones: Zones::default(),
+            settings: Mutex::default(),
+            generation: Number::default(),
+            configured_ms: Number::default(),
+            configuring_ns: Number::default(),
+            memory: Memory::default(),
+            started_ms: now_ms(),
+            thread: Thread::default(),
+            history: History::default(),
+        })
+    }
+
+    /// The figures of a loop that is to be: those of the last loop of this number, where that has ended.
+    #[must_use]
+    pub fn begin_loop(&self, index: usize) -> Arc<LoopFigures> {
+        let mut loops = self.loops.lock();
+        // Nobody else has them: the thread that wrote them is gone, and nobody adds them up.
+        let free = loops
+            .iter_mut()
+            .filter(|entry| entry.figures.index == index)
+            .find_map(|entry| {
+                Arc::get_mut(&mut entry.figures)
+                    .is_some()
+                    .then_some(&*entry)
+            });
+        if let Some(entry) = free {
+            return Arc::clone(&entry.figures);
+        }
+        let figures = Arc::new(LoopFigures {
+            index,
+            slot: loops.len(),
+            stalls: Arc::clone(&self.stalls),
+            ..LoopFigures::default()
+        });
+        loops.push(Entry {
+            figures: Arc::clone(&figures),
+            berth: Weak::new(),
+        });
+        figures
+    }
+
+    /// The loop with these figures runs.
+    pub fn run_loop(&self, figures: &Arc<LoopFigures>, berth: &Arc<Berth>) {
+        let mut loops = self.loops.lock();
+        let entry = loops
+            .iter_mut()
+            .find(|entry| Arc::ptr_eq(&entry.figures, figures));
+        if let Some(entry) = entry {
+            entry.berth = Arc::downgrade(berth);
+        }
+    }
+
+    /// Memory is scarce: each loop is to let go of what it can do without.
+    pub fn tell_loops_to_shed(&self) {
+        let loops = self.loops.lock().clone();
+        for berth in loops.iter().filter_map(|entry| entry.berth.upgrade()) {
+            berth.tell_to_shed();
+        }
+    }
+
+    /// All loops serve this configuration.
+    pub fn configure(&self, plan: &Plan) {
+        self.stalls.configure(plan.stall_ns);
+        self.memory.configure(plan.memory_budget, plan.loops);
+        *self.settings.lock() = Arc::downgrade(&plan.settings);
+        self.generation.set(plan.number);
+        self.configured_ms.set(now_ms());
+        let took_ns = poll_timing::now_ns().saturating_sub(plan.begun_ns);
+        self.configuring_ns.set(took_ns);
+    }
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}

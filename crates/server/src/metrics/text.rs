@@ -1,0 +1,172 @@
+//! Figures as text for Prometheus: its own format (0.0.4), and OpenMetrics 1.0.
+//!
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
+//! <https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md>. Which of them a client wants: [`super::accept`].
+
+use std::fmt::Write as _;
+
+use disk::figures::{BOUNDS, Times};
+
+use super::names::{About, Kind};
+use super::page::{Page, Sample, Value};
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus's own.
+    Prometheus,
+    /// OpenMetrics.
+    OpenMetrics,
+}
+
+impl Format {
+    /// Its media type.
+    #[must_use]
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Writes a page.
+#[must_use]
+pub fn write(page: &Page, format: Format) -> String {
+    let mut out = String::with_capacity(64 * 1024);
+    for (about, samples) in page.families() {
+        head(about, format, &mut out);
+        for sample in samples {
+            match &sample.value {
+                Value::Times(times) => histogram(about, sample, times, &mut out),
+                value => number(about, sample, value, &mut out),
+            }
+        }
+    }
+    if format == Format::OpenMetrics {
+        out.push_str("# EOF\n");
+    }
+    out
+}
+
+// Writing to a String cannot fail.
+
+fn head(about: &About, format: Format, out: &mut String) {
+    let is_open = format == Format::OpenMetrics;
+    let name = if is_open {
+        about.name.to_owned()
+    } else {
+        format!("{}{}", about.name, suffix(about))
+    };
+    let _ = writeln!(out, "# HELP {name} {}", about.help);
+    let _ = writeln!(out, "# TYPE {name} {}", about.kind.name());
+    if is_open && !about.unit.is_empty() {
+        let _ = writeln!(out, "# UNIT {name} {}", about.unit);
+    }
+}
+
+fn suffix(about: &About) -> &'static str {
+    if about.kind == Kind::Counter {
+        "_total"
+    } else {
+        ""
+    }
+}
+
+fn number(about: &About, sample: &Sample, value: &Value, out: &mut String) {
+    let _ = write!(out, "{}{}", about.name, suffix(about));
+    labels(about, sample, None, out);
+    let _ = match value {
+        Value::Whole(whole) => writeln!(out, " {whole}"),
+        Value::Real(real) => writeln!(out, " {real}"),
+        Value::Times(_) => Ok(()),
+    };
+}
+
+fn histogram(about: &About, sample: &Sample, times: &Times, out: &mut String) {
+    let count = times.count();
+    let bounds = BOUNDS.iter().map(|(_, name)| *name).chain(["+Inf"]);
+    for (bound, count) in bounds.zip(times.up_to_bounds().into_iter().chain([count])) {
+        let _ = write!(out, "{}_bucket", about.name);
+        labels(about, sample, Some(bound), out);
+        let _ = writeln!(out, " {count}");
+    }
+    let _ = write!(out, "{}_count", about.name);
+    labels(about, sample, None, out);
+    let _ = writeln!(out, " {count}");
+    let _ = write!(out, "{}_sum", about.name);
+    labels(about, sample, None, out);
+    let _ = writeln!(out, " {}", times.sum_ns() as f64 / 1e9);
+}
+
+fn labels(about: &About, sample: &Sample, bound: Option<&str>, out: &mut String) {
+    if sample.labels.is_empty() && bound.is_none() {
+        return;
+    }
+    let pairs = about.labels.iter().zip(&sample.labels);
+    let pairs = pairs.map(|(name, value)| (*name, &value[..]));
+    for (index, (name, value)) in pairs.chain(bound.map(|bound| ("le", bound))).enumerate() {
+        out.push(if index == 0 { '{' } else { ',' });
+        let _ = write!(out, "{name}=\"");
+        escape(value, out);
+        out.push('"');
+    }
+    out.push('}');
+}
+
+fn escape(value: &str, out: &mut String) {
+    for char in value.chars() {
+        match char {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            other => out.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Family;
+    use disk::figures::Histogram;
+
+    fn page() -> Page {
+        let mut page = Page::default();
+        page.whole(Family::LoopRequests, &["0"], 7);
+        page.whole(Family::BuildInfo, &["a\"b\\c\nd"], 1);
+        let histogram = Histogram::default();
+        histogram.record(1_500_000);
+        page.times(Family::LoopBlocked, &["0"], histogram.times());
+        page
+    }
+
+    #[test]
+    fn the_text_of_prometheus_names_a_counter_with_its_suffix() {
+        let text = write(&page(), Format::Prometheus);
+        assert!(text.contains("# TYPE freewheel_loop_requests_total counter\n"));
+        assert!(text.contains("\nfreewheel_loop_requests_total{loop=\"0\"} 7\n"));
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
+        assert!(text.contains("version=\"a\\\"b\\\\c\\nd\"} 1\n"));
+    }
+
+    #[test]
+    fn open_metrics_names_the_family_without_it_and_says_units() {
+        let text = write(&page(), Format::OpenMetrics);
+        assert!(text.contains("# TYPE freewheel_loop_requests counter\n"));
+        assert!(text.contains("\nfreewheel_loop_requests_total{loop=\"0\"} 7\n"));
+        assert!(text.contains("# UNIT freewheel_event_loop_blocked_seconds seconds\n"));
+        assert!(text.ends_with("\n# EOF\n"));
+    }
+
+    #[test]
+    fn a_histogram_s_buckets_add_up() {
+        let text = write(&page(), Format::Prometheus);
+        let name = "freewheel_event_loop_blocked_seconds";
+        assert!(text.contains(&format!("{name}_bucket{{loop=\"0\",le=\"0.001\"}} 0\n")));
+        assert!(text.contains(&format!("{name}_bucket{{loop=\"0\",le=\"0.002\"}} 1\n")));
+        assert!(text.contains(&format!("{name}_bucket{{loop=\"0\",le=\"+Inf\"}} 1\n")));
+        assert!(text.contains(&format!("{name}_count{{loop=\"0\"}} 1\n")));
+        assert!(text.contains(&format!("{name}_sum{{loop=\"0\"}} 0.0015\n")));
+    }
+}

@@ -1,0 +1,97 @@
+//! Taking a body piece by piece, wherever it is.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use disk::{Access, READ_MAX};
+
+use super::RequestBody;
+use super::buffered::InFile;
+
+/// Why a body that was stored cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PieceError {
+    /// The disk, or its pool.
+    #[error("{0} while reading a request body from a temporary file")]
+    Disk(#[from] disk::Error),
+    /// The file is shorter than it was.
+    #[error("a temporary file with a request body was truncated")]
+    Truncated,
+}
+
+/// One reading of a body. Owns what it needs.
+#[derive(Debug)]
+pub struct Pieces {
+    body: RequestBody,
+    at: u64,
+}
+
+impl Pieces {
+    pub(super) fn new(body: RequestBody) -> Self {
+        Self { body, at: 0 }
+    }
+
+    /// The next piece; `None` at the end. One from a file has at most [`READ_MAX`] bytes. One of a body that passes comes only
+    /// while [`super::alongside`] runs.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, PieceError> {
+        let stored = match &self.body {
+            RequestBody::None => return Ok(None),
+            RequestBody::Passing(pipe) => return Ok(poll_fn(|cx| pipe.poll_take(cx)).await),
+            RequestBody::Stored(stored) => Rc::clone(stored),
+        };
+        let piece = match stored.file() {
+            Some(file) if self.at < file.len => read(file, self.at).await?,
+            Some(_) => return Ok(None),
+            None if self.at < stored.len() => stored.memory().cloned().unwrap_or_default(),
+            None => return Ok(None),
+        };
+        self.at += piece.len() as u64;
+        Ok(Some(piece))
+    }
+
+    /// Need the next piece not be waited for, but for a disk?
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        match &self.body {
+            RequestBody::Passing(pipe) => pipe.is_ready(),
+            RequestBody::None | RequestBody::Stored(_) => true,
+        }
+    }
+
+    /// Is the end known, with no piece before it?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match &self.body {
+            RequestBody::Passing(pipe) => pipe.is_over(),
+            RequestBody::None => true,
+            RequestBody::Stored(stored) => self.at == stored.len(),
+        }
+    }
+
+    /// The rest of a body in memory, without waiting for anything: it goes with the head. `None`: it must be asked piece by
+    /// piece.
+    pub fn take_memory(&mut self) -> Option<Bytes> {
+        let stored = match &self.body {
+            RequestBody::None => return Some(Bytes::new()),
+            RequestBody::Passing(_) => return None,
+            RequestBody::Stored(stored) => stored,
+        };
+        let bytes = stored.memory()?.slice(self.at as usize..);
+        self.at += bytes.len() as u64;
+        Some(bytes)
+    }
+}
+
+async fn read(file: &InFile, at: u64) -> Result<Bytes, PieceError> {
+    let len = (file.len - at).min(READ_MAX as u64) as usize;
+    let access = Access::new(&file.pool);
+    let piece = file.disk.read(&file.open, at, len, &access).await?;
+    if piece.is_empty() {
+        return Err(PieceError::Truncated);
+    }
+    Ok(piece)
+}

@@ -1,0 +1,21 @@
+//! Names that are looked up while serving: `resolver`, as nginx has it, with the name servers that the configuration names.
+//!
+//! * [`directives`]: `resolver`, `resolver_timeout`.
+//! * [`Resolver`]: what is known of names, bounded, shared by all loops; [`Resolver::resolve`] is what a loop awaits.
+//! * [`query`]: asking the servers. [`dns_message`]: what is said to them.
+//! * [`thread`]: the one helper thread on which all of this waits.
+//!
+//! Not here: names that are looked up once, while a configuration is built ([`crate::resolver::getaddrinfo`]). Invariant: a loop
+//! only looks into a table under a short lock and waits for a wake-up; no socket of a name server is a loop's.
+
+pub mod cache;
+pub mod directives;
+pub mod dns_message;
+pub mod getaddrinfo;
+pub mod query;
+#[cfg(test)]
+mod tests;
+pub mod thread;
+
+pub use cache::{Found, Question, Resolver, Target, Unresolved};
+pub use directives::Resolving;

@@ -1,0 +1,341 @@
+//! Asking name servers: over UDP, over TCP what does not fit, the next server after 5 seconds, aliases to their end.
+//!
+//! Not here: who waits and for how long ([`super::Resolver`]). Invariant: a look-up ends when it is answered or when nobody
+//! waits any more; an answer that is not to our question, by number, name and kind, is none.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::cache::{Found, Question, Resolver, ServiceServer, Target, Unresolved};
+use super::dns_message::{self, Answer, Data, Kind, MESSAGE_MAX};
+use crate::log::append_os_error;
+use crate::log::process_log::{Level, error_log};
+
+/// After so long the next server is asked.
+const RESEND: Duration = Duration::from_secs(5);
+/// Aliases of a name, one behind the other.
+const ALIASES_MAX: usize = 50;
+/// Records that are used of one answer.
+const RECORDS_MAX: usize = 1024;
+/// Addresses of all servers of a service.
+const TARGETS_MAX: usize = 2 * RECORDS_MAX;
+/// Sockets that are open at a time, each for one question. Who finds none waits for one, as for his answer.
+const SOCKETS_MAX: usize = 1024;
+static SOCKETS: Semaphore = Semaphore::const_new(SOCKETS_MAX);
+
+/// Looks a name up and tells those who wait.
+pub async fn run(resolver: Arc<Resolver>, question: Question) {
+    let look_up = LookUp {
+        resolver: &resolver,
+        question: &question,
+    };
+    let outcome = match question.is_service() {
+        true => look_up.service().await,
+        false => look_up.host().await,
+    };
+    if let Some(outcome) = outcome {
+        resolver.answer(&question, outcome.map(Arc::new));
+    }
+}
+
+/// `None`: nobody waits any more.
+type Outcome<T> = Option<Result<T, Unresolved>>;
+
+struct LookUp<'a> {
+    resolver: &'a Arc<Resolver>,
+    question: &'a Question,
+}
+
+/// One name, one kind, and the answer.
+struct Part {
+    id: u16,
+    kind: Kind,
+    message: Vec<u8>,
+    answer: Option<Answer>,
+}
+
+/// What one name leads to.
+struct Step {
+    targets: Vec<Data>,
+    alias: Option<String>,
+    ttl: u32,
+}
+
+impl LookUp<'_> {
+    async fn host(&self) -> Outcome<Found> {
+        let rules = &self.resolver.rules;
+        let mut kinds = SmallVec::<[Kind; 2]>::new();
+        kinds.extend(rules.ipv4.then_some(Kind::A));
+        kinds.extend(rules.ipv6.then_some(Kind::Aaaa));
+        let (records, valid_s) = match self.follow(&kinds).await? {
+            Ok(found) => found,
+            Err(unresolved) => return Some(Err(unresolved)),
+        };
+        let targets = records.iter().filter_map(|data| match data {
+            Data::A(ip) => Some(IpAddr::from(*ip)),
+            Data::Aaaa(ip) => Some(IpAddr::from(*ip)),
+            Data::Alias(_) | Data::Srv { .. } | Data::Other => None,
+        });
+        let target = |ip| Target { ip, server: None };
+        Some(Ok(Found {
+            targets: targets.map(target).collect(),
+            lost: Vec::new(),
+            valid_s,
+        }))
+    }
+
+    async fn service(&self) -> Outcome<Found> {
+        let (records, valid_s) = match self.follow(&[Kind::Srv]).await? {
+            Ok(found) => found,
+            Err(unresolved) => return Some(Err(unresolved)),
+        };
+        let mut servers: Vec<ServiceServer> = records.into_iter().filter_map(server).collect();
+        servers.sort_by_key(|server| server.priority);
+        let mut found = Found {
+            valid_s,
+            ..Found::default()
+        };
+        for server in servers {
+            if found.targets.len() >= TARGETS_MAX {
+                break;
+            }
+            if !self.resolver.is_awaited(self.question) {
+                return None;
+            }
+            let question = Question::host(&server.name);
+            // Boxed: a look-up within a look-up.
+            let answer = Box::pin(self.resolver.find(question, RESEND * 2)).await;
+            match answer {
+                Ok(addresses) => {
+                    found.valid_s = found.valid_s.min(addresses.valid_s);
+                    let server = Some(Arc::new(server));
+                    found
+                        .targets
+                        .extend(addresses.targets.iter().map(|target| Target {
+                            ip: target.ip,
+                            server: server.clone(),
+                        }));
+                }
+                Err(unresolved) => found.lost.push((server.name, unresolved)),
+            }
+        }
+        found.targets.truncate(TARGETS_MAX);
+        if found.targets.is_empty() {
+            let reasons = found.lost.iter().map(|(_, reason)| *reason);
+            let first = reasons.clone().next().unwrap_or(Unresolved::NOT_FOUND);
+            let is_gone = reasons.into_iter().any(|r| r == Unresolved::NOT_FOUND);
+            return Some(Err(if is_gone {
+                Unresolved::NOT_FOUND
+            } else {
+                first
+            }));
+        }
+        Some(Ok(found))
+    }
+
+    /// The records of the name, or of what it is an alias of, and until when they hold.
+    async fn follow(&self, kinds: &[Kind]) -> Outcome<(Vec<Data>, i64)> {
+        let mut name = self.question.name().to_owned();
+        let mut ttl = u32::MAX;
+        for _ in 0..=ALIASES_MAX {
+            let step = match self.step(&name, kinds).await? {
+                Ok(step) => step,
+                Err(unresolved) => return Some(Err(unresolved)),
+            };
+            ttl = ttl.min(step.ttl);
+            match step.alias {
+                Some(alias) if step.targets.is_empty() => name = alias,
+                _ if step.targets.is_empty() => break,
+                _ => {
+                    let holds_s = self.resolver.rules.valid_s.unwrap_or(i64::from(ttl));
+                    let valid_s = wire::clock::unix_seconds().saturating_add(holds_s);
+                    return Some(Ok((step.targets, valid_s)));
+                }
+            }
+        }
+        Some(Err(Unresolved::NOT_FOUND))
+    }
+
+    /// Asks one server after the other for one name.
+    async fn step(&self, name: &str, kinds: &[Kind]) -> Outcome<Step> {
+        let mut parts = SmallVec::<[Part; 2]>::new();
+        for kind in kinds {
+            let id = random_id();
+            let Some(message) = dns_message::question(id, name, *kind) else {
+                return Some(Err(Unresolved::NOT_FOUND));
+            };
+            parts.push(Part {
+                id,
+                kind: *kind,
+                message,
+                answer: None,
+            });
+        }
+        let servers = &self.resolver.rules.servers;
+        let mut turn = self.resolver.next_server();
+        let mut failures = 0;
+        while self.resolver.is_awaited(self.question) {
+            let server = servers[turn % servers.len()];
+            turn += 1;
+            let deadline = Instant::now() + RESEND;
+            match timeout_at(deadline, converse(server, name, &mut parts)).await {
+                Ok(Ok(())) => return Some(weigh(parts)),
+                Ok(Err(error)) => {
+                    tell_failure(&error, name, server);
+                    failures += 1;
+                    if failures % servers.len() == 0 {
+                        sleep_until(deadline).await; // all of them: do not ask without a pause
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        None
+    }
+}
+
+/// Asks one server for what is not answered yet.
+async fn converse(server: SocketAddr, name: &str, parts: &mut [Part]) -> io::Result<()> {
+    let _place = SOCKETS.acquire().await.map_err(io::Error::other)?;
+    let from: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // A socket of its own for each look-up: its port is as hard to guess as the question's number.
+    let socket = UdpSocket::bind(from).await?;
+    socket.connect(server).await?;
+    for part in parts.iter().filter(|part| part.answer.is_none()) {
+        socket.send(&part.message).await?;
+    }
+    let mut buffer = vec![0; MESSAGE_MAX];
+    while parts.iter().any(|part| part.answer.is_none()) {
+        let len = socket.recv(&mut buffer).await?;
+        let Some((part, answer)) = sort_in(&buffer[..len], name, parts, server) else {
+            continue;
+        };
+        if answer.is_truncated {
+            let long = over_tcp(server, &part.message).await?;
+            if let Some((part, whole)) = sort_in(&long, name, parts, server)
+                && !whole.is_truncated
+            {
+                part.answer = Some(whole);
+            }
+        } else {
+            part.answer = Some(answer);
+        }
+    }
+    Ok(())
+}
+
+/// Which of our questions this answers, and what; anything else is told and left.
+fn sort_in<'a>(
+    message: &[u8],
+    name: &str,
+    parts: &'a mut [Part],
+    server: SocketAddr,
+) -> Option<(&'a mut Part, Answer)> {
+    let tell = |reason: &str| {
+        error_log(Level::Error, format_args!("{reason}, resolver: {server}"));
+    };
+    let answer = match dns_message::answer(message) {
+        Ok(answer) => answer,
+        Err(reason) => {
+            tell(reason);
+            return None;
+        }
+    };
+    let mut open = parts.iter_mut().filter(|part| part.answer.is_none());
+    let Some(part) = open.find(|part| answer.is_to(part.id, name, part.kind)) else {
+        tell(&format!("unexpected DNS response for {}", answer.name));
+        return None;
+    };
+    // As in nginx: somebody else may know better.
+    if answer.code == 1 || answer.code > 5 {
+        let reason = Unresolved::Code(answer.code);
+        tell(&format!("DNS error {reason}, name: \"{name}\""));
+        return None;
+    }
+    Some((part, answer))
+}
+
+async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server).await?;
+    let len = u16::try_from(question.len()).map_err(io::Error::other)?;
+    let mut framed = len.to_be_bytes().to_vec();
+    framed.extend_from_slice(question);
+    stream.write_all(&framed).await?;
+    let len = stream.read_u16().await?;
+    let mut answer = vec![0; usize::from(len)];
+    stream.read_exact(&mut answer).await?;
+    Ok(answer)
+}
+
+/// What the answers come to. As in nginx, an error in one family's answer is one, an empty answer is not.
+fn weigh(parts: SmallVec<[Part; 2]>) -> Result<Step, Unresolved> {
+    let mut step = Step {
+        targets: Vec::new(),
+        alias: None,
+        ttl: u32::MAX,
+    };
+    for answer in parts.into_iter().filter_map(|part| part.answer) {
+        if answer.code != 0 {
+            return Err(Unresolved::Code(answer.code));
+        }
+        for record in answer.records.into_iter().take(RECORDS_MAX) {
+            step.ttl = step.ttl.min(record.ttl);
+            match record.data {
+                Data::Alias(name) => step.alias = Some(name),
+                Data::Other => {}
+                data => step.targets.push(data),
+            }
+        }
+    }
+    Ok(step)
+}
+
+fn server(data: Data) -> Option<ServiceServer> {
+    match data {
+        Data::Srv {
+            priority,
+            weight,
+            port,
+            name,
+        } => Some(ServiceServer {
+            name,
+            port,
+            priority,
+            weight: weight.max(1),
+        }),
+        Data::A(_) | Data::Aaaa(_) | Data::Alias(_) | Data::Other => None,
+    }
+}
+
+fn tell_failure(error: &io::Error, name: &str, server: SocketAddr) {
+    let mut reason = Vec::new();
+    append_os_error(&mut reason, error);
+    let reason = String::from_utf8_lossy(&reason);
+    error_log(
+        Level::Error,
+        format_args!("recv() failed{reason} while resolving \"{name}\", resolver: {server}"),
+    );
+}
+
+/// Not to be guessed by who cannot see the question.
+fn random_id() -> u16 {
+    let mut bytes = [0; 2];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(2) => u16::from_ne_bytes(bytes),
+        // Before the kernel has its first entropy: the standard library's keys of hash tables.
+        _ => u16::try_from(RandomState::new().hash_one(0) & 0xffff).unwrap_or(0),
+    }
+}

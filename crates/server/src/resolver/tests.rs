@@ -1,0 +1,215 @@
+//! Names, asked for at name servers that the tests play.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::cache::{Question, Resolver, Rules, Unresolved};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// What a name server says of a name and a kind: its code, and records of kind, TTL and data.
+type Zone = fn(&str, u16) -> (u8, Vec<(u16, u32, Vec<u8>)>);
+
+/// A name server, and how often it was asked.
+struct Server {
+    address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+}
+
+fn server(zone: Zone) -> Server {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let server = Server {
+        address: socket.local_addr().unwrap(),
+        asked: Arc::clone(&asked),
+    };
+    std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let answer = answer(&buffer[..len], zone);
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    server
+}
+
+fn answer(question: &[u8], zone: Zone) -> Vec<u8> {
+    let mut name = String::new();
+    let mut at = 12;
+    while question[at] != 0 {
+        let end = at + 1 + usize::from(question[at]);
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name += std::str::from_utf8(&question[at + 1..end]).unwrap();
+        at = end;
+    }
+    let kind = u16::from_be_bytes([question[at + 1], question[at + 2]]);
+    let (code, records) = zone(&name, kind);
+    let mut out = question.to_vec();
+    out[2] = 0x81;
+    out[3] = code;
+    out[7] = u8::try_from(records.len()).unwrap();
+    for (kind, ttl, data) in records {
+        out.extend([0xc0, 12]);
+        out.extend(kind.to_be_bytes());
+        out.extend([0, 1]);
+        out.extend(ttl.to_be_bytes());
+        out.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
+        out.extend(data);
+    }
+    out
+}
+
+fn wire_name(name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for label in name.split('.') {
+        out.push(u8::try_from(label.len()).unwrap());
+        out.extend(label.as_bytes());
+    }
+    out.push(0);
+    out
+}
+
+fn zone(name: &str, kind: u16) -> (u8, Vec<(u16, u32, Vec<u8>)>) {
+    let service = |priority: u8, weight: u8, port: u8, name: &str| {
+        let mut data = vec![0, priority, 0, weight, 0, port];
+        data.extend(wire_name(name));
+        (33, 300, data)
+    };
+    let found = match (name, kind) {
+        ("one.test", 1) => vec![(1, 300, vec![127, 0, 0, 1])],
+        ("three.test", 1) => (1..4).map(|last| (1, 300, vec![127, 0, 0, last])).collect(),
+        ("three.test", 28) => vec![(28, 300, vec![0; 16])],
+        ("short.test", 1) => vec![(1, 0, vec![127, 0, 0, 9])],
+        ("alias.test", 1 | 28) => vec![(5, 300, wire_name("one.test"))],
+        ("loop.test", 1 | 28) => vec![(5, 300, wire_name("loop.test"))],
+        ("_http._tcp.one.test", 33) => vec![
+            service(2, 1, 82, "one.test"),
+            service(1, 5, 81, "three.test"),
+            service(1, 1, 80, "gone.test"),
+        ],
+        ("broken.test", _) => return (2, Vec::new()),
+        ("refused.test", _) => return (5, Vec::new()),
+        ("one.test" | "short.test", _) => Vec::new(),
+        _ => return (3, Vec::new()),
+    };
+    (0, found)
+}
+
+fn resolver(servers: &[&Server], ipv6: bool) -> Arc<Resolver> {
+    Resolver::new(Rules {
+        servers: servers.iter().map(|server| server.address).collect(),
+        valid_s: None,
+        ipv4: true,
+        ipv6,
+    })
+}
+
+async fn find(resolver: &Arc<Resolver>, name: &str) -> Result<Vec<IpAddr>, Unresolved> {
+    let found = resolver.find(Question::host(name), SOON).await?;
+    Ok(found.targets.iter().map(|target| target.ip).collect())
+}
+
+fn last(ip: &IpAddr) -> u8 {
+    match ip {
+        IpAddr::V4(ip) => ip.octets()[3],
+        IpAddr::V6(_) => 0,
+    }
+}
+
+#[tokio::test]
+async fn names_have_addresses_or_a_reason() {
+    let server = server(zone);
+    let resolver = resolver(&[&server], true);
+    for (name, expected) in [
+        ("one.test", Ok(vec![1])),
+        ("ONE.test.", Ok(vec![1])),
+        ("three.test", Ok(vec![1, 2, 3, 0])),
+        ("alias.test", Ok(vec![1])),
+        ("loop.test", Err("(3: Host not found)")),
+        ("none.test", Err("(3: Host not found)")),
+        ("bad..name", Err("(3: Host not found)")),
+        ("broken.test", Err("(2: Server failure)")),
+        ("refused.test", Err("(5: Operation refused)")),
+    ] {
+        let found = find(&resolver, name).await;
+        let found = found.map(|all| all.iter().map(last).collect::<Vec<u8>>());
+        let found = found.map_err(|unresolved| unresolved.to_string());
+        assert_eq!(found, expected.map_err(str::to_owned), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn answers_are_kept_for_their_time_and_failures_are_not() {
+    let server = server(zone);
+    let resolver = resolver(&[&server], false);
+    let both = tokio::join!(find(&resolver, "one.test"), find(&resolver, "one.test"));
+    assert!(both.0.is_ok() && both.0 == both.1);
+    assert!(find(&resolver, "One.Test").await.is_ok());
+    assert_eq!(server.asked.load(Ordering::SeqCst), 1);
+    for _ in 0..2 {
+        assert!(find(&resolver, "none.test").await.is_err());
+    }
+    assert_eq!(server.asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_service_leads_to_its_servers() {
+    let server = server(zone);
+    let resolver = resolver(&[&server], false);
+    let question = Question::service("http", "one.test");
+    let found = resolver.find(question, SOON).await.unwrap();
+    let targets = found.targets.iter().map(|target| {
+        let server = target.server.as_ref().unwrap();
+        (
+            last(&target.ip),
+            server.port,
+            server.priority,
+            server.weight,
+        )
+    });
+    let targets: Vec<_> = targets.collect();
+    assert_eq!(
+        targets,
+        [(1, 81, 1, 5), (2, 81, 1, 5), (3, 81, 1, 5), (1, 82, 2, 1)]
+    );
+    assert_eq!(
+        found.lost,
+        [("gone.test".to_owned(), Unresolved::NOT_FOUND)]
+    );
+    let whole = Question::service("_sip._udp", "one.test");
+    assert_eq!(whole.name(), "_sip._udp.one.test");
+    assert_eq!(resolver.find(whole, SOON).await, Err(Unresolved::NOT_FOUND));
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_passed_over() {
+    let server = server(zone);
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr();
+    let away = Server {
+        address: address.unwrap(), // closed again
+        asked: Arc::default(),
+    };
+    let resolver = resolver(&[&away, &server], false);
+    assert_eq!(find(&resolver, "one.test").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn silence_times_out() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let resolver = Resolver::new(Rules {
+        servers: vec![silent.local_addr().unwrap()],
+        valid_s: None,
+        ipv4: true,
+        ipv6: true,
+    });
+    let found = resolver.find(Question::host("a.test"), Duration::from_millis(20));
+    assert_eq!(
+        found.await.unwrap_err().to_string(),
+        "(110: Operation timed out)"
+    );
+}

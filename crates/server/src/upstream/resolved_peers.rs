@@ -1,0 +1,197 @@
+//! The peers of an upstream whose servers' names are looked up again and again (`resolve`).
+//!
+//! Pure. Not here: asking ([`super::re_resolve`]). Invariant: a peer that a new answer still has keeps its state; those of one
+//! server stand together where they came, new ones at the end, as in nginx.
+
+use super::Peer;
+use super::group::Moved;
+use super::server::{Lookup, ServerLine};
+use crate::listen::Address;
+use crate::resolver::Found;
+use crate::resolver::cache::Target;
+
+/// A `server` line with `resolve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookedUp {
+    /// The line: what its peers are like.
+    pub line: ServerLine,
+    /// What is asked for.
+    pub lookup: Lookup,
+    /// Does the group's method know `backup`?
+    pub allows_backup: bool,
+}
+
+/// A peer, and the number of the looked-up server that it came with; none when it is fixed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Member {
+    peer: Peer,
+    server: Option<usize>,
+}
+
+/// The peers as they are now.
+#[derive(Clone, Debug, Default)]
+pub struct Roster {
+    primary: Vec<Member>,
+    backup: Vec<Member>,
+    /// Of each looked-up server, the second up to which its answer holds.
+    valid_s: Vec<i64>,
+}
+
+impl Roster {
+    /// The fixed ones, and that many servers of which nothing is known yet.
+    #[must_use]
+    pub fn new(primary: &[Peer], backup: &[Peer], servers: usize) -> Roster {
+        let fixed = |peers: &[Peer]| {
+            let member = |peer: &Peer| Member {
+                peer: peer.clone(),
+                server: None,
+            };
+            peers.iter().map(member).collect()
+        };
+        Roster {
+            primary: fixed(primary),
+            backup: fixed(backup),
+            valid_s: vec![0; servers],
+        }
+    }
+
+    /// The peers.
+    #[must_use]
+    pub fn peers(&self) -> (Vec<Peer>, Vec<Peer>) {
+        let peers = |members: &[Member]| members.iter().map(|member| member.peer.clone()).collect();
+        (peers(&self.primary), peers(&self.backup))
+    }
+
+    /// The second up to which the answer for a server holds.
+    #[must_use]
+    pub fn valid_s(&self, server: usize) -> i64 {
+        self.valid_s.get(server).copied().unwrap_or(0)
+    }
+
+    /// Takes what is known of a server from the roster of the configuration before, where it has one that asks for the same.
+    pub fn inherit(&mut self, own: &[LookedUp], before: &Roster, theirs: &[LookedUp]) {
+        for (number, server) in own.iter().enumerate() {
+            let is_same = |other: &LookedUp| {
+                other.lookup.host == server.lookup.host
+                    && other.lookup.service == server.lookup.service
+            };
+            let Some(other) = theirs.iter().position(is_same) else {
+                continue;
+            };
+            if let Some(valid_s) = self.valid_s.get_mut(number) {
+                *valid_s = before.valid_s(other);
+            }
+            let of_other = |member: &&Member| member.server == Some(other);
+            let adopt = |member: &Member| {
+                let mut address = member.peer.address.clone();
+                if let (None, Address::Inet(inet)) = (&server.lookup.service, &mut address) {
+                    inet.set_port(server.lookup.port);
+                }
+                let (name, weight) = match server.lookup.service {
+                    None => (&server.line.name, server.line.weight_of(1)),
+                    Some(_) => (&member.peer.server, member.peer.weight),
+                };
+                Member {
+                    peer: server.line.peer(address, name, weight),
+                    server: Some(number),
+                }
+            };
+            let primary = before.primary.iter().filter(of_other).map(adopt);
+            match server.line.is_backup {
+                true => self.backup.extend(primary),
+                false => self.primary.extend(primary),
+            }
+            let backup = before.backup.iter().filter(of_other).map(adopt);
+            self.backup.extend(backup);
+        }
+    }
+
+    /// Takes in what was found for a server. Where the peers went that are still there; `None`: nothing changed.
+    pub fn update(&mut self, number: usize, server: &LookedUp, found: &Found) -> Option<Moved> {
+        if let Some(valid_s) = self.valid_s.get_mut(number) {
+            *valid_s = found.valid_s;
+        }
+        let priority = |target: &Target| target.server.as_ref().map_or(0, |s| s.priority);
+        let first = found.targets.iter().map(priority).min().unwrap_or(0);
+        let wanted = |of_backup: bool| {
+            let targets = found.targets.iter();
+            let targets = targets.filter(move |target| (priority(target) != first) == of_backup);
+            targets
+                .map(|target| server.member(number, target))
+                .collect()
+        };
+        let (own, stand_in) = match server.line.is_backup {
+            true => (&mut self.backup, None),
+            false if server.allows_backup => (&mut self.primary, Some(&mut self.backup)),
+            false => (&mut self.primary, None),
+        };
+        let (own_moved, mut is_changed) = replace(own, number, wanted(false));
+        let other_moved = stand_in.map(|members| {
+            let (moved, is_other_changed) = replace(members, number, wanted(true));
+            is_changed |= is_other_changed;
+            moved
+        });
+        let unmoved = |members: &[Member]| (0..members.len()).map(Some).collect();
+        let moved = match server.line.is_backup {
+            true => Moved {
+                primary: unmoved(&self.primary),
+                backup: own_moved,
+            },
+            false => Moved {
+                primary: own_moved,
+                backup: other_moved.unwrap_or_else(|| unmoved(&self.backup)),
+            },
+        };
+        is_changed.then_some(moved)
+    }
+}
+
+impl LookedUp {
+    fn member(&self, number: usize, target: &Target) -> Member {
+        let peer = match &target.server {
+            None => {
+                let address = Address::Inet((target.ip, self.lookup.port).into());
+                self.line
+                    .peer(address, &self.line.name, self.line.weight_of(1))
+            }
+            Some(server) => {
+                let address = Address::Inet((target.ip, server.port).into());
+                let weight = self.line.weight_of(server.weight);
+                self.line.peer(address, server.name.as_bytes(), weight)
+            }
+        };
+        Member {
+            peer,
+            server: Some(number),
+        }
+    }
+}
+
+/// Puts what a server has now in place of what it had: what is in both stays. Says where those before went, and whether
+/// anything changed.
+fn replace(
+    members: &mut Vec<Member>,
+    number: usize,
+    mut wanted: Vec<Member>,
+) -> (Vec<Option<usize>>, bool) {
+    let mut moved = Vec::with_capacity(members.len());
+    let mut kept = Vec::with_capacity(members.len());
+    for member in members.drain(..) {
+        let is_kept = member.server != Some(number)
+            || match wanted.iter().position(|one| *one == member) {
+                Some(place) => {
+                    wanted.remove(place);
+                    true
+                }
+                None => false,
+            };
+        moved.push(is_kept.then_some(kept.len()));
+        if is_kept {
+            kept.push(member);
+        }
+    }
+    let is_changed = !wanted.is_empty() || moved.contains(&None);
+    kept.append(&mut wanted);
+    *members = kept;
+    (moved, is_changed)
+}

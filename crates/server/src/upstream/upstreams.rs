@@ -1,0 +1,476 @@
+//! All upstreams of a configuration: those of `upstream` blocks, and those that `proxy_pass http://HOST` stands for.
+//!
+//! Not here: who is chosen ([`super::Choice`]), connections. Invariant: names are looked up while the configuration is built,
+//! never on a loop; what is alive of an upstream (its peers' states) outlives a reload that does not change it.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+use config::{Error, Msec, Place, Placed, Problem, Template};
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
+
+use super::address::{ServerAddress, split_port};
+use super::block::UPSTREAMS_MAX;
+use super::keepalive::Limits;
+use super::re_resolve::{self, Watching};
+use super::resolved_peers::{LookedUp, Roster};
+use super::sticky::Sticky;
+use super::{Asker, Choice, Group, Method, Peer};
+use crate::listen::Address;
+use crate::resolver::directives::ResolverLine;
+use crate::resolver::getaddrinfo::Hosts;
+use crate::resolver::{Found, Resolving};
+
+/// What is declared of an upstream.
+#[derive(Debug)]
+pub struct Declared {
+    /// Its name: what `proxy_pass` has as a host.
+    pub name: Bytes,
+    /// The port, where no block declares it.
+    pub port: Option<u16>,
+    /// How it chooses.
+    pub method: Method,
+    /// The key of `hash`.
+    pub key: Option<Template>,
+    /// What may be kept of its connections.
+    pub kept: Limits,
+    /// Its peers.
+    pub primary: Vec<Peer>,
+    /// Those that stand in.
+    pub backup: Vec<Peer>,
+}
+
+/// The servers whose names are looked up again and again.
+#[derive(Debug)]
+pub struct Lookups {
+    /// The servers.
+    pub servers: Vec<LookedUp>,
+    /// The group's own name servers.
+    pub resolver: Option<Placed<ResolverLine>>,
+    /// The group's own `resolver_timeout`.
+    pub timeout: Option<Msec>,
+    /// Where the block is.
+    pub place: Place,
+    /// What holds in the end.
+    pub watching: OnceLock<Watching>,
+}
+
+/// An upstream: what is declared of it, and what is alive.
+#[derive(Debug)]
+pub struct Upstream {
+    declared: Declared,
+    lookups: Option<Box<Lookups>>,
+    sticky: Option<Box<Sticky>>,
+    live: OnceLock<Arc<Live>>,
+}
+
+/// What outlives a reload.
+#[derive(Debug)]
+pub struct Live {
+    /// What a loop's kept connections are found by: the same for the upstream of this name in the next configuration.
+    id: u64,
+    /// The group that it began with.
+    first: Arc<Group>,
+    /// Of an upstream whose servers are looked up.
+    changing: Option<Changing>,
+}
+
+/// What is alive where answers of name servers make other groups.
+#[derive(Debug)]
+struct Changing {
+    group: RwLock<Arc<Group>>,
+    roster: Mutex<Roster>,
+    /// Groups that were replaced and that requests still have.
+    elders: Mutex<Vec<Weak<Group>>>,
+    is_watched: AtomicBool,
+}
+
+impl Live {
+    /// The second up to which the answer for a looked-up server holds.
+    #[must_use]
+    pub fn valid_s(&self, server: usize) -> i64 {
+        let changing = self.changing.as_ref();
+        changing.map_or(0, |changing| changing.roster.lock().valid_s(server))
+    }
+
+    /// Takes in what was found for a looked-up server.
+    pub fn update(&self, number: usize, server: &LookedUp, found: &Found) {
+        let Some(changing) = &self.changing else {
+            return;
+        };
+        let mut roster = changing.roster.lock();
+        let Some(moved) = roster.update(number, server, found) else {
+            return;
+        };
+        let before = Arc::clone(&changing.group.read());
+        let (primary, backup) = roster.peers();
+        let next = Group::new(before.name(), before.method.clone(), primary, backup);
+        let next = before.replace(next, moved, &mut changing.elders.lock());
+        *changing.group.write() = next;
+    }
+}
+
+impl Upstream {
+    /// An upstream that nobody has asked yet.
+    #[must_use]
+    pub fn new(declared: Declared) -> Upstream {
+        Upstream {
+            declared,
+            lookups: None,
+            sticky: None,
+            live: OnceLock::new(),
+        }
+    }
+
+    /// An upstream for one request that found its servers itself (`proxy_pass` with variables): nothing of it is kept.
+    #[must_use]
+    pub fn of_addresses(name: &[u8], addresses: Vec<Address>) -> Upstream {
+        let peer = |address| Peer::new(address, name);
+        let primary: Vec<Peer> = addresses.into_iter().map(peer).collect();
+        let shown = String::from_utf8_lossy(name).into_owned();
+        let live = Live {
+            id: new_id(),
+            first: Arc::new(Group::of_request(shown, primary.clone())),
+            changing: None,
+        };
+        let upstream = Upstream::new(Declared {
+            name: Bytes::copy_from_slice(name),
+            port: None,
+            method: Method::RoundRobin,
+            key: None,
+            kept: Limits::NONE,
+            primary,
+            backup: Vec::new(),
+        });
+        let _ = upstream.live.set(Arc::new(live)); // it was made just now
+        upstream
+    }
+
+    /// With servers whose names are looked up again and again.
+    #[must_use]
+    pub fn with_lookups(self, lookups: Lookups) -> Upstream {
+        let lookups = (!lookups.servers.is_empty()).then(|| Box::new(lookups));
+        Upstream { lookups, ..self }
+    }
+
+    /// With sessions that stay at one server.
+    #[must_use]
+    pub fn with_sticky(self, sticky: Option<Sticky>) -> Upstream {
+        let sticky = sticky.map(Box::new);
+        Upstream { sticky, ..self }
+    }
+
+    /// How sessions stay at one server, if they do.
+    #[must_use]
+    pub fn sticky(&self) -> Option<&Sticky> {
+        self.sticky.as_deref()
+    }
+
+    /// What is declared of it.
+    #[must_use]
+    pub fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    /// Its name for who reads it: figures, logs.
+    #[must_use]
+    pub fn name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.declared.name)
+    }
+
+    /// The peers and their states.
+    #[must_use]
+    pub fn group(&self) -> Arc<Group> {
+        let live = self.live();
+        match &live.changing {
+            None => Arc::clone(&live.first),
+            Some(changing) => Arc::clone(&changing.group.read()),
+        }
+    }
+
+    /// Begins the choice for one request: [`Choice::next`] gives its first peer.
+    #[must_use]
+    pub fn choose(&self, asker: &Asker) -> Choice {
+        Choice::new(&self.group(), asker)
+    }
+
+    /// What kept connections are found by: unique in the process, and the same after a reload.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.live().id
+    }
+
+    fn live(&self) -> &Arc<Live> {
+        self.live
+            .get_or_init(|| Arc::new(self.born(new_id(), self.roster())))
+    }
+
+    fn roster(&self) -> Option<Roster> {
+        let count = self.lookups.as_ref()?.servers.len();
+        let Declared {
+            primary, backup, ..
+        } = &self.declared;
+        Some(Roster::new(primary, backup, count))
+    }
+
+    fn born(&self, id: u64, roster: Option<Roster>) -> Live {
+        let declared = &self.declared;
+        let (primary, backup) = match &roster {
+            Some(roster) => roster.peers(),
+            None => (declared.primary.clone(), declared.backup.clone()),
+        };
+        let (name, method) = (self.name(), declared.method.clone());
+        let first = Arc::new(Group::new(name, method, primary, backup));
+        let changing = roster.map(|roster| Changing {
+            group: RwLock::new(Arc::clone(&first)),
+            roster: Mutex::new(roster),
+            elders: Mutex::default(),
+            is_watched: AtomicBool::new(false),
+        });
+        Live {
+            id,
+            first,
+            changing,
+        }
+    }
+
+    /// Goes on with what is alive of `former`, its like in the configuration before.
+    fn follow(&self, former: &Upstream) {
+        if let (Some(own), Some(theirs)) = (&self.sticky, &former.sticky) {
+            own.follow(theirs);
+        }
+        let (old, new) = (&former.declared, &self.declared);
+        let is_same = old.method == new.method
+            && old.primary == new.primary
+            && old.backup == new.backup
+            && self.looks_up_as(former);
+        let live = match former.live.get() {
+            Some(live) if is_same => Arc::clone(live),
+            Some(live) => {
+                let mut roster = self.roster();
+                let theirs = live.changing.as_ref();
+                if let (Some(roster), Some(theirs)) = (&mut roster, theirs) {
+                    let theirs = &theirs.roster.lock();
+                    roster.inherit(self.looked_up(), theirs, former.looked_up());
+                }
+                Arc::new(self.born(live.id, roster))
+            }
+            None => return,
+        };
+        let _ = self.live.set(live); // set before: it is in use already
+    }
+
+    fn looked_up(&self) -> &[LookedUp] {
+        self.lookups
+            .as_ref()
+            .map_or(&[], |lookups| &lookups.servers[..])
+    }
+
+    fn looks_up_as(&self, other: &Upstream) -> bool {
+        let watching =
+            |upstream: &Upstream| Some(upstream.lookups.as_ref()?.watching.get().cloned());
+        self.looked_up() == other.looked_up() && watching(self) == watching(other)
+    }
+
+    /// Finds the name servers for `resolve`: the group's own, else those of `http`.
+    fn settle(
+        &self,
+        of_http: &Resolving,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<(), Error> {
+        let Some(lookups) = &self.lookups else {
+            return Ok(());
+        };
+        let Some(line) = lookups.resolver.as_ref().or(of_http.resolver.as_ref()) else {
+            let name = self.name();
+            let sentence =
+                format!("no resolver defined to resolve names at run time in upstream \"{name}\"");
+            return Err(Error::at(sentence, &lookups.place));
+        };
+        let settled = line.value.settle(resolve);
+        settled.map_err(|sentence| line.error(sentence))?;
+        if let Some(resolver) = line.value.get() {
+            let timeout = lookups.timeout.unwrap_or(of_http.resolver_timeout);
+            let _ = lookups.watching.set(Watching {
+                resolver: Arc::clone(resolver),
+                timeout: timeout.duration(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes in what was found for the looked-up server of this number.
+    #[cfg(test)]
+    pub(super) fn found(&self, number: usize, found: &Found) {
+        self.live().update(number, &self.looked_up()[number], found);
+    }
+
+    /// Begins to look its servers up, unless that goes on since the configuration before.
+    fn watch(&self) {
+        let Some(lookups) = &self.lookups else { return };
+        let live = self.live();
+        let (Some(watching), Some(changing)) = (lookups.watching.get(), &live.changing) else {
+            return;
+        };
+        if !changing.is_watched.swap(true, Ordering::Relaxed) {
+            re_resolve::begin(live, &lookups.servers, watching);
+        }
+    }
+}
+
+fn new_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The upstreams of a configuration.
+#[derive(Debug, Default)]
+pub struct Upstreams {
+    list: Vec<Arc<Upstream>>,
+    /// Their places in the list, by name in lower case.
+    by_name: HashMap<Box<[u8]>, SmallVec<[usize; 1]>>,
+    hosts: Hosts,
+    /// What may be kept of the connections of each, by its number.
+    limits: OnceLock<HashMap<u64, Limits>>,
+}
+
+impl Upstreams {
+    /// Those of `upstream` blocks. `hosts`: where names of servers lead.
+    #[must_use]
+    pub fn new(blocks: Vec<Upstream>, hosts: Hosts) -> Upstreams {
+        let mut all = Upstreams {
+            hosts,
+            ..Upstreams::default()
+        };
+        for upstream in blocks {
+            all.add(upstream);
+        }
+        all
+    }
+
+    /// Where the names of servers of this configuration lead.
+    #[must_use]
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// The upstream that `HOST[:PORT]`, `[IPV6][:PORT]` or `unix:PATH` stands for: a block's, or one made of all addresses of
+    /// the host. Looks names up by `resolve`, so not on a loop.
+    ///
+    /// # Errors
+    /// nginx's sentence: a bad address, a port at the name of a block, a host that is not found.
+    pub fn link(
+        &mut self,
+        place: &[u8],
+        default_port: u16,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<Arc<Upstream>, Problem> {
+        let refuse =
+            |reason: &str, name: &str| Problem::new(format!("{reason} in upstream \"{name}\""));
+        let text = &String::from_utf8_lossy(place);
+        let address =
+            ServerAddress::parse(text, default_port).map_err(|reason| refuse(reason, text))?;
+        let (name, has_port) = split_port(text);
+        // What follows the name is a port, so it is as long here as there.
+        let exact = &place[..place.len() - (text.len() - name.len())];
+        let port = address.port();
+        if let Some(known) = self.find(exact, None) {
+            if has_port {
+                let port = port.unwrap_or(0);
+                let sentence = format!("upstream \"{name}\" may not have port {port}");
+                return Err(Problem::new(sentence));
+            }
+            return Ok(Arc::clone(known));
+        }
+        if let Some(known) = self.find(exact, port) {
+            return Ok(Arc::clone(known));
+        }
+        if self.list.len() == UPSTREAMS_MAX {
+            return Err(Problem::new(format!("more than {UPSTREAMS_MAX} upstreams")));
+        }
+        if port == Some(0) {
+            return Err(refuse("no port", name));
+        }
+        let found = address
+            .addresses(resolve)
+            .map_err(|reason| refuse(reason, name))?;
+        let peer = |address| Peer::new(address, exact);
+        Ok(self.add(Upstream::new(Declared {
+            name: Bytes::copy_from_slice(exact),
+            port: Some(port.unwrap_or(0)),
+            method: Method::RoundRobin,
+            key: None,
+            kept: Limits::NONE,
+            primary: found.into_iter().map(peer).collect(),
+            backup: Vec::new(),
+        })))
+    }
+
+    /// The upstream of this name, whatever its case: without a port a block's, else one that [`Upstreams::link`] made.
+    #[must_use]
+    pub fn find(&self, name: &[u8], port: Option<u16>) -> Option<&Arc<Upstream>> {
+        let name: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+        let places = self.by_name.get(&name[..])?;
+        let mut same = places.iter().map(|place| &self.list[*place]);
+        same.find(|upstream| upstream.declared.port == port)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> &[Arc<Upstream>] {
+        &self.list
+    }
+
+    /// Takes over what is alive of the configuration before. To be called once, before a loop uses these.
+    pub fn follow(&self, former: &Upstreams) {
+        for upstream in &self.list {
+            let declared = &upstream.declared;
+            if let Some(before) = former.find(&declared.name, declared.port) {
+                upstream.follow(before);
+            }
+        }
+    }
+
+    /// Finds the name servers of every upstream that needs some.
+    ///
+    /// # Errors
+    /// There are none, or one is not found.
+    pub fn settle(
+        &self,
+        of_http: &Resolving,
+        resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
+    ) -> Result<(), Error> {
+        let mut all = self.list.iter();
+        all.try_for_each(|upstream| upstream.settle(of_http, resolve))
+    }
+
+    /// What may be kept of the connections of each, by [`Upstream::id`]. Made when it is first asked for, behind
+    /// [`Upstreams::follow`], and before a loop asks: there may be thousands.
+    pub fn limits(&self) -> &HashMap<u64, Limits> {
+        let limit = |upstream: &Arc<Upstream>| (upstream.id(), upstream.declared.kept);
+        self.limits
+            .get_or_init(|| self.list.iter().map(limit).collect())
+    }
+
+    /// Begins to look up the servers with `resolve`. To be called once, in the process that serves, behind
+    /// [`Upstreams::follow`].
+    pub fn watch(&self) {
+        for upstream in &self.list {
+            upstream.watch();
+        }
+    }
+
+    fn add(&mut self, upstream: Upstream) -> Arc<Upstream> {
+        let upstream = Arc::new(upstream);
+        let name = upstream.declared.name.to_ascii_lowercase();
+        let places = self.by_name.entry(name.into());
+        places.or_default().push(self.list.len());
+        self.list.push(Arc::clone(&upstream));
+        upstream
+    }
+}
