@@ -205,7 +205,8 @@ impl Exchange {
     ) -> Result<Option<AnswerHead>, ExchangeError> {
         poll_fn(|cx| match self.poll_head(cx, timeout) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map(Some)),
-            Poll::Pending if self.is_all_written() => {
+            // Where it is only this turn that is over, more may have come than was looked at.
+            Poll::Pending if self.is_all_written() && !turn::is_over() => {
                 if std::mem::take(&mut self.is_waiting) {
                     self.timer.disarm();
                 }
@@ -233,6 +234,8 @@ impl Exchange {
             }
         }
         loop {
+            // What has come may be more than this turn may look at.
+            ready!(turn::poll_go_on(cx));
             if self.is_closed {
                 return Poll::Ready(Err(self.closed()));
             }
@@ -459,11 +462,15 @@ impl Exchange {
     /// All data of the body that came, in one piece; as far as this turn may look.
     fn take_data(&mut self) -> Bytes {
         let lent = std::mem::take(&mut self.lent);
-        if !lent.is_empty()
-            && let Ok((used, Event::Data(range))) = self.reader.advance(&lent)
-        {
-            self.unread.extend_from_slice(&lent[used..]); // what nobody asked for
-            return lent.slice(range);
+        if !lent.is_empty() {
+            match self.reader.advance(&lent) {
+                Ok((used, Event::Data(range))) => {
+                    self.unread.extend_from_slice(&lent[used..]); // what nobody asked for
+                    return lent.slice(range);
+                }
+                Ok((used, _)) => self.unread.extend_from_slice(&lent[used..]),
+                Err(fault) => self.fault = Some(fault),
+            }
         }
         let mut data = Vec::new();
         let mut at = 0;
@@ -485,7 +492,7 @@ impl Exchange {
                 Ok((used, _)) => at += used,
                 Err(fault) => self.fault = Some(fault),
             }
-            turn::spend(at - before);
+            turn::spend_part(at - before);
         }
         self.unread.drain(..at);
         data.into()

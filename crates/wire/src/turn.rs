@@ -1,4 +1,5 @@
-//! What a task may do in one turn, which is one poll of it: then the loop's other tasks go first, and events are asked for.
+//! What a task may do in one turn: then the loop's other tasks go first, and events are asked for. A turn is all that a task is polled for
+//! until then: who wakes himself, or is woken by others, goes on in it.
 //!
 //! A peer that never stops is always ready: without a bound, whoever reads or writes it would never come to an `await` that waits. So
 //! sockets count what they move ([`crate::Stream`]), and work on bytes without a socket counts itself ([`spend`]). When a turn is over, a
@@ -20,7 +21,8 @@ use crate::clock;
 
 /// What all tasks that never stop may take together before others go first, in nanoseconds.
 pub const TURN_NS: u64 = 1_000_000;
-/// What one of many such tasks has at least, in nanoseconds: less would go into changing between them.
+/// What one of many such tasks has at least, in nanoseconds: less would go into changing between them. Whose polls take no more is not one
+/// of them.
 const SHARE_MIN_NS: u64 = 50_000;
 /// Bytes that a turn may move, however fast.
 pub const TURN_BYTES: i64 = 2 << 20;
@@ -28,6 +30,10 @@ pub const TURN_BYTES: i64 = 2 << 20;
 pub const LOOK_BYTES: i64 = 64 << 10;
 /// What a call for the kernel counts as, beside what it moves.
 pub const CALL_BYTES: i64 = 4 << 10;
+/// What finding a part of what came counts as, beside its bytes: a chunk, a record, however small.
+pub const PART_BYTES: usize = 64;
+/// What telling somebody of it counts as: a line of a log.
+pub const TOLD_BYTES: usize = 1 << 10;
 /// In place of the bytes until the next look: the turn is over.
 const OVER: i64 = i64::MIN;
 
@@ -47,8 +53,8 @@ struct Turn {
     began_ns: Cell<u64>,
     /// How long it may be.
     share_ns: Cell<u64>,
-    /// Turns that were over, since the loop last asked for events.
-    cut_short: Cell<u64>,
+    /// What those polls took together, since the loop last asked for events, that were long.
+    busy_ns: Cell<u64>,
     /// A socket was read, and none written since.
     has_read: Cell<bool>,
 }
@@ -61,7 +67,7 @@ impl Turn {
             bytes: Cell::new(TURN_BYTES),
             began_ns: Cell::new(0),
             share_ns: Cell::new(TURN_NS),
-            cut_short: Cell::new(0),
+            busy_ns: Cell::new(0),
             has_read: Cell::new(false),
         }
     }
@@ -83,7 +89,6 @@ impl Turn {
         self.until_look.set(LOOK_BYTES);
         if is_over {
             self.until_look.set(OVER);
-            self.cut_short.set(self.cut_short.get() + 1);
         }
         !is_over
     }
@@ -101,13 +106,54 @@ pub fn begin(now_ns: u64) {
     });
 }
 
-/// For a loop: it has asked for events. Those whose turns were over before share the time from now on.
+/// For a loop: a poll begins of a task whose long polls took `took_ns` since it asked for events. The turn goes on.
+pub fn go_on_with(now_ns: u64, took_ns: u64) {
+    begin(now_ns.saturating_sub(took_ns));
+    TURN.with(|turn| {
+        if took_ns > turn.share_ns.get() {
+            turn.until_look.set(0);
+            turn.looked_at.set(0);
+        }
+    });
+}
+
+/// For a loop: a poll took so long. Was it a long one? Others count for nothing.
+#[inline]
+pub fn took(poll_ns: u64) -> bool {
+    let is_long = poll_ns > SHARE_MIN_NS;
+    if is_long {
+        TURN.with(|turn| turn.busy_ns.set(turn.busy_ns.get() + poll_ns));
+    }
+    is_long
+}
+
+/// For a loop: how long a turn may be now.
+#[inline]
+pub fn share_ns() -> u64 {
+    TURN.with(|turn| turn.share_ns.get())
+}
+
+/// For a loop: it has asked for events. By how much the long polls before took more or less time than they may together, turns are shorter or
+/// longer from now on; a longer one is not trusted at once, since those that wait for events are not there each time.
 #[inline]
 pub fn share() {
     TURN.with(|turn| {
-        let tasks = turn.cut_short.replace(0).max(1);
-        turn.share_ns.set((TURN_NS / tasks).max(SHARE_MIN_NS));
+        let (busy_ns, share_ns) = (turn.busy_ns.replace(0), turn.share_ns.get());
+        if busy_ns != 0 || share_ns != TURN_NS {
+            turn.share_ns.set(next_share(share_ns, busy_ns));
+        }
     });
+}
+
+fn next_share(share_ns: u64, busy_ns: u64) -> u64 {
+    let fitting_ns = share_ns * TURN_NS / busy_ns.max(1);
+    fitting_ns.min(share_ns * 2).clamp(SHARE_MIN_NS, TURN_NS)
+}
+
+/// Counts the finding of a part of what came, of so many bytes with what frames it.
+#[inline]
+pub fn spend_part(bytes: usize) {
+    spend(bytes.saturating_add(PART_BYTES));
 }
 
 /// Counts work on so many bytes.
@@ -201,4 +247,43 @@ fn wait_for_next(cx: &mut Context<'_>) -> Poll<()> {
 pub fn put_off(waker: &Waker) {
     // The runtime's own way to do that; it hands the waker on when it is first polled.
     let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_busy_share_the_time() {
+        let (ms, least) = (TURN_NS, SHARE_MIN_NS);
+        for (share_ns, busy_ns, next) in [
+            (ms, 0, ms),
+            (ms, ms / 2, ms),
+            // Four took a whole turn each, then what they may.
+            (ms, 4 * ms, ms / 4),
+            (ms / 4, ms, ms / 4),
+            // Looking at the clock now and then, they took more.
+            (ms / 4, ms + ms / 4, ms / 5),
+            (ms, 1000 * ms, least),
+            (least, 1000 * ms, least),
+            // Nobody is busy any more, or those wait for events.
+            (ms / 4, 0, ms / 2),
+            (ms / 4, ms / 8, ms / 2),
+            (ms / 2, 0, ms),
+        ] {
+            assert_eq!(next_share(share_ns, busy_ns), next, "{share_ns} {busy_ns}");
+        }
+    }
+
+    #[test]
+    fn long_polls_count_whether_or_not_they_were_cut_short() {
+        for _ in 0..4 {
+            assert!(took(TURN_NS / 2));
+        }
+        assert!(!took(SHARE_MIN_NS));
+        share();
+        assert_eq!(share_ns(), TURN_NS / 2);
+        share();
+        assert_eq!(share_ns(), TURN_NS);
+    }
 }

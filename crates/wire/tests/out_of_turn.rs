@@ -17,8 +17,8 @@ use bytes::Bytes;
 use message::Framing;
 use wire::clock::read_ns;
 use wire::connect::{Destination, Options, connect};
-use wire::fastcgi::RecordReader;
-use wire::http1::answer::{AnswerReader, Asked};
+use wire::fastcgi::{RecordReader, Told};
+use wire::http1::answer::{AnswerReader, Asked, Event};
 use wire::http1::body::Decoder;
 use wire::http1::read::Limits;
 use wire::http1::request::BodyWriter;
@@ -229,5 +229,150 @@ fn what_the_last_read_of_a_turn_brought_is_written_in_it() {
         turn::begin(read_ns());
         turn::spend(turn::TURN_BYTES as usize);
         assert!(to.try_write(&bytes).is_err());
+    });
+}
+
+/// A turn of which the time is up: it goes on until the clock is looked at.
+fn begin_late() {
+    turn::begin(read_ns() - 2 * turn::TURN_NS);
+}
+
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    let [high, low] = (content.len() as u16).to_be_bytes();
+    [&[1, kind, 0, 1, high, low, 0, 0][..], content].concat()
+}
+
+/// What of a turn is left before the clock is looked at is enough for so many parts.
+const PARTS_MAX: usize = turn::LOOK_BYTES as usize / turn::PART_BYTES + 1;
+const LINES: usize = 5000;
+
+/// Many lines of the error stream, and an answer behind them.
+fn complaints() -> Vec<u8> {
+    let mut text = record(7, b"a complaint").repeat(LINES);
+    text.extend(record(6, b"A: b\r\n\r\nbody"));
+    text.extend(record(6, b""));
+    text
+}
+
+#[test]
+fn what_is_told_of_an_error_stream_is_work_of_a_turn() {
+    let told = Rc::new(Cell::new(0));
+    let heard = Rc::clone(&told);
+    let hear = move |one: Told<'_>| {
+        assert_eq!(one, Told::Stderr(b"a complaint"));
+        heard.set(heard.get() + 1);
+        true
+    };
+    let mut reader = RecordReader::new(false, 4096, false, Box::new(hear));
+    let text = complaints();
+    let (mut at, mut turns) = (0, 0);
+    loop {
+        begin_late();
+        let before = told.get();
+        let (used, event) = reader.advance(&text[at..]).unwrap();
+        let lines = told.get() - before;
+        let lines_max = turn::LOOK_BYTES as usize / turn::TOLD_BYTES + 1;
+        assert!(lines <= lines_max, "{lines} lines in one turn");
+        (at, turns) = (at + used, turns + 1);
+        match event {
+            Event::Head(head) => break assert_eq!(head.status, 200),
+            other => assert!(matches!(other, Event::Partial), "{other:?}"),
+        }
+        assert!(turns <= LINES, "each turn gets further");
+    }
+    assert_eq!(told.get(), LINES);
+    turn::begin(read_ns());
+    let (used, body) = reader.advance(&text[at..]).unwrap();
+    let Event::Data(range) = body else {
+        panic!("{body:?}");
+    };
+    assert_eq!(text[at..][range], *b"body");
+    assert!(matches!(
+        reader.advance(&text[at + used..]),
+        Ok((8, Event::End))
+    ));
+}
+
+#[test]
+fn a_head_behind_more_than_a_turn_may_look_at_is_found() {
+    on_loop(|owner| async move {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = Destination::Inet(listener.local_addr().unwrap());
+        let connection = connect(to, &Options::default(), LONG, &owner)
+            .await
+            .unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        // The connection stays open: nothing comes that would wake who has stopped.
+        let sent = std::thread::spawn(move || {
+            server.write_all(&complaints()).unwrap();
+            server
+        });
+        let records = RecordReader::new(false, 4096, false, Box::new(|_| true));
+        let mut exchange = connection.begin_with(
+            Bytes::from_static(b"asked"),
+            BodyWriter::in_records(Framing::None),
+            AnswerReader::of_records(records),
+        );
+        let mut asking = pin!(async {
+            // As who sends a body piece by piece: there is room for one, and none to be sent.
+            loop {
+                match exchange.head_or_room(LONG).await.unwrap() {
+                    Some(_) => break,
+                    None => exchange.more_comes().await,
+                }
+            }
+            let piece = exchange.piece(LONG).await.unwrap();
+            (piece, exchange.piece(LONG).await.unwrap())
+        });
+        let (piece, end) = poll_fn(|cx| {
+            turn::begin(read_ns());
+            turn::spend((turn::TURN_BYTES - turn::LOOK_BYTES) as usize);
+            asking.as_mut().poll(cx)
+        })
+        .await;
+        assert_eq!((piece.as_deref(), end), (Some(&b"body"[..]), None));
+        drop(sent.join().unwrap());
+    });
+}
+
+#[test]
+fn small_parts_of_a_body_are_work_of_a_turn() {
+    on_loop(|owner| async move {
+        turn::begin(read_ns());
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let chunks = b"1\r\nx\r\n".repeat(LINES);
+        let text = [&head[..], &chunks, b"0\r\n\r\n"].concat().leak();
+        let mut exchange = asking(&owner, text).await;
+        exchange.head(LONG).await.unwrap();
+        let mut body = 0;
+        loop {
+            let piece = poll_fn(|cx| {
+                begin_late();
+                exchange.poll_piece(cx, LONG)
+            });
+            let Some(piece) = piece.await.unwrap() else {
+                break;
+            };
+            let parts = piece.len();
+            assert!(parts <= PARTS_MAX, "{parts} chunks in one turn");
+            body += parts;
+        }
+        assert_eq!(body, LINES);
+
+        turn::begin(read_ns());
+        let (mut one, mut client) = accepted(&owner, &chunks);
+        client.write_all(b"0\r\n\r\n").unwrap();
+        tokio::time::sleep(PAUSE).await;
+        let mut decoder = Decoder::new(Framing::Chunked, 0);
+        let mut discarding = pin!(one.discard_body(&mut decoder, LONG, LONG));
+        let polls = Cell::new(0);
+        poll_fn(|cx| {
+            begin_late();
+            polls.set(polls.get() + 1);
+            discarding.as_mut().poll(cx)
+        })
+        .await
+        .unwrap();
+        assert!(polls.get() >= LINES / PARTS_MAX, "{} turns", polls.get());
     });
 }

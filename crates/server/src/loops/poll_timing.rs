@@ -50,6 +50,14 @@ enum Reading {
     Yielded,
 }
 
+/// A task whose poll lets others go first.
+struct Yielded {
+    stamp: Arc<Stamp>,
+    kind: Kind,
+    /// What it was woken at.
+    woken_at: u64,
+}
+
 /// A task that another thread woke finds the loop where its last poll ended; if that is longer ago than this, it has slept.
 const SLEPT_NS: u64 = 100_000;
 
@@ -65,11 +73,13 @@ thread_local! {
     static ENDED: Cell<u64> = const { Cell::new(0) };
     /// How long those took, since the loop asked for events, that were woken in polls since then.
     static WITHIN: Cell<u64> = const { Cell::new(0) };
+    /// How often the loop has asked for events.
+    static ASKED: Cell<u64> = const { Cell::new(0) };
     /// The last tick that is counted.
     static TICK: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
-    /// Who lets others go first: where its stamp lies, and what it is.
-    static YIELDED: Cell<(usize, Kind)> = const { Cell::new((0, Kind::Control)) };
+    /// Who lets others go first.
+    static YIELDED: RefCell<Option<Yielded>> = const { RefCell::new(None) };
     static FIGURES: RefCell<Option<Arc<LoopFigures>>> = const { RefCell::new(None) };
 }
 
@@ -145,6 +155,8 @@ fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output =
     let stamp = Arc::new(Stamp {
         owner,
         woken_at: AtomicU64::new(stamp_of_wake(owner)),
+        asked: AtomicU64::new(0),
+        took_ns: AtomicU64::new(0),
         task: OnceLock::new(),
     });
     let waker = Waker::from(Arc::clone(&stamp));
@@ -164,16 +176,44 @@ struct Stamp {
     owner: u32,
     /// When the task was woken; 0 when it has been polled since; [`GONE`].
     woken_at: AtomicU64,
+    /// What [`ASKED`] was at its last long poll.
+    asked: AtomicU64,
+    /// How long such polls took since then.
+    took_ns: AtomicU64,
     task: OnceLock<Waker>,
 }
 
 impl Stamp {
+    /// How long the task's long polls took since the loop asked for events.
+    #[inline]
+    fn turn_ns(&self) -> u64 {
+        match self.asked.load(Ordering::Relaxed) == ASKED.get() {
+            true => self.took_ns.load(Ordering::Relaxed),
+            false => 0,
+        }
+    }
+
+    /// It was polled for so long.
+    #[cold]
+    fn took(&self, poll_ns: u64) {
+        let turn_ns = self.turn_ns() + poll_ns;
+        self.asked.store(ASKED.get(), Ordering::Relaxed);
+        self.took_ns.store(turn_ns, Ordering::Relaxed);
+    }
+
+    /// Is it to be woken only when the loop has asked for events? A task that has had its turn, or tasks that wake each other, would else
+    /// keep the loop from asking for as many polls as the runtime makes in a row.
+    fn is_put_off(&self) -> bool {
+        let is_in_a_poll = LOOP.get() == self.owner && READING.get() == Reading::PollStart;
+        is_in_a_poll && (WITHIN.get() > turn::TURN_NS || self.turn_ns() > turn::share_ns())
+    }
+
     fn mark(self: &Arc<Self>) {
         let before = self.woken_at.load(Ordering::Relaxed);
         if before == GONE {
             return;
         }
-        if before == 0 && is_put_off(self.owner) {
+        if before == 0 && self.is_put_off() {
             return turn::put_off(&Waker::from(Arc::clone(self)));
         }
         // A wake by another thread may get lost against a poll that starts now: that is one sample.
@@ -217,12 +257,6 @@ fn stamp_of_wake(owner: u32) -> u64 {
     }
 }
 
-/// Is a task of loop `owner` to be woken only when the loop has asked for events? Tasks that wake themselves or each other in turns would
-/// else keep it from asking for as many polls as the runtime makes in a row.
-fn is_put_off(owner: u32) -> bool {
-    WITHIN.get() > turn::TURN_NS && LOOP.get() == owner && READING.get() == Reading::PollStart
-}
-
 /// Is it the stamp of a wake by the task's own loop?
 fn is_own(stamp: u64) -> bool {
     (1..FROM_ANOTHER_THREAD).contains(&stamp)
@@ -232,22 +266,41 @@ fn is_own(stamp: u64) -> bool {
 fn end_yielded() {
     let (start, now) = (AT.get(), tsc_clock::now_ns());
     end_poll(now);
+    let Some(yielded) = YIELDED.take() else {
+        return;
+    };
+    let poll_ns = now.saturating_sub(start);
+    count(&yielded.stamp, yielded.woken_at, poll_ns);
     FIGURES.with_borrow(|figures| {
         if let Some(figures) = figures {
-            record(figures, YIELDED.get().1, now.saturating_sub(start));
+            record(figures, yielded.kind, poll_ns);
         }
     });
 }
 
+/// A poll has ended that a task was woken for at `woken_at`.
+#[inline]
+fn count(stamp: &Stamp, woken_at: u64, poll_ns: u64) {
+    if woken_at & IN_A_POLL != 0 {
+        WITHIN.set(WITHIN.get() + poll_ns);
+    }
+    if turn::took(poll_ns) {
+        stamp.took(poll_ns);
+    }
+}
+
 /// A poll begins, for what happened at `moment`.
 #[inline]
-fn begin_poll(figures: &LoopFigures, start: u64, moment: u64) {
+fn begin_poll(figures: &LoopFigures, stamp: &Stamp, start: u64, moment: u64) {
     figures.began_ns.set(start);
     AT.set(start);
     MOMENT.set(moment);
     disk::forget_last_operation();
     wire::clock::remember(start);
-    turn::begin(start);
+    match stamp.turn_ns() {
+        0 => turn::begin(start),
+        turn_ns => turn::go_on_with(start, turn_ns),
+    }
 }
 
 fn end_poll(now: u64) {
@@ -266,6 +319,7 @@ fn begin_turn(figures: &LoopFigures, now: u64) {
         now,
     ));
     WITHIN.set(0);
+    ASKED.set(ASKED.get() + 1);
     turn::share();
     cpu_wait::turn(figures, now);
 }
@@ -350,9 +404,11 @@ struct Timed<F> {
 }
 
 impl<F> Timed<F> {
-    /// Tells the tasks that are there apart.
-    fn id(&self) -> usize {
-        Arc::as_ptr(&self.stamp) as usize
+    /// Was it this one whose poll lets others go first?
+    fn has_yielded(&self) -> bool {
+        let is_own = |yielded: &Yielded| Arc::ptr_eq(&yielded.stamp, &self.stamp);
+        READING.get() == Reading::Yielded
+            && YIELDED.with_borrow(|yielded| yielded.as_ref().is_some_and(is_own))
     }
 
     /// A poll begins that the task was woken for at `woken_at`.
@@ -372,7 +428,7 @@ impl<F> Timed<F> {
             Reading::PollStart | Reading::Yielded => tsc_clock::anchor(),
         };
         self.figures.blocked.record(start.saturating_sub(woken_at));
-        begin_poll(&self.figures, start, woken_at);
+        begin_poll(&self.figures, &self.stamp, start, woken_at);
     }
 
     /// Another thread has woken the task; 0: its wake got lost. It may have come after any sleep.
@@ -390,14 +446,14 @@ impl<F> Timed<F> {
             let woken_at = woken_at & !FROM_ANOTHER_THREAD;
             self.figures.blocked.record(start.saturating_sub(woken_at));
         }
-        begin_poll(&self.figures, start, 0);
+        begin_poll(&self.figures, &self.stamp, start, 0);
     }
 }
 
 impl<F> Drop for Timed<F> {
     fn drop(&mut self) {
         self.stamp.woken_at.store(GONE, Ordering::Relaxed);
-        if READING.get() == Reading::Yielded && YIELDED.get().0 == self.id() {
+        if self.has_yielded() {
             end_yielded();
         }
     }
@@ -421,9 +477,10 @@ impl<F: Future> Future for Timed<F> {
         this.stamp.woken_at.store(0, Ordering::Relaxed);
         let mut goes_on = false;
         if READING.get() == Reading::Yielded {
-            goes_on = YIELDED.get().0 == this.id();
-            if !goes_on {
-                end_yielded();
+            goes_on = this.has_yielded();
+            match goes_on {
+                true => drop(YIELDED.take()),
+                false => end_yielded(),
             }
         }
         if !goes_on {
@@ -437,136 +494,23 @@ impl<F: Future> Future for Timed<F> {
         let has_yielded = is_own(this.stamp.woken_at.load(Ordering::Relaxed));
         // Once: who goes on and on, and lets others go first, keeps nobody.
         if has_yielded && !goes_on && outcome.is_pending() {
-            YIELDED.set((this.id(), this.kind));
+            YIELDED.set(Some(Yielded {
+                stamp: Arc::clone(&this.stamp),
+                kind: this.kind,
+                woken_at,
+            }));
             READING.set(Reading::Yielded);
             return outcome;
         }
         let (start, end) = (AT.get(), tsc_clock::now_ns());
         end_poll(end);
         let poll_ns = end.saturating_sub(start);
-        if woken_at & IN_A_POLL != 0 {
-            WITHIN.set(WITHIN.get() + poll_ns);
-        }
+        count(&this.stamp, woken_at, poll_ns);
         record(&this.figures, this.kind, poll_ns);
         outcome
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::rc::Rc;
-
-    use super::*;
-
-    /// The runtime's waker, always the same one.
-    struct Runtime;
-
-    impl Wake for Runtime {
-        fn wake(self: Arc<Self>) {}
-    }
-
-    /// A task of this loop that notes the moment of each poll.
-    fn noting(
-        moments: &Rc<RefCell<Vec<u64>>>,
-        runtime: &Waker,
-    ) -> (Pin<Box<impl Future<Output = ()>>>, Waker) {
-        let seen = Rc::new(RefCell::new(None));
-        let (notes, slot) = (Rc::clone(moments), Rc::clone(&seen));
-        let mut task = Box::pin(timed(
-            Kind::Connection,
-            std::future::poll_fn(move |context| {
-                notes.borrow_mut().push(moment());
-                *slot.borrow_mut() = Some(context.waker().clone());
-                Poll::<()>::Pending
-            }),
-        ));
-        let _ = task.as_mut().poll(&mut Context::from_waker(runtime));
-        let waker = seen.borrow_mut().take().unwrap();
-        (task, waker)
-    }
-
-    /// How many polls are counted.
-    fn polls(figures: &LoopFigures) -> u64 {
-        figures.polls.times().count()
-    }
-
-    /// A task that lets others go first at each poll.
-    fn yielding() -> Pin<Box<impl Future<Output = ()>>> {
-        let yields = std::future::poll_fn(|context| {
-            context.waker().wake_by_ref();
-            Poll::<()>::Pending
-        });
-        Box::pin(timed(Kind::Connection, yields))
-    }
-
-    #[test]
-    fn who_lets_others_go_first_of_whom_there_is_none_goes_on_in_the_same_poll() {
-        let figures = Arc::<LoopFigures>::default();
-        enter(Arc::clone(&figures));
-        let runtime = Waker::from(Arc::new(Runtime));
-        let mut context = Context::from_waker(&runtime);
-        let (mut one, mut other) = (yielding(), yielding());
-        for so_far in [0, 1, 1, 2, 2] {
-            assert!(one.as_mut().poll(&mut context).is_pending());
-            assert_eq!(polls(&figures), so_far, "two are one, and no more than two");
-        }
-        assert!(other.as_mut().poll(&mut context).is_pending());
-        assert_eq!(polls(&figures), 3, "another one has come");
-        drop(other);
-        assert_eq!(polls(&figures), 4);
-        assert_eq!(READING.get(), Reading::PollEnd);
-        let blocked = figures.blocked.times().count();
-        assert_eq!(blocked, 4, "each but for those that went on");
-        assert!(one.as_mut().poll(&mut context).is_pending());
-        stamp_of_wake(LOOP.get());
-        assert_eq!((polls(&figures), READING.get()), (5, Reading::Turn));
-    }
-
-    #[test]
-    fn who_wakes_a_task_that_is_no_more_begins_no_turn() {
-        enter(Arc::default());
-        let moments = Rc::default();
-        let runtime = Waker::from(Arc::new(Runtime));
-        let (gone, late) = noting(&moments, &runtime);
-        let (mut task, waker) = noting(&moments, &runtime);
-        drop(gone);
-        late.wake_by_ref();
-        #[expect(clippy::disallowed_methods, reason = "a test")]
-        std::thread::sleep(Duration::from_millis(1));
-        let before = now_ns();
-        waker.wake_by_ref();
-        assert!(
-            task.as_mut()
-                .poll(&mut Context::from_waker(&runtime))
-                .is_pending()
-        );
-        assert!(*moments.borrow().last().unwrap() >= before);
-    }
-
-    #[test]
-    fn the_moment_is_that_of_the_own_loop_alone() {
-        enter(Arc::default());
-        let moments = Rc::default();
-        let runtime = Waker::from(Arc::new(Runtime));
-        let (mut task, waker) = noting(&moments, &runtime);
-        let mut poll = || task.as_mut().poll(&mut Context::from_waker(&runtime));
-        waker.wake_by_ref();
-        assert!(poll().is_pending());
-        // Threads that are no loop, or another one, whose last reading may be old.
-        for is_loop in [false, true] {
-            let waker = waker.clone();
-            let other = std::thread::spawn(move || {
-                if is_loop {
-                    enter(Arc::default());
-                }
-                waker.wake_by_ref();
-            });
-            other.join().unwrap();
-            assert!(poll().is_pending());
-        }
-        let moments = moments.borrow();
-        assert!(moments[0] > 0, "it was spawned by its loop");
-        assert!(moments[1] > 0);
-        assert_eq!((moments[2], moments[3]), (0, 0));
-    }
-}
+#[path = "poll_timing_tests.rs"]
+mod tests;

@@ -1,7 +1,7 @@
 //! Reads the records of an answer: what of them is its head, what its body, what the server wrote to its error stream, and where it ends.
 //!
-//! Knows no socket: gets the bytes that have come, says what they are. Invariant: whatever comes, the end is reported only where a
-//! record says so and the body is not shorter than its head said.
+//! Knows no socket: gets the bytes that have come, says what they are, as far as the task's turn may go. Invariant: whatever comes, the end
+//! is reported only where a record says so and the body is not shorter than its head said.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,6 +11,7 @@ use message::{ResponseFraming, ResponseHead, status};
 use super::{RECORD_HEAD, REQUEST, STDERR_PIECE_MAX, VERSION, kind};
 use crate::http1::answer::{AnswerFault, Event};
 use crate::http1::response::{ParsedResponse, ResponseParser};
+use crate::turn;
 
 /// Bytes of what FCGI_END_REQUEST says.
 const END_REQUEST_BODY: usize = 8;
@@ -166,7 +167,8 @@ impl RecordReader {
 
     fn go_on(&mut self, bytes: &[u8]) -> Result<(usize, Event), AnswerFault> {
         let mut at = 0;
-        while at < bytes.len() && !self.is_ended() {
+        while at < bytes.len() && !self.is_ended() && turn::may_go_on() {
+            let before = at;
             match self.place {
                 Place::Head(len) => at += self.record_head(len, &bytes[at..])?,
                 Place::Padding => {
@@ -192,6 +194,7 @@ impl RecordReader {
                     }
                 }
             }
+            turn::spend_part(at - before);
         }
         match self.is_ended() {
             true => Ok((at, Event::End)),
@@ -390,6 +393,7 @@ impl RecordReader {
         if text.is_empty() {
             return true;
         }
+        turn::spend(turn::TOLD_BYTES + text.len());
         match self.has_head() {
             false => (self.tell)(Told::Stderr(&text)),
             true => {

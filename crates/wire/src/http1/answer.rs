@@ -112,7 +112,8 @@ impl AnswerReader {
     }
 
     /// Goes on with `bytes`: all that came and was not used yet. Gives how many of them are done with, and what was found in
-    /// them. Call again, with the rest, until `Partial` or `End`.
+    /// them. Call again, with the rest, until `Partial` or `End`; `Partial` in a turn that is over ([`crate::turn`]) may stand before bytes
+    /// that nobody looked at, which are for the next turn.
     ///
     /// # Errors
     /// The answer cannot be passed on, or not further.

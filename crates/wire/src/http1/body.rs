@@ -366,7 +366,7 @@ pub(crate) fn decode(
             keep(&input[data]);
         }
         used += decoded.used;
-        turn::spend(decoded.used);
+        turn::spend_part(decoded.used);
     }
     Ok(used)
 }

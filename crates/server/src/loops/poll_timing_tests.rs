@@ -1,0 +1,186 @@
+//! Tasks that wake themselves and each other, and whose turn it is; by the times of their polls.
+
+use std::rc::Rc;
+
+use super::*;
+
+/// The runtime's waker, always the same one.
+struct Runtime;
+
+impl Wake for Runtime {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A task of this loop that notes the moment of each poll.
+fn noting(
+    moments: &Rc<RefCell<Vec<u64>>>,
+    runtime: &Waker,
+) -> (Pin<Box<impl Future<Output = ()>>>, Waker) {
+    let seen = Rc::new(RefCell::new(None));
+    let (notes, slot) = (Rc::clone(moments), Rc::clone(&seen));
+    let mut task = Box::pin(timed(
+        Kind::Connection,
+        std::future::poll_fn(move |context| {
+            notes.borrow_mut().push(moment());
+            *slot.borrow_mut() = Some(context.waker().clone());
+            Poll::<()>::Pending
+        }),
+    ));
+    let _ = task.as_mut().poll(&mut Context::from_waker(runtime));
+    let waker = seen.borrow_mut().take().unwrap();
+    (task, waker)
+}
+
+/// How many polls are counted.
+fn polls(figures: &LoopFigures) -> u64 {
+    figures.polls.times().count()
+}
+
+/// A task that lets others go first at each poll.
+fn yielding() -> Pin<Box<impl Future<Output = ()>>> {
+    let yields = std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        Poll::<()>::Pending
+    });
+    Box::pin(timed(Kind::Connection, yields))
+}
+
+#[test]
+fn who_lets_others_go_first_of_whom_there_is_none_goes_on_in_the_same_poll() {
+    let figures = Arc::<LoopFigures>::default();
+    enter(Arc::clone(&figures));
+    let runtime = Waker::from(Arc::new(Runtime));
+    let mut context = Context::from_waker(&runtime);
+    let (mut one, mut other) = (yielding(), yielding());
+    for so_far in [0, 1, 1, 2, 2] {
+        assert!(one.as_mut().poll(&mut context).is_pending());
+        assert_eq!(polls(&figures), so_far, "two are one, and no more than two");
+    }
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    assert_eq!(polls(&figures), 3, "another one has come");
+    drop(other);
+    assert_eq!(polls(&figures), 4);
+    assert_eq!(READING.get(), Reading::PollEnd);
+    let blocked = figures.blocked.times().count();
+    assert_eq!(blocked, 4, "each but for those that went on");
+    assert!(one.as_mut().poll(&mut context).is_pending());
+    stamp_of_wake(LOOP.get());
+    assert_eq!((polls(&figures), READING.get()), (5, Reading::Turn));
+}
+
+#[test]
+fn who_wakes_a_task_that_is_no_more_begins_no_turn() {
+    enter(Arc::default());
+    let moments = Rc::default();
+    let runtime = Waker::from(Arc::new(Runtime));
+    let (gone, late) = noting(&moments, &runtime);
+    let (mut task, waker) = noting(&moments, &runtime);
+    drop(gone);
+    late.wake_by_ref();
+    #[expect(clippy::disallowed_methods, reason = "a test")]
+    std::thread::sleep(Duration::from_millis(1));
+    let before = now_ns();
+    waker.wake_by_ref();
+    assert!(
+        task.as_mut()
+            .poll(&mut Context::from_waker(&runtime))
+            .is_pending()
+    );
+    assert!(*moments.borrow().last().unwrap() >= before);
+}
+
+#[test]
+fn the_moment_is_that_of_the_own_loop_alone() {
+    enter(Arc::default());
+    let moments = Rc::default();
+    let runtime = Waker::from(Arc::new(Runtime));
+    let (mut task, waker) = noting(&moments, &runtime);
+    let mut poll = || task.as_mut().poll(&mut Context::from_waker(&runtime));
+    waker.wake_by_ref();
+    assert!(poll().is_pending());
+    // Threads that are no loop, or another one, whose last reading may be old.
+    for is_loop in [false, true] {
+        let waker = waker.clone();
+        let other = std::thread::spawn(move || {
+            if is_loop {
+                enter(Arc::default());
+            }
+            waker.wake_by_ref();
+        });
+        other.join().unwrap();
+        assert!(poll().is_pending());
+    }
+    let moments = moments.borrow();
+    assert!(moments[0] > 0, "it was spawned by its loop");
+    assert!(moments[1] > 0);
+    assert_eq!((moments[2], moments[3]), (0, 0));
+}
+
+/// How many polls of those `spawn` spawns there are at most until the loop asks for events; each counts itself.
+fn polls_in_a_row(spawn: impl FnOnce(&Rc<Cell<u64>>)) -> u64 {
+    enter(Arc::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build_local(Default::default())
+        .unwrap();
+    let most = Cell::new(0);
+    runtime.block_on(async {
+        let polls = Rc::new(Cell::new(0));
+        spawn(&polls);
+        for _ in 0..10 {
+            // Goes on when the loop has asked.
+            tokio::task::yield_now().await;
+            most.set(most.get().max(polls.take()));
+        }
+    });
+    most.get()
+}
+
+/// Takes all of a turn.
+fn take_a_turn() {
+    let begun = now_ns();
+    while now_ns() - begun <= turn::TURN_NS {}
+}
+
+#[test]
+fn who_wakes_himself_has_one_turn_until_the_loop_asks_for_events() {
+    for tasks in [1, 2, 4] {
+        let most = polls_in_a_row(|polls| {
+            for _ in 0..tasks {
+                let polls = Rc::clone(polls);
+                drop(spawn(
+                    Kind::Connection,
+                    std::future::poll_fn(move |context| {
+                        polls.set(polls.get() + 1);
+                        take_a_turn();
+                        context.waker().wake_by_ref();
+                        Poll::<()>::Pending
+                    }),
+                ));
+            }
+        });
+        assert!(most <= 3 * tasks, "{most} polls in a row of {tasks}");
+    }
+}
+
+#[test]
+fn a_task_that_is_polled_again_goes_on_in_its_turn() {
+    let may_go_on = Rc::new(Cell::new(0));
+    let polls = polls_in_a_row(|polls| {
+        let (polls, may_go_on) = (Rc::clone(polls), Rc::clone(&may_go_on));
+        drop(spawn(
+            Kind::Connection,
+            std::future::poll_fn(move |context| {
+                turn::spend_time();
+                if polls.get() > 0 && turn::may_go_on() {
+                    may_go_on.set(may_go_on.get() + 1);
+                }
+                polls.set(polls.get() + 1);
+                take_a_turn();
+                context.waker().wake_by_ref();
+                Poll::<()>::Pending
+            }),
+        ));
+    });
+    assert!(polls > 0);
+    assert_eq!(may_go_on.get(), 0, "its turn is over");
+}
