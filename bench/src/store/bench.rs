@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use cache::entry::Description;
-use cache::index::Known;
-use cache::store::{Found, Settings};
+use cache::index::KnownKey;
+use cache::store::{Found, StoreSettings};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};
 use message::HeaderId;
@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Bench {
     pub local: Local,
     pub pool: Pool,
-    settings: Settings,
+    settings: StoreSettings,
 }
 
 /// Runs on a loop of its own.
@@ -45,7 +45,7 @@ impl Bench {
         let pool = disk.define_pool("default", 32, 65_536);
         Ok(Self {
             local: Local::new(&disk),
-            settings: Settings {
+            settings: StoreSettings {
                 directory: dir.as_bytes().to_vec(),
                 levels: Levels::parse("1:2").ok_or("levels")?,
                 zone_bytes: 256 << 20,
@@ -64,7 +64,12 @@ impl Bench {
     }
 
     /// Stores a body of one piece, as an upstream's answer comes.
-    pub async fn fill(&self, store: &Store, key_text: &[u8], body: Bytes) -> Result<Known, Error> {
+    pub async fn fill(
+        &self,
+        store: &Store,
+        key_text: &[u8],
+        body: Bytes,
+    ) -> Result<KnownKey, Error> {
         let (main, now) = (Key::of(key_text), now());
         let description = Description {
             key: main,

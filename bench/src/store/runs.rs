@@ -3,7 +3,7 @@
 use crate::Options;
 use crate::bench::{Bench, block_on, cpu, now};
 use bytes::Bytes;
-use cache::index::{Index, Known, State};
+use cache::index::{Index, KeyState, KnownKey};
 use cache::{Key, Store};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -173,9 +173,9 @@ pub fn index(options: &Options) -> Result<(), String> {
         .map(|number| Key::of(&number.to_le_bytes()))
         .collect();
     for key in &keys {
-        let known = Known {
-            state: State::Stored,
-            ..Known::seen(*key, now())
+        let known = KnownKey {
+            state: KeyState::Stored,
+            ..KnownKey::seen(*key, now())
         };
         index.put(&known);
     }

@@ -31,7 +31,7 @@ pub use index::Index;
 pub use journal::Journal;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
-pub use purge::Moment;
+pub use purge::FetchMoment;
 pub use space::Space;
 pub use store::Store;
 pub use vary::{variant, vary_names};

@@ -170,7 +170,8 @@ fn a_file_system_that_runs_full() {
 fn min_free_keeps_a_file_system_from_running_full() {
     let image = Image::new(IMAGE_BYTES);
     block_on(async {
-        let min_free = |settings: &mut cache::store::Settings| settings.min_free_bytes = 8 << 20;
+        let min_free =
+            |settings: &mut cache::store::StoreSettings| settings.min_free_bytes = 8 << 20;
         let bench = Bench::open(&image.point(), min_free).await;
         for number in 0..800 {
             fill(&bench, number).await.unwrap();
@@ -255,7 +256,7 @@ fn max_size_holds_under_a_steady_stream() {
     let image = Image::new(LARGE_IMAGE_BYTES);
     let (path, before) = (image.point(), image.used());
     let largest = block_on(async {
-        let max_size = |settings: &mut cache::store::Settings| {
+        let max_size = |settings: &mut cache::store::StoreSettings| {
             settings.max_bytes = Some(MAX);
             settings.levels = cache::Levels::parse("1:2").unwrap();
         };

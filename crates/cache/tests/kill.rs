@@ -280,7 +280,7 @@ fn what_a_killed_process_leaves_is_right_or_absent() {
             // A key that was only asked for is known too.
             known -= (0..KEYS)
                 .filter_map(|key| bench.store.index().peek(&Key::of(key_text(key).as_bytes())))
-                .filter(|known| known.state != cache::index::State::Stored)
+                .filter(|known| known.state != cache::index::KeyState::Stored)
                 .count();
             assert_eq!(entries, known, "every file is known: {left:?}");
             assert_eq!(bench.store.counters().damaged, 0);

@@ -12,16 +12,16 @@
 //! Not here: files. Invariant: nothing that is read is believed before its checksum was right, and lengths not even then.
 
 mod blocks;
+mod encoder;
 mod head;
 mod prologue;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 pub use blocks::{CHECKSUM_BYTES, Checksums, Table};
+pub use encoder::{Description, Encoder, Finished, HEAD_ROOM};
 pub use head::{FIELDS_MAX, HEAD_BYTES_MAX, KEY_TEXT_MAX, VARY_BYTES_MAX};
 pub use prologue::PROLOGUE_BYTES;
-pub use writer::{Description, Finished, HEAD_ROOM, Writer};
 
 use crate::error::Fault;
 use crate::key::Key;
@@ -116,7 +116,7 @@ impl Entry {
             lifetime,
             ..self.prologue
         };
-        Ok(Some((now, writer::front(prologue, front))))
+        Ok(Some((now, encoder::front(prologue, front))))
     }
 
     /// What the entry is stored under.

@@ -47,7 +47,7 @@ fn lines<'a>(
 
 /// As a store writes it: the front, the body in pieces, the table, and the last prologue over the first.
 fn write(fields: &[(&str, &str)], vary: &[u8], body: &[u8], piece: usize) -> Vec<u8> {
-    let mut writer = Writer::new(&description(vary), lines(fields)).unwrap();
+    let mut writer = Encoder::new(&description(vary), lines(fields)).unwrap();
     let mut file = writer.front().to_vec();
     for piece in body.chunks(piece.max(1)) {
         writer.body(piece).unwrap();
@@ -105,7 +105,7 @@ fn the_head_is_read_from_as_many_bytes_as_it_has() {
 
 #[test]
 fn what_was_not_finished_is_incomplete() {
-    let writer = Writer::new(&description(b""), lines(FIELDS)).unwrap();
+    let writer = Encoder::new(&description(b""), lines(FIELDS)).unwrap();
     assert_eq!(read(&writer.front()).unwrap_err(), Fault::Incomplete);
 }
 
@@ -133,7 +133,7 @@ fn lines_that_would_split_a_response_are_not_stored() {
         ("a", "x\ny"),
         ("a", "\0"),
     ] {
-        let writer = Writer::new(&description(b""), lines(&[(name, value)]));
+        let writer = Encoder::new(&description(b""), lines(&[(name, value)]));
         assert!(
             matches!(writer, Err(Fault::Unstorable(_))),
             "{name:?} {value:?}"
@@ -239,7 +239,7 @@ proptest! {
 
 fn front(prologue: Prologue, mut head: Vec<u8>) -> Bytes {
     head.splice(..0, [0; PROLOGUE_BYTES]);
-    super::writer::front(prologue, head)
+    super::encoder::front(prologue, head)
 }
 
 /// Bytes that somebody else would like to have back.

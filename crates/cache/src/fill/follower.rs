@@ -1,6 +1,6 @@
 //! One reader of a fill.
 
-use super::{Fill, Filler, Kind, Progress, Sharing, State, wake};
+use super::{Fill, FillState, Filler, FollowerKind, Progress, Sharing, wake};
 use bytes::Bytes;
 use message::ResponseHead;
 use std::future::poll_fn;
@@ -15,8 +15,8 @@ pub enum Next {
     /// Bytes of the body.
     Bytes(Bytes),
     /// A range of the body that is in the file only: read it there, then say so by [`Follower::advance`].
-    Saved(Range<u64>),
-    /// Only for the one who writes the file: the origin waits for room, so write what has come and say so ([`Follower::saved`]).
+    Written(Range<u64>),
+    /// Only for the one who writes the file: the origin waits for room, so write what has come and say so ([`Follower::written`]).
     Flush,
     /// The body is whole.
     End,
@@ -84,13 +84,16 @@ impl Follower {
         if self.is_sent_away(&state) {
             return Poll::Ready(Next::Alone);
         }
-        let Some(at) = state.places[self.number].as_ref().map(|place| place.at) else {
+        let Some(at) = state.followers[self.number]
+            .as_ref()
+            .map(|follower| follower.at)
+        else {
             return Poll::Ready(Next::Broken);
         };
         if at < state.start {
-            let end = state.start.min(state.saved);
+            let end = state.start.min(state.written);
             return Poll::Ready(if at < end {
-                Next::Saved(at..end)
+                Next::Written(at..end)
             } else {
                 Next::Broken
             });
@@ -102,21 +105,21 @@ impl Follower {
         match state.progress {
             Progress::Running if self.is_to_flush(&state) => Poll::Ready(Next::Flush),
             Progress::Running => self.wait(&mut state, context),
-            Progress::Whole => Poll::Ready(Next::End),
+            Progress::Complete => Poll::Ready(Next::End),
             Progress::Broken => Poll::Ready(Next::Broken),
         }
     }
 
-    /// So many bytes of the last [`Next::Saved`] have been read.
+    /// So many bytes of the last [`Next::WrittenBody`] have been read.
     pub fn advance(&self, bytes: u64) {
         let mut state = self.fill.0.state.lock();
         self.move_on(&mut state, bytes);
     }
 
     /// So many bytes of the body are in the file now (by the one who writes it).
-    pub fn saved(&self, bytes: u64) {
+    pub fn written(&self, bytes: u64) {
         let mut state = self.fill.0.state.lock();
-        state.saved = state.saved.max(bytes).min(state.end);
+        state.written = state.written.max(bytes).min(state.end);
         let filler = state.filler.take();
         drop(state);
         wake(filler);
@@ -126,36 +129,40 @@ impl Follower {
     #[must_use]
     pub fn at(&self) -> u64 {
         let state = self.fill.0.state.lock();
-        state.places[self.number]
+        state.followers[self.number]
             .as_ref()
-            .map_or(0, |place| place.at)
+            .map_or(0, |follower| follower.at)
     }
 
-    fn is_to_flush(&self, state: &State) -> bool {
-        let kind = state.places[self.number].as_ref().map(|place| place.kind);
-        kind == Some(Kind::Saver) && state.filler.is_some() && state.saved < state.end
+    fn is_to_flush(&self, state: &FillState) -> bool {
+        let kind = state.followers[self.number]
+            .as_ref()
+            .map(|follower| follower.kind);
+        kind == Some(FollowerKind::Writer) && state.filler.is_some() && state.written < state.end
     }
 
-    fn is_sent_away(&self, state: &State) -> bool {
-        let kind = state.places[self.number].as_ref().map(|place| place.kind);
+    fn is_sent_away(&self, state: &FillState) -> bool {
+        let kind = state.followers[self.number]
+            .as_ref()
+            .map(|follower| follower.kind);
         match kind {
-            Some(Kind::Owner) => false,
-            Some(Kind::Saver) => !state.is_saving,
-            Some(Kind::Guest) | None => state.sharing == Sharing::Private,
+            Some(FollowerKind::Requester) => false,
+            Some(FollowerKind::Writer) => !state.is_storing,
+            Some(FollowerKind::Joined) | None => state.sharing == Sharing::Private,
         }
     }
 
-    fn move_on(&self, state: &mut State, bytes: u64) {
+    fn move_on(&self, state: &mut FillState, bytes: u64) {
         let end = state.end;
-        if let Some(place) = &mut state.places[self.number] {
-            place.at = place.at.saturating_add(bytes).min(end);
+        if let Some(follower) = &mut state.followers[self.number] {
+            follower.at = follower.at.saturating_add(bytes).min(end);
         }
         wake(state.filler.take());
     }
 
-    fn wait<T>(&self, state: &mut State, context: &Context<'_>) -> Poll<T> {
-        if let Some(place) = &mut state.places[self.number] {
-            place.waker = Some(context.waker().clone());
+    fn wait<T>(&self, state: &mut FillState, context: &Context<'_>) -> Poll<T> {
+        if let Some(follower) = &mut state.followers[self.number] {
+            follower.waker = Some(context.waker().clone());
         }
         Poll::Pending
     }
@@ -164,11 +171,11 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         let mut state = self.fill.0.state.lock();
-        let left = state.places[self.number].take();
+        let left = state.followers[self.number].take();
         state.free.push(self.number);
-        let was_saving = left.is_some_and(|place| place.kind == Kind::Saver);
-        state.is_saving &= !was_saving;
-        let is_over = was_saving && state.progress != Progress::Running;
+        let was_storing = left.is_some_and(|follower| follower.kind == FollowerKind::Writer);
+        state.is_storing &= !was_storing;
+        let is_over = was_storing && state.progress != Progress::Running;
         let filler = state.filler.take();
         drop(state);
         if is_over {

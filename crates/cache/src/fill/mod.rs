@@ -2,27 +2,27 @@
 //!
 //! The bytes lie in a window in memory, bounded in bytes. What is behind everyone, or in the entry's file already, leaves it; who is
 //! further behind reads the file. Where neither is possible the origin waits: nothing grows, and nobody polls. The one who
-//! writes the file is a follower too ([`Filler::saver`]), so a slow disk is known by its place in the window, and what is done about
-//! it is the caller's to say ([`Filler::is_held_by_disk`], [`Filler::stop_saving`]).
+//! writes the file is a follower too ([`Filler::writer`]), so a slow disk is known by its place in the window, and what is done about
+//! it is the caller's to say ([`Filler::is_held_by_disk`], [`Filler::stop_storing`]).
 //!
 //! Not here: connections, files and clocks. Invariant: the bytes from each follower's place on are in the window, or in the file
 //! up to where the window begins.
 
-mod about;
+mod complete;
 mod follower;
+mod metadata;
 mod registry;
 #[cfg(test)]
 mod tests;
-mod whole;
 
-pub use about::{About, Ending};
+pub use complete::Unindexed;
 pub use follower::{Follower, Next};
-use registry::Number;
+pub use metadata::{Ending, Metadata};
+use registry::BeginStamp;
 pub use registry::{Fills, Role};
-pub use whole::Unfound;
 
 use crate::key::Key;
-use crate::store::Saved;
+use crate::store::WrittenBody;
 use bytes::Bytes;
 use disk::memory::level::level;
 use disk::memory::{Charge, Holder, Level, charge};
@@ -68,26 +68,26 @@ pub struct Fill(Arc<Inner>);
 struct Inner {
     key: Key,
     window_bytes: usize,
-    registry: Weak<registry::Shared>,
-    number: Number,
+    registry: Weak<registry::Registry>,
+    number: BeginStamp,
     is_alone: bool,
     begun: OnceLock<u64>,
-    about: OnceLock<About>,
+    metadata: OnceLock<Metadata>,
     ending: OnceLock<Ending>,
-    place: OnceLock<Saved>,
+    written_body: OnceLock<WrittenBody>,
     is_spoilt: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<FillState>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Running,
-    Whole,
+    Complete,
     Broken,
 }
 
 #[derive(Debug)]
-struct State {
+struct FillState {
     head: Option<Arc<ResponseHead>>,
     sharing: Sharing,
     progress: Progress,
@@ -98,11 +98,11 @@ struct State {
     start: u64,
     end: u64,
     /// Bytes of the body that are in the file.
-    saved: u64,
-    is_saving: bool,
-    /// Is it among those that [`Fills::has_whole`] counts?
+    written: u64,
+    is_storing: bool,
+    /// Is it among those that [`Fills::has_complete`] counts?
     is_counted: bool,
-    places: SmallVec<[Option<Place>; FOLLOWERS_TYPICAL]>,
+    followers: SmallVec<[Option<FollowerState>; FOLLOWERS_TYPICAL]>,
     free: SmallVec<[usize; FOLLOWERS_TYPICAL]>,
     /// The origin's side, waiting for room or for followers to leave.
     filler: Option<Waker>,
@@ -110,19 +110,19 @@ struct State {
 
 /// Where a follower is.
 #[derive(Debug)]
-struct Place {
+struct FollowerState {
     at: u64,
-    kind: Kind,
+    kind: FollowerKind,
     waker: Option<Waker>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FollowerKind {
     /// The one whose request it is.
-    Owner,
-    Guest,
+    Requester,
+    Joined,
     /// It writes the file.
-    Saver,
+    Writer,
 }
 
 /// The origin's side of a fill. If it is dropped before [`Filler::finish`], followers learn that the rest is lost.
@@ -135,17 +135,17 @@ pub struct Filler {
 impl Filler {
     /// A fill that only its owner knows of, with a window of so many bytes.
     pub fn alone(key: Key, window_bytes: usize) -> Self {
-        Self::new(key, window_bytes, Weak::new(), Number::default(), true)
+        Self::new(key, window_bytes, Weak::new(), BeginStamp::default(), true)
     }
 
     fn new(
         key: Key,
         window_bytes: usize,
-        registry: Weak<registry::Shared>,
-        number: Number,
+        registry: Weak<registry::Registry>,
+        number: BeginStamp,
         is_alone: bool,
     ) -> Self {
-        let state = State {
+        let state = FillState {
             head: None,
             sharing: Sharing::Shared,
             progress: Progress::Running,
@@ -153,10 +153,10 @@ impl Filler {
             cost: charge(Holder::Windows, 0),
             start: 0,
             end: 0,
-            saved: 0,
-            is_saving: false,
+            written: 0,
+            is_storing: false,
             is_counted: false,
-            places: SmallVec::new(),
+            followers: SmallVec::new(),
             free: SmallVec::new(),
             filler: None,
         };
@@ -168,9 +168,9 @@ impl Filler {
                 number,
                 is_alone,
                 begun: OnceLock::new(),
-                about: OnceLock::new(),
+                metadata: OnceLock::new(),
                 ending: OnceLock::new(),
-                place: OnceLock::new(),
+                written_body: OnceLock::new(),
                 is_spoilt: AtomicBool::new(false),
                 state: Mutex::new(state),
             })),
@@ -191,21 +191,21 @@ impl Filler {
 
     /// The follower whose request it is: it gets private answers too. None after [`FOLLOWERS_MAX`].
     #[must_use]
-    pub fn owner(&self) -> Option<Follower> {
-        self.fill.join(Kind::Owner)
+    pub fn requester(&self) -> Option<Follower> {
+        self.fill.join(FollowerKind::Requester)
     }
 
-    /// The follower that writes the file. To be asked for before the first byte; it reports by [`Follower::saved`].
+    /// The follower that writes the file. To be asked for before the first byte; it reports by [`Follower::written`].
     #[must_use]
-    pub fn saver(&self) -> Option<Follower> {
-        let saver = self.fill.join(Kind::Saver)?;
-        self.fill.0.state.lock().is_saving = true;
-        Some(saver)
+    pub fn writer(&self) -> Option<Follower> {
+        let writer = self.fill.join(FollowerKind::Writer)?;
+        self.fill.0.state.lock().is_storing = true;
+        Some(writer)
     }
 
     /// Says what followers are to know of the answer beside its head; before [`Filler::set_head`].
-    pub fn describe(&self, about: About) {
-        let _ = self.fill.0.about.set(about);
+    pub fn set_metadata(&self, metadata: Metadata) {
+        let _ = self.fill.0.metadata.set(metadata);
     }
 
     /// There will be no answer to follow, and why.
@@ -259,35 +259,40 @@ impl Filler {
         }
         state.filler = Some(context.waker().clone());
         // Who writes the file may sit on bytes that are not written.
-        let places = state.places.iter_mut().flatten();
-        let savers = places.filter(|place| place.kind == Kind::Saver);
-        let savers: Vec<Waker> = savers.filter_map(|place| place.waker.take()).collect();
+        let followers = state.followers.iter_mut().flatten();
+        let writers = followers.filter(|follower| follower.kind == FollowerKind::Writer);
+        let writers: Vec<Waker> = writers
+            .filter_map(|follower| follower.waker.take())
+            .collect();
         drop(state);
-        wake(savers);
+        wake(writers);
         Poll::Pending
     }
 
     /// Is it still being written to its file?
     #[must_use]
-    pub fn is_saving(&self) -> bool {
-        self.fill.0.state.lock().is_saving
+    pub fn is_storing(&self) -> bool {
+        self.fill.0.state.lock().is_storing
     }
 
-    /// Is it only the disk that there is no room for? Then, after as much patience as the caller has: [`Filler::stop_saving`].
+    /// Is it only the disk that there is no room for? Then, after as much patience as the caller has: [`Filler::stop_storing`].
     #[must_use]
     pub fn is_held_by_disk(&self) -> bool {
         let state = self.fill.0.state.lock();
-        let places = || state.places.iter().flatten();
-        let others = places().filter(|place| place.kind != Kind::Saver);
-        let slowest = others.map(|place| place.at).min().unwrap_or(state.end);
-        state.filler.is_some() && state.is_saving && state.saved < slowest
+        let followers = || state.followers.iter().flatten();
+        let others = followers().filter(|follower| follower.kind != FollowerKind::Writer);
+        let slowest = others
+            .map(|follower| follower.at)
+            .min()
+            .unwrap_or(state.end);
+        state.filler.is_some() && state.is_storing && state.written < slowest
     }
 
     /// Gives up the file: the saver is told so ([`Next::Alone`]), the others go on. What is saved must stay readable until
     /// [`Fill::is_file_needed`] says no.
-    pub fn stop_saving(&self) {
+    pub fn stop_storing(&self) {
         let mut state = self.fill.0.state.lock();
-        state.is_saving = false;
+        state.is_storing = false;
         let wakers = state.wakers();
         let filler = state.filler.take();
         drop(state);
@@ -297,7 +302,7 @@ impl Filler {
     /// The body is whole. Where it is being saved, others may join (also one that was alone) until the saver is dropped, which is to
     /// be when the index knows the entry.
     pub fn finish(self) {
-        self.end(Progress::Whole);
+        self.end(Progress::Complete);
     }
 
     fn end(&self, progress: Progress) {
@@ -309,12 +314,12 @@ impl Filler {
     }
 
     /// What is known of it until then is seen together with its end.
-    fn end_now(&self, mut state: MutexGuard<'_, State>, progress: Progress) {
+    fn end_now(&self, mut state: MutexGuard<'_, FillState>, progress: Progress) {
         state.progress = progress;
-        let stays = state.is_saving && progress == Progress::Whole;
+        let stays = state.is_storing && progress == Progress::Complete;
         if stays && let Some(registry) = self.fill.0.registry.upgrade() {
             state.is_counted = true;
-            registry.count_whole(1);
+            registry.count_complete(1);
         }
         let wakers = state.wakers();
         drop(state);
@@ -345,18 +350,18 @@ impl Fill {
     /// [`FOLLOWERS_MAX`].
     #[must_use]
     pub fn follow(&self) -> Option<Follower> {
-        self.join(Kind::Guest)
+        self.join(FollowerKind::Joined)
     }
 
-    fn join(&self, kind: Kind) -> Option<Follower> {
+    fn join(&self, kind: FollowerKind) -> Option<Follower> {
         let mut state = self.0.state.lock();
-        let is_there = state.start == 0 || state.is_saving && state.saved >= state.start;
-        let is_open = kind != Kind::Guest || state.sharing == Sharing::Shared;
-        let has_place = state.places.len() - state.free.len() < FOLLOWERS_MAX;
-        if !is_there || !is_open || !has_place || state.progress == Progress::Broken {
+        let is_there = state.start == 0 || state.is_storing && state.written >= state.start;
+        let is_open = kind != FollowerKind::Joined || state.sharing == Sharing::Shared;
+        let is_below_max = state.followers.len() - state.free.len() < FOLLOWERS_MAX;
+        if !is_there || !is_open || !is_below_max || state.progress == Progress::Broken {
             return None;
         }
-        let place = Place {
+        let follower = FollowerState {
             at: 0,
             kind,
             waker: None,
@@ -364,11 +369,11 @@ impl Fill {
         let number = match state.free.pop() {
             Some(number) => number,
             None => {
-                state.places.push(None);
-                state.places.len() - 1
+                state.followers.push(None);
+                state.followers.len() - 1
             }
         };
-        state.places[number] = Some(place);
+        state.followers[number] = Some(follower);
         Some(Follower::new(self.clone(), number))
     }
 
@@ -379,8 +384,8 @@ impl Fill {
 
     /// What there is to know of the answer beside its head, once that is there.
     #[must_use]
-    pub fn about(&self) -> Option<&About> {
-        self.0.about.get()
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.0.metadata.get()
     }
 
     /// Why there is no answer to follow, if it ended so.
@@ -389,35 +394,35 @@ impl Fill {
         self.0.ending.get().copied()
     }
 
-    /// Says where its bytes can be read that are saved; before [`Follower::saved`].
-    pub fn set_place(&self, place: Saved) {
-        let _ = self.0.place.set(place);
+    /// Says where its bytes can be read that are saved; before [`Follower::written`].
+    pub fn set_written_body(&self, written_body: WrittenBody) {
+        let _ = self.0.written_body.set(written_body);
     }
 
     /// Where its bytes can be read that are saved.
     #[must_use]
-    pub fn place(&self) -> Option<&Saved> {
-        self.0.place.get()
+    pub fn written_body(&self) -> Option<&WrittenBody> {
+        self.0.written_body.get()
     }
 
     /// Does somebody still have to read what left the window from the file?
     #[must_use]
     pub fn is_file_needed(&self) -> bool {
         let state = self.0.state.lock();
-        let mut places = state.places.iter().flatten();
-        places.any(|place| place.kind != Kind::Saver && place.at < state.start)
+        let mut followers = state.followers.iter().flatten();
+        followers.any(|follower| follower.kind != FollowerKind::Writer && follower.at < state.start)
     }
 
     /// Followers now, the one who writes the file included.
     #[must_use]
     pub fn followers(&self) -> usize {
-        self.0.state.lock().places.iter().flatten().count()
+        self.0.state.lock().followers.iter().flatten().count()
     }
 
     /// Has the whole body come?
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.0.state.lock().progress == Progress::Whole
+    pub fn is_complete(&self) -> bool {
+        self.0.state.lock().progress == Progress::Complete
     }
 
     /// Lets others join though it was alone.
@@ -427,7 +432,7 @@ impl Fill {
         };
         registry.list(self);
         // The saver may have left since.
-        if !self.0.state.lock().is_saving {
+        if !self.0.state.lock().is_storing {
             self.leave_registry();
         }
     }
@@ -436,7 +441,7 @@ impl Fill {
         if let Some(registry) = self.0.registry.upgrade() {
             registry.remove(self);
             let was_counted = std::mem::take(&mut self.0.state.lock().is_counted);
-            registry.count_whole(-isize::from(was_counted));
+            registry.count_complete(-isize::from(was_counted));
         }
     }
 
@@ -447,10 +452,12 @@ impl Fill {
     }
 }
 
-impl State {
+impl FillState {
     fn wakers(&mut self) -> SmallVec<[Waker; FOLLOWERS_TYPICAL]> {
-        let places = self.places.iter_mut().flatten();
-        places.filter_map(|place| place.waker.take()).collect()
+        let followers = self.followers.iter_mut().flatten();
+        followers
+            .filter_map(|follower| follower.waker.take())
+            .collect()
     }
 
     fn charge_more(&mut self, bytes: usize) {
@@ -459,8 +466,8 @@ impl State {
     }
 
     fn is_unwanted(&self) -> bool {
-        let mut places = self.places.iter().flatten();
-        !self.is_saving && !places.any(|place| place.kind != Kind::Saver)
+        let mut followers = self.followers.iter().flatten();
+        !self.is_storing && !followers.any(|follower| follower.kind != FollowerKind::Writer)
     }
 
     fn has_room(&self, max: usize, len: usize) -> bool {
@@ -472,12 +479,16 @@ impl State {
         if self.has_room(max, len) {
             return;
         }
-        let is_saving = self.is_saving;
-        let places = self.places.iter().flatten();
-        let counting = places.filter(|place| is_saving || place.kind != Kind::Saver);
-        let slowest = counting.map(|place| place.at).min().unwrap_or(self.end);
+        let is_storing = self.is_storing;
+        let followers = self.followers.iter().flatten();
+        let counting =
+            followers.filter(|follower| is_storing || follower.kind != FollowerKind::Writer);
+        let slowest = counting
+            .map(|follower| follower.at)
+            .min()
+            .unwrap_or(self.end);
         // The saver's own place is never behind what is saved.
-        let free = slowest.max(self.saved);
+        let free = slowest.max(self.written);
         while !self.has_room(max, len) {
             let Some((end, piece)) = self.pieces.front() else {
                 break;

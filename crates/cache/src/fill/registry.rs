@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
 
 /// The fills of a cache, shared by all loops. Looked at on misses only.
 #[derive(Clone, Debug, Default)]
-pub struct Fills(Arc<Shared>);
+pub struct Fills(Arc<Registry>);
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct Registry {
     running: Mutex<HashMap<[u8; 16], Fill>>,
     /// Fills whose body is whole, and whose entry nobody finds yet.
-    whole: AtomicIsize,
+    complete: AtomicIsize,
     begun: AtomicU64,
     forgotten: AtomicU64,
 }
 
 /// When a fill began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Number {
+pub(super) struct BeginStamp {
     /// So many had begun before.
     begun: u64,
     /// So often some had been forgotten.
@@ -45,9 +45,9 @@ impl Fills {
     pub fn join(&self, key: Key, window_bytes: usize) -> Role {
         match self.0.running.lock().entry(key.0) {
             Entry::Occupied(running) => Role::Follow(running.get().clone()),
-            Entry::Vacant(place) => {
+            Entry::Vacant(vacant) => {
                 let filler = self.filler(key, window_bytes, false);
-                place.insert(filler.fill.clone());
+                vacant.insert(filler.fill.clone());
                 Role::Fill(filler)
             }
         }
@@ -87,8 +87,8 @@ impl Fills {
     /// Is there a fill whose body is whole, and whose entry nobody finds yet? Then what is found may not be the newest. Takes no
     /// lock.
     #[must_use]
-    pub fn has_whole(&self) -> bool {
-        self.0.whole.load(Relaxed) > 0
+    pub fn has_complete(&self) -> bool {
+        self.0.complete.load(Relaxed) > 0
     }
 
     /// Fills that were begun so far.
@@ -110,7 +110,7 @@ impl Fills {
     }
 
     fn filler(&self, key: Key, window_bytes: usize, is_alone: bool) -> Filler {
-        let number = Number {
+        let number = BeginStamp {
             begun: self.0.begun.fetch_add(1, Relaxed),
             forgotten: self.0.forgotten.load(Relaxed),
         };
@@ -119,10 +119,10 @@ impl Fills {
     }
 }
 
-impl Shared {
-    pub fn count_whole(&self, more: isize) {
+impl Registry {
+    pub fn count_complete(&self, more: isize) {
         if more != 0 {
-            self.whole.fetch_add(more, Relaxed);
+            self.complete.fetch_add(more, Relaxed);
         }
     }
 
@@ -134,7 +134,7 @@ impl Shared {
             return;
         }
         let is_newer =
-            |other: &Fill| other.is_whole() && other.0.number.begun > fill.0.number.begun;
+            |other: &Fill| other.is_complete() && other.0.number.begun > fill.0.number.begun;
         if !running.get(&fill.key().0).is_some_and(is_newer) {
             running.insert(fill.key().0, fill.clone());
         }

@@ -42,19 +42,19 @@ fn bytes(text: &'static [u8]) -> Option<Next> {
 #[test]
 fn everyone_gets_everything_at_his_own_speed() {
     let filler = Filler::alone(key(), 10_000);
-    let owner = filler.owner().unwrap();
+    let requester = filler.requester().unwrap();
     let slow = filler.fill().follow().unwrap();
-    assert!(is_pending(owner.head()));
+    assert!(is_pending(requester.head()));
     filler.set_head(head(), Sharing::Shared);
-    assert!(now(owner.head()).unwrap().is_some() && now(slow.head()).unwrap().is_some());
+    assert!(now(requester.head()).unwrap().is_some() && now(slow.head()).unwrap().is_some());
     push(&filler, b"one").unwrap().unwrap();
-    assert_eq!(now(owner.next()), bytes(b"one"));
-    assert!(is_pending(owner.next()));
+    assert_eq!(now(requester.next()), bytes(b"one"));
+    assert!(is_pending(requester.next()));
     push(&filler, b"two").unwrap().unwrap();
-    assert_eq!(now(owner.next()), bytes(b"two"));
+    assert_eq!(now(requester.next()), bytes(b"two"));
     let fill = filler.fill().clone();
     filler.finish();
-    assert_eq!(now(owner.next()), Some(Next::End));
+    assert_eq!(now(requester.next()), Some(Next::End));
     for next in [bytes(b"one"), bytes(b"two"), Some(Next::End)] {
         assert_eq!(now(slow.next()), next);
     }
@@ -65,13 +65,13 @@ fn everyone_gets_everything_at_his_own_speed() {
 #[test]
 fn a_lost_origin_is_told() {
     let filler = Filler::alone(key(), 10_000);
-    let owner = filler.owner().unwrap();
+    let requester = filler.requester().unwrap();
     let early = filler.fill().follow().unwrap();
     push(&filler, b"half").unwrap().unwrap();
-    assert_eq!(now(owner.next()), bytes(b"half"));
+    assert_eq!(now(requester.next()), bytes(b"half"));
     let fill = filler.fill().clone();
     drop(filler);
-    assert_eq!(now(owner.next()), Some(Next::Broken));
+    assert_eq!(now(requester.next()), Some(Next::Broken));
     assert!(now(early.head()).unwrap().is_none());
     assert!(fill.follow().is_none());
 }
@@ -82,7 +82,7 @@ fn a_private_answer_is_its_owners() {
     let Role::Fill(filler) = fills.join(key(), 10_000) else {
         panic!("nobody fills");
     };
-    let owner = filler.owner().unwrap();
+    let requester = filler.requester().unwrap();
     let Role::Follow(fill) = fills.join(key(), 10_000) else {
         panic!("somebody fills");
     };
@@ -92,14 +92,14 @@ fn a_private_answer_is_its_owners() {
     assert!(now(guest.head()).unwrap().is_none());
     assert_eq!(now(guest.next()), Some(Next::Alone));
     assert!(fill.follow().is_none());
-    assert_eq!(now(owner.next()), bytes(b"secret"));
+    assert_eq!(now(requester.next()), bytes(b"secret"));
     assert!(fills.is_empty(), "the next one asks for himself");
 }
 
 #[test]
 fn without_a_file_the_slowest_follower_holds_the_origin() {
     let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
-    let (fast, slow) = (filler.owner().unwrap(), filler.fill().follow().unwrap());
+    let (fast, slow) = (filler.requester().unwrap(), filler.fill().follow().unwrap());
     assert!(push(&filler, b"aaaa").is_some() && push(&filler, b"bbbb").is_some());
     assert_eq!(
         (now(fast.next()), now(fast.next())),
@@ -120,62 +120,62 @@ fn without_a_file_the_slowest_follower_holds_the_origin() {
 #[test]
 fn with_a_file_a_slow_follower_holds_nobody() {
     let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
-    let (saver, slow) = (filler.saver().unwrap(), filler.owner().unwrap());
+    let (writer, slow) = (filler.writer().unwrap(), filler.requester().unwrap());
     assert!(push(&filler, b"aaaa").is_some() && push(&filler, b"bbbb").is_some());
     assert_eq!(
-        (now(saver.next()), now(saver.next())),
+        (now(writer.next()), now(writer.next())),
         (bytes(b"aaaa"), bytes(b"bbbb"))
     );
     assert_eq!(push(&filler, b"cccc"), None, "not on the disk yet");
-    assert_eq!(now(saver.next()), Some(Next::Flush));
-    saver.saved(8);
+    assert_eq!(now(writer.next()), Some(Next::Flush));
+    writer.written(8);
     assert!(push(&filler, b"cccc").is_some() && push(&filler, b"dddd").is_some());
     assert!(filler.fill().is_file_needed());
-    assert_eq!(now(slow.next()), Some(Next::Saved(0..8)));
+    assert_eq!(now(slow.next()), Some(Next::Written(0..8)));
     slow.advance(3);
-    assert_eq!(now(slow.next()), Some(Next::Saved(3..8)));
+    assert_eq!(now(slow.next()), Some(Next::Written(3..8)));
     let late = filler.fill().follow().unwrap();
-    assert_eq!(now(late.next()), Some(Next::Saved(0..8)));
+    assert_eq!(now(late.next()), Some(Next::Written(0..8)));
     slow.advance(5);
     assert_eq!(now(slow.next()), bytes(b"cccc"));
     drop(late);
     assert!(!filler.fill().is_file_needed());
     // Everybody left: it goes on, for the file.
     drop(slow);
-    assert_eq!(now(saver.next()), bytes(b"cccc"));
-    saver.saved(12);
+    assert_eq!(now(writer.next()), bytes(b"cccc"));
+    writer.written(12);
     assert_eq!(push(&filler, b"eeee"), Some(Ok(())));
 }
 
 #[test]
 fn a_disk_that_does_not_keep_up_can_be_left_behind() {
     let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
-    let (saver, owner) = (filler.saver().unwrap(), filler.owner().unwrap());
+    let (writer, requester) = (filler.writer().unwrap(), filler.requester().unwrap());
     assert!(push(&filler, b"aaaa").is_some());
-    assert_eq!(now(saver.next()), bytes(b"aaaa"));
-    saver.saved(4);
+    assert_eq!(now(writer.next()), bytes(b"aaaa"));
+    writer.written(4);
     assert!(push(&filler, b"bbbb").is_some() && push(&filler, b"cccc").is_some());
     for _ in 0..3 {
-        let next = now(owner.next()).unwrap();
-        if let Next::Saved(range) = next {
-            owner.advance(range.end - range.start);
+        let next = now(requester.next()).unwrap();
+        if let Next::Written(range) = next {
+            requester.advance(range.end - range.start);
         }
     }
     assert_eq!(push(&filler, b"dddd"), None);
     assert!(filler.is_held_by_disk());
-    filler.stop_saving();
-    assert_eq!(now(saver.next()), Some(Next::Alone));
+    filler.stop_storing();
+    assert_eq!(now(writer.next()), Some(Next::Alone));
     assert_eq!(push(&filler, b"dddd"), Some(Ok(())));
-    assert_eq!(now(owner.next()), bytes(b"dddd"));
+    assert_eq!(now(requester.next()), bytes(b"dddd"));
 }
 
 #[test]
 fn a_saver_that_leaves_stops_saving() {
     let filler = Filler::alone(key(), 10_000);
-    let (saver, owner) = (filler.saver().unwrap(), filler.owner().unwrap());
-    drop(saver);
+    let (writer, requester) = (filler.writer().unwrap(), filler.requester().unwrap());
+    drop(writer);
     assert_eq!(push(&filler, b"a"), Some(Ok(())));
-    drop(owner);
+    drop(requester);
     assert_eq!(push(&filler, b"b"), Some(Err(Unwanted)));
 }
 
@@ -200,14 +200,14 @@ fn a_fill_that_is_saved_is_known_until_its_saver_is_through() {
     let Role::Fill(filler) = fills.join(key(), 10_000) else {
         panic!("nobody fills");
     };
-    let saver = filler.saver().unwrap();
+    let writer = filler.writer().unwrap();
     push(&filler, b"a").unwrap().unwrap();
     filler.finish();
-    assert_eq!(now(saver.next()), bytes(b"a"));
-    assert_eq!(now(saver.next()), Some(Next::End));
+    assert_eq!(now(writer.next()), bytes(b"a"));
+    assert_eq!(now(writer.next()), Some(Next::End));
     // The index does not know the entry yet: who comes now follows.
     let late = fills.running(&key()).unwrap().follow().unwrap();
-    drop(saver);
+    drop(writer);
     assert!(fills.is_empty());
     assert_eq!(now(late.next()), bytes(b"a"));
 }
@@ -226,17 +226,17 @@ proptest! {
         runtime.block_on(async {
             let body: Bytes = (0..pieces.iter().sum::<usize>()).map(|at| (at % 253) as u8).collect::<Vec<_>>().into();
             let filler = Filler::alone(key(), window);
-            let saver = filler.saver().filter(|_| saves);
+            let writer = filler.writer().filter(|_| saves);
             let readers: Vec<_> = delays.iter().map(|delay| {
                 let (follower, body) = (filler.fill().follow().unwrap(), body.clone());
                 tokio::task::spawn_local(read(follower, body, *delay))
             }).collect();
-            let saver = saver.map(|saver| tokio::task::spawn_local(async move {
+            let writer = writer.map(|writer| tokio::task::spawn_local(async move {
                 loop {
-                    match saver.next().await {
-                        Next::Bytes(_) if is_eager => saver.saved(saver.at()),
+                    match writer.next().await {
+                        Next::Bytes(_) if is_eager => writer.written(writer.at()),
                         Next::Bytes(_) => {}
-                        Next::Flush => saver.saved(saver.at()),
+                        Next::Flush => writer.written(writer.at()),
                         Next::End => break,
                         other => panic!("{other:?}"),
                     }
@@ -254,8 +254,8 @@ proptest! {
             for reader in readers {
                 assert_eq!(reader.await.unwrap(), body);
             }
-            if let Some(saver) = saver {
-                saver.await.unwrap();
+            if let Some(writer) = writer {
+                writer.await.unwrap();
             }
         });
     }
@@ -266,7 +266,7 @@ async fn read(follower: Follower, body: Bytes, delay: usize) -> Bytes {
     loop {
         match follower.next().await {
             Next::Bytes(bytes) => got.extend_from_slice(&bytes),
-            Next::Saved(range) => {
+            Next::Written(range) => {
                 got.extend_from_slice(&body[range.start as usize..range.end as usize]);
                 follower.advance(range.end - range.start);
             }
@@ -283,17 +283,20 @@ async fn read(follower: Follower, body: Bytes, delay: usize) -> Bytes {
 fn what_came_whole_is_followed_until_it_is_found() {
     let fills = Fills::default();
     for body in [&b"whole"[..], b""] {
-        for is_saved in [true, false] {
+        for is_storing in [true, false] {
             let Role::Fill(filler) = fills.join(key(), 10_000) else {
                 panic!("nobody fills");
             };
-            let (owner, fill) = (filler.owner().unwrap(), filler.fill().clone());
-            assert!(is_pending(owner.head()));
-            let unfound = filler.give(head().into(), Bytes::from_static(body), is_saved);
-            assert_eq!((unfound.is_some(), fills.has_whole()), (is_saved, is_saved));
-            assert_eq!(fills.running(&key()).is_some(), is_saved);
+            let (requester, fill) = (filler.requester().unwrap(), filler.fill().clone());
+            assert!(is_pending(requester.head()));
+            let unfound = filler.finish_with(head().into(), Bytes::from_static(body), is_storing);
+            assert_eq!(
+                (unfound.is_some(), fills.has_complete()),
+                (is_storing, is_storing)
+            );
+            assert_eq!(fills.running(&key()).is_some(), is_storing);
             let late = fill.follow().unwrap();
-            for follower in [&owner, &late] {
+            for follower in [&requester, &late] {
                 assert!(now(follower.head()).unwrap().is_some());
                 if !body.is_empty() {
                     assert_eq!(now(follower.next()), bytes(body));
@@ -301,16 +304,16 @@ fn what_came_whole_is_followed_until_it_is_found() {
                 assert_eq!(now(follower.next()), Some(Next::End));
             }
             drop(unfound);
-            assert!(fills.is_empty() && !fills.has_whole() && !fill.is_file_needed());
+            assert!(fills.is_empty() && !fills.has_complete() && !fill.is_file_needed());
         }
     }
     // One that was alone is joined from then on.
     let alone = fills.alone(key(), 10_000);
     let fill = alone.fill().clone();
-    let unfound = alone.give(head().into(), Bytes::from_static(b"a"), true);
+    let unfound = alone.finish_with(head().into(), Bytes::from_static(b"a"), true);
     assert!(fills.running(&key()).is_some_and(|other| other.is(&fill)));
     drop(unfound);
-    assert!(fills.is_empty() && !fills.has_whole());
+    assert!(fills.is_empty() && !fills.has_complete());
 }
 
 #[test]
@@ -321,26 +324,26 @@ fn one_that_was_alone_is_joined_once_it_is_whole_unless_a_newer_one_is() {
     };
     let alone = || {
         let filler = fills.alone(key(), 1000);
-        let (fill, saver) = (filler.fill().clone(), filler.saver().unwrap());
-        (filler, fill, saver)
+        let (fill, writer) = (filler.fill().clone(), filler.writer().unwrap());
+        (filler, fill, writer)
     };
     let is_joined = |fill: &Fill| fills.running(&key()).is_some_and(|other| other.is(fill));
     let (second, _, second_saver) = alone();
     let (third, third_fill, third_saver) = alone();
     assert!(third.is_alone() && is_joined(first.fill()));
     third.finish();
-    assert!(is_joined(&third_fill) && fills.has_whole());
+    assert!(is_joined(&third_fill) && fills.has_complete());
     second.finish();
     first.finish();
     assert!(is_joined(&third_fill), "it is the newest");
     drop((second_saver, third_saver));
-    assert!(fills.is_empty() && !fills.has_whole());
+    assert!(fills.is_empty() && !fills.has_complete());
     let (fourth, _, _saver) = alone();
     fills.forget(&key());
     fourth.finish();
     assert!(fills.is_empty(), "it was purged");
-    let (fifth, _, saver) = alone();
-    drop(saver);
+    let (fifth, _, writer) = alone();
+    drop(writer);
     fifth.finish();
     assert!(fills.is_empty(), "nobody will find it");
 }

@@ -54,7 +54,7 @@ pub fn seconds(digits: &[u8]) -> Option<u32> {
 
 /// What all `Cache-Control` lines of an answer say together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Control {
+pub struct CacheControl {
     pub no_store: bool,
     pub no_cache: bool,
     pub private: bool,
@@ -69,7 +69,7 @@ pub struct Control {
     pub fields: Vec<Vec<u8>>,
 }
 
-impl Control {
+impl CacheControl {
     pub fn read(&mut self, line: &[u8]) {
         for directive in directives(line) {
             self.take(directive);
@@ -139,7 +139,7 @@ impl Control {
 
 /// What a request says of answers from a cache (RFC 9111, 5.2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct RequestControl {
     /// `no-cache`, or `Pragma: no-cache` where there is no `Cache-Control` (5.4).
     pub no_cache: bool,
     /// `no-store`: the answer is not to be stored.
@@ -154,7 +154,7 @@ pub struct Wishes {
     pub max_stale: Option<u32>,
 }
 
-impl Wishes {
+impl RequestControl {
     /// Reads the request's lines of `Cache-Control` and of `Pragma`.
     #[must_use]
     pub fn of<'a>(

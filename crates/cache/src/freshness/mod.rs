@@ -6,30 +6,30 @@
 
 mod control;
 mod fields;
+mod parsed_fields;
 mod rules;
-mod said;
 #[cfg(test)]
 mod tests;
 mod usage;
 
-pub use control::{DELTA_MAX, Wishes};
+pub use control::{DELTA_MAX, RequestControl};
 pub use fields::{confirms, invalidates, stored_fields, updated_fields};
-pub use rules::{Heuristic, Ignored, Rules, Valid};
-pub use usage::{Admission, Failure};
+pub use rules::{Heuristic, IgnoredHeaders, Rules, Valid};
+pub use usage::{Failure, ReuseDecision};
 
 use crate::entry::VARY_BYTES_MAX;
 use crate::lifetime::{Lifetime, Reuse};
-use control::{Control, Delta};
+use control::{CacheControl, Delta};
 use message::HeaderId;
 use message::date::Seconds;
-use said::{Accel, Expires, Said};
+use parsed_fields::{Accel, Expires, ParsedFields};
 
 /// One header line: name, value, and which well-known name it is.
 pub type Line<'a> = (&'a [u8], &'a [u8], HeaderId);
 
 /// An answer that is to be judged.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<I> {
+pub struct OriginResponse<I> {
     /// Its code.
     pub status: u16,
     /// Its header lines.
@@ -50,7 +50,7 @@ pub enum Verdict {
     /// It may be stored.
     Store(Storable),
     /// It may not, and why.
-    Pass(Why),
+    Pass(PassReason),
 }
 
 /// How an answer is to be stored.
@@ -66,7 +66,7 @@ pub struct Storable {
 
 /// Why an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum PassReason {
     /// 1xx, 304, or a 206 that is no slice.
     #[error("its status")]
     Status,
@@ -104,11 +104,11 @@ pub enum Why {
 
 /// Judges an answer (RFC 9111, 3; nginx: `X-Accel-Expires`, then `Cache-Control`, then `Expires`, then `proxy_cache_valid`, whatever
 /// the order of the lines).
-pub fn judge<'a, I>(answer: &Answer<I>, rules: &Rules) -> Verdict
+pub fn judge<'a, I>(answer: &OriginResponse<I>, rules: &Rules) -> Verdict
 where
     I: Iterator<Item = Line<'a>> + Clone,
 {
-    let said = Said::of(answer.fields.clone(), rules);
+    let said = ParsedFields::of(answer.fields.clone(), rules);
     match weigh(answer, &said, rules) {
         Ok((lifetime, without)) => Verdict::Store(Storable {
             lifetime,
@@ -120,22 +120,24 @@ where
 }
 
 fn weigh<I>(
-    answer: &Answer<I>,
-    said: &Said,
+    answer: &OriginResponse<I>,
+    said: &ParsedFields,
     rules: &Rules,
-) -> Result<(Lifetime, Vec<Vec<u8>>), Why> {
+) -> Result<(Lifetime, Vec<Vec<u8>>), PassReason> {
     may_be_shared(answer, said, rules)?;
     let control = &said.control;
     let age = initial_age(answer, said, rules);
     let (expires, reuse) = match lifetime(answer, said, rules)? {
-        Term::Until(time) => (time, Reuse::Plain),
-        Term::For(seconds) => (answer.now.saturating_add(seconds), Reuse::Plain),
-        Term::Aging(seconds) => (answer.now.saturating_add(seconds - age), Reuse::Plain),
-        Term::Never => (answer.now - 1, Reuse::Revalidate),
+        FreshnessLifetime::Until(time) => (time, Reuse::Plain),
+        FreshnessLifetime::For(seconds) => (answer.now.saturating_add(seconds), Reuse::Plain),
+        FreshnessLifetime::Aging(seconds) => {
+            (answer.now.saturating_add(seconds - age), Reuse::Plain)
+        }
+        FreshnessLifetime::Never => (answer.now - 1, Reuse::Revalidate),
     };
     let is_aged_out = expires < answer.now && said.accel.is_none();
     if is_aged_out && !rules.stores_stale {
-        return Err(Why::Stale);
+        return Err(PassReason::Stale);
     }
     let never_stale = control.is_never_stale() && reuse == Reuse::Plain;
     let updating = control.stale_while_revalidate.map(Delta::or_zero);
@@ -158,27 +160,31 @@ fn weigh<I>(
 }
 
 /// What forbids storing before any lifetime is looked at.
-fn may_be_shared<I>(answer: &Answer<I>, said: &Said, rules: &Rules) -> Result<(), Why> {
+fn may_be_shared<I>(
+    answer: &OriginResponse<I>,
+    said: &ParsedFields,
+    rules: &Rules,
+) -> Result<(), PassReason> {
     match answer.status {
-        ..200 | 304 => return Err(Why::Status),
-        206 if !answer.is_slice => return Err(Why::Status),
+        ..200 | 304 => return Err(PassReason::Status),
+        206 if !answer.is_slice => return Err(PassReason::Status),
         _ => {}
     }
     if said.has_cookie {
-        return Err(Why::SetCookie);
+        return Err(PassReason::SetCookie);
     }
-    let names = said.vary.as_ref().ok_or(Why::Vary)?;
+    let names = said.vary.as_ref().ok_or(PassReason::Vary)?;
     if names.len() > VARY_BYTES_MAX {
-        return Err(Why::Vary);
+        return Err(PassReason::Vary);
     }
     if answer.is_authorized && !rules.shares_authorized && !said.control.allows_authorized() {
-        return Err(Why::Authorization);
+        return Err(PassReason::Authorization);
     }
     Ok(())
 }
 
 /// How long an answer is fresh.
-enum Term {
+enum FreshnessLifetime {
     /// Until this moment.
     Until(Seconds),
     /// So many seconds from now, however old it was: who says so means this cache.
@@ -189,11 +195,15 @@ enum Term {
     Never,
 }
 
-fn lifetime<I>(answer: &Answer<I>, said: &Said, rules: &Rules) -> Result<Term, Why> {
+fn lifetime<I>(
+    answer: &OriginResponse<I>,
+    said: &ParsedFields,
+    rules: &Rules,
+) -> Result<FreshnessLifetime, PassReason> {
     match said.accel {
-        Some(Accel::Off) => return Err(Why::Accel),
-        Some(Accel::Until(time)) => return Ok(Term::Until(time)),
-        Some(Accel::For(seconds)) => return Ok(Term::For(seconds)),
+        Some(Accel::Off) => return Err(PassReason::Accel),
+        Some(Accel::Until(time)) => return Ok(FreshnessLifetime::Until(time)),
+        Some(Accel::For(seconds)) => return Ok(FreshnessLifetime::For(seconds)),
         None => {}
     }
     if let Some(term) = controlled(&said.control, rules)? {
@@ -210,28 +220,33 @@ fn lifetime<I>(answer: &Answer<I>, said: &Said, rules: &Rules) -> Result<Term, W
         None => {}
     }
     if let Some(seconds) = rules.valid(answer.status) {
-        return Ok(Term::For(i64::from(seconds)));
+        return Ok(FreshnessLifetime::For(i64::from(seconds)));
     }
     let heuristic = rules.heuristic.as_ref();
     let guess = heuristic.and_then(|heuristic| heuristic.guess(answer.status, answer.now, said));
-    guess.map(Term::Aging).ok_or(Why::NoLifetime)
+    guess
+        .map(FreshnessLifetime::Aging)
+        .ok_or(PassReason::NoLifetime)
 }
 
 /// What `Cache-Control` says; None if nothing about time.
-fn controlled(control: &Control, rules: &Rules) -> Result<Option<Term>, Why> {
+fn controlled(
+    control: &CacheControl,
+    rules: &Rules,
+) -> Result<Option<FreshnessLifetime>, PassReason> {
     if control.no_store {
-        return Err(Why::NoStore);
+        return Err(PassReason::NoStore);
     }
     if control.private {
-        return Err(Why::Private);
+        return Err(PassReason::Private);
     }
     if control.no_cache {
         return stale_or(0, true, rules)
-            .map_err(|_| Why::NoCache)
-            .map(|_| Some(Term::Never));
+            .map_err(|_| PassReason::NoCache)
+            .map(|_| Some(FreshnessLifetime::Never));
     }
     if control.has_invalid() && !rules.stores_stale {
-        return Err(Why::Invalid);
+        return Err(PassReason::Invalid);
     }
     let age = control.s_maxage.or(control.max_age);
     let Some(seconds) = age.map(Delta::or_zero) else {
@@ -242,16 +257,16 @@ fn controlled(control: &Control, rules: &Rules) -> Result<Option<Term>, Why> {
 }
 
 /// What is never fresh is stored only where the rules want it for revalidation.
-fn stale_or(seconds: i64, is_stale: bool, rules: &Rules) -> Result<Term, Why> {
+fn stale_or(seconds: i64, is_stale: bool, rules: &Rules) -> Result<FreshnessLifetime, PassReason> {
     match is_stale {
-        false => Ok(Term::Aging(seconds)),
-        true if rules.stores_stale => Ok(Term::Aging(seconds.min(-1))),
-        true => Err(Why::Stale),
+        false => Ok(FreshnessLifetime::Aging(seconds)),
+        true if rules.stores_stale => Ok(FreshnessLifetime::Aging(seconds.min(-1))),
+        true => Err(PassReason::Stale),
     }
 }
 
 /// corrected_initial_age (RFC 9111, 4.2.3).
-fn initial_age<I>(answer: &Answer<I>, said: &Said, rules: &Rules) -> i64 {
+fn initial_age<I>(answer: &OriginResponse<I>, said: &ParsedFields, rules: &Rules) -> i64 {
     if !rules.counts_age {
         return 0;
     }

@@ -1,6 +1,6 @@
 //! What a location wants of its cache: the directives' values, and where RFC 9111 is to be followed to the letter.
 
-use super::said::Said;
+use super::parsed_fields::ParsedFields;
 use crate::lifetime::AGE_MAX;
 use message::date::Seconds;
 
@@ -15,7 +15,7 @@ pub struct Valid {
 
 /// `proxy_ignore_headers`, as far as it is about storing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ignored {
+pub struct IgnoredHeaders {
     /// `X-Accel-Expires`.
     pub accel_expires: bool,
     /// `Cache-Control`.
@@ -44,7 +44,7 @@ pub struct Rules {
     /// `proxy_cache_valid`: the first entry for a status counts.
     pub valid: Vec<Valid>,
     /// `proxy_ignore_headers`.
-    pub ignored: Ignored,
+    pub ignored: IgnoredHeaders,
     /// `Age` makes an answer older, and is sent (RFC 9111, 4.2.3 and 5.1). On in both sets; nginx does neither.
     pub counts_age: bool,
     /// So do a `Date` in the past and the time that the answer took (4.2.3). nginx: no, so that an origin whose clock is wrong is
@@ -84,7 +84,7 @@ impl Rules {
     pub fn nginx() -> Self {
         Self {
             valid: Vec::new(),
-            ignored: Ignored::default(),
+            ignored: IgnoredHeaders::default(),
             counts_age: true,
             counts_apparent_age: false,
             shares_authorized: false,
@@ -133,7 +133,7 @@ const HEURISTICALLY_CACHEABLE: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 4
 
 impl Heuristic {
     /// A lifetime in seconds; None where none may be guessed.
-    pub(super) fn guess(&self, status: u16, now: Seconds, said: &Said) -> Option<i64> {
+    pub(super) fn guess(&self, status: u16, now: Seconds, said: &ParsedFields) -> Option<i64> {
         if !HEURISTICALLY_CACHEABLE.contains(&status) && !said.control.public {
             return None;
         }

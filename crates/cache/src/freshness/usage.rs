@@ -1,6 +1,6 @@
 //! May a stored answer be used, and for what?
 
-use super::{Rules, Wishes};
+use super::{RequestControl, Rules};
 use crate::lifetime::{Lifetime, Reuse};
 use message::date::Seconds;
 
@@ -15,7 +15,7 @@ pub enum Failure {
 
 /// What a request is to get of a stored answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum ReuseDecision {
     /// The stored answer.
     Use,
     /// The origin's, or the stored one after the origin was asked.
@@ -76,14 +76,14 @@ impl Rules {
         &self,
         lifetime: &Lifetime,
         now: Seconds,
-        wishes: &Wishes,
+        wishes: &RequestControl,
         is_usable: bool,
-    ) -> Admission {
+    ) -> ReuseDecision {
         if !self.obeys_requests {
             return if is_usable {
-                Admission::Use
+                ReuseDecision::Use
             } else {
-                Admission::Ask
+                ReuseDecision::Ask
             };
         }
         let left = lifetime.expires.saturating_sub(now);
@@ -95,36 +95,36 @@ impl Rules {
             && self.may_be_stale(lifetime)
             && left.saturating_add(i64::from(stale_for)) > 0;
         if !wishes.no_cache && is_young && is_long && (is_usable || is_taken_stale) {
-            Admission::Use
+            ReuseDecision::Use
         } else if wishes.only_if_cached {
-            Admission::Refuse
+            ReuseDecision::Refuse
         } else {
-            Admission::Ask
+            ReuseDecision::Ask
         }
     }
 
     /// Does a request with these wishes take nothing that was asked for before it came (`no-cache`, `max-age=0`; RFC 9111, 5.2.1)?
     #[must_use]
-    pub fn demands_anew(&self, wishes: &Wishes) -> bool {
+    pub fn demands_anew(&self, wishes: &RequestControl) -> bool {
         self.obeys_requests && (wishes.no_cache || wishes.max_age == Some(0))
     }
 
     /// May a request with these wishes have an answer that another one is getting (RFC 9111, 4: what may be reused for it)?
     #[must_use]
-    pub fn may_follow(&self, lifetime: &Lifetime, now: Seconds, wishes: &Wishes) -> bool {
+    pub fn may_follow(&self, lifetime: &Lifetime, now: Seconds, wishes: &RequestControl) -> bool {
         let is_fresh = self.is_fresh(lifetime, now);
-        !self.obeys_requests || self.admit(lifetime, now, wishes, is_fresh) == Admission::Use
+        !self.obeys_requests || self.admit(lifetime, now, wishes, is_fresh) == ReuseDecision::Use
     }
 
     /// Does a request for which nothing is stored get 504 (`only-if-cached`)?
     #[must_use]
-    pub fn refuses_miss(&self, wishes: &Wishes) -> bool {
+    pub fn refuses_miss(&self, wishes: &RequestControl) -> bool {
         self.obeys_requests && wishes.only_if_cached
     }
 
     /// Does the request forbid to store its answer (RFC 9111, 5.2.1.5)?
     #[must_use]
-    pub fn forbids_storing(&self, wishes: &Wishes) -> bool {
+    pub fn forbids_storing(&self, wishes: &RequestControl) -> bool {
         self.obeys_requests && wishes.no_store
     }
 }

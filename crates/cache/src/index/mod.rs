@@ -6,13 +6,13 @@
 //! Not here: files, and the room on the disk (`space`). Whoever is given an evicted key deletes its file. Invariant: a key is known
 //! once; the sum of keys is at most [`Index::keys_max`].
 
-mod pieces;
 mod shard;
+mod slabs;
 mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use slot::{Known, Place, State, Varies};
+pub use slot::{Extent, KeyState, KnownKey, Varies};
 
 use crate::entry::VARY_BYTES_MAX;
 use crate::key::Key;
@@ -43,16 +43,16 @@ pub const STEP_MAX: usize = 1024;
 /// See the module.
 #[derive(Debug)]
 pub struct Index {
-    shards: Box<[Part]>,
+    shards: Box<[LockedShard]>,
     keys_max: usize,
     keys: AtomicUsize,
     /// Where the next search for the oldest key begins, so that ties hit all parts.
-    turn: AtomicUsize,
+    search_start: AtomicUsize,
     vary: RwLock<Vec<Arc<[u8]>>>,
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct LockedShard {
     shard: Mutex<Shard>,
     /// When its oldest key was used: what an eviction looks at before it takes a lock. u32::MAX: it has none.
     oldest: AtomicU32,
@@ -69,16 +69,16 @@ pub struct Cursor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Displaced {
     /// What was known of the same key; its file has been (or will be) overwritten, its blocks are no longer held.
-    pub replaced: Option<Known>,
+    pub replaced: Option<KnownKey>,
     /// Another key that gave way; if it was stored, its file is to be deleted.
-    pub evicted: Option<Known>,
+    pub evicted: Option<KnownKey>,
 }
 
 impl Index {
     /// An index for so many keys, at least [`KEYS_MIN`].
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
-        let part = || Part {
+        let part = || LockedShard {
             shard: Mutex::default(),
             oldest: AtomicU32::new(u32::MAX),
         };
@@ -87,7 +87,7 @@ impl Index {
             // A slot's number has 32 bits in each part.
             keys_max: keys_max.clamp(KEYS_MIN, u32::MAX as usize / 2),
             keys: AtomicUsize::new(0),
-            turn: AtomicUsize::new(0),
+            search_start: AtomicUsize::new(0),
             vary: RwLock::default(),
         }
     }
@@ -121,12 +121,12 @@ impl Index {
     pub fn memory(&self) -> usize {
         let parts = self.shards.iter().map(|part| part.shard.lock().memory());
         let vary: usize = self.vary.read().iter().map(|names| names.len() + 16).sum();
-        size_of::<Self>() + size_of::<Part>() * SHARDS + parts.sum::<usize>() + vary
+        size_of::<Self>() + size_of::<LockedShard>() * SHARDS + parts.sum::<usize>() + vary
     }
 
     /// What is known of a key, which is counted as one use at `now`.
     #[must_use]
-    pub fn look_up(&self, key: &Key, now: Seconds) -> Option<Known> {
+    pub fn look_up(&self, key: &Key, now: Seconds) -> Option<KnownKey> {
         let part = self.part(key);
         let mut shard = part.shard.lock();
         let known = shard.touch(key, seconds(now))?.unpack();
@@ -136,23 +136,23 @@ impl Index {
 
     /// What is known of a key; nobody used it.
     #[must_use]
-    pub fn peek(&self, key: &Key) -> Option<Known> {
+    pub fn peek(&self, key: &Key) -> Option<KnownKey> {
         Some(self.part(key).shard.lock().get(key)?.unpack())
     }
 
     /// Counts a use of a key, known or not (`proxy_cache_min_uses`): how often it has been asked for, and what gave way to it.
-    pub fn count(&self, key: Key, now: Seconds) -> (Known, Option<Known>) {
+    pub fn count(&self, key: Key, now: Seconds) -> (KnownKey, Option<KnownKey>) {
         match self.look_up(&key, now) {
             Some(known) => (known, None),
             None => {
-                let seen = Known::seen(key, now);
+                let seen = KnownKey::seen(key, now);
                 (seen, self.put(&seen).evicted)
             }
         }
     }
 
     /// Takes note of a key. What is new about it replaces what was known; its uses are those of `known`.
-    pub fn put(&self, known: &Known) -> Displaced {
+    pub fn put(&self, known: &KnownKey) -> Displaced {
         let part = self.part(&known.key);
         let mut shard = part.shard.lock();
         if shard.get(&known.key).is_some() {
@@ -176,7 +176,7 @@ impl Index {
     }
 
     /// Counts one more key, after another gave way if there is no room.
-    fn make_room(&self) -> Option<Known> {
+    fn make_room(&self) -> Option<KnownKey> {
         let more = |keys| (keys < self.keys_max).then_some(keys + 1);
         loop {
             if self.keys.fetch_update(Relaxed, Relaxed, more).is_ok() {
@@ -189,7 +189,7 @@ impl Index {
         }
     }
 
-    /// Gives an entry another lifetime, if it still is the one with this tag (`place.file`).
+    /// Gives an entry another lifetime, if it still is the one with this tag (`extent.file`).
     pub fn renew(&self, key: &Key, tag: u32, lifetime: Lifetime) -> bool {
         self.change(key, tag, |known| known.lifetime = lifetime)
     }
@@ -204,22 +204,22 @@ impl Index {
         self.change(key, tag, |known| known.clean_of = number)
     }
 
-    /// Takes note that an entry has another head now: lifetime, marks and tag (`place.file`) of `known`. False: it was not the one with
+    /// Takes note that an entry has another head now: lifetime, marks and tag (`extent.file`) of `known`. False: it was not the one with
     /// this tag.
-    pub fn set_head(&self, tag: u32, known: &Known) -> bool {
+    pub fn set_head(&self, tag: u32, known: &KnownKey) -> bool {
         self.change(&known.key, tag, |entry| {
             entry.lifetime = known.lifetime;
-            entry.marks = known.marks;
-            entry.place.file = known.place.file;
+            entry.purge_filter = known.purge_filter;
+            entry.extent.file = known.extent.file;
         })
     }
 
-    fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut Known)) -> bool {
+    fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut KnownKey)) -> bool {
         let mut shard = self.part(key).shard.lock();
         let Some(slot) = shard.get_mut(key).filter(|slot| slot.is_stored()) else {
             return false;
         };
-        if slot.place().file != tag {
+        if slot.extent().file != tag {
             return false;
         }
         let mut known = slot.unpack();
@@ -229,16 +229,16 @@ impl Index {
     }
 
     /// Forgets a key, whatever is known of it.
-    pub fn remove(&self, key: &Key) -> Option<Known> {
+    pub fn remove(&self, key: &Key) -> Option<KnownKey> {
         self.remove_if(key, |_| true)
     }
 
     /// Forgets the entry with this tag; one that replaced it stays.
-    pub fn remove_entry(&self, key: &Key, tag: u32) -> Option<Known> {
-        self.remove_if(key, |slot| slot.is_stored() && slot.place().file == tag)
+    pub fn remove_entry(&self, key: &Key, tag: u32) -> Option<KnownKey> {
+        self.remove_if(key, |slot| slot.is_stored() && slot.extent().file == tag)
     }
 
-    fn remove_if(&self, key: &Key, is_it: impl FnOnce(&Slot) -> bool) -> Option<Known> {
+    fn remove_if(&self, key: &Key, is_it: impl FnOnce(&Slot) -> bool) -> Option<KnownKey> {
         let part = self.part(key);
         let mut shard = part.shard.lock();
         if !is_it(shard.get(key)?) {
@@ -253,11 +253,11 @@ impl Index {
     /// Takes out the entry that was not asked for the longest time (to the second), for its room on the disk. Keys without an
     /// entry that are older are forgotten.
     #[must_use = "its file is to be deleted"]
-    pub fn evict(&self) -> Option<Known> {
+    pub fn evict(&self) -> Option<KnownKey> {
         loop {
             let known = self.take_oldest()?;
             self.keys.fetch_sub(1, Relaxed);
-            if known.state == State::Stored {
+            if known.state == KeyState::Stored {
                 return Some(known);
             }
         }
@@ -265,14 +265,14 @@ impl Index {
 
     /// Takes out entries that nobody asked for since `before` (`inactive`), the oldest first, at most `max` ([`STEP_MAX`]).
     #[must_use = "their files are to be deleted"]
-    pub fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<Known> {
+    pub fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
         let mut evicted = Vec::new();
         while evicted.len() < max.min(STEP_MAX) {
             let Some(known) = self.take_oldest_before(seconds(before)) else {
                 break;
             };
             self.keys.fetch_sub(1, Relaxed);
-            if known.state == State::Stored {
+            if known.state == KeyState::Stored {
                 evicted.push(known);
             }
         }
@@ -280,14 +280,14 @@ impl Index {
     }
 
     /// Takes out the oldest key; it still counts.
-    fn take_oldest(&self) -> Option<Known> {
+    fn take_oldest(&self) -> Option<KnownKey> {
         self.take_oldest_before(u32::MAX)
     }
 
-    fn take_oldest_before(&self, before: u32) -> Option<Known> {
-        let turn = self.turn.fetch_add(1, Relaxed);
+    fn take_oldest_before(&self, before: u32) -> Option<KnownKey> {
+        let start = self.search_start.fetch_add(1, Relaxed);
         loop {
-            let parts = (0..SHARDS).map(|index| &self.shards[(turn + index) % SHARDS]);
+            let parts = (0..SHARDS).map(|index| &self.shards[(start + index) % SHARDS]);
             let part = parts.min_by_key(|part| part.oldest.load(Relaxed))?;
             let oldest = part.oldest.load(Relaxed);
             if oldest >= before {
@@ -306,7 +306,7 @@ impl Index {
 
     /// The next keys of a walk, at most `max` ([`STEP_MAX`]); none when it is at its end. A key that comes or goes meanwhile may be
     /// missed, one that stays is given once.
-    pub fn scan(&self, cursor: &mut Cursor, max: usize) -> Vec<Known> {
+    pub fn scan(&self, cursor: &mut Cursor, max: usize) -> Vec<KnownKey> {
         let mut found = Vec::new();
         while let Some(part) = self.shards.get(cursor.shard) {
             let shard = part.shard.lock();
@@ -368,12 +368,12 @@ impl Index {
         self.vary.read().get(index).cloned()
     }
 
-    fn part(&self, key: &Key) -> &Part {
+    fn part(&self, key: &Key) -> &LockedShard {
         &self.shards[usize::from(key.0[0]) % SHARDS]
     }
 }
 
-impl Part {
+impl LockedShard {
     fn note_oldest(&self, shard: &MutexGuard<'_, Shard>) {
         // A key that was used in the year 2106 is still older than none.
         let oldest = shard

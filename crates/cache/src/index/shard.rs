@@ -3,15 +3,15 @@
 //! The buckets are as many as the slots ask for: with each piece some more (linear hashing), each of which takes its share from one
 //! other. So nothing is ever done for all keys at once, however many there are.
 
-use super::pieces::{BUCKETS, Pieces, SLOTS};
-use super::slot::{Known, NONE, Slot};
+use super::slabs::{BUCKETS, SLOTS, Slabs};
+use super::slot::{KnownKey, NONE, Slot};
 use crate::key::Key;
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
 #[derive(Debug)]
 pub struct Shard {
-    pieces: Pieces,
+    slabs: Slabs,
     /// Nobody outside knows which keys meet in a bucket.
     hasher: DefaultHashBuilder,
     free: u32,
@@ -23,7 +23,7 @@ pub struct Shard {
 impl Default for Shard {
     fn default() -> Self {
         Self {
-            pieces: Pieces::default(),
+            slabs: Slabs::default(),
             hasher: DefaultHashBuilder::default(),
             free: NONE,
             newest: NONE,
@@ -46,20 +46,20 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
 impl Shard {
     /// Slots that there are, free ones included.
     pub fn slots(&self) -> usize {
-        self.pieces.slots()
+        self.slabs.slots()
     }
 
     /// Bytes that it holds on to.
     pub fn memory(&self) -> usize {
-        self.pieces.memory()
+        self.slabs.memory()
     }
 
     fn slot(&self, number: u32) -> &Slot {
-        self.pieces.slot(number)
+        self.slabs.slot(number)
     }
 
     fn slot_mut(&mut self, number: u32) -> &mut Slot {
-        self.pieces.slot_mut(number)
+        self.slabs.slot_mut(number)
     }
 
     /// The bucket of a key, of so many.
@@ -68,11 +68,11 @@ impl Shard {
     }
 
     fn find(&self, key: &Key) -> Option<u32> {
-        let buckets = self.pieces.buckets();
+        let buckets = self.slabs.buckets();
         if buckets == 0 {
             return None;
         }
-        let mut number = self.pieces.bucket(self.bucket(key, buckets));
+        let mut number = self.slabs.bucket(self.bucket(key, buckets));
         while number != NONE {
             let slot = self.slot(number);
             if slot.key() == *key {
@@ -86,17 +86,17 @@ impl Shard {
     /// Puts a slot into the bucket of its key, of so many.
     fn enter(&mut self, number: u32, buckets: usize) {
         let bucket = self.bucket(&self.slot(number).key(), buckets);
-        let next = std::mem::replace(self.pieces.bucket_mut(bucket), number);
+        let next = std::mem::replace(self.slabs.bucket_mut(bucket), number);
         self.slot_mut(number).next = next;
     }
 
     /// Takes a slot out of the bucket of its key.
     fn leave(&mut self, number: u32) {
-        let bucket = self.bucket(&self.slot(number).key(), self.pieces.buckets());
+        let bucket = self.bucket(&self.slot(number).key(), self.slabs.buckets());
         let next = self.slot(number).next;
-        let mut before = self.pieces.bucket(bucket);
+        let mut before = self.slabs.bucket(bucket);
         if before == number {
-            *self.pieces.bucket_mut(bucket) = next;
+            *self.slabs.bucket_mut(bucket) = next;
             return;
         }
         while before != NONE {
@@ -112,7 +112,7 @@ impl Shard {
     /// One bucket more than so many: it takes what is its own from the one that had it.
     fn split(&mut self, buckets: usize) {
         let from = bucket_of(buckets as u64, buckets);
-        let mut number = std::mem::replace(self.pieces.bucket_mut(from), NONE);
+        let mut number = std::mem::replace(self.slabs.bucket_mut(from), NONE);
         while number != NONE {
             let next = self.slot(number).next;
             self.enter(number, buckets + 1);
@@ -142,7 +142,7 @@ impl Shard {
     }
 
     /// Overwrites what is known of its key, or takes a new slot for it. What was known before is given back.
-    pub fn put(&mut self, known: &Known) -> Option<Known> {
+    pub fn put(&mut self, known: &KnownKey) -> Option<KnownKey> {
         if let Some(number) = self.find(&known.key) {
             let was = self.slot(number).unpack();
             self.slot_mut(number).pack(known);
@@ -152,12 +152,12 @@ impl Shard {
         }
         let number = self.take_free();
         self.slot_mut(number).pack(known);
-        self.enter(number, self.pieces.buckets());
+        self.enter(number, self.slabs.buckets());
         self.link_in_order(number);
         None
     }
 
-    pub fn remove(&mut self, key: &Key) -> Option<Known> {
+    pub fn remove(&mut self, key: &Key) -> Option<KnownKey> {
         let number = self.find(key)?;
         self.leave(number);
         self.unlink(number);
@@ -175,7 +175,7 @@ impl Shard {
     }
 
     /// What lies in a slot; None if it is free.
-    pub fn at(&self, number: usize) -> Option<Known> {
+    pub fn at(&self, number: usize) -> Option<KnownKey> {
         let slot = self.slot(number as u32);
         (!slot.is_free()).then(|| slot.unpack())
     }
@@ -201,8 +201,8 @@ impl Shard {
     }
 
     fn grow(&mut self) {
-        let (slots, buckets) = (self.slots() as u32, self.pieces.buckets());
-        self.pieces.grow();
+        let (slots, buckets) = (self.slots() as u32, self.slabs.buckets());
+        self.slabs.grow();
         for number in (slots..slots + SLOTS as u32).rev() {
             self.slot_mut(number).newer = self.free;
             self.free = number;

@@ -1,13 +1,13 @@
-//! What the index knows of one key, unpacked ([`Known`]) and as it lies in memory ([`Slot`]).
+//! What the index knows of one key, unpacked ([`KnownKey`]) and as it lies in memory ([`Slot`]).
 
 use crate::key::Key;
 use crate::lifetime::{Lifetime, Reuse};
-use crate::purge::Marks;
+use crate::purge::PurgeFilter;
 use message::date::Seconds;
 
 /// Where an entry lies on its disk. Nobody outside of this crate assumes a file per entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Extent {
     /// Which file. Where each entry has its own (named by its key): the entry's tag, which is in its prologue too.
     pub file: u32,
     /// Where in the file it begins, in blocks; 0 where each entry has its own.
@@ -19,7 +19,7 @@ pub struct Place {
 /// What a slot of the index stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum KeyState {
     /// No entry: the key was asked for, which is counted (`proxy_cache_min_uses`).
     #[default]
     Seen = 0,
@@ -53,17 +53,17 @@ impl Varies {
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownKey {
     /// The key (of the variant, if it is one).
     pub key: Key,
     /// What this is.
-    pub state: State,
+    pub state: KeyState,
     /// The answer's code.
     pub status: u16,
     /// How long it may be used. The index keeps seconds from 1970 to 2106.
     pub lifetime: Lifetime,
     /// Where it lies.
-    pub place: Place,
+    pub extent: Extent,
     /// Variants.
     pub varies: Varies,
     /// How often it was asked for, as far as 65535.
@@ -75,25 +75,25 @@ pub struct Known {
     /// The last purge that it is known not to be covered by ([`crate::purge`]).
     pub clean_of: u32,
     /// What it could be purged by.
-    pub marks: Marks,
+    pub purge_filter: PurgeFilter,
 }
 
-impl Known {
+impl KnownKey {
     /// Something about a key that nothing is known of: asked for once, at `now`.
     #[must_use]
     pub fn seen(key: Key, now: Seconds) -> Self {
         Self {
             key,
-            state: State::Seen,
+            state: KeyState::Seen,
             status: 0,
             lifetime: Lifetime::default(),
-            place: Place::default(),
+            extent: Extent::default(),
             varies: Varies::default(),
             uses: 1,
             used: now,
             is_verified: false,
             clean_of: 0,
-            marks: Marks::default(),
+            purge_filter: PurgeFilter::default(),
         }
     }
 }
@@ -101,7 +101,7 @@ impl Known {
 /// No slot.
 pub const NONE: u32 = u32::MAX;
 
-/// A [`Known`] in 88 bytes, links included.
+/// A [`KnownKey`] in 88 bytes, links included.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     key: [u8; 16],
@@ -111,11 +111,11 @@ pub struct Slot {
     error: u32,
     initial_age: u32,
     pub used: u32,
-    place: Place,
+    extent: Extent,
     variant: u32,
     clean_of: u32,
     /// In halves: a number of 64 bits would cost four bytes more in each slot.
-    marks: [u32; 2],
+    purge_filter: [u32; 2],
     /// The slot used next after it; in a free slot, the next free one.
     pub newer: u32,
     /// The slot used last before it.
@@ -125,7 +125,7 @@ pub struct Slot {
     vary: u16,
     uses: u16,
     status: u16,
-    state: State,
+    state: KeyState,
     /// Bits 0 and 1: [`Reuse`]; bit 2: verified; bit 3: not free.
     flags: u8,
 }
@@ -143,21 +143,21 @@ impl Slot {
         error: 0,
         initial_age: 0,
         used: 0,
-        place: Place {
+        extent: Extent {
             file: 0,
             offset: 0,
             blocks: 0,
         },
         variant: 0,
         clean_of: 0,
-        marks: [0; 2],
+        purge_filter: [0; 2],
         newer: NONE,
         older: NONE,
         next: NONE,
         vary: 0,
         uses: 0,
         status: 0,
-        state: State::Seen,
+        state: KeyState::Seen,
         flags: 0,
     };
 
@@ -170,11 +170,11 @@ impl Slot {
     }
 
     pub fn is_stored(&self) -> bool {
-        self.state == State::Stored
+        self.state == KeyState::Stored
     }
 
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// Another use at `now`.
@@ -183,8 +183,8 @@ impl Slot {
         self.used = self.used.max(now);
     }
 
-    pub fn unpack(&self) -> Known {
-        Known {
+    pub fn unpack(&self) -> KnownKey {
+        KnownKey {
             key: Key(self.key),
             state: self.state,
             status: self.status,
@@ -196,7 +196,7 @@ impl Slot {
                 initial_age: self.initial_age,
                 reuse: Reuse::from_number(self.flags & REUSE).unwrap_or(Reuse::Revalidate),
             },
-            place: self.place,
+            extent: self.extent,
             varies: Varies {
                 names: self.vary,
                 variant: self.variant,
@@ -205,13 +205,15 @@ impl Slot {
             used: Seconds::from(self.used),
             is_verified: self.flags & VERIFIED != 0,
             clean_of: self.clean_of,
-            marks: Marks(u64::from(self.marks[1]) << 32 | u64::from(self.marks[0])),
+            purge_filter: PurgeFilter(
+                u64::from(self.purge_filter[1]) << 32 | u64::from(self.purge_filter[0]),
+            ),
         }
     }
 
     /// Takes over what is known; the links stay.
-    pub fn pack(&mut self, known: &Known) {
-        let Known { lifetime, .. } = known;
+    pub fn pack(&mut self, known: &KnownKey) {
+        let KnownKey { lifetime, .. } = known;
         let verified = if known.is_verified { VERIFIED } else { 0 };
         *self = Self {
             key: known.key.0,
@@ -221,10 +223,13 @@ impl Slot {
             error: lifetime.error,
             initial_age: lifetime.initial_age,
             used: seconds(known.used),
-            place: known.place,
+            extent: known.extent,
             variant: known.varies.variant,
             clean_of: known.clean_of,
-            marks: [known.marks.0 as u32, (known.marks.0 >> 32) as u32],
+            purge_filter: [
+                known.purge_filter.0 as u32,
+                (known.purge_filter.0 >> 32) as u32,
+            ],
             newer: self.newer,
             older: self.older,
             next: self.next,

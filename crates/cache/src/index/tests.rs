@@ -9,16 +9,16 @@ fn key(number: u64) -> Key {
     Key::of(&number.to_le_bytes())
 }
 
-fn stored(number: u64, used: Seconds) -> Known {
-    Known {
-        state: State::Stored,
+fn stored(number: u64, used: Seconds) -> KnownKey {
+    KnownKey {
+        state: KeyState::Stored,
         status: 200,
-        place: Place {
+        extent: Extent {
             file: number as u32,
             offset: 0,
             blocks: 3,
         },
-        ..Known::seen(key(number), used)
+        ..KnownKey::seen(key(number), used)
     }
 }
 
@@ -48,9 +48,9 @@ fn zones_are_as_large_as_nginx_counts_them() {
 #[test]
 fn everything_is_given_back_as_it_was_put() {
     let index = Index::new(1_000);
-    let known = Known {
+    let known = KnownKey {
         key: key(1),
-        state: State::Stored,
+        state: KeyState::Stored,
         status: 404,
         lifetime: Lifetime {
             date: 1_700_000_000,
@@ -60,7 +60,7 @@ fn everything_is_given_back_as_it_was_put() {
             initial_age: 9,
             reuse: Reuse::NeverStale,
         },
-        place: Place {
+        extent: Extent {
             file: 4_000_000_000,
             offset: 17,
             blocks: 18,
@@ -70,7 +70,7 @@ fn everything_is_given_back_as_it_was_put() {
         used: 1_700_000_050,
         is_verified: true,
         clean_of: 3_000_000_000,
-        marks: crate::purge::Marks(0x1234_5678_9ABC_DEF0),
+        purge_filter: crate::purge::PurgeFilter(0x1234_5678_9ABC_DEF0),
     };
     assert_eq!(index.put(&known), Displaced::default());
     assert_eq!(index.peek(&key(1)), Some(known));

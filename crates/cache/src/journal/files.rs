@@ -6,7 +6,7 @@ use super::frame::{FILE_HEADER_BYTES, FileHeader, Frame, Scanner};
 use super::replay::{Recovered, Replay};
 use super::{FILE_MODE, snapshot};
 use crate::error::Error;
-use crate::index::{Index, Known};
+use crate::index::{Index, KnownKey};
 use crate::key::Key;
 use disk::{Access, Create, Local, Output, Pool, READ_MAX, Step};
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ const _: () = assert!(FREED_MAX <= disk::STEPS_MAX);
 
 /// What there is in the folder.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct JournalFiles {
     /// Their generations and lengths.
     pub logs: Vec<(u64, u64)>,
     snapshots: Vec<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Files {
     pub snapshot_at: Option<SystemTime>,
 }
 
-impl Files {
+impl JournalFiles {
     pub async fn list(local: &Local, folder: &[u8], pool: &Pool) -> Result<Self, Error> {
         let mut files = Self::default();
         for entry in local.readdir(folder, &Access::new(pool)).await? {
@@ -89,7 +89,7 @@ pub(super) async fn free_some(
     place: impl Fn(&Key) -> Vec<u8>,
 ) -> Result<(), Error> {
     let oldest = std::iter::from_fn(|| index.evict()).take(FREED_MAX);
-    let unlink = |known: Known| Step::Unlink(place(&known.key).into());
+    let unlink = |known: KnownKey| Step::Unlink(place(&known.key).into());
     Ok(local.change(oldest.map(unlink).collect(), pool).await?)
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn begin_log(
 pub(super) async fn recover(
     local: &Local,
     folder: &[u8],
-    files: &Files,
+    files: &JournalFiles,
     pool: &Pool,
     index: &Index,
     boot: [u8; 16],
@@ -126,8 +126,8 @@ pub(super) async fn recover(
     let snapshot = files.snapshots.last().copied();
     if let Some(generation) = snapshot {
         let name = snapshot::name(folder, generation);
-        let is_whole = read(local, &name, pool, |frame| replay.snapshot(&frame)).await?;
-        if !is_whole {
+        let is_complete = read(local, &name, pool, |frame| replay.snapshot(&frame)).await?;
+        if !is_complete {
             replay.set_damaged();
         }
     }
@@ -172,7 +172,7 @@ async fn read(
     };
     let file = local.open(name, &access).await?;
     let header = local.read(&file, 0, FILE_HEADER_BYTES, &access).await?;
-    let mut is_whole = FileHeader::decode(&header).is_some();
+    let mut is_complete = FileHeader::decode(&header).is_some();
     let mut scanner = Scanner::default();
     let mut offset = header.len() as u64;
     loop {
@@ -186,6 +186,6 @@ async fn read(
             break;
         }
     }
-    is_whole &= !scanner.is_damaged();
-    Ok(is_whole)
+    is_complete &= !scanner.is_damaged();
+    Ok(is_complete)
 }

@@ -22,12 +22,12 @@ pub use record::Record;
 pub use replay::Recovered;
 
 use crate::error::Error;
-use crate::index::{Index, Known};
+use crate::index::{Index, KnownKey};
 use crate::key::{Key, Levels};
-use crate::purge::Purges;
+use crate::purge::PurgeList;
 use bytes::Bytes;
 use disk::{Errno, Local, Lock, Output, Pool, Step};
-use files::{Files, begin_log, boot_id, free_some, log_name, recover};
+use files::{JournalFiles, begin_log, boot_id, free_some, log_name, recover};
 use frame::Batch;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -63,14 +63,14 @@ pub struct Journal(Arc<Inner>);
 struct Inner {
     folder: Vec<u8>,
     pool: Pool,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
     /// A ticket was dropped.
     dropped: Notify,
     _lock: Lock,
 }
 
 #[derive(Debug)]
-struct State {
+struct JournalState {
     generation: u64,
     log: Output,
     /// Of all logs.
@@ -89,7 +89,7 @@ struct State {
     /// What the next tickets are to say. (As much as ends between two tickets; sweeps write it down too.)
     later: Vec<Record>,
     /// Purges that are pending: a new log begins with them too.
-    purges: Purges,
+    purges: PurgeList,
     /// The log's last record is a purge that the disk may not have yet.
     is_to_sync: bool,
     /// Files that the next snapshot replaces.
@@ -117,7 +117,7 @@ pub struct Ticket {
     journal: Arc<Inner>,
 }
 
-impl State {
+impl JournalState {
     /// Follows which fills are running and which purges are pending.
     fn note(&mut self, record: &Record) {
         match record {
@@ -125,7 +125,7 @@ impl State {
                 self.begun.insert((key.0, *tag));
             }
             Record::Put { known, .. } => {
-                self.begun.insert((known.key.0, known.place.file));
+                self.begun.insert((known.key.0, known.extent.file));
             }
             Record::Purge { number, rule } => {
                 self.purges.add(*number, rule.clone());
@@ -175,7 +175,7 @@ impl Journal {
         local.mkdir(&folder, FOLDER_MODE, pool).await?;
         let lock = local.lock(&[&folder[..], b"lock"].concat(), pool).await?;
         let lock = lock.ok_or(Error::InUse)?;
-        let files = Files::list(local, &folder, pool).await?;
+        let files = JournalFiles::list(local, &folder, pool).await?;
         let boot = boot_id(local, pool).await;
         let (recovered, number) = recover(local, &folder, &files, pool, index, boot).await?;
         let is_walked = recovered.is_complete;
@@ -189,7 +189,7 @@ impl Journal {
             log => log?,
         };
         let inner = Inner {
-            state: Mutex::new(State {
+            state: Mutex::new(JournalState {
                 generation,
                 log,
                 log_bytes: files.log_bytes,
@@ -249,7 +249,7 @@ impl Journal {
         self.frame(batch, &mut state)
     }
 
-    fn frame(&self, batch: Batch, state: &mut State) -> Ticket {
+    fn frame(&self, batch: Batch, state: &mut JournalState) -> Ticket {
         let number = state.number;
         let frame = batch.frame(number);
         state.number += 1;
@@ -280,8 +280,8 @@ impl Journal {
     }
 
     /// An entry was found that the journal did not know. The next ticket says so.
-    pub fn found(&self, known: Known, vary: Bytes) {
-        let (key, tag) = (known.key, known.place.file);
+    pub fn found(&self, known: KnownKey, vary: Bytes) {
+        let (key, tag) = (known.key, known.extent.file);
         let later = &mut self.0.state.lock().later;
         later.extend([Record::Put { known, vary }, Record::Ended { key, tag }]);
     }

@@ -2,10 +2,10 @@
 
 use crate::codec::Reader;
 use crate::entry::VARY_BYTES_MAX;
-use crate::index::{Known, Place, State, Varies};
+use crate::index::{Extent, KeyState, KnownKey, Varies};
 use crate::key::Key;
 use crate::lifetime::Lifetime;
-use crate::purge::{Marks, RULE_TEXT_MAX, Rule};
+use crate::purge::{PurgeFilter, PurgeRule, RULE_TEXT_MAX};
 use bytes::Bytes;
 use message::date::Seconds;
 
@@ -28,7 +28,7 @@ pub enum Record {
     /// there was cut off just before.)
     Put {
         /// What the index is to know of it ([`Varies::names`] is of no meaning: numbers end with the process).
-        known: Known,
+        known: KnownKey,
         /// What it varies by, as [`crate::vary_names`] wrote it; at most [`VARY_BYTES_MAX`] bytes.
         vary: Bytes,
     },
@@ -86,7 +86,7 @@ pub enum Record {
         /// Which purge: they count up.
         number: u32,
         /// What it covers.
-        rule: Rule,
+        rule: PurgeRule,
     },
     /// No entry is left that a purge up to this one covers.
     Purged {
@@ -195,7 +195,7 @@ impl Record {
             CLOSED => Self::Closed,
             PURGE => Self::Purge {
                 number: from.u32()?,
-                rule: Rule::decode(from)?,
+                rule: PurgeRule::decode(from)?,
             },
             PURGED => Self::Purged {
                 number: from.u32()?,
@@ -211,12 +211,12 @@ fn named(kind: u8, key: &Key, tag: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&tag.to_le_bytes());
 }
 
-fn put(known: &Known, vary: &[u8], out: &mut Vec<u8>) {
-    let Place {
+fn put(known: &KnownKey, vary: &[u8], out: &mut Vec<u8>) {
+    let Extent {
         file,
         offset,
         blocks,
-    } = known.place;
+    } = known.extent;
     named(PUT, &known.key, file, out);
     for number in [offset, blocks, known.varies.variant] {
         out.extend_from_slice(&number.to_le_bytes());
@@ -227,7 +227,7 @@ fn put(known: &Known, vary: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&known.used.to_le_bytes());
     known.lifetime.encode(out);
     out.extend_from_slice(&known.clean_of.to_le_bytes());
-    out.extend_from_slice(&known.marks.0.to_le_bytes());
+    out.extend_from_slice(&known.purge_filter.0.to_le_bytes());
     // Longer names are stored by nobody; cut, they would only make a variant that never matches.
     let vary = &vary[..vary.len().min(VARY_BYTES_MAX)];
     out.extend_from_slice(&(vary.len() as u16).to_le_bytes());
@@ -236,7 +236,7 @@ fn put(known: &Known, vary: &[u8], out: &mut Vec<u8>) {
 
 fn read_put(from: &mut Reader<'_>) -> Option<Record> {
     let key = Key(from.array()?);
-    let place = Place {
+    let extent = Extent {
         file: from.u32()?,
         offset: from.u32()?,
         blocks: from.u32()?,
@@ -245,24 +245,24 @@ fn read_put(from: &mut Reader<'_>) -> Option<Record> {
     let (status, uses) = (from.u16()?, from.u16()?);
     let used: Seconds = from.i64()?;
     let lifetime = Lifetime::decode(from)?;
-    let (clean_of, marks) = (from.u32()?, Marks(from.u64()?));
+    let (clean_of, purge_filter) = (from.u32()?, PurgeFilter(from.u64()?));
     let len = usize::from(from.u16()?);
     if len > VARY_BYTES_MAX {
         return None;
     }
     let vary = Bytes::copy_from_slice(from.take(len)?);
-    let known = Known {
+    let known = KnownKey {
         key,
-        state: State::Stored,
+        state: KeyState::Stored,
         status,
         lifetime,
-        place,
+        extent,
         varies: Varies { names: 0, variant },
         uses,
         used,
         is_verified: false,
         clean_of,
-        marks,
+        purge_filter,
     };
     Some(Record::Put { known, vary })
 }

@@ -5,9 +5,9 @@
 use super::frame::Frame;
 use super::record::Record;
 use super::snapshot::UNKNOWN_NAMES;
-use crate::index::{Index, Known, State, VARY_UNKNOWN};
+use crate::index::{Index, KeyState, KnownKey, VARY_UNKNOWN};
 use crate::key::Key;
-use crate::purge::Purges;
+use crate::purge::PurgeList;
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ pub struct Recovered {
     /// Was anything skipped because its checksum was wrong?
     pub is_damaged: bool,
     /// Entries for which the index had no room: their files are to be deleted.
-    pub evicted: Vec<Known>,
+    pub evicted: Vec<KnownKey>,
     /// Fills that may have been cut short: key and tag of each, whose temp files are to be deleted where they are there.
     pub unfinished: Vec<(Key, u32)>,
     /// Blocks of files of others in the directory, as the last walk found them.
     pub foreign_blocks: u64,
     /// Purges that were pending.
-    pub(crate) purges: Purges,
+    pub(crate) purges: PurgeList,
 }
 
 /// Bytes of a log's frames that are held until they are in order. Jobs that run at once write their frames in any order; this is as
@@ -189,7 +189,7 @@ impl<'a> Replay<'a> {
                 self.begun.insert((key.0, tag));
             }
             Record::Put { mut known, vary } => {
-                self.begun.insert((known.key.0, known.place.file));
+                self.begun.insert((known.key.0, known.extent.file));
                 // A purge that was cut off before it was written has left its number with what came after it.
                 self.found.purges.is_at_least(known.clean_of);
                 known.varies.names = match &vary[..] {
@@ -197,7 +197,7 @@ impl<'a> Replay<'a> {
                     names => self.index.vary_number(names),
                 };
                 let evicted = self.index.put(&known).evicted;
-                let stored = evicted.filter(|known| known.state == State::Stored);
+                let stored = evicted.filter(|known| known.state == KeyState::Stored);
                 self.found.evicted.extend(stored);
             }
             Record::Renew { key, tag, lifetime } => {
@@ -259,9 +259,9 @@ mod tests {
 
     fn named(number: u64, is_put: bool) -> Frame {
         let (key, tag) = (Key::of(b"it"), 0);
-        let known = Known {
-            state: State::Stored,
-            ..Known::seen(key, 1)
+        let known = KnownKey {
+            state: KeyState::Stored,
+            ..KnownKey::seen(key, 1)
         };
         let vary = Default::default();
         let put = Record::Put { known, vary };

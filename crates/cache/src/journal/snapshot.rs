@@ -2,9 +2,9 @@
 
 use super::frame::{Batch, FileHeader};
 use super::record::Record;
-use super::{FILE_MODE, Journal, LOG_BYTES_MIN, State, Ticket, begin_log, log_name};
+use super::{FILE_MODE, Journal, JournalState, LOG_BYTES_MIN, Ticket, begin_log, log_name};
 use crate::error::Error;
-use crate::index::{Cursor, Index, Known, STEP_MAX, State as Kind, VARY_UNKNOWN};
+use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX, VARY_UNKNOWN};
 use crate::key::Key;
 use bytes::Bytes;
 use disk::{Create, Local, Output, STEPS_MAX, Step};
@@ -29,7 +29,7 @@ impl Journal {
             return Ok(false);
         }
         // Also where the caller does not wait for the end.
-        let _turn = Turn(self);
+        let _turn = CompactionGuard(self);
         let done = self.switch_and_write(local, index).await;
         let mut state = self.0.state.lock();
         state.retry_from = match done {
@@ -100,7 +100,7 @@ impl Journal {
     /// From here on, records go to the new log. Given back: the first of them (fills that are running and purges that are pending
     /// are in no snapshot), and who still writes to the old log.
     fn switch(&self, generation: u64, log: Output) -> (Vec<Ticket>, Arc<()>) {
-        let state: &mut State = &mut self.0.state.lock();
+        let state: &mut JournalState = &mut self.0.state.lock();
         state.old.push(log_name(&self.0.folder, state.generation));
         state.generation = generation;
         state.log = log;
@@ -168,7 +168,7 @@ impl Journal {
             is_snapshot: true,
         };
         let is_walked = self.0.state.lock().is_walked;
-        let mut writer = Writer {
+        let mut writer = SnapshotWriter {
             frames: vec![header.encode()],
             batch: Batch::default(),
             number: 0,
@@ -201,16 +201,16 @@ impl Journal {
 }
 
 /// Somebody is compacting.
-struct Turn<'a>(&'a Journal);
+struct CompactionGuard<'a>(&'a Journal);
 
-impl Drop for Turn<'_> {
+impl Drop for CompactionGuard<'_> {
     fn drop(&mut self) {
         self.0.0.state.lock().is_compacting = false;
     }
 }
 
 /// Puts entries into frames.
-struct Writer {
+struct SnapshotWriter {
     frames: Vec<Bytes>,
     batch: Batch,
     number: u64,
@@ -218,9 +218,9 @@ struct Writer {
     bytes: u64,
 }
 
-impl Writer {
-    fn put(&mut self, known: &Known, index: &Index) {
-        if known.state != Kind::Stored {
+impl SnapshotWriter {
+    fn put(&mut self, known: &KnownKey, index: &Index) {
+        if known.state != KeyState::Stored {
             return;
         }
         self.entries += 1;

@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, Scanner};
 use super::*;
-use crate::index::{Cursor, Known, Place, State as Kind, VARY_MAX, VARY_UNKNOWN, Varies};
+use crate::index::{Cursor, Extent, KeyState, KnownKey, VARY_MAX, VARY_UNKNOWN, Varies};
 use crate::lifetime::{Lifetime, Reuse};
 use disk::Disk;
 use proptest::prelude::*;
@@ -27,9 +27,9 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-fn known(number: u64, tag: u32) -> Known {
-    Known {
-        state: Kind::Stored,
+fn known(number: u64, tag: u32) -> KnownKey {
+    KnownKey {
+        state: KeyState::Stored,
         status: 200,
         lifetime: Lifetime {
             date: 1_700_000_000,
@@ -39,12 +39,12 @@ fn known(number: u64, tag: u32) -> Known {
             initial_age: 3,
             reuse: Reuse::NeverStale,
         },
-        place: Place {
+        extent: Extent {
             file: tag,
             offset: 0,
             blocks: 5,
         },
-        ..Known::seen(Key::of(&number.to_le_bytes()), 1_700_000_000)
+        ..KnownKey::seen(Key::of(&number.to_le_bytes()), 1_700_000_000)
     }
 }
 
@@ -56,7 +56,7 @@ fn put(number: u64, tag: u32, vary: &'static str) -> Record {
 }
 
 /// Everything that an index knows, with the names of Vary in words.
-fn contents(index: &Index) -> HashMap<[u8; 16], (Known, Vec<u8>)> {
+fn contents(index: &Index) -> HashMap<[u8; 16], (KnownKey, Vec<u8>)> {
     let mut cursor = Cursor::default();
     let mut all = HashMap::new();
     loop {
@@ -146,7 +146,7 @@ fn a_start_knows_what_was_known_when_the_process_was_killed() {
         assert_eq!(recovered.entries, 9);
         assert!(recovered.unfinished.is_empty());
         assert_eq!(contents(&again), contents(&index));
-        assert_eq!(again.peek(&known(3, 2).key).unwrap().place.file, 2);
+        assert_eq!(again.peek(&known(3, 2).key).unwrap().extent.file, 2);
     });
 }
 
@@ -428,7 +428,7 @@ proptest! {
             let (journal, recovered, index) = open(&local, dir.path(), &pool).await;
             let after = contents(&index);
             for (key, (known, names)) in &after {
-                let tag = known.place.file;
+                let tag = known.extent.file;
                 let number = (0..25u64).find(|number| Key::of(&number.to_le_bytes()).0 == *key).unwrap();
                 let mut written = super::tests::known(number, tag);
                 written.varies.names = 0;
@@ -459,7 +459,7 @@ proptest! {
             3 => Record::Remove { key, tag },
             4 => Record::Opened { generation: number, boot: [tag as u8; 16], is_known: tag % 2 == 0, foreign: number, before: (number, 7) },
             5 => Record::Ended { key, tag },
-            6 => Record::Purge { number: tag, rule: crate::purge::Rule::Tag(Bytes::from(vary)) },
+            6 => Record::Purge { number: tag, rule: crate::purge::PurgeRule::Tag(Bytes::from(vary)) },
             7 => Record::Purged { number: tag },
             _ => Record::Complete { entries: number, is_walked: tag % 2 == 0 },
         };

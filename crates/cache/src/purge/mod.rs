@@ -1,20 +1,20 @@
 //! Purges: what was asked for before one, and is covered by it, is no answer any more.
 //!
 //! A purge is O(1): it gets the next number and goes onto a list. Each entry has the number of the last purge that had been made
-//! when it was asked for at the origin ([`Moment`]), or that it was found to be clean of; a hit that is behind the list's end is
+//! when it was asked for at the origin ([`FetchMoment`]), or that it was found to be clean of; a hit that is behind the list's end is
 //! compared once with the rules in between (its head has the key's text and the tags), then noted as clean. What is covered is
 //! invalid from the moment of the purge on; a sweep deletes it at its own pace, and rules that it has compared with everything
-//! are forgotten. [`Marks`] in the index tell it which heads need not be read.
+//! are forgotten. [`PurgeFilter`] in the index tell it which heads need not be read.
 //!
 //! Not here: files and the index (`store::purge`). Invariants: a rule is forgotten only when no entry and no running fill is
 //! older than it; numbers are compared as they count up and around (`is_before`).
 
-mod marks;
+mod filter;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use marks::Marking;
-pub use marks::Marks;
+pub(crate) use filter::FilterQuery;
+pub use filter::PurgeFilter;
 
 use crate::codec::Reader;
 use crate::entry::Entry;
@@ -35,7 +35,7 @@ pub const RULE_TEXT_MAX: usize = 1024;
 
 /// What a purge covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum PurgeRule {
     /// A key, in all its variants.
     Key(Key),
     /// Keys whose text begins with this.
@@ -52,46 +52,46 @@ pub struct TooManyPurges;
 
 /// A rule with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Numbered {
+pub(crate) struct NumberedRule {
     pub number: u32,
-    pub rule: Rule,
-    marking: Marking,
+    pub rule: PurgeRule,
+    marking: FilterQuery,
 }
 
 /// The rules that are pending, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Purges {
+pub(crate) struct PurgeList {
     /// The number of the last rule, pending or not.
     pub latest: u32,
-    pending: VecDeque<Numbered>,
+    pending: VecDeque<NumberedRule>,
 }
 
 /// When something was asked for at the origin: what is purged from then on is purged for it too, and what was asked for later is
 /// newer. While it lives, later rules stay. Goes from loop to loop.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct FetchMoment {
     number: u32,
-    era: Arc<AtomicBool>,
+    interval: Arc<AtomicBool>,
     tag: u32,
 }
 
 /// The rules of one store.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct PurgeRules {
     /// The number of the last one: what a hit looks at.
     latest: AtomicU32,
-    state: RwLock<State>,
+    state: RwLock<RulesState>,
 }
 
 #[derive(Debug)]
-struct State {
-    purges: Purges,
+struct RulesState {
+    purges: PurgeList,
     /// The time between two rules each, if something that was asked for in it still runs; the last is now.
-    eras: VecDeque<Era>,
+    intervals: VecDeque<PurgeInterval>,
 }
 
 #[derive(Debug)]
-struct Era {
+struct PurgeInterval {
     number: u32,
     /// Shared by what was asked for in it. True: it is not to be stored.
     is_void: Arc<AtomicBool>,
@@ -99,7 +99,7 @@ struct Era {
 
 /// What the rules say of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PurgeCheck {
     /// It is clean of all up to this number.
     Clean(u32),
     Purged,
@@ -111,7 +111,7 @@ pub(crate) fn is_before(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() > 0
 }
 
-impl Rule {
+impl PurgeRule {
     pub(crate) fn covers(&self, entry: &Entry) -> bool {
         match self {
             Self::Key(key) => entry.main() == *key,
@@ -174,9 +174,9 @@ pub fn tags_of<'a>(name: &[u8], value: &'a [u8]) -> impl Iterator<Item = &'a [u8
         .filter(|tag| !tag.is_empty())
 }
 
-impl Numbered {
-    fn new(number: u32, rule: Rule) -> Self {
-        let marking = Marking::of(&rule);
+impl NumberedRule {
+    fn new(number: u32, rule: PurgeRule) -> Self {
+        let marking = FilterQuery::of(&rule);
         Self {
             number,
             rule,
@@ -185,21 +185,21 @@ impl Numbered {
     }
 
     /// May it cover an entry with these marks, last noted as clean of `since`?
-    pub fn may_cover(&self, marks: Marks, since: u32) -> bool {
-        is_before(since, self.number) && self.marking.fits(marks)
+    pub fn may_cover(&self, purge_filter: PurgeFilter, since: u32) -> bool {
+        is_before(since, self.number) && self.marking.fits(purge_filter)
     }
 }
 
-impl Purges {
+impl PurgeList {
     /// Takes note of a rule; the same one from before is in it. (Those of several loops come nearly in their order.)
-    pub fn add(&mut self, number: u32, rule: Rule) {
+    pub fn add(&mut self, number: u32, rule: PurgeRule) {
         self.pending
             .retain(|known| known.rule != rule || is_before(number, known.number));
         let is_known = self.pending.iter().any(|known| known.rule == rule);
         if !is_known {
-            let before = |known: &Numbered| is_before(known.number, number);
+            let before = |known: &NumberedRule| is_before(known.number, number);
             let at = self.pending.partition_point(before);
-            self.pending.insert(at, Numbered::new(number, rule));
+            self.pending.insert(at, NumberedRule::new(number, rule));
         }
         self.is_at_least(number);
     }
@@ -223,12 +223,12 @@ impl Purges {
         first.map_or(self.latest, |first| first.number.wrapping_sub(1))
     }
 
-    pub fn pending(&self) -> impl Iterator<Item = &Numbered> {
+    pub fn pending(&self) -> impl Iterator<Item = &NumberedRule> {
         self.pending.iter()
     }
 }
 
-impl Moment {
+impl FetchMoment {
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -240,11 +240,11 @@ impl Moment {
 
     /// Have too many purges been made since, so that what was asked for then is not to be stored?
     pub(crate) fn is_void(&self) -> bool {
-        self.era.load(Ordering::Acquire)
+        self.interval.load(Ordering::Acquire)
     }
 }
 
-impl Era {
+impl PurgeInterval {
     fn new(number: u32) -> Self {
         Self {
             number,
@@ -257,19 +257,19 @@ impl Era {
     }
 }
 
-impl Rules {
-    pub fn new(purges: Purges) -> Self {
+impl PurgeRules {
+    pub fn new(purges: PurgeList) -> Self {
         Self {
             latest: AtomicU32::new(purges.latest),
-            state: RwLock::new(State {
-                eras: VecDeque::from([Era::new(purges.latest)]),
+            state: RwLock::new(RulesState {
+                intervals: VecDeque::from([PurgeInterval::new(purges.latest)]),
                 purges,
             }),
         }
     }
 
     /// Adds a rule, and says its number. It holds from now on.
-    pub fn add(&self, rule: &Rule) -> Result<u32, TooManyPurges> {
+    pub fn add(&self, rule: &PurgeRule) -> Result<u32, TooManyPurges> {
         let mut state = self.state.write();
         let is_known = || state.purges.pending().any(|known| known.rule == *rule);
         if state.purges.pending.len() >= RULES_MAX && !is_known() {
@@ -277,14 +277,14 @@ impl Rules {
         }
         let number = state.purges.latest.wrapping_add(1);
         state.purges.add(number, rule.clone());
-        state.eras.retain(Era::is_running);
-        state.eras.push_back(Era::new(number));
+        state.intervals.retain(PurgeInterval::is_running);
+        state.intervals.push_back(PurgeInterval::new(number));
         self.latest.store(number, Ordering::Release);
         Ok(number)
     }
 
     /// The number of this rule, if it is pending.
-    pub fn number_of(&self, rule: &Rule) -> Option<u32> {
+    pub fn number_of(&self, rule: &PurgeRule) -> Option<u32> {
         let state = self.state.read();
         let mut pending = state.purges.pending();
         let known = pending.find(|known| known.rule == *rule)?;
@@ -292,12 +292,15 @@ impl Rules {
     }
 
     /// Now, for an entry with this tag.
-    pub fn moment(&self, tag: u32) -> Moment {
+    pub fn moment(&self, tag: u32) -> FetchMoment {
         let state = self.state.read();
-        let era = state.eras.back().expect("the last era is never taken");
-        Moment {
-            number: era.number,
-            era: era.is_void.clone(),
+        let interval = state
+            .intervals
+            .back()
+            .expect("the last interval is never taken");
+        FetchMoment {
+            number: interval.number,
+            interval: interval.is_void.clone(),
             tag,
         }
     }
@@ -313,34 +316,38 @@ impl Rules {
     }
 
     /// Is an entry that was clean of all up to `since` covered by a later one?
-    pub fn standing(&self, entry: &Entry, marks: Marks, since: u32) -> Standing {
+    pub fn check(&self, entry: &Entry, purge_filter: PurgeFilter, since: u32) -> PurgeCheck {
         let latest = self.latest.load(Ordering::Acquire);
         if latest == since {
-            return Standing::Clean(since);
+            return PurgeCheck::Clean(since);
         }
         let state = self.state.read();
         let mut newest_first = state.purges.pending.iter().rev();
         let is_covered = newest_first
             .by_ref()
             .take_while(|rule| is_before(since, rule.number))
-            .any(|rule| rule.may_cover(marks, since) && rule.rule.covers(entry));
+            .any(|rule| rule.may_cover(purge_filter, since) && rule.rule.covers(entry));
         match is_covered {
-            true => Standing::Purged,
-            false => Standing::Clean(state.purges.latest),
+            true => PurgeCheck::Purged,
+            false => PurgeCheck::Clean(state.purges.latest),
         }
     }
 
     /// The rules that everything that is yet to be stored is newer than, for a look at all that is stored; beside them, the number
     /// of the last. None: there are no such rules.
-    pub fn settled(&self) -> Option<(u32, Vec<Numbered>)> {
+    pub fn settled(&self) -> Option<(u32, Vec<NumberedRule>)> {
         let mut state = self.state.write();
         if state.purges.pending.len() > RULES_MANY {
             state.void_old_eras();
         }
         // The last era is now.
-        let last = state.eras.len() - 1;
-        let running = state.eras.iter().take(last).filter(|era| era.is_running());
-        let oldest = running.map(|era| era.number).next();
+        let last = state.intervals.len() - 1;
+        let running = state
+            .intervals
+            .iter()
+            .take(last)
+            .filter(|interval| interval.is_running());
+        let oldest = running.map(|interval| interval.number).next();
         let end = oldest.unwrap_or(state.purges.latest);
         let rules = state.purges.pending();
         let rules: Vec<_> = rules
@@ -356,11 +363,11 @@ impl Rules {
     }
 }
 
-impl State {
+impl RulesState {
     fn void_old_eras(&mut self) {
-        while self.eras.len() > 1 {
-            if let Some(era) = self.eras.pop_front() {
-                era.is_void.store(true, Ordering::Release);
+        while self.intervals.len() > 1 {
+            if let Some(interval) = self.intervals.pop_front() {
+                interval.is_void.store(true, Ordering::Release);
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Rules and marks; what they do to a store is tested there.
 
 use super::*;
-use crate::entry::{Description, Writer};
+use crate::entry::{Description, Encoder};
 use crate::lifetime::Lifetime;
 use message::HeaderId;
 use proptest::prelude::*;
 
 type Lines<'a> = &'a [(&'a str, &'a str)];
 
-fn entry(key_text: &str, lines: Lines<'_>) -> (Entry, Marks) {
+fn entry(key_text: &str, lines: Lines<'_>) -> (Entry, PurgeFilter) {
     let main = Key::of(key_text.as_bytes());
     let description = Description {
         key: main,
@@ -26,23 +26,25 @@ fn entry(key_text: &str, lines: Lines<'_>) -> (Entry, Marks) {
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes(), HeaderId::Other))
     };
-    let whole = Writer::new(&description, lines()).unwrap().finish().front;
+    let whole = Encoder::new(&description, lines()).unwrap().finish().front;
     let entry = Entry::decode_whole(&whole).unwrap();
-    let marks = Marks::of_key(main, key_text.as_bytes());
-    let marks = lines().fold(marks, |marks, (name, value, _)| marks.and_line(name, value));
-    (entry, marks)
+    let purge_filter = PurgeFilter::of_key(main, key_text.as_bytes());
+    let purge_filter = lines().fold(purge_filter, |purge_filter, (name, value, _)| {
+        purge_filter.and_line(name, value)
+    });
+    (entry, purge_filter)
 }
 
-fn tag(text: &'static str) -> Rule {
-    Rule::Tag(Bytes::from_static(text.as_bytes()))
+fn tag(text: &'static str) -> PurgeRule {
+    PurgeRule::Tag(Bytes::from_static(text.as_bytes()))
 }
 
-fn prefix(text: &'static str) -> Rule {
-    Rule::Prefix(Bytes::from_static(text.as_bytes()))
+fn prefix(text: &'static str) -> PurgeRule {
+    PurgeRule::Prefix(Bytes::from_static(text.as_bytes()))
 }
 
-fn fits(rule: &Rule, marks: Marks) -> bool {
-    Numbered::new(1, rule.clone()).may_cover(marks, 0)
+fn fits(rule: &PurgeRule, purge_filter: PurgeFilter) -> bool {
+    NumberedRule::new(1, rule.clone()).may_cover(purge_filter, 0)
 }
 
 #[test]
@@ -52,10 +54,10 @@ fn tags_are_members_of_two_fields() {
         ("cache-tag", "Sport, a b ,,x"),
         ("X-Tag", "other"),
     ];
-    let (entry, marks) = entry("http://a/", &lines);
+    let (entry, purge_filter) = entry("http://a/", &lines);
     for covering in ["news", "front,page", "sport", "SPORT", "a b", "x"] {
         assert!(tag(covering).covers(&entry), "{covering}");
-        assert!(fits(&tag(covering), marks), "{covering}");
+        assert!(fits(&tag(covering), purge_filter), "{covering}");
     }
     for other in ["new", "front", "page", "a", "b", "other", ""] {
         assert!(!tag(other).covers(&entry), "{other}");
@@ -67,10 +69,10 @@ fn marks_tell_most_entries_apart() {
     let (mut wrongly, tries) = (0, 2_000);
     for number in 0..tries {
         let text = format!("http://example.com/{}/{number}/x", number % 50);
-        let (_, marks) = entry(&text, &[("Cache-Tag", &format!("t{number}, site"))]);
-        wrongly += usize::from(fits(&tag("other"), marks));
-        wrongly += usize::from(fits(&prefix("http://example.com/other/x"), marks));
-        wrongly += usize::from(fits(&Rule::Key(Key::of(b"other")), marks));
+        let (_, purge_filter) = entry(&text, &[("Cache-Tag", &format!("t{number}, site"))]);
+        wrongly += usize::from(fits(&tag("other"), purge_filter));
+        wrongly += usize::from(fits(&prefix("http://example.com/other/x"), purge_filter));
+        wrongly += usize::from(fits(&PurgeRule::Key(Key::of(b"other")), purge_filter));
     }
     assert!(wrongly * 10 < tries * 3, "{wrongly} of {}", tries * 3);
 }
@@ -83,9 +85,11 @@ fn numbers_count_around() {
 
 #[test]
 fn rules_are_bounded_and_the_same_one_is_kept_once() {
-    let rules = Rules::new(Purges::default());
+    let rules = PurgeRules::new(PurgeList::default());
     for number in 0..RULES_MAX {
-        rules.add(&Rule::Tag(number.to_string().into())).unwrap();
+        rules
+            .add(&PurgeRule::Tag(number.to_string().into()))
+            .unwrap();
     }
     assert_eq!(rules.add(&tag("one more")), Err(TooManyPurges));
     assert!(rules.add(&tag("7")).is_ok());
@@ -99,7 +103,7 @@ fn rules_are_bounded_and_the_same_one_is_kept_once() {
 
 #[test]
 fn rules_stay_for_what_was_asked_for_before_them() {
-    let rules = Rules::new(Purges::default());
+    let rules = PurgeRules::new(PurgeList::default());
     let _ = rules.add(&tag("a"));
     let moment = rules.moment(0);
     let _ = rules.add(&tag("b"));
@@ -111,7 +115,9 @@ fn rules_stay_for_what_was_asked_for_before_them() {
     assert_eq!(rules.settled().unwrap().1.len(), 1);
     let slow = rules.moment(0);
     for number in 0..=RULES_MANY {
-        rules.add(&Rule::Tag(number.to_string().into())).unwrap();
+        rules
+            .add(&PurgeRule::Tag(number.to_string().into()))
+            .unwrap();
     }
     let late = rules.moment(0);
     assert!(!slow.is_void());
@@ -121,7 +127,7 @@ fn rules_stay_for_what_was_asked_for_before_them() {
 
 #[test]
 fn loops_may_write_down_in_another_order() {
-    let mut purges = Purges::default();
+    let mut purges = PurgeList::default();
     for (number, rule) in [(2, tag("b")), (1, tag("a")), (5, tag("c")), (4, tag("c"))] {
         purges.add(number, rule);
     }
@@ -138,12 +144,12 @@ proptest! {
     #[test]
     fn a_rule_that_covers_fits_the_marks(text in "[a-c/]{0,30}", cut in 0usize..30, line in "[a-c ,]{0,12}") {
         let lines = [("Cache-Tag", &line[..]), ("Surrogate-Key", &line[..])];
-        let (entry, marks) = entry(&text, &lines);
+        let (entry, purge_filter) = entry(&text, &lines);
         let beginning = Bytes::copy_from_slice(&text.as_bytes()[..cut.min(text.len())]);
         let tags = lines.iter().flat_map(|(name, value)| tags_of(name.as_bytes(), value.as_bytes()));
-        let tags = tags.map(|tag| Rule::Tag(Bytes::copy_from_slice(tag)));
-        for rule in tags.chain([Rule::Prefix(beginning), Rule::Key(entry.main())]) {
-            prop_assert!(rule.covers(&entry) && fits(&rule, marks), "{:?}", rule);
+        let tags = tags.map(|tag| PurgeRule::Tag(Bytes::copy_from_slice(tag)));
+        for rule in tags.chain([PurgeRule::Prefix(beginning), PurgeRule::Key(entry.main())]) {
+            prop_assert!(rule.covers(&entry) && fits(&rule, purge_filter), "{:?}", rule);
         }
     }
 }

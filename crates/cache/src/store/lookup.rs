@@ -3,9 +3,9 @@
 use super::Store;
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
-use crate::index::{Known, Place, State, VARY_UNKNOWN, Varies};
+use crate::index::{Extent, KeyState, KnownKey, VARY_UNKNOWN, Varies};
 use crate::key::Key;
-use crate::purge::Marks;
+use crate::purge::PurgeFilter;
 use crate::vary::variant;
 use disk::{Access, BODY_MAX, Errno, Local, OpenFile, READ_MAX};
 use message::date::Seconds;
@@ -18,14 +18,14 @@ pub enum Found {
     /// An entry, fresh or not.
     Hit(Hit),
     /// None.
-    Miss(Missed),
+    Miss(Miss),
     /// The failure of the origin was noted instead of an answer.
-    Failed(Known),
+    Failed(KnownKey),
 }
 
 /// What to do about a miss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missed {
+pub struct Miss {
     /// The variant that was looked for, if the key has variants.
     pub variant: Option<Key>,
     /// Why an entry that there was is none any more; for the log, once.
@@ -40,7 +40,7 @@ pub struct Hit {
     /// Where its body is.
     pub file: Rc<OpenFile>,
     /// What the index knows: its lifetime is the one that counts.
-    pub known: Known,
+    pub known: KnownKey,
 }
 
 /// What a file turned out to be.
@@ -106,14 +106,14 @@ impl Store {
     /// What is known now of an entry that was found before, if it still is what would be found and all of it was checked. Counts as a
     /// use; nothing is opened.
     #[must_use]
-    pub fn recall(&self, entry: &Entry, now: Seconds) -> Option<Known> {
+    pub fn recall(&self, entry: &Entry, now: Seconds) -> Option<KnownKey> {
         let known = self.0.index.look_up(&entry.key(), now)?;
-        let is_same = known.state == State::Stored && known.place.file == entry.tag();
+        let is_same = known.state == KeyState::Stored && known.extent.file == entry.tag();
         (is_same && known.is_verified && !self.is_purged(entry, &known)).then_some(known)
     }
 
     /// The key of the variant that is asked for, if the index knows what it depends on.
-    fn variant_of<'a, I>(&self, known: &Known, main: &Key, fields: I) -> Option<Key>
+    fn variant_of<'a, I>(&self, known: &KnownKey, main: &Key, fields: I) -> Option<Key>
     where
         I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
@@ -138,7 +138,7 @@ impl Store {
             .await?;
         Ok(match found {
             Found::Hit(hit) if hit.entry.variant() == Some(wanted) => Found::Hit(hit),
-            Found::Miss(missed) => Found::Miss(Missed {
+            Found::Miss(missed) => Found::Miss(Miss {
                 variant: Some(wanted),
                 ..missed
             }),
@@ -152,17 +152,17 @@ impl Store {
         local: &Local,
         access: &Access<'_>,
         key: &Key,
-        known: Option<Known>,
+        known: Option<KnownKey>,
         key_text: &[u8],
         now: Seconds,
     ) -> Result<Found, Error> {
         match known {
-            Some(known) if known.state == State::Failed => return Ok(Found::Failed(known)),
-            Some(known) if known.state == State::Stored => {}
+            Some(known) if known.state == KeyState::Failed => return Ok(Found::Failed(known)),
+            Some(known) if known.state == KeyState::Stored => {}
             _ if self.is_cold() => {}
             _ => return Ok(missed(None)),
         }
-        let known = known.filter(|known| known.state == State::Stored);
+        let known = known.filter(|known| known.state == KeyState::Stored);
         let opened = match self.open_entry(local, access, key).await? {
             // Its head may have been written over while it was read.
             Opened::Bad(Fault::Damaged(_)) => self.open_entry(local, access, key).await?,
@@ -177,7 +177,7 @@ impl Store {
             // Two texts with one MD5: as nginx has it, the last one stored stays.
             Opened::Entry(_, entry) if entry.key_text() != key_text => Ok(missed(None)),
             Opened::Entry(file, entry) => {
-                let known = match known.filter(|known| known.place.file == entry.tag()) {
+                let known = match known.filter(|known| known.extent.file == entry.tag()) {
                     Some(known) => known,
                     None => {
                         let len = file.meta().len;
@@ -250,10 +250,10 @@ impl Store {
         local: &Local,
         entry: &Entry,
         len: u64,
-        was: Option<Known>,
+        was: Option<KnownKey>,
         now: Seconds,
-    ) -> Result<Known, Error> {
-        let was = was.and_then(|was| self.0.index.remove_entry(&was.key, was.place.file));
+    ) -> Result<KnownKey, Error> {
+        let was = was.and_then(|was| self.0.index.remove_entry(&was.key, was.extent.file));
         drop(was.and_then(|was| super::blocks_of(&self.0.space, &was)));
         let known = self.known_of(entry, len, now);
         self.take_in(local, &known).await?;
@@ -263,14 +263,14 @@ impl Store {
     }
 
     /// What the index is to know of an entry that was found on the disk.
-    pub(super) fn known_of(&self, entry: &Entry, len: u64, now: Seconds) -> Known {
+    pub(super) fn known_of(&self, entry: &Entry, len: u64, now: Seconds) -> KnownKey {
         let names = self.0.index.vary_number(entry.vary());
         let blocks = self.0.space.blocks(len);
-        Known {
-            state: State::Stored,
+        KnownKey {
+            state: KeyState::Stored,
             status: entry.head().status,
             lifetime: *entry.lifetime(),
-            place: Place {
+            extent: Extent {
                 file: entry.tag(),
                 offset: 0,
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -279,23 +279,23 @@ impl Store {
                 .variant()
                 .map_or(Varies::default(), |own| Varies::of(names, &own)),
             clean_of: self.0.rules.floor(),
-            marks: marks_of(entry),
-            ..Known::seen(entry.key(), now)
+            purge_filter: purge_filter_of(entry),
+            ..KnownKey::seen(entry.key(), now)
         }
     }
 
     /// Takes in an entry whose file is there, and counts its blocks.
-    pub(super) async fn take_in(&self, local: &Local, known: &Known) -> Result<(), Error> {
-        self.0.space.charge(u64::from(known.place.blocks));
+    pub(super) async fn take_in(&self, local: &Local, known: &KnownKey) -> Result<(), Error> {
+        self.0.space.charge(u64::from(known.extent.blocks));
         self.count_directories(&known.key, self.0.space.adopt(0));
-        let passage = self.0.passages.begin();
-        self.settle(local, self.0.index.put(known), passage).await
+        let epoch = self.0.epochs.begin();
+        self.settle(local, self.0.index.put(known), epoch).await
     }
 
     /// Forgets an entry whose file turned out not to be there (the process that wrote it was killed just before that).
-    pub(super) fn forget(&self, known: &Known) {
-        if let Some(known) = self.0.index.remove_entry(&known.key, known.place.file) {
-            self.0.journal.gone(known.key, known.place.file);
+    pub(super) fn forget(&self, known: &KnownKey) {
+        if let Some(known) = self.0.index.remove_entry(&known.key, known.extent.file) {
+            self.0.journal.gone(known.key, known.extent.file);
             drop(super::blocks_of(&self.0.space, &known));
         }
     }
@@ -306,12 +306,12 @@ impl Store {
         &self,
         local: &Local,
         key: &Key,
-        known: Option<Known>,
+        known: Option<KnownKey>,
         fault: Fault,
     ) -> Found {
         let gone = self.take_out(|index| match known {
-            Some(known) => index.remove_entry(key, known.place.file),
-            None => self.is_cold().then_some(Known::seen(*key, 0)),
+            Some(known) => index.remove_entry(key, known.extent.file),
+            None => self.is_cold().then_some(KnownKey::seen(*key, 0)),
         });
         if gone.known.is_empty() {
             return missed(None);
@@ -336,21 +336,23 @@ impl Store {
 /// Bytes of a file that are read for its head at first: what an open has read anyway.
 const HEAD_BYTES: usize = 4096;
 
-fn marks_of(entry: &Entry) -> Marks {
-    let marks = Marks::of_key(entry.main(), entry.key_text());
+fn purge_filter_of(entry: &Entry) -> PurgeFilter {
+    let purge_filter = PurgeFilter::of_key(entry.main(), entry.key_text());
     let lines = entry.head().iter();
-    lines.fold(marks, |marks, (name, value, _)| marks.and_line(name, value))
+    lines.fold(purge_filter, |purge_filter, (name, value, _)| {
+        purge_filter.and_line(name, value)
+    })
 }
 
 fn missed(variant: Option<Key>) -> Found {
-    Found::Miss(Missed {
+    Found::Miss(Miss {
         variant,
         damage: None,
     })
 }
 
 fn damaged(fault: Fault) -> Found {
-    Found::Miss(Missed {
+    Found::Miss(Miss {
         variant: None,
         damage: Some(fault),
     })

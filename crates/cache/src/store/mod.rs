@@ -1,50 +1,50 @@
 //! One cache on one disk: its directory, index, room and journal together.
 //!
-//! A hit is [`Store::find`]; a fill is [`Store::begin`], pieces, and [`Writing::finish`]; what keeps the directory within its limits
+//! A hit is [`Store::find`]; a fill is [`Store::begin`], pieces, and [`EntryWriter::finish`]; what keeps the directory within its limits
 //! is [`Store::sweep`], and [`Walk`] finds what the journal does not know. Shared by all loops; each comes with its own
 //! [`Local`], and every wait is for the directory's pool.
 //!
 //! Not here: what is asked at the origin, and who waits for whom. Invariants: an entry gets its name when it is whole; its room is
 //! reserved before it is written and given back when its file is gone; what is damaged is deleted and never given out.
 
-mod beside;
-mod leaving;
+mod entry_writer;
 mod lookup;
+mod overhead;
+mod publish_order;
 mod purge;
+mod removal;
 mod renew;
-mod saved;
 mod sweep;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
-mod turns;
 mod verify;
 mod walk;
-mod writing;
+mod written_body;
 
-pub use lookup::{Found, Hit, Missed};
+pub use entry_writer::{EntryWriter, WRITE_BYTES};
+pub use lookup::{Found, Hit, Miss};
 pub use renew::Renewal;
-pub use saved::Saved;
 pub use verify::Checks;
 pub use walk::Walk;
-pub use writing::{WRITE_BYTES, Writing};
+pub use written_body::WrittenBody;
 
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
-use crate::index::{Cursor, Displaced, Index, Known, State};
+use crate::index::{Cursor, Displaced, Index, KeyState, KnownKey};
 use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_temp};
 use crate::key::{Directory, Key, LEVELS_MAX, Levels, PATH_BYTES_MAX};
-use crate::purge::{Moment, Rules};
+use crate::purge::{FetchMoment, PurgeRules};
 use crate::space::{Limits, Reservation, Space};
 use disk::{Errno, Group, Local, Pool, READ_MAX, STEPS_MAX, Step};
 use hashbrown::HashSet;
-use leaving::{Lost, Passages};
 use message::date::Seconds;
 use parking_lot::Mutex;
+use publish_order::PublishOrder;
+use removal::{Epochs, PendingDelete};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
-use turns::Turns;
 
 /// Permissions of entries and of directories.
 const FILE_MODE: u32 = 0o600;
@@ -59,7 +59,7 @@ pub const DIRECTORIES_MAX: usize = 1 << 17;
 
 /// What `proxy_cache_path` says.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct StoreSettings {
     /// The directory: an absolute path, without a slash at its end. It exists and is writable.
     pub directory: Vec<u8>,
     /// `levels`.
@@ -99,7 +99,7 @@ pub struct Store(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    settings: Settings,
+    settings: StoreSettings,
     index: Index,
     space: Space,
     journal: Journal,
@@ -119,12 +119,12 @@ struct Inner {
     journal_counted: AtomicU64,
     /// Files of others: room that is not ours.
     foreign_room: Mutex<Reservation>,
-    lost: Mutex<VecDeque<Lost>>,
-    passages: Passages,
-    turns: Turns,
-    rules: Rules,
+    pending_deletes: Mutex<VecDeque<PendingDelete>>,
+    epochs: Epochs,
+    publish_order: PublishOrder,
+    rules: PurgeRules,
     /// The sweep's way through the index, for purges.
-    pass: Mutex<Option<purge::Pass>>,
+    pass: Mutex<Option<purge::PurgePass>>,
     stored: AtomicU64,
     shed: AtomicU64,
     evicted: AtomicU64,
@@ -139,7 +139,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::InUse`]; [`Error::Disk`].
-    pub async fn open(local: &Local, settings: Settings) -> Result<(Self, Recovered), Error> {
+    pub async fn open(local: &Local, settings: StoreSettings) -> Result<(Self, Recovered), Error> {
         let (directory, pool) = (&settings.directory, &settings.pool);
         let room = local.room(directory, pool).await?;
         let space = Space::new(&Limits {
@@ -167,10 +167,10 @@ impl Store {
             journal_counted: AtomicU64::new(0),
             foreign_room: Mutex::new(space.adopt(0)),
             space,
-            lost: Mutex::default(),
-            passages: Passages::default(),
-            turns: Turns::default(),
-            rules: Rules::new(recovered.purges.clone()),
+            pending_deletes: Mutex::default(),
+            epochs: Epochs::default(),
+            publish_order: PublishOrder::default(),
+            rules: PurgeRules::new(recovered.purges.clone()),
             pass: Mutex::default(),
             stored: AtomicU64::new(0),
             shed: AtomicU64::new(0),
@@ -185,7 +185,7 @@ impl Store {
         Ok((store, recovered))
     }
 
-    /// What is known of keys. For [`State::Seen`] and [`State::Failed`], which have no file, and for looking.
+    /// What is known of keys. For [`KeyState::Seen`] and [`KeyState::Failed`], which have no file, and for looking.
     #[must_use]
     pub fn index(&self) -> &Index {
         &self.0.index
@@ -199,14 +199,14 @@ impl Store {
 
     /// The settings.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &StoreSettings {
         &self.0.settings
     }
 
     /// Now: to be taken before the origin is asked, and given to [`Store::begin`], so that what is purged while the answer is on its
     /// way is purged for it too, and that it does not replace what was asked for later.
     #[must_use]
-    pub fn moment(&self) -> Moment {
+    pub fn moment(&self) -> FetchMoment {
         let tag = self.0.next_tag.fetch_add(1, Relaxed);
         self.0.rules.moment(tag)
     }
@@ -217,7 +217,7 @@ impl Store {
         self.0.inactive.store(inactive, Relaxed);
     }
 
-    /// Takes note of a key that has no file: one that was asked for ([`State::Seen`]), or whose origin failed ([`State::Failed`]).
+    /// Takes note of a key that has no file: one that was asked for ([`KeyState::Seen`]), or whose origin failed ([`KeyState::Failed`]).
     /// One that has, since another request got an answer, keeps it. Given back, where another key had to give way: what deletes its
     /// file, for which nobody needs to wait.
     ///
@@ -227,9 +227,9 @@ impl Store {
     pub fn note(
         &self,
         local: &Local,
-        known: &Known,
+        known: &KnownKey,
     ) -> Option<impl Future<Output = Result<(), Error>> + use<>> {
-        let is_stored = |known: &Known| known.state == State::Stored;
+        let is_stored = |known: &KnownKey| known.state == KeyState::Stored;
         let present = self.0.index.peek(&known.key);
         if present.is_some_and(|known| is_stored(&known)) {
             return None;
@@ -291,7 +291,7 @@ impl Store {
     /// The path of a key's entry.
     #[must_use]
     pub fn path(&self, key: &Key) -> Vec<u8> {
-        let Settings {
+        let StoreSettings {
             directory, levels, ..
         } = &self.0.settings;
         let mut path = Vec::with_capacity(directory.len() + 1 + PATH_BYTES_MAX + TEMP_BYTES);
@@ -318,8 +318,8 @@ impl Store {
             if step.is_empty() {
                 break;
             }
-            for known in step.iter().filter(|known| known.state == State::Stored) {
-                space.charge(u64::from(known.place.blocks));
+            for known in step.iter().filter(|known| known.state == KeyState::Stored) {
+                space.charge(u64::from(known.extent.blocks));
                 self.count_directories(&known.key, space.adopt(0));
             }
         }
@@ -358,7 +358,7 @@ impl Store {
     /// Does the index know an entry with a file under this key?
     fn has(&self, key: &Key) -> bool {
         let known = self.0.index.peek(key);
-        known.is_some_and(|known| known.state == State::Stored)
+        known.is_some_and(|known| known.state == KeyState::Stored)
     }
 
     /// Deletes what a killed process left, and what the index had no room for.
@@ -372,7 +372,7 @@ impl Store {
         self.0.journal.write_rest(local).await?;
         for known in &recovered.evicted {
             // Its blocks were never counted.
-            self.0.space.charge(u64::from(known.place.blocks));
+            self.0.space.charge(u64::from(known.extent.blocks));
         }
         let evicted = recovered.evicted.clone();
         self.delete(local, self.take_out(|_| evicted)).await
@@ -382,7 +382,7 @@ impl Store {
     /// replaced, the index knows that one from now on: it is as old as it is, and purges that are pending may cover it.
     async fn delete_cut(&self, local: &Local, key: &Key, tag: u32) -> Result<(), Error> {
         let pool = &self.0.settings.pool;
-        let is_it = |known: &Known| known.state == State::Stored && known.place.file == tag;
+        let is_it = |known: &KnownKey| known.state == KeyState::Stored && known.extent.file == tag;
         let Some(known) = self.0.index.peek(key).filter(is_it) else {
             return Ok(());
         };
@@ -429,6 +429,6 @@ impl Store {
 }
 
 /// The blocks of an entry that was taken out of the index; they count until the result is dropped.
-fn blocks_of(space: &Space, known: &Known) -> Option<Reservation> {
-    (known.state == State::Stored).then(|| space.adopt(u64::from(known.place.blocks)))
+fn blocks_of(space: &Space, known: &KnownKey) -> Option<Reservation> {
+    (known.state == KeyState::Stored).then(|| space.adopt(u64::from(known.extent.blocks)))
 }

@@ -3,14 +3,14 @@
 //! Not here: the rules and how an entry is told from another ([`crate::purge`]). Invariant: from the moment that a purge is made on,
 //! nothing is found that it covers and that was asked for before; also after a restart.
 
-use super::leaving::{Gone, Passage};
+use super::removal::{EpochGuard, Removed};
 use super::{DELETE_MAX, Store};
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
-use crate::index::{Cursor, Known, STEP_MAX, State};
+use crate::index::{Cursor, KeyState, KnownKey, STEP_MAX};
 use crate::journal::Record;
 use crate::key::Key;
-use crate::purge::{Numbered, RULE_TEXT_MAX, Rule, Standing, is_before};
+use crate::purge::{NumberedRule, PurgeCheck, PurgeRule, RULE_TEXT_MAX, is_before};
 use bytes::Bytes;
 use disk::{Access, Local};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,10 +24,10 @@ const HEAD_BYTES: usize = 4096;
 
 /// A way through the index, comparing what is older than some rules.
 #[derive(Debug)]
-pub struct Pass {
+pub struct PurgePass {
     /// The last rule's number: what was compared is clean of all up to it.
     end: u32,
-    rules: Vec<Numbered>,
+    rules: Vec<NumberedRule>,
     cursor: Cursor,
     /// It has come through the index; what was on its passage in this time or before is still to come through.
     ended: Option<u64>,
@@ -42,25 +42,25 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyPurges`]: nothing was purged. [`Error::Disk`]: purged, but a restart may not know of it.
     pub async fn purge(&self, local: &Local, key: &Key) -> Result<bool, Error> {
-        let rule = Rule::Key(*key);
+        let rule = PurgeRule::Key(*key);
         let before = self.0.rules.number_of(&rule);
         self.add_rule(local, rule).await?;
         // Looked at only now: what was on its way when the key was purged before may have come meanwhile, and is covered already.
-        let passage = self.0.passages.begin();
+        let epoch = self.0.epochs.begin();
         let known = self.0.index.remove(key);
-        let is_known = known.is_some_and(|known| known.state == State::Stored);
+        let is_known = known.is_some_and(|known| known.state == KeyState::Stored);
         let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
         let was_purged = before.is_some_and(|number| match known {
             Some(known) => is_before(known.clean_of, number),
             // A file that has its name already, and not yet its place in the index.
             None => true,
         });
-        let known = known.unwrap_or(Known::seen(*key, 0));
+        let known = known.unwrap_or(KnownKey::seen(*key, 0));
         self.0.purged.fetch_add(u64::from(is_stored), Relaxed);
         if is_stored {
-            let gone = Gone {
+            let gone = Removed {
                 known: vec![known],
-                passage: Some(passage),
+                epoch: Some(epoch),
             };
             self.delete(local, gone).await?;
         }
@@ -74,7 +74,7 @@ impl Store {
     /// As [`Store::purge`]; [`Error::Fault`] if the prefix has more than [`RULE_TEXT_MAX`] bytes.
     pub async fn purge_prefix(&self, local: &Local, prefix: &[u8]) -> Result<(), Error> {
         let prefix = rule_text(prefix)?;
-        self.add_rule(local, Rule::Prefix(prefix)).await
+        self.add_rule(local, PurgeRule::Prefix(prefix)).await
     }
 
     /// Purges all answers with a tag (a member of `Surrogate-Key` or `Cache-Tag`), fills that run included. Their files go with
@@ -84,7 +84,7 @@ impl Store {
     /// As [`Store::purge_prefix`].
     pub async fn purge_tag(&self, local: &Local, tag: &[u8]) -> Result<(), Error> {
         let tag = rule_text(tag)?;
-        self.add_rule(local, Rule::Tag(tag)).await
+        self.add_rule(local, PurgeRule::Tag(tag)).await
     }
 
     /// Purges that no sweep has compared with every entry yet; at most [`crate::purge::RULES_MAX`].
@@ -102,7 +102,7 @@ impl Store {
         }
     }
 
-    async fn add_rule(&self, local: &Local, rule: Rule) -> Result<(), Error> {
+    async fn add_rule(&self, local: &Local, rule: PurgeRule) -> Result<(), Error> {
         let number = self.0.rules.add(&rule)?;
         let journal = &self.0.journal;
         journal
@@ -111,12 +111,18 @@ impl Store {
     }
 
     /// Is an entry that was just opened covered by a purge that it was not compared with? If not, the index knows from now on.
-    pub(super) fn is_purged(&self, entry: &Entry, known: &Known) -> bool {
-        match self.0.rules.standing(entry, known.marks, known.clean_of) {
-            Standing::Purged => true,
-            Standing::Clean(number) => {
+    pub(super) fn is_purged(&self, entry: &Entry, known: &KnownKey) -> bool {
+        match self
+            .0
+            .rules
+            .check(entry, known.purge_filter, known.clean_of)
+        {
+            PurgeCheck::Purged => true,
+            PurgeCheck::Clean(number) => {
                 if number != known.clean_of {
-                    self.0.index.set_clean(&known.key, known.place.file, number);
+                    self.0
+                        .index
+                        .set_clean(&known.key, known.extent.file, number);
                 }
                 false
             }
@@ -124,8 +130,8 @@ impl Store {
     }
 
     /// Deletes an entry that is covered.
-    pub(super) async fn drop_purged(&self, local: &Local, known: &Known) -> Result<(), Error> {
-        let gone = self.take_out(|index| index.remove_entry(&known.key, known.place.file));
+    pub(super) async fn drop_purged(&self, local: &Local, known: &KnownKey) -> Result<(), Error> {
+        let gone = self.take_out(|index| index.remove_entry(&known.key, known.extent.file));
         self.0.purged.fetch_add(gone.known.len() as u64, Relaxed);
         self.delete(local, gone).await
     }
@@ -145,9 +151,9 @@ impl Store {
         let outcome = self.go_on(local, &mut pass, files_max).await;
         match outcome {
             Ok((done, true)) => {
-                let passages = &self.0.passages;
-                let ended = *pass.ended.get_or_insert_with(|| passages.end_time());
-                match passages.are_over(ended) {
+                let epochs = &self.0.epochs;
+                let ended = *pass.ended.get_or_insert_with(|| epochs.end_epoch());
+                match epochs.is_drained(ended) {
                     true => self.end_pass(local, &pass).await?,
                     false => *self.0.pass.lock() = Some(pass),
                 }
@@ -164,10 +170,10 @@ impl Store {
         }
     }
 
-    fn begin_pass(&self) -> Option<Pass> {
+    fn begin_pass(&self) -> Option<PurgePass> {
         let was_cold = self.is_cold();
         let (end, rules) = self.0.rules.settled()?;
-        Some(Pass {
+        Some(PurgePass {
             end,
             rules,
             cursor: Cursor::default(),
@@ -180,7 +186,7 @@ impl Store {
     async fn go_on(
         &self,
         local: &Local,
-        pass: &mut Pass,
+        pass: &mut PurgePass,
         files_max: usize,
     ) -> Result<(usize, bool), Error> {
         let (mut files, mut keys) = (0, 0);
@@ -205,46 +211,52 @@ impl Store {
     }
 
     /// Compares what is stored of these with the rules, deletes what is covered. Given back: how many files that took.
-    async fn compare(&self, local: &Local, pass: &Pass, step: &[Known]) -> Result<usize, Error> {
-        let passage = self.0.passages.begin();
+    async fn compare(
+        &self,
+        local: &Local,
+        pass: &PurgePass,
+        step: &[KnownKey],
+    ) -> Result<usize, Error> {
+        let epoch = self.0.epochs.begin();
         let mut covered = Vec::new();
         let compared = self
-            .compare_each(local, pass, step, &passage, &mut covered)
+            .compare_each(local, pass, step, &epoch, &mut covered)
             .await;
         // Also after an error: these are out of the index.
-        self.delete_covered(local, &mut covered, &passage).await?;
+        self.delete_covered(local, &mut covered, &epoch).await?;
         compared
     }
 
     async fn compare_each(
         &self,
         local: &Local,
-        pass: &Pass,
-        step: &[Known],
-        passage: &Passage,
-        covered: &mut Vec<Known>,
+        pass: &PurgePass,
+        step: &[KnownKey],
+        epoch: &EpochGuard,
+        covered: &mut Vec<KnownKey>,
     ) -> Result<usize, Error> {
-        let is_older =
-            |known: &&Known| known.state == State::Stored && is_before(known.clean_of, pass.end);
+        let is_older = |known: &&KnownKey| {
+            known.state == KeyState::Stored && is_before(known.clean_of, pass.end)
+        };
         let mut files = 0;
         for known in step.iter().filter(is_older) {
-            let fits = |rule: &&Numbered| rule.may_cover(known.marks, known.clean_of);
+            let fits = |rule: &&NumberedRule| rule.may_cover(known.purge_filter, known.clean_of);
             let rules: Vec<_> = pass.rules.iter().filter(fits).collect();
-            let is_named = |rule: &&Numbered| rule.rule == Rule::Key(known.key);
+            let is_named = |rule: &&NumberedRule| rule.rule == PurgeRule::Key(known.key);
             let is_covered = if rules.is_empty() {
                 false
             } else {
                 files += 1;
                 rules.iter().any(is_named) || self.is_covered(local, known, &rules).await?
             };
-            let (key, tag) = (known.key, known.place.file);
+            let (key, tag) = (known.key, known.extent.file);
             if is_covered {
                 covered.extend(self.0.index.remove_entry(&key, tag));
             } else {
                 self.0.index.set_clean(&key, tag, pass.end);
             }
             if covered.len() == DELETE_MAX {
-                self.delete_covered(local, covered, passage).await?;
+                self.delete_covered(local, covered, epoch).await?;
             }
         }
         Ok(files)
@@ -253,13 +265,13 @@ impl Store {
     async fn delete_covered(
         &self,
         local: &Local,
-        covered: &mut Vec<Known>,
-        passage: &Passage,
+        covered: &mut Vec<KnownKey>,
+        epoch: &EpochGuard,
     ) -> Result<(), Error> {
         self.0.purged.fetch_add(covered.len() as u64, Relaxed);
-        let gone = Gone {
+        let gone = Removed {
             known: std::mem::take(covered),
-            passage: Some(passage.clone()),
+            epoch: Some(epoch.clone()),
         };
         self.delete(local, gone).await
     }
@@ -268,8 +280,8 @@ impl Store {
     async fn is_covered(
         &self,
         local: &Local,
-        known: &Known,
-        rules: &[&Numbered],
+        known: &KnownKey,
+        rules: &[&NumberedRule],
     ) -> Result<bool, Error> {
         let pool = &self.0.settings.pool;
         let path = self.path(&known.key);
@@ -290,7 +302,7 @@ impl Store {
     }
 
     /// What was compared with everything is forgotten; before that is written down, the deletions are on the disk.
-    async fn end_pass(&self, local: &Local, pass: &Pass) -> Result<(), Error> {
+    async fn end_pass(&self, local: &Local, pass: &PurgePass) -> Result<(), Error> {
         if pass.was_cold {
             return Ok(());
         }

@@ -4,10 +4,10 @@ use super::{Checks, Hit, Store};
 use crate::entry::Description;
 use crate::error::{Error, Fault};
 use crate::freshness::Line;
-use crate::index::{Known, Place};
+use crate::index::{Extent, KnownKey};
 use crate::journal::Record;
 use crate::lifetime::Lifetime;
-use crate::purge::{Marks, Moment};
+use crate::purge::{FetchMoment, PurgeFilter};
 use disk::{Access, Errno, Local, Step};
 
 /// What a 304 says of an entry.
@@ -18,7 +18,7 @@ pub struct Renewal<'a> {
     /// Its header lines ([`crate::freshness::updated_fields`]).
     pub fields: Vec<Line<'a>>,
     /// When the origin was asked.
-    pub moment: Moment,
+    pub moment: FetchMoment,
 }
 
 impl Store {
@@ -29,10 +29,10 @@ impl Store {
     pub async fn renew(
         &self,
         local: &Local,
-        known: &Known,
+        known: &KnownKey,
         lifetime: Lifetime,
     ) -> Result<(), Error> {
-        let (key, tag) = (known.key, known.place.file);
+        let (key, tag) = (known.key, known.extent.file);
         let ticket = self
             .0
             .journal
@@ -50,16 +50,16 @@ impl Store {
     /// is.
     ///
     /// # Errors
-    /// As [`Store::begin`], [`super::Writing::finish`] and [`Store::verify`]; the old entry stays, unless it is damaged.
+    /// As [`Store::begin`], [`super::EntryWriter::finish`] and [`Store::verify`]; the old entry stays, unless it is damaged.
     pub async fn rewrite(
         &self,
         local: &Local,
         access: &Access<'_>,
         hit: &Hit,
         renewal: Renewal<'_>,
-    ) -> Result<Known, Error> {
+    ) -> Result<KnownKey, Error> {
         let newer = self.0.index.peek(&hit.known.key);
-        if let Some(newer) = newer.filter(|newer| newer.place.file != hit.known.place.file) {
+        if let Some(newer) = newer.filter(|newer| newer.extent.file != hit.known.extent.file) {
             return Ok(newer);
         }
         match self.patch(local, hit, &renewal).await? {
@@ -74,8 +74,8 @@ impl Store {
         local: &Local,
         hit: &Hit,
         renewal: &Renewal<'_>,
-    ) -> Result<Option<Known>, Error> {
-        let (entry, old) = (&hit.entry, hit.known.place.file);
+    ) -> Result<Option<KnownKey>, Error> {
+        let (entry, old) = (&hit.entry, hit.known.extent.file);
         let Renewal {
             lifetime,
             ref fields,
@@ -86,15 +86,17 @@ impl Store {
         let Some((now, then)) = patch else {
             return Ok(None);
         };
-        let marks = Marks::of_key(entry.main(), entry.key_text());
-        let known = Known {
+        let purge_filter = PurgeFilter::of_key(entry.main(), entry.key_text());
+        let known = KnownKey {
             lifetime,
-            marks: fields
+            purge_filter: fields
                 .iter()
-                .fold(marks, |marks, (name, value, _)| marks.and_line(name, value)),
-            place: Place {
+                .fold(purge_filter, |purge_filter, (name, value, _)| {
+                    purge_filter.and_line(name, value)
+                }),
+            extent: Extent {
                 file: tag,
-                ..hit.known.place
+                ..hit.known.extent
             },
             ..hit.known
         };
@@ -125,7 +127,7 @@ impl Store {
         access: &Access<'_>,
         hit: &Hit,
         renewal: Renewal<'_>,
-    ) -> Result<Known, Error> {
+    ) -> Result<KnownKey, Error> {
         let Renewal {
             lifetime,
             fields,

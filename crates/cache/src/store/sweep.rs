@@ -28,7 +28,7 @@ impl Store {
             self.0.space.set_free(room.free_blocks);
         }
         // One file that cannot be deleted does not keep the rest from being swept; only no purge is forgotten.
-        let lost = self.delete_all_lost(local).await;
+        let lost = self.delete_all_pending(local).await;
         self.0.journal.write_rest(local).await?;
         let compared = match &lost {
             Ok(()) => self.sweep_purged(local, files_max).await?,

@@ -58,7 +58,7 @@ impl Store {
             self.drop_hit(local, hit).await?;
         } else if checks.is_done() {
             self.index()
-                .set_verified(&hit.known.key, hit.known.place.file);
+                .set_verified(&hit.known.key, hit.known.extent.file);
         }
         done
     }

@@ -7,7 +7,7 @@
 use super::Store;
 use crate::entry::Entry;
 use crate::error::{Error, Fault};
-use crate::index::{Known, Place, State};
+use crate::index::{Extent, KeyState, KnownKey};
 use crate::journal::{FOLDER, temp_of};
 use crate::key::{KEY_BYTES, Key};
 use disk::{Access, Kind, Local, Meta, Name, Step};
@@ -30,9 +30,9 @@ const NGINX_TEMP_DIGITS: usize = 10;
 pub struct Walk {
     store: Store,
     /// Directories that are still to be looked at.
-    left: Vec<Directory>,
+    left: Vec<WalkDirectory>,
     /// The one that is being looked at, and what is left of it.
-    current: Option<(Directory, std::vec::IntoIter<Name>)>,
+    current: Option<(WalkDirectory, std::vec::IntoIter<Name>)>,
     /// Blocks that nobody else can have.
     foreign_blocks: u64,
     /// The file system that the cache lies on.
@@ -40,7 +40,7 @@ pub struct Walk {
 }
 
 #[derive(Clone, Debug)]
-struct Directory {
+struct WalkDirectory {
     /// Relative, with a slash at its end.
     path: Vec<u8>,
     /// Is it one of others?
@@ -51,7 +51,7 @@ impl Walk {
     /// From the beginning.
     #[must_use]
     pub fn new(store: &Store) -> Self {
-        let root = Directory {
+        let root = WalkDirectory {
             path: Vec::new(),
             is_foreign: false,
         };
@@ -135,7 +135,7 @@ impl Walk {
         &mut self,
         local: &Local,
         access: &Access<'_>,
-        directory: &Directory,
+        directory: &WalkDirectory,
         name: &Name,
         now: Seconds,
     ) -> Result<(), Error> {
@@ -156,7 +156,7 @@ impl Walk {
                     .key_of(&relative, &name.name)
                     .unwrap_or(Key([0; KEY_BYTES]));
                 let known = self.store.0.index.peek(&key);
-                if known.is_some_and(|known| known.state == State::Stored) {
+                if known.is_some_and(|known| known.state == KeyState::Stored) {
                     return Ok(());
                 }
                 self.adopt(local, access, &key, now).await
@@ -166,7 +166,7 @@ impl Walk {
     }
 
     fn enter(&mut self, relative: Vec<u8>, is_foreign: bool) {
-        self.left.push(Directory {
+        self.left.push(WalkDirectory {
             path: [&relative[..], b"/"].concat(),
             is_foreign,
         });
@@ -250,17 +250,17 @@ impl Walk {
         store.take_in(local, &known).await
     }
 
-    fn unusable(&self, key: &Key, meta: &Meta) -> Known {
+    fn unusable(&self, key: &Key, meta: &Meta) -> KnownKey {
         let blocks = self.store.0.space.blocks(meta.len);
-        Known {
-            state: State::Stored,
-            place: Place {
+        KnownKey {
+            state: KeyState::Stored,
+            extent: Extent {
                 file: NO_TAG,
                 offset: 0,
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
             },
             uses: 0,
-            ..Known::seen(*key, 0)
+            ..KnownKey::seen(*key, 0)
         }
     }
 }

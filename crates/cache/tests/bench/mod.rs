@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cache::entry::Description;
 use cache::freshness::Line;
-use cache::store::{Checks, Found, Hit, Settings};
+use cache::store::{Checks, Found, Hit, StoreSettings};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};
 use std::os::unix::ffi::OsStrExt;
@@ -27,11 +27,11 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 
 impl Bench {
     /// A store on a directory, with settings that are changed as the test wants them.
-    pub async fn open(directory: &Path, change: impl Fn(&mut Settings)) -> Self {
+    pub async fn open(directory: &Path, change: impl Fn(&mut StoreSettings)) -> Self {
         let disk = Disk::new(Disk::prepare());
         let pool = disk.define_pool("test", 8, 1000);
         let local = Local::new(&disk);
-        let mut settings = Settings {
+        let mut settings = StoreSettings {
             directory: directory.as_os_str().as_bytes().to_vec(),
             levels: Levels::parse("1").unwrap(),
             zone_bytes: 1 << 20,

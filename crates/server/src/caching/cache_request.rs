@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::freshness::{self, Ignored, Rules, Verdict, Why, Wishes};
+use cache::freshness::{self, IgnoredHeaders, PassReason, RequestControl, Rules, Verdict};
 use cache::store::Found;
 use cache::{Key, Store};
 use config::Template;
@@ -43,7 +43,7 @@ pub struct Inquiry<'a> {
     /// The key.
     pub main: Key,
     /// What the client wishes (nothing, unless the rules say that wishes are obeyed).
-    pub wishes: Wishes,
+    pub wishes: RequestControl,
     /// Seconds since 1970.
     pub now: Seconds,
 }
@@ -60,11 +60,11 @@ impl<'a> Inquiry<'a> {
     ) -> Self {
         let rules = rules(location);
         let wishes = match rules.obeys_requests {
-            true => Wishes::of(
+            true => RequestControl::of(
                 request.head.get_each(HeaderId::CacheControl),
                 request.head.get_each(HeaderId::Pragma),
             ),
-            false => Wishes::default(),
+            false => RequestControl::default(),
         };
         Self {
             cache,
@@ -127,7 +127,7 @@ pub fn rules(location: &Location) -> &Rules {
         let settings = &location.settings;
         let ignored = settings.proxy_answers.proxy_ignore_headers;
         let ignores = |line| ignored.is_some_and(|ignored| ignored.contains(line));
-        let ignored = Ignored {
+        let ignored = IgnoredHeaders {
             accel_expires: ignores(IgnoreHeaders::X_ACCEL_EXPIRES),
             cache_control: ignores(IgnoreHeaders::CACHE_CONTROL),
             expires: ignores(IgnoreHeaders::EXPIRES),
@@ -174,7 +174,7 @@ pub fn is_asked(request: &Request, caching: &Caching) -> bool {
 /// Says the answer itself nothing against storing it, but perhaps not for how long? Then what the client asks about it (conditions, a
 /// range) is answered here, stored or not: the origin was not told.
 pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
-    let answer = freshness::Answer {
+    let answer = freshness::OriginResponse {
         status: head.status,
         fields: fill::lines(head),
         is_authorized: false,
@@ -183,7 +183,10 @@ pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
         now: inquiry.now,
     };
     let verdict = freshness::judge(&answer, inquiry.rules);
-    matches!(verdict, Verdict::Store(_) | Verdict::Pass(Why::NoLifetime))
+    matches!(
+        verdict,
+        Verdict::Store(_) | Verdict::Pass(PassReason::NoLifetime)
+    )
 }
 
 /// Is the client's HEAD to be asked for as GET?

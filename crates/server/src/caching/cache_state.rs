@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::Entry;
-use cache::freshness::{self, Answer, Verdict};
+use cache::freshness::{self, OriginResponse, Verdict};
 use cache::store::Hit;
 use message::HeaderId;
 
@@ -114,7 +114,7 @@ fn refusal(request: &Request) -> Option<Cow<'static, str>> {
     };
     let now = Moment::now().second();
     let passing = request.location().passing.as_deref();
-    let answer = Answer {
+    let answer = OriginResponse {
         status: head.status,
         fields: fill::lines(head),
         is_authorized: request.head.get(HeaderId::Authorization).is_some(),

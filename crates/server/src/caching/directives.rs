@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use cache::freshness::{Ignored, Rules, Valid};
+use cache::freshness::{IgnoredHeaders, Rules, Valid};
 use config::{
     Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Template, Value, Word, choice_set,
     directives, parse_sec,
@@ -310,7 +310,7 @@ impl Caching {
 
     /// The rules of freshness that the directives ask for.
     #[must_use]
-    pub fn rules(&self, ignored: Ignored) -> Rules {
+    pub fn rules(&self, ignored: IgnoredHeaders) -> Rules {
         let rules = match self.proxy_cache_rfc9111 {
             true => Rules::rfc9111(),
             false => Rules::nginx(),

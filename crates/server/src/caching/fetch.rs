@@ -10,7 +10,7 @@ use std::time::Duration;
 use cache::Key;
 use cache::fill::{Ending, Fill, Filler, Follower, Role};
 use cache::freshness::Failure as Lost;
-use cache::index::State;
+use cache::index::KeyState;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
 use message::{HeaderId, ResponseHead};
@@ -82,7 +82,7 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
         Role::Follow(fill) if has_expired(inquiry, &fill) => {
             fetch_alone(request, inquiry, want).await
         }
-        Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_whole() => {
+        Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_complete() => {
             Box::pin(follow(request, inquiry, want, fill)).await
         }
         Role::Follow(_) => fetch_alone(request, inquiry, want).await,
@@ -92,13 +92,13 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
 /// Has it come as a whole and was no longer fresh when it came? It is for those who waited for it alone.
 pub fn has_expired(inquiry: &Inquiry<'_>, fill: &Fill) -> bool {
     let is_fresh = |lifetime| inquiry.rules.is_fresh(lifetime, inquiry.now);
-    let lifetime = fill.about().and_then(|about| about.lifetime.as_ref());
-    fill.is_whole() && !lifetime.is_none_or(is_fresh)
+    let lifetime = fill.metadata().and_then(|about| about.lifetime.as_ref());
+    fill.is_complete() && !lifetime.is_none_or(is_fresh)
 }
 
 fn is_stored(inquiry: &Inquiry<'_>, key: &Key) -> bool {
     let known = inquiry.store.index().peek(key);
-    known.is_some_and(|known| known.state == State::Stored)
+    known.is_some_and(|known| known.state == KeyState::Stored)
 }
 
 /// Gets an answer from the origin whatever others do; who comes from now on may follow this one.
@@ -267,7 +267,7 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
         }
     };
     let fill = filler.fill().clone();
-    let Some(owner) = filler.owner() else {
+    let Some(owner) = filler.requester() else {
         return Fetched::Pass;
     };
     let (storing, question) = storing(inquiry, &want);
@@ -291,7 +291,7 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     if let Some(Ok(answer)) = switched.map(|mut switched| switched.try_recv()) {
         return Fetched::Answer(Box::pin(proxy::taken(request, answer)).await);
     }
-    let origin = match fill.about() {
+    let origin = match fill.metadata() {
         Some(_) => Origin::Fill,
         None if want.may_store && is_storable(inquiry, &head) => Origin::Fill,
         None => Origin::Server,
@@ -452,7 +452,7 @@ async fn follow(
         let Some(follower) = fill.follow() else {
             return Fetched::Again;
         };
-        cache_state::of(request).follows = !follower.fill().is_whole();
+        cache_state::of(request).follows = !follower.fill().is_complete();
         let waited = wait(request, inquiry, &follower, begun).await;
         match waited {
             Waited::TimedOut => return Fetched::Pass,
@@ -496,7 +496,7 @@ async fn followed(
     follower: Follower,
     head: &Arc<ResponseHead>,
 ) -> Fetched {
-    let Some(about) = follower.fill().about().cloned() else {
+    let Some(about) = follower.fill().metadata().cloned() else {
         return Fetched::Pass;
     };
     if let Some(lifetime) = &about.lifetime {
@@ -518,7 +518,7 @@ async fn followed(
     note.status = Some(Status::Hit);
     let age = about.lifetime.map(|lifetime| lifetime.age(inquiry.now));
     note.age = age;
-    let origin = match follower.fill().is_whole() {
+    let origin = match follower.fill().is_complete() {
         true => Origin::Cache,
         false => Origin::Fill,
     };

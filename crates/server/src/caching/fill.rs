@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::fill::{About, Ending, Filler, Sharing};
-use cache::freshness::{self, Answer, Line, Rules, Storable, Verdict};
-use cache::index::{Known, State};
-use cache::purge::Moment as PurgeMoment;
+use cache::fill::{Ending, Filler, Metadata, Sharing};
+use cache::freshness::{self, Line, OriginResponse, Rules, Storable, Verdict};
+use cache::index::{KeyState, KnownKey};
+use cache::purge::FetchMoment;
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
 use disk::memory::Level;
@@ -99,7 +99,7 @@ pub struct Filling {
     /// Was the origin asked whether that has changed?
     pub is_conditional: bool,
     /// Since when purges cover the answer.
-    pub moment: PurgeMoment,
+    pub moment: FetchMoment,
     /// Its place among the loop's connections, until all has come.
     pub seat: Option<Seat>,
     /// Dropped when all has come, for whoever waits for that.
@@ -194,15 +194,15 @@ impl Filling {
         let valid = self.rules().valid(none.status);
         if let Some(seconds) = valid.filter(|_| self.is_miss) {
             let now = Moment::now().second();
-            let known = Known {
-                state: State::Failed,
+            let known = KnownKey {
+                state: KeyState::Failed,
                 status: none.status,
                 lifetime: Lifetime {
                     date: now,
                     expires: now.saturating_add(i64::from(seconds)),
                     ..Lifetime::default()
                 },
-                ..Known::seen(self.looked_for.unwrap_or(self.main), now)
+                ..KnownKey::seen(self.looked_for.unwrap_or(self.main), now)
             };
             self.cache.note(&self.loop_, &known);
         }
@@ -282,7 +282,7 @@ impl Filling {
     }
 
     fn judge(&self, head: &ResponseHead) -> Option<Storable> {
-        let answer = Answer {
+        let answer = OriginResponse {
             status: head.status,
             fields: lines(head),
             is_authorized: self.head.get(HeaderId::Authorization).is_some(),
@@ -318,7 +318,7 @@ impl Filling {
         let own = (!storable.vary.is_empty()).then(|| self.variant(&storable.vary));
         let key = Store::key_for(self.main, self.looked_for, own);
         let vary = Bytes::from(storable.vary);
-        filler.describe(About {
+        filler.set_metadata(Metadata {
             vary: vary.clone(),
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
@@ -354,7 +354,7 @@ impl Filling {
         match answer.body {
             Coming::Whole(body) => {
                 let is_saved = is_saved && !self.has_newer(&filler, &key);
-                let unfound = filler.give(Arc::clone(&head), body.clone(), is_saved);
+                let unfound = filler.finish_with(Arc::clone(&head), body.clone(), is_saved);
                 let saving = unfound.map(|unfound| saving(write_entry::Body::Whole(body, unfound)));
                 // Who only waits for the disk keeps nobody out.
                 drop(self);
@@ -364,7 +364,7 @@ impl Filling {
             }
             mut body @ Coming::Flow(_) => {
                 self.buffer(&head, &mut body);
-                let saver = is_saved.then(|| filler.saver()).flatten();
+                let saver = is_saved.then(|| filler.writer()).flatten();
                 let saving = saver.map(|saver| saving(write_entry::Body::Coming(saver)));
                 filler.set_head(head, Sharing::Shared);
                 Box::pin(self.pass_on(filler, body, key, saving)).await;
@@ -404,7 +404,7 @@ impl Filling {
         let come = async {
             let is_whole = write_pace::pump(&self.loop_, &self.cache, &filler, body).await;
             if self.has_newer(&filler, &key) {
-                filler.stop_saving();
+                filler.stop_storing();
             }
             if is_whole {
                 filler.finish();
@@ -425,7 +425,7 @@ impl Filling {
         let now = Moment::now().second();
         let stored = hit.entry.head();
         let updated = freshness::updated_fields(lines(stored), lines(head));
-        let answer = Answer {
+        let answer = OriginResponse {
             status: stored.status,
             fields: updated.iter().copied(),
             is_authorized: self.head.get(HeaderId::Authorization).is_some(),

@@ -73,7 +73,7 @@ async fn next(
     let bytes = match following.follower.next().await {
         Next::Bytes(bytes) => bytes,
         Next::End => return Ok(None),
-        Next::Saved(range) => following.read(range).await?,
+        Next::Written(range) => following.read(range).await?,
         Next::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
         // The fill has said why in the log.
         Next::Broken | Next::Alone | Next::Flush => return Err(BodyError::Logged),
@@ -88,11 +88,11 @@ impl Following {
             noatime: true,
             ..Access::new(&self.pool)
         };
-        let place = self.follower.fill().place().cloned();
+        let place = self.follower.fill().written_body().cloned();
         let place = place.ok_or(BodyError::Truncated)?;
         let read = self
             .store
-            .read_saved(&self.local, &access, &place, &mut self.file, &range)
+            .read_written(&self.local, &access, &place, &mut self.file, &range)
             .await;
         let bytes = read.map_err(|error| BodyError::Io(std::io::Error::other(error)))?;
         self.follower.advance(bytes.len() as u64);

@@ -69,7 +69,7 @@ pub fn answer(
     cache: &Arc<Cache>,
     key_text: &Bytes,
 ) -> Option<Outcome> {
-    if cache.fills.has_whole() {
+    if cache.fills.has_complete() {
         return None;
     }
     let prepared = request.client.loop_.ready.0.get(key_text, |prepared| {

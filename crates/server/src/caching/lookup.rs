@@ -5,9 +5,9 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use cache::freshness::Admission;
-use cache::index::Known;
-use cache::store::{Found, Hit, Missed};
+use cache::freshness::ReuseDecision;
+use cache::index::KnownKey;
+use cache::store::{Found, Hit, Miss};
 
 use super::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
 use super::counters::Status;
@@ -163,11 +163,11 @@ async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
 /// What came as a whole just now, and is only not stored yet, is newer than what is.
 fn newest(request: &Request, inquiry: &Inquiry<'_>) -> Option<Want> {
     let fills = &inquiry.cache.fills;
-    if !fills.has_whole() || inquiry.rules.demands_anew(&inquiry.wishes) {
+    if !fills.has_complete() || inquiry.rules.demands_anew(&inquiry.wishes) {
         return None;
     }
     let fill = fills.running(&inquiry.main)?;
-    (fill.is_whole() && !has_expired(inquiry, &fill)).then(|| Want {
+    (fill.is_complete() && !has_expired(inquiry, &fill)).then(|| Want {
         status: Some(Status::Miss),
         may_store: may_store(request, inquiry),
         ..Want::default()
@@ -201,7 +201,7 @@ async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
             cache_state::of(request).status = Some(Status::Hit);
             Step::Answer(Outcome::Failed(Failure::new(known.status)))
         }
-        Ok(Found::Failed(_)) => miss(request, inquiry, Missed::default()),
+        Ok(Found::Failed(_)) => miss(request, inquiry, Miss::default()),
         Err(error) => {
             inquiry.cache.tell("it cannot be looked into", &error);
             Step::Pass
@@ -220,16 +220,16 @@ fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
     let may_be_old = !is_fresh && may_be_old(inquiry, &hit);
     let is_usable = is_fresh || may_be_old;
     match rules.admit(lifetime, inquiry.now, &inquiry.wishes, is_usable) {
-        Admission::Use if is_fresh => Step::Use(hit, Status::Hit),
-        Admission::Use
+        ReuseDecision::Use if is_fresh => Step::Use(hit, Status::Hit),
+        ReuseDecision::Use
             if may_be_old && caching.updates_behind() && !cache_request::is_head_alone(request) =>
         {
             Step::UseAndUpdate(hit)
         }
-        Admission::Use if may_be_old => Step::Use(hit, Status::Updating),
-        Admission::Use => Step::Use(hit, Status::Stale),
-        Admission::Refuse => Step::Answer(Outcome::Failed(Failure::new(504))),
-        Admission::Ask => Step::Ask(Want {
+        ReuseDecision::Use if may_be_old => Step::Use(hit, Status::Updating),
+        ReuseDecision::Use => Step::Use(hit, Status::Stale),
+        ReuseDecision::Refuse => Step::Answer(Outcome::Failed(Failure::new(504))),
+        ReuseDecision::Ask => Step::Ask(Want {
             looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
             stale: Some(hit),
             status: Some(Status::Expired),
@@ -251,7 +251,7 @@ fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
 }
 
 /// Nothing is there.
-fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Missed) -> Step {
+fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Miss) -> Step {
     if let Some(fault) = &missed.damage {
         inquiry
             .cache
@@ -283,7 +283,7 @@ fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
     if let Some(known) = inquiry.store.index().peek(&inquiry.main) {
         return u64::from(known.uses) < min;
     }
-    let seen = Known::seen(inquiry.main, inquiry.now);
+    let seen = KnownKey::seen(inquiry.main, inquiry.now);
     inquiry.cache.note(&request.client.loop_, &seen);
     true
 }

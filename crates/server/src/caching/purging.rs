@@ -44,7 +44,7 @@ pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
             let fills = &inquiry.cache.fills;
             let is_coming = fills
                 .running(&inquiry.main)
-                .is_some_and(|fill| fill.is_whole());
+                .is_some_and(|fill| fill.is_complete());
             let done = store.purge(local, &inquiry.main).await;
             fills.forget(&inquiry.main);
             done.map(|was_there| was_there || is_coming)

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use cache::index::Known;
-use cache::store::Settings as StoreSettings;
+use cache::index::KnownKey;
+use cache::store::StoreSettings;
 use cache::{Fills, Store};
 use disk::Disk;
 use parking_lot::Mutex;
@@ -81,7 +81,7 @@ impl Cache {
     }
 
     /// Takes note of a key that has no file ([`Store::note`]). Nobody waits for what that deletes.
-    pub fn note(self: &Arc<Self>, loop_: &Rc<Loop>, known: &Known) {
+    pub fn note(self: &Arc<Self>, loop_: &Rc<Loop>, known: &KnownKey) {
         let deletion = self
             .store()
             .and_then(|store| store.note(&loop_.disk, known));

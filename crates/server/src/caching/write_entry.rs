@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::entry::Description;
-use cache::fill::{Fill, Follower, Next, Unfound};
+use cache::fill::{Fill, Follower, Next, Unindexed};
 use cache::freshness::stored_fields;
-use cache::purge::Moment;
-use cache::store::{WRITE_BYTES, Writing};
+use cache::purge::FetchMoment;
+use cache::store::{EntryWriter, WRITE_BYTES};
 use cache::{Error, Key, Lifetime, Store};
 use disk::Local;
 use disk::memory::{Charge, Holder, charge};
@@ -54,7 +54,7 @@ pub struct Saving {
     /// Bytes of the body, as far as the head says; else 0.
     pub expected: u64,
     /// When the origin was asked.
-    pub moment: Moment,
+    pub moment: FetchMoment,
     /// Others wait for it.
     pub turn: Option<Turn>,
 }
@@ -64,7 +64,7 @@ pub enum Body {
     /// It comes to the one who follows it.
     Coming(Follower),
     /// It is here.
-    Whole(Bytes, Unfound),
+    Whole(Bytes, Unindexed),
 }
 
 impl Body {
@@ -147,7 +147,7 @@ async fn wait_for_readers(fill: &Fill) {
 }
 
 impl Saving {
-    async fn begin(&self) -> Result<Writing, Error> {
+    async fn begin(&self) -> Result<EntryWriter, Error> {
         let head = &self.head;
         let description = Description {
             key: self.key,
@@ -174,11 +174,15 @@ impl Saving {
             )
             .await;
         let writing = begun?;
-        self.body.fill().set_place(writing.saved());
+        self.body.fill().set_written_body(writing.written_body());
         Ok(writing)
     }
 
-    async fn write(&mut self, writing: &mut Writing, unsaved: &mut Unsaved) -> Result<End, Error> {
+    async fn write(
+        &mut self,
+        writing: &mut EntryWriter,
+        unsaved: &mut Unsaved,
+    ) -> Result<End, Error> {
         let saver = match &mut self.body {
             Body::Coming(saver) => saver,
             Body::Whole(bytes, _) => {
@@ -194,9 +198,9 @@ impl Saving {
                 }
                 Next::Flush => Box::pin(writing.flush(&self.local)).await?,
                 Next::End => return Ok(End::Whole),
-                Next::Alone | Next::Broken | Next::Saved(_) => return Ok(End::GivenUp),
+                Next::Alone | Next::Broken | Next::Written(_) => return Ok(End::GivenUp),
             }
-            saver.saved(writing.written());
+            saver.written(writing.written());
         }
     }
 

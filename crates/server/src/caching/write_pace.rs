@@ -92,7 +92,7 @@ pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming
                 if filler.is_held_by_disk() {
                     patience = patience.saturating_sub(DISK_LOOK);
                     if patience.is_zero() {
-                        filler.stop_saving();
+                        filler.stop_storing();
                         cache.shed("the disk is slower than the origin");
                         cache.tally.distrust_disk(wire::clock::monotonic_ms());
                     }
@@ -100,7 +100,11 @@ pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming
             }
         };
         // What is not in the cache's file need not wait for those who follow it either.
-        if body.ahead_of(pushed, || !filler.is_saving()).await.is_err() {
+        if body
+            .ahead_of(pushed, || !filler.is_storing())
+            .await
+            .is_err()
+        {
             return false;
         }
     }

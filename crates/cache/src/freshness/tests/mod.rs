@@ -36,8 +36,8 @@ impl Head {
     }
 }
 
-fn answer<I>(status: u16, fields: I) -> Answer<I> {
-    Answer {
+fn answer<I>(status: u16, fields: I) -> OriginResponse<I> {
+    OriginResponse {
         status,
         fields,
         is_authorized: false,
@@ -47,7 +47,7 @@ fn answer<I>(status: u16, fields: I) -> Answer<I> {
     }
 }
 
-type Fresh = Result<i64, Why>;
+type Fresh = Result<i64, PassReason>;
 
 /// Seconds until it is stale, or why it is not stored.
 fn fresh_for(text: &str, rules: &Rules) -> Fresh {
@@ -124,19 +124,25 @@ fn lifetimes_that_nobody_disputes() {
             Ok(30),
         ),
         // 5.2.2.5, 5.2.2.7.
-        ("Cache-Control: max-age=60, no-store", Err(Why::NoStore)),
+        (
+            "Cache-Control: max-age=60, no-store",
+            Err(PassReason::NoStore),
+        ),
         (
             "Cache-Control: private\nCache-Control: max-age=60",
-            Err(Why::Private),
+            Err(PassReason::Private),
         ),
-        ("Cache-Control: max-age =60", Err(Why::NoLifetime)),
-        ("Cache-Control: public", Err(Why::NoLifetime)),
-        ("", Err(Why::NoLifetime)),
+        ("Cache-Control: max-age =60", Err(PassReason::NoLifetime)),
+        ("Cache-Control: public", Err(PassReason::NoLifetime)),
+        ("", Err(PassReason::NoLifetime)),
         // 3.5 and 4.1.
-        ("Cache-Control: max-age=60\nVary: Foo, *", Err(Why::Vary)),
+        (
+            "Cache-Control: max-age=60\nVary: Foo, *",
+            Err(PassReason::Vary),
+        ),
         (
             "Cache-Control: max-age=60\nSet-Cookie: a=b",
-            Err(Why::SetCookie),
+            Err(PassReason::SetCookie),
         ),
     ]);
 }
@@ -147,30 +153,50 @@ fn what_is_never_fresh() {
         // nginx stores none of it; RFC 9111, 5.2.2.4 and 4.2.1: stored, and asked about each time.
         (
             "Cache-Control: no-cache, max-age=60",
-            Err(Why::NoCache),
+            Err(PassReason::NoCache),
             Ok(-1),
         ),
-        ("Cache-Control: No-Cache", Err(Why::NoCache), Ok(-1)),
+        ("Cache-Control: No-Cache", Err(PassReason::NoCache), Ok(-1)),
         (
             "Cache-Control: max-age=0\nExpires: {+60}",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-1),
         ),
-        ("Cache-Control: max-age=", Err(Why::Invalid), Ok(-1)),
-        ("Cache-Control: max-age=-1", Err(Why::Invalid), Ok(-1)),
-        ("Cache-Control: max-age=60s", Err(Why::Invalid), Ok(-1)),
-        ("Cache-Control: max-age='60'", Err(Why::Invalid), Ok(-1)),
-        ("Cache-Control: max-age=\"60\"", Err(Why::Invalid), Ok(-1)),
+        ("Cache-Control: max-age=", Err(PassReason::Invalid), Ok(-1)),
+        (
+            "Cache-Control: max-age=-1",
+            Err(PassReason::Invalid),
+            Ok(-1),
+        ),
+        (
+            "Cache-Control: max-age=60s",
+            Err(PassReason::Invalid),
+            Ok(-1),
+        ),
+        (
+            "Cache-Control: max-age='60'",
+            Err(PassReason::Invalid),
+            Ok(-1),
+        ),
+        (
+            "Cache-Control: max-age=\"60\"",
+            Err(PassReason::Invalid),
+            Ok(-1),
+        ),
         (
             "Cache-Control: max-age=60, max-age=x",
-            Err(Why::Invalid),
+            Err(PassReason::Invalid),
             Ok(-1),
         ),
-        ("Cache-Control: max-age= 60", Err(Why::Invalid), Ok(-1)),
+        (
+            "Cache-Control: max-age= 60",
+            Err(PassReason::Invalid),
+            Ok(-1),
+        ),
         // RFC 5861: a window that is none.
         (
             "Cache-Control: max-age=60, stale-if-error=x",
-            Err(Why::Invalid),
+            Err(PassReason::Invalid),
             Ok(60),
         ),
         // nginx's ends of a number.
@@ -182,40 +208,44 @@ fn what_is_never_fresh() {
 fn expires_is_read_strictly() {
     check_both(&[
         // 5.3: an invalid Expires, "0" above all, is in the past. Zones other than GMT are invalid (RFC 9110, 5.6.7).
-        ("Expires: {-60}", Err(Why::Stale), Ok(-60)),
-        ("Expires: 0", Err(Why::Stale), Ok(-1)),
-        ("Expires: -1", Err(Why::Stale), Ok(-1)),
+        ("Expires: {-60}", Err(PassReason::Stale), Ok(-60)),
+        ("Expires: 0", Err(PassReason::Stale), Ok(-1)),
+        ("Expires: -1", Err(PassReason::Stale), Ok(-1)),
         (
             "Expires: Thu, 18 Aug 2050 02:01:18 UTC",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-1),
         ),
         (
             "Expires: Thu, 18 Aug 2050 02:01:18 AEST",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-1),
         ),
         (
             "Expires: Thu, 18 Aug 2050 02:01:18",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-1),
         ),
         (
             "Expires: Thu, 18 Aug 50 02:01:18 GMT",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-1),
         ),
         (
             "Expires: Thu 18 Aug 2050 02:01:18 GMT",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-1),
         ),
         (
             "Expires: Thu, 18-Aug-2050 02:01:18 GMT",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-1),
         ),
-        ("Expires: {+60}\nDate: {+90}", Err(Why::Stale), Ok(-30)),
+        (
+            "Expires: {+60}\nDate: {+90}",
+            Err(PassReason::Stale),
+            Ok(-30),
+        ),
         // 4.2.1: two lines.
         ("Expires: {+60}\nExpires: {+90}", Ok(60), Ok(-1)),
     ]);
@@ -234,13 +264,13 @@ fn age_counts() {
         ("Cache-Control: max-age=60\nAge: 20.0", Ok(60), Ok(60)),
         (
             "Cache-Control: max-age=60\nAge: 100",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(-40),
         ),
         ("Expires: {+60}\nAge: 20", Ok(40), Ok(40)),
         (
             "Cache-Control: max-age=60\nAge: 99999999999999",
-            Err(Why::Stale),
+            Err(PassReason::Stale),
             Ok(60 - (1 << 31)),
         ),
         // Apparent age: the origin's clock may be wrong.
@@ -259,7 +289,7 @@ fn age_counts() {
 #[test]
 fn the_time_that_the_answer_took_counts() {
     let head = head("Cache-Control: max-age=60\nAge: 20");
-    let slow = Answer {
+    let slow = OriginResponse {
         asked: NOW - 5,
         ..answer(200, head.lines())
     };
@@ -290,11 +320,11 @@ fn x_accel_expires_is_over_all_whatever_the_order() {
         ),
         (
             "X-Accel-Expires: 0\nCache-Control: max-age=5",
-            Err(Why::Accel),
+            Err(PassReason::Accel),
         ),
         (
             "Cache-Control: max-age=5\nX-Accel-Expires: 0",
-            Err(Why::Accel),
+            Err(PassReason::Accel),
         ),
         ("X-Accel-Expires: @1700000090", Ok(90)),
         ("X-Accel-Expires: @1699999990", Ok(-10)),
@@ -302,8 +332,11 @@ fn x_accel_expires_is_over_all_whatever_the_order() {
         ("X-Accel-Expires: abc\nCache-Control: max-age=5", Ok(5)),
         ("X-Accel-Expires:\nCache-Control: max-age=5", Ok(5)),
         ("X-Accel-Expires: @\nCache-Control: max-age=5", Ok(5)),
-        ("X-Accel-Expires: 60\nSet-Cookie: a=b", Err(Why::SetCookie)),
-        ("X-Accel-Expires: 60\nVary: *", Err(Why::Vary)),
+        (
+            "X-Accel-Expires: 60\nSet-Cookie: a=b",
+            Err(PassReason::SetCookie),
+        ),
+        ("X-Accel-Expires: 60\nVary: *", Err(PassReason::Vary)),
     ]);
 }
 
@@ -320,9 +353,9 @@ fn proxy_cache_valid_is_for_answers_that_say_nothing() {
     assert_eq!(fresh_for("Cache-Control: max-age=7", &rules), Ok(7));
     assert_eq!(
         fresh_for("Cache-Control: no-cache", &rules),
-        Err(Why::NoCache)
+        Err(PassReason::NoCache)
     );
-    assert_eq!(fresh_for("Expires: 0", &rules), Err(Why::Stale));
+    assert_eq!(fresh_for("Expires: 0", &rules), Err(PassReason::Stale));
     assert_eq!(rules.valid(502), Some(5));
     assert_eq!(rules.valid(404), None);
 }
@@ -332,7 +365,7 @@ fn ignored_lines_are_as_if_they_were_not_there() {
     let all = "X-Accel-Expires: 5\nCache-Control: max-age=6\nExpires: {+7}\nSet-Cookie: a\nVary: *";
     let mut rules = Rules::nginx();
     rules.ignored.set_cookie = true;
-    assert_eq!(fresh_for(all, &rules), Err(Why::Vary));
+    assert_eq!(fresh_for(all, &rules), Err(PassReason::Vary));
     rules.ignored.vary = true;
     assert_eq!(fresh_for(all, &rules), Ok(5));
     rules.ignored.accel_expires = true;
@@ -340,14 +373,14 @@ fn ignored_lines_are_as_if_they_were_not_there() {
     rules.ignored.cache_control = true;
     assert_eq!(fresh_for(all, &rules), Ok(7));
     rules.ignored.expires = true;
-    assert_eq!(fresh_for(all, &rules), Err(Why::NoLifetime));
+    assert_eq!(fresh_for(all, &rules), Err(PassReason::NoLifetime));
 }
 
 #[test]
 fn statuses() {
     let head = head("Cache-Control: max-age=60");
     let judged = |status, is_slice| {
-        let answer = Answer {
+        let answer = OriginResponse {
             is_slice,
             ..answer(status, head.lines())
         };
@@ -358,7 +391,7 @@ fn statuses() {
     };
     // RFC 9111, 3.3 and 3: parts are no whole, 304 and 1xx are about something else.
     for status in [100, 103, 206, 304] {
-        assert_eq!(judged(status, false), Some(Why::Status), "{status}");
+        assert_eq!(judged(status, false), Some(PassReason::Status), "{status}");
     }
     for status in [200, 204, 301, 302, 404, 410, 416, 500, 503, 599] {
         assert_eq!(judged(status, false), None, "{status}");
@@ -378,7 +411,7 @@ fn answers_to_authorization_are_shared_only_where_they_say_so() {
     ];
     for (control, is_shared) in table {
         let head = head(&format!("Cache-Control: {control}"));
-        let asked = Answer {
+        let asked = OriginResponse {
             is_authorized: true,
             ..answer(200, head.lines())
         };
@@ -398,7 +431,7 @@ fn a_targeted_field_is_over_the_others() {
     check_both(&[
         (
             "CDN-Cache-Control: max-age=60\nCache-Control: no-store\nExpires: 0",
-            Err(Why::NoStore),
+            Err(PassReason::NoStore),
             Ok(60),
         ),
         (
@@ -409,22 +442,22 @@ fn a_targeted_field_is_over_the_others() {
         (
             "CDN-Cache-Control: private\nCache-Control: max-age=60",
             Ok(60),
-            Err(Why::Private),
+            Err(PassReason::Private),
         ),
         (
             "CDN-Cache-Control: no-store\nCache-Control: max-age=60",
             Ok(60),
-            Err(Why::NoStore),
+            Err(PassReason::NoStore),
         ),
         (
             "CDN-Cache-Control: foo\nExpires: {+60}",
             Ok(60),
-            Err(Why::NoLifetime),
+            Err(PassReason::NoLifetime),
         ),
         (
             "CDN-Cache-Control: max-age=\"60\"\nCache-Control: no-store",
-            Err(Why::NoStore),
-            Err(Why::NoStore),
+            Err(PassReason::NoStore),
+            Err(PassReason::NoStore),
         ),
         (
             "CDN-Cache-Control: max-age=5\nX-Accel-Expires: 60",
@@ -437,7 +470,7 @@ fn a_targeted_field_is_over_the_others() {
 #[test]
 fn heuristics_are_off_unless_wanted() {
     let text = "Date: {+0}\nLast-Modified: {-1000}";
-    check(&[(text, Err(Why::NoLifetime))]);
+    check(&[(text, Err(PassReason::NoLifetime))]);
     let rules = Rules {
         heuristic: Some(Heuristic {
             percent: 10,
@@ -451,10 +484,10 @@ fn heuristics_are_off_unless_wanted() {
         Ok(30)
     );
     assert_eq!(fresh_for(text, &rules), Ok(50));
-    assert_eq!(fresh_for("Date: {+0}", &rules), Err(Why::NoLifetime));
+    assert_eq!(fresh_for("Date: {+0}", &rules), Err(PassReason::NoLifetime));
     assert_eq!(
         fresh_for("Last-Modified: {+50}", &rules),
-        Err(Why::NoLifetime)
+        Err(PassReason::NoLifetime)
     );
     for (status, control, is_stored) in [(404, "", true), (500, "", false), (500, "public", true)] {
         let head = head(&format!(
@@ -483,7 +516,7 @@ proptest! {
     ) {
         let rules = if is_strict { Rules::rfc9111() } else { Rules::nginx() };
         let lines = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes(), HeaderId::find(name.as_bytes())));
-        let answer = Answer { status, fields: lines, is_authorized: false, is_slice: false, asked, now };
+        let answer = OriginResponse { status, fields: lines, is_authorized: false, is_slice: false, asked, now };
         if let Verdict::Store(storable) = judge(&answer, &rules) {
             let lifetime = storable.lifetime;
             let has_accel = fields.iter().any(|(name, _)| *name == "X-Accel-Expires");

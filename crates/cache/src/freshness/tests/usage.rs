@@ -75,10 +75,10 @@ fn some_answers_are_never_used_stale() {
     assert!(!strict.may_cover(&asked, NOW, Failure::Connection, true));
 }
 
-fn wishes(control: &str, pragma: &str) -> Wishes {
+fn wishes(control: &str, pragma: &str) -> RequestControl {
     let lines = |text: &'static str| Some(text.as_bytes()).filter(|text| !text.is_empty());
     let leak = |text: &str| -> &'static str { String::from(text).leak() };
-    Wishes::of(
+    RequestControl::of(
         lines(leak(control)).into_iter(),
         lines(leak(pragma)).into_iter(),
     )
@@ -91,26 +91,29 @@ fn requests_wish() {
     let admit = |control: &str, pragma: &str, now: i64| {
         let wishes = wishes(control, pragma);
         let is_fresh = strict.is_fresh(&lifetime, NOW + now);
-        assert_eq!(nginx.admit(&lifetime, NOW, &wishes, true), Admission::Use);
+        assert_eq!(
+            nginx.admit(&lifetime, NOW, &wishes, true),
+            ReuseDecision::Use
+        );
         strict.admit(&lifetime, NOW + now, &wishes, is_fresh)
     };
     // RFC 9111, 5.2.1.1 to 5.2.1.7, and 5.4 for Pragma. 60 seconds are left, 40 are gone.
     let table = [
-        ("", "", 0, Admission::Use),
-        ("no-cache", "", 0, Admission::Ask),
-        ("", "no-cache", 0, Admission::Ask),
-        ("max-age=1000", "no-cache", 0, Admission::Use),
-        ("max-age=40", "", 0, Admission::Use),
-        ("max-age=39", "", 0, Admission::Ask),
-        ("max-age=x", "", 0, Admission::Ask),
-        ("min-fresh=60", "", 0, Admission::Use),
-        ("min-fresh=61", "", 0, Admission::Ask),
-        ("", "", 60, Admission::Ask),
-        ("max-stale", "", 1000, Admission::Use),
-        ("max-stale=10", "", 69, Admission::Use),
-        ("max-stale=10", "", 70, Admission::Ask),
-        ("only-if-cached", "", 0, Admission::Use),
-        ("only-if-cached", "", 60, Admission::Refuse),
+        ("", "", 0, ReuseDecision::Use),
+        ("no-cache", "", 0, ReuseDecision::Ask),
+        ("", "no-cache", 0, ReuseDecision::Ask),
+        ("max-age=1000", "no-cache", 0, ReuseDecision::Use),
+        ("max-age=40", "", 0, ReuseDecision::Use),
+        ("max-age=39", "", 0, ReuseDecision::Ask),
+        ("max-age=x", "", 0, ReuseDecision::Ask),
+        ("min-fresh=60", "", 0, ReuseDecision::Use),
+        ("min-fresh=61", "", 0, ReuseDecision::Ask),
+        ("", "", 60, ReuseDecision::Ask),
+        ("max-stale", "", 1000, ReuseDecision::Use),
+        ("max-stale=10", "", 69, ReuseDecision::Use),
+        ("max-stale=10", "", 70, ReuseDecision::Ask),
+        ("only-if-cached", "", 0, ReuseDecision::Use),
+        ("only-if-cached", "", 60, ReuseDecision::Refuse),
     ];
     for (control, pragma, now, expected) in table {
         assert_eq!(

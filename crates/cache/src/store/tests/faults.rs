@@ -337,7 +337,7 @@ fn who_looks_for_what_is_there_no_more_leaves_what_is_being_made_in_its_place() 
             let none = std::iter::empty();
             let mut find = Box::pin(store.find(&late, &access, b"k", none, NOW));
             let hold = bench.pool.hold();
-            turns::begin(find.as_mut()).await;
+            publish_order::begin(find.as_mut()).await;
             // A walk ends, or it is evicted; a fill begins.
             store.0.is_cold.store(false, Relaxed);
             drop(store.victims(1));

@@ -5,16 +5,16 @@ use crate::fill::{Filler, Fills, Follower, Next, Role, Sharing};
 use message::ResponseHead;
 
 /// Writes what a fill brings.
-async fn save(local: Local, saver: Follower, mut writing: Writing) -> Known {
+async fn store_fill(local: Local, writer: Follower, mut writing: EntryWriter) -> KnownKey {
     loop {
-        match saver.next().await {
+        match writer.next().await {
             Next::Bytes(bytes) => {
                 writing.push(&local, bytes).await.unwrap();
-                saver.saved(writing.written());
+                writer.written(writing.written());
             }
             Next::Flush => {
                 writing.flush(&local).await.unwrap();
-                saver.saved(writing.written());
+                writer.written(writing.written());
             }
             Next::End => return writing.finish(&local).await.unwrap(),
             other => panic!("{other:?}"),
@@ -28,7 +28,7 @@ async fn read(
     pool: Pool,
     store: Store,
     follower: Follower,
-    saved: Saved,
+    written_body: WrittenBody,
 ) -> (Vec<u8>, u64) {
     let access = Access::new(&pool);
     let (mut body, mut from_file) = (Vec::new(), 0);
@@ -36,9 +36,9 @@ async fn read(
     loop {
         match follower.next().await {
             Next::Bytes(bytes) => body.extend_from_slice(&bytes),
-            Next::Saved(range) => {
+            Next::Written(range) => {
                 let bytes = store
-                    .read_saved(&local, &access, &saved, &mut file, &range)
+                    .read_written(&local, &access, &written_body, &mut file, &range)
                     .await
                     .unwrap();
                 follower.advance(bytes.len() as u64);
@@ -51,7 +51,7 @@ async fn read(
     }
 }
 
-async fn begin(bench: &Bench, store: &Store) -> Writing {
+async fn begin(bench: &Bench, store: &Store) -> EntryWriter {
     let description = plain(Key::of(b"k"));
     let lines = std::iter::empty();
     store
@@ -77,8 +77,8 @@ fn fill_and_follow(window: usize) {
             panic!("nobody fills");
         };
         let writing = begin(&bench, &store).await;
-        let saved = writing.saved();
-        let (owner, saver) = (filler.owner().unwrap(), filler.saver().unwrap());
+        let written_body = writing.written_body();
+        let (owner, writer) = (filler.requester().unwrap(), filler.writer().unwrap());
         let late = filler.fill().follow().unwrap();
         let (local, pool) = (&bench.local, &bench.pool);
         let reader = |follower| {
@@ -87,16 +87,16 @@ fn fill_and_follow(window: usize) {
                 pool.clone(),
                 store.clone(),
                 follower,
-                saved.clone(),
+                written_body.clone(),
             ))
         };
         let owner = reader(owner);
-        let saver = tokio::task::spawn_local(save(local.clone(), saver, writing));
+        let writer = tokio::task::spawn_local(store_fill(local.clone(), writer, writing));
         filler.set_head(ResponseHead::new(Bytes::new()), Sharing::Shared);
         let body = push_all(&filler).await;
         filler.finish();
         assert_eq!(owner.await.unwrap().0, body);
-        saver.await.unwrap();
+        writer.await.unwrap();
         assert!(fills.is_empty());
         // The late one finds the beginning in the file, whose name another has by now.
         bench.put(&store, "k", b"another").await.unwrap();

@@ -2,8 +2,8 @@
 
 mod faults;
 mod fills;
+mod publish_order;
 mod purges;
-mod turns;
 
 use super::*;
 use crate::entry::Description;
@@ -60,8 +60,8 @@ impl Bench {
         }
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> StoreSettings {
+        StoreSettings {
             directory: self.dir.path().as_os_str().as_bytes().to_vec(),
             levels: Levels::parse("1:2").unwrap(),
             zone_bytes: 1 << 20,
@@ -72,7 +72,7 @@ impl Bench {
         }
     }
 
-    async fn open_with(&self, settings: Settings) -> (Store, Recovered) {
+    async fn open_with(&self, settings: StoreSettings) -> (Store, Recovered) {
         loop {
             match Store::open(&self.local, settings.clone()).await {
                 // The last owner's lock is let go of in a job of its own.
@@ -100,7 +100,7 @@ impl Bench {
         walk.foreign_blocks()
     }
 
-    async fn put(&self, store: &Store, key: &str, body: &[u8]) -> Result<Known, Error> {
+    async fn put(&self, store: &Store, key: &str, body: &[u8]) -> Result<KnownKey, Error> {
         self.put_variant(store, key, body, "", Key::of(key.as_bytes()), None)
             .await
     }
@@ -113,7 +113,7 @@ impl Bench {
         vary: &str,
         variant: Key,
         looked_for: Option<Key>,
-    ) -> Result<Known, Error> {
+    ) -> Result<KnownKey, Error> {
         let main = Key::of(key.as_bytes());
         let own = (!vary.is_empty()).then_some(variant);
         let description = Description {
@@ -322,7 +322,7 @@ fn max_size_holds_at_every_moment() {
         let bench = Bench::new();
         let max = 3 << 20;
         let (store, _) = bench
-            .open_with(Settings {
+            .open_with(StoreSettings {
                 max_bytes: Some(max),
                 levels: Levels::default(),
                 ..bench.settings()
@@ -358,7 +358,7 @@ fn max_size_holds_also_where_no_sweep_comes() {
     block_on(async {
         let bench = Bench::new();
         let max = 2 << 20;
-        let small = Settings {
+        let small = StoreSettings {
             max_bytes: Some(max),
             levels: Levels::parse("1").unwrap(),
             ..bench.settings()
@@ -384,7 +384,7 @@ fn what_lies_beside_the_entries_has_its_room_before_it_is_made() {
     for (levels, puts_per_sweep) in [("1:2", usize::MAX), ("1:2", 3), ("1", 7)] {
         block_on(async {
             let bench = Bench::new();
-            let small = Settings {
+            let small = StoreSettings {
                 max_bytes: Some(8 << 20),
                 levels: Levels::parse(levels).unwrap(),
                 ..bench.settings()
@@ -445,7 +445,7 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
             moment: store.moment(),
         };
         let rewritten = store.rewrite(&bench.local, &access, &hit, renewal).await;
-        assert_ne!(rewritten.unwrap().place.file, hit.known.place.file);
+        assert_ne!(rewritten.unwrap().extent.file, hit.known.extent.file);
         assert_eq!(
             bench.read(&store, &hit).await.unwrap(),
             body,
@@ -551,7 +551,7 @@ fn a_full_zone_evicts_and_never_fails() {
     block_on(async {
         let bench = Bench::new();
         let (store, _) = bench
-            .open_with(Settings {
+            .open_with(StoreSettings {
                 zone_bytes: 0,
                 ..bench.settings()
             })

@@ -12,8 +12,8 @@ impl Bench {
         store: &Store,
         key: &str,
         tags: &str,
-        moment: crate::Moment,
-    ) -> Result<Known, Error> {
+        moment: crate::FetchMoment,
+    ) -> Result<KnownKey, Error> {
         let main = Key::of(key.as_bytes());
         let description = Description {
             key_text: key.as_bytes(),
@@ -194,7 +194,7 @@ fn what_gives_way_to_a_fill_is_not_found_again_after_its_purge() {
         for (is_purged_first, more) in [(true, 0), (false, 0), (false, RULES_MANY)] {
             let bench = Bench::new();
             bench.walked().await;
-            let small = Settings {
+            let small = StoreSettings {
                 max_bytes: Some(64 << 12),
                 ..bench.settings()
             };
@@ -238,7 +238,7 @@ fn what_is_on_its_way_out_is_not_found_again_after_its_purge() {
         let store = bench.walked().await;
         fill(&bench, &store).await;
         let key = Key::of(KEYS[0].as_bytes());
-        let gone = store.take_out(|index| index.remove_entry(&key, index.peek(&key)?.place.file));
+        let gone = store.take_out(|index| index.remove_entry(&key, index.peek(&key)?.extent.file));
         assert_eq!(gone.known.len(), 1);
         store.purge_tag(&bench.local, b"one").await.unwrap();
         bench.sweep(&store).await;
@@ -267,14 +267,14 @@ fn what_gets_its_name_while_many_purges_are_made_is_not_found_after_them() {
         // Another answer of the same key gets its name first.
         let turn = store.turn(key, store.moment().tag()).await.unwrap();
         let mut late = Box::pin(bench.put_tagged(&store, KEYS[0], "one", store.moment()));
-        turns::begin(late.as_mut()).await;
+        publish_order::begin(late.as_mut()).await;
         store.purge_tag(&bench.local, b"one").await.unwrap();
         bench.purge_many(&store, RULES_MANY).await;
         bench.sweep(&store).await;
         drop(turn);
         while !bench.entry_file(&store, KEYS[0]).exists() {
             if store.index().peek(&key).is_none() {
-                turns::begin(late.as_mut()).await;
+                publish_order::begin(late.as_mut()).await;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

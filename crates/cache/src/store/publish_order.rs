@@ -7,9 +7,9 @@
 
 use super::Store;
 use crate::error::Error;
-use crate::index::State;
+use crate::index::KeyState;
 use crate::key::Key;
-use crate::purge::Moment;
+use crate::purge::FetchMoment;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
@@ -18,24 +18,24 @@ use tokio::sync::oneshot;
 
 /// The keys whose files get their names now, and who is next.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<[u8; 16], Option<Waiter>>>);
+pub(super) struct PublishOrder(Mutex<HashMap<[u8; 16], Option<Waiter>>>);
 
 #[derive(Debug)]
 struct Waiter {
     tag: u32,
-    go: oneshot::Sender<Turn>,
+    go: oneshot::Sender<PublishTurn>,
 }
 
 /// Nobody else gives a file this key's name until this is dropped; then it is the next one's.
 #[derive(Debug)]
 #[must_use = "it is the next one's turn when this is dropped"]
-pub(super) struct Turn {
+pub(super) struct PublishTurn {
     store: Store,
     key: Key,
 }
 
 #[cfg(test)]
-impl Turns {
+impl PublishOrder {
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
@@ -46,7 +46,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Superseded`].
-    pub(super) async fn turn(&self, key: Key, tag: u32) -> Result<Turn, Error> {
+    pub(super) async fn turn(&self, key: Key, tag: u32) -> Result<PublishTurn, Error> {
         let turn = match self.take_turn(key, tag)? {
             Ok(turn) => turn,
             Err(waits) => waits.await.map_err(|_| Error::Superseded)?,
@@ -59,14 +59,14 @@ impl Store {
 
     /// Is something stored under this key that was asked for later?
     #[must_use]
-    pub fn has_newer(&self, key: &Key, moment: &Moment) -> bool {
+    pub fn has_newer(&self, key: &Key, moment: &FetchMoment) -> bool {
         self.is_superseded(key, moment.tag())
     }
 
     fn is_superseded(&self, key: &Key, tag: u32) -> bool {
         let stored = self.0.index.peek(key);
-        let stored = stored.filter(|known| known.state == State::Stored);
-        stored.is_some_and(|known| self.is_newer(known.place.file, tag))
+        let stored = stored.filter(|known| known.state == KeyState::Stored);
+        stored.is_some_and(|known| self.is_newer(known.extent.file, tag))
     }
 
     /// The turn, or what says when it comes.
@@ -74,13 +74,13 @@ impl Store {
         &self,
         key: Key,
         tag: u32,
-    ) -> Result<Result<Turn, oneshot::Receiver<Turn>>, Error> {
-        let mut turns = self.0.turns.0.lock();
+    ) -> Result<Result<PublishTurn, oneshot::Receiver<PublishTurn>>, Error> {
+        let mut turns = self.0.publish_order.0.lock();
         let next = match turns.entry(key.0) {
             Entry::Vacant(place) => {
                 place.insert(None);
                 let store = self.clone();
-                return Ok(Ok(Turn { store, key }));
+                return Ok(Ok(PublishTurn { store, key }));
             }
             Entry::Occupied(running) => running.into_mut(),
         };
@@ -103,11 +103,11 @@ impl Store {
     }
 }
 
-impl Drop for Turn {
+impl Drop for PublishTurn {
     fn drop(&mut self) {
         let (store, key) = (self.store.clone(), self.key);
         let next = {
-            let mut turns = store.0.turns.0.lock();
+            let mut turns = store.0.publish_order.0.lock();
             let next = turns.get_mut(&key.0).and_then(Option::take);
             if next.is_none() {
                 turns.remove(&key.0);
@@ -116,7 +116,7 @@ impl Drop for Turn {
         };
         if let Some(next) = next {
             // If it has gone, this drops its turn.
-            let _ = next.go.send(Turn { store, key });
+            let _ = next.go.send(PublishTurn { store, key });
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// An answer on its way into the cache.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct Metadata {
     /// The names that it varies by, as [`crate::vary_names`] writes them; empty if it does not.
     pub vary: Bytes,
     /// Which variant it is ([`crate::variant`]); of no meaning where `vary` is empty.

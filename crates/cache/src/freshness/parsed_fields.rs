@@ -1,6 +1,6 @@
 //! What an answer's header lines say about storing it, those that are ignored left out.
 
-use super::control::{Control, seconds};
+use super::control::{CacheControl, seconds};
 use super::{Line, Rules};
 use crate::vary::vary_names;
 use message::HeaderId;
@@ -25,9 +25,9 @@ pub enum Expires {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ParsedFields {
     pub accel: Option<Accel>,
-    pub control: Control,
+    pub control: CacheControl,
     /// Is `control` that of `CDN-Cache-Control`?
     pub is_targeted: bool,
     pub expires: Option<Expires>,
@@ -39,7 +39,7 @@ pub struct Said {
     pub vary: Option<Vec<u8>>,
 }
 
-impl Said {
+impl ParsedFields {
     pub fn of<'a, I>(fields: I, rules: &Rules) -> Self
     where
         I: Iterator<Item = Line<'a>> + Clone,
@@ -53,7 +53,7 @@ impl Said {
         let accel =
             unless(ignored.accel_expires).and_then(|()| all(HeaderId::XAccelExpires).next());
         let expires = unless(ignored.expires).and_then(|()| expires(all(HeaderId::Expires), rules));
-        let mut control = Control::default();
+        let mut control = CacheControl::default();
         if !ignored.cache_control {
             all(HeaderId::CacheControl).for_each(|line| control.read(line));
         }
@@ -106,12 +106,12 @@ fn http_date(text: &[u8]) -> Option<Seconds> {
     const ZONE: &[u8] = b" GMT";
     const ASCTIME: usize = "Sun Nov  6 08:49:37 1994".len();
     let has_zone = text.contains(&b',');
-    let is_whole = if has_zone {
+    let is_complete = if has_zone {
         text.len() > ZONE.len() && text[text.len() - ZONE.len()..].eq_ignore_ascii_case(ZONE)
     } else {
         text.len() <= ASCTIME
     };
-    date::parse(text).filter(|_| is_whole)
+    date::parse(text).filter(|_| is_complete)
 }
 
 /// The first member of the first line; what is no number is ignored (RFC 9111, 5.1).
@@ -121,11 +121,13 @@ fn age(value: &[u8]) -> Option<u32> {
 }
 
 /// `CDN-Cache-Control` (RFC 9213, 3.1), if there is one that can be read.
-fn targeted<'a>(fields: impl Iterator<Item = Line<'a>>) -> Option<Control> {
+fn targeted<'a>(fields: impl Iterator<Item = Line<'a>>) -> Option<CacheControl> {
     let mut control = None;
     let is_it = |(name, _, _): &Line<'_>| name.eq_ignore_ascii_case(b"CDN-Cache-Control");
     for (_, value, _) in fields.filter(is_it) {
-        control.get_or_insert_with(Control::default).read(value);
+        control
+            .get_or_insert_with(CacheControl::default)
+            .read(value);
     }
-    control.filter(Control::is_structured)
+    control.filter(CacheControl::is_structured)
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 /// An answer that was asked for at a moment and has come as a whole.
-async fn came(bench: &Bench, store: &Store, moment: Moment, body: &[u8]) -> Writing {
+async fn came(bench: &Bench, store: &Store, moment: FetchMoment, body: &[u8]) -> EntryWriter {
     let lines = std::iter::empty();
     let mut writing = store
         .begin(&bench.local, &plain(Key::of(b"k")), lines, 0, NOW, moment)
@@ -101,6 +101,6 @@ fn one_that_leaves_keeps_nobody_from_being_stored() {
         drop(waiting);
         bench.put(&store, "k", b"third").await.unwrap();
         assert_eq!(bench.body(&store, "k").await.unwrap().unwrap(), b"third");
-        assert!(store.0.turns.is_empty());
+        assert!(store.0.publish_order.is_empty());
     });
 }

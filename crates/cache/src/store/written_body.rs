@@ -1,6 +1,6 @@
 //! Reading an entry that is still being written, for those whose bytes left the window of the fill.
 
-use super::{Store, Writing};
+use super::{EntryWriter, Store};
 use crate::error::{Error, Fault};
 use bytes::Bytes;
 use disk::{Access, BODY_MAX, Local, OpenFile, Output, READ_MAX};
@@ -11,16 +11,16 @@ use std::sync::{Arc, OnceLock};
 /// Where the bytes of a fill are: in the file that it writes, whatever that is called, and whatever has its name. Goes from loop to
 /// loop.
 #[derive(Clone, Debug)]
-pub struct Saved {
+pub struct WrittenBody {
     output: Arc<OnceLock<Output>>,
     body_offset: u64,
 }
 
-impl Writing {
-    /// Where its bytes can be read, those that [`Writing::written`] counts.
+impl EntryWriter {
+    /// Where its bytes can be read, those that [`EntryWriter::written`] counts.
     #[must_use]
-    pub fn saved(&self) -> Saved {
-        Saved {
+    pub fn written_body(&self) -> WrittenBody {
+        WrittenBody {
             output: Arc::clone(self.output()),
             body_offset: self.body_offset(),
         }
@@ -33,16 +33,16 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Disk`]. [`Error::Fault`]: it has not as many bytes.
-    pub async fn read_saved(
+    pub async fn read_written(
         &self,
         local: &Local,
         access: &Access<'_>,
-        saved: &Saved,
+        written_body: &WrittenBody,
         file: &mut Option<Rc<OpenFile>>,
         range: &Range<u64>,
     ) -> Result<Bytes, Error> {
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let (at, len) = (saved.body_offset + range.start, len.min(READ_MAX));
+        let (at, len) = (written_body.body_offset + range.start, len.min(READ_MAX));
         // A small file's contents are kept as they were when it was opened; a larger one is read as it is.
         let is_current = |file: &Rc<OpenFile>| {
             let known = file.meta().len;
@@ -51,7 +51,7 @@ impl Store {
         let open = match file.take().filter(is_current) {
             Some(open) => open,
             None => {
-                let output = saved.output.get().ok_or(Fault::Damaged("length"))?;
+                let output = written_body.output.get().ok_or(Fault::Damaged("length"))?;
                 local.open_output(output, access).await?
             }
         };

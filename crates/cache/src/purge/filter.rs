@@ -3,7 +3,7 @@
 //! 16 bits are of the main key; the others are a Bloom filter of the tags and of the beginnings of the key's text that end with a
 //! slash. Invariant: a rule that covers an entry fits its marks.
 
-use super::{Rule, tags_of};
+use super::{PurgeRule, tags_of};
 use crate::key::Key;
 
 /// Beginnings of a key's text that are marked: up to its first slashes. (`httpexample.com/a/b/` has three of interest.)
@@ -13,46 +13,48 @@ const FILTER_BITS: u32 = 48;
 
 /// The marks of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks(pub u64);
+pub struct PurgeFilter(pub u64);
 
 /// What of its marks an entry must have for a rule to cover it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Marking {
+pub(crate) struct FilterQuery {
     mask: u64,
     value: u64,
 }
 
-impl Marks {
+impl PurgeFilter {
     /// Of the main key and the key's text.
     #[must_use]
     pub fn of_key(main: Key, key_text: &[u8]) -> Self {
-        let marks = slashes(key_text).fold(0, |marks, end| marks | bits(PREFIX, &key_text[..end]));
-        Self(of_main(main) | marks)
+        let purge_filter = slashes(key_text).fold(0, |purge_filter, end| {
+            purge_filter | bits(PREFIX, &key_text[..end])
+        });
+        Self(of_main(main) | purge_filter)
     }
 
     /// Beside them, the tags in a header line.
     #[must_use]
     pub fn and_line(self, name: &[u8], value: &[u8]) -> Self {
-        Self(tags_of(name, value).fold(self.0, |marks, tag| marks | bits(TAG, tag)))
+        Self(tags_of(name, value).fold(self.0, |purge_filter, tag| purge_filter | bits(TAG, tag)))
     }
 }
 
-impl Marking {
-    pub fn of(rule: &Rule) -> Self {
+impl FilterQuery {
+    pub fn of(rule: &PurgeRule) -> Self {
         let (mask, value) = match rule {
-            Rule::Key(key) => (u64::from(u16::MAX) << FILTER_BITS, of_main(*key)),
-            Rule::Prefix(prefix) => {
+            PurgeRule::Key(key) => (u64::from(u16::MAX) << FILTER_BITS, of_main(*key)),
+            PurgeRule::Prefix(prefix) => {
                 let end = slashes(prefix).last();
                 let bits = end.map_or(0, |end| bits(PREFIX, &prefix[..end]));
                 (bits, bits)
             }
-            Rule::Tag(tag) => (bits(TAG, tag), bits(TAG, tag)),
+            PurgeRule::Tag(tag) => (bits(TAG, tag), bits(TAG, tag)),
         };
         Self { mask, value }
     }
 
-    pub fn fits(self, marks: Marks) -> bool {
-        marks.0 & self.mask == self.value
+    pub fn fits(self, purge_filter: PurgeFilter) -> bool {
+        purge_filter.0 & self.mask == self.value
     }
 }
 

@@ -1,15 +1,15 @@
 //! Writing an entry: a large one into a temp file beside its place, renamed when it is whole; a small one at once, under its name
 //! if nobody can look at it yet.
 
-use super::leaving::{Gone, Lost, Passage};
+use super::removal::{EpochGuard, PendingDelete, Removed};
 use super::{FILE_MODE, Store};
-use crate::entry::{Description, Finished, PROLOGUE_BYTES, Writer};
+use crate::entry::{Description, Encoder, Finished, PROLOGUE_BYTES};
 use crate::error::Error;
 use crate::freshness::Line;
-use crate::index::{self, Displaced, Known, State, Varies};
+use crate::index::{self, Displaced, KeyState, KnownKey, Varies};
 use crate::journal::{Record, Ticket, temp_ending};
 use crate::key::Key;
-use crate::purge::{Marks, Moment};
+use crate::purge::{FetchMoment, PurgeFilter};
 use crate::space::{NoRoom, Reservation};
 use bytes::Bytes;
 use disk::{Create, Errno, Local, Output, Place, Step};
@@ -22,25 +22,25 @@ pub const WRITE_BYTES: usize = 256 << 10;
 /// Entries that are deleted at once to make room for one write; more than that, and the fill is shed.
 const EVICT_MAX: usize = 256;
 
-/// An entry that is being written. If it is dropped before its end, its temp file goes with the next sweep; [`Writing::abandon`]
+/// An entry that is being written. If it is dropped before its end, its temp file goes with the next sweep; [`EntryWriter::abandon`]
 /// deletes it at once.
 #[derive(Debug)]
 #[must_use = "it is to be finished or abandoned"]
-pub struct Writing {
+pub struct EntryWriter {
     store: Store,
-    writer: Writer,
-    known: Known,
+    encoder: Encoder,
+    known: KnownKey,
     vary: Bytes,
     reservation: Reservation,
     /// Entries that make room for it: their blocks are in the reservation, their files go when its own is made.
-    victims: Gone,
+    victims: Removed,
     waiting: Vec<Bytes>,
     waiting_bytes: usize,
-    /// Shared with those who read what is written ([`super::Saved`]).
+    /// Shared with those who read what is written ([`super::WrittenBody`]).
     output: Arc<OnceLock<Output>>,
     /// May there be a temp file?
     has_temp: bool,
-    moment: Moment,
+    moment: FetchMoment,
 }
 
 impl Store {
@@ -56,31 +56,32 @@ impl Store {
         fields: impl Iterator<Item = Line<'a>>,
         expected: u64,
         now: Seconds,
-        moment: Moment,
-    ) -> Result<Writing, Error> {
+        moment: FetchMoment,
+    ) -> Result<EntryWriter, Error> {
         let tag = moment.tag();
         let description = Description {
             tag,
             ..*description
         };
-        let mut marks = Marks::of_key(description.main, description.key_text);
-        let fields = fields.inspect(|(name, value, _)| marks = marks.and_line(name, value));
-        let writer = Writer::new(&description, fields)?;
-        let bytes = writer.entry_len(expected);
+        let mut purge_filter = PurgeFilter::of_key(description.main, description.key_text);
+        let fields =
+            fields.inspect(|(name, value, _)| purge_filter = purge_filter.and_line(name, value));
+        let encoder = Encoder::new(&description, fields)?;
+        let bytes = encoder.entry_len(expected);
         let mut reservation = self.0.space.reserve(0)?;
-        let mut victims = Gone::default();
+        let mut victims = Removed::default();
         if expected <= WRITE_BYTES as u64 {
             victims = self.make_way(&mut reservation, bytes);
         }
         if let Err(error) = self.grow_counting(local, &mut reservation, bytes).await {
             self.0.shed.fetch_add(1, Relaxed);
-            let lost = Lost {
+            let lost = PendingDelete {
                 temp: None,
                 victims: victims.known,
                 room: reservation,
-                passage: victims.passage,
+                epoch: victims.epoch,
             };
-            Box::pin(self.delete_lost(local, lost)).await?;
+            Box::pin(self.delete_pending(local, lost)).await?;
             return Err(error);
         }
         let names = self.0.index.vary_number(description.vary);
@@ -89,11 +90,11 @@ impl Store {
             _ => Varies::of(names, &description.variant),
         };
         let was = self.0.index.peek(&description.key);
-        let known = Known {
-            state: State::Stored,
+        let known = KnownKey {
+            state: KeyState::Stored,
             status: description.status,
             lifetime: description.lifetime,
-            place: index::Place {
+            extent: index::Extent {
                 file: tag,
                 offset: 0,
                 blocks: 0,
@@ -102,12 +103,12 @@ impl Store {
             uses: was.map_or(1, |was| was.uses),
             is_verified: true,
             clean_of: moment.number(),
-            marks,
-            ..Known::seen(description.key, now)
+            purge_filter,
+            ..KnownKey::seen(description.key, now)
         };
-        Ok(Writing {
+        Ok(EntryWriter {
             store: self.clone(),
-            writer,
+            encoder,
             known,
             vary: Bytes::copy_from_slice(description.vary),
             reservation,
@@ -122,15 +123,15 @@ impl Store {
 
     /// Takes over the room of entries that nobody asked for the longest time, where there is none left for `bytes`: they are out of
     /// the index then, but still on the disk. None do while purges are pending, which could not be forgotten before the fill's end.
-    fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Gone {
+    fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Removed {
         match reservation.grow_to(bytes) {
-            Ok(()) => Gone::default(),
-            Err(_) if self.purges_pending() > 0 => Gone::default(),
+            Ok(()) => Removed::default(),
+            Err(_) if self.purges_pending() > 0 => Removed::default(),
             Err(NoRoom(lacking)) => {
                 // What a start found beyond the limits is for a sweep.
                 let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));
                 let blocks = victims.known.iter();
-                let blocks = blocks.map(|known| u64::from(known.place.blocks));
+                let blocks = blocks.map(|known| u64::from(known.extent.blocks));
                 reservation.absorb(blocks.sum());
                 victims
             }
@@ -184,17 +185,17 @@ impl Store {
         &self,
         local: &Local,
         displaced: Displaced,
-        passage: Passage,
+        epoch: EpochGuard,
     ) -> Result<(), Error> {
         let Displaced { replaced, evicted } = displaced;
         // The file of the replaced one was overwritten by the rename.
         drop(replaced.and_then(|known| super::blocks_of(&self.0.space, &known)));
         match evicted {
-            Some(known) if known.state == State::Stored => {
+            Some(known) if known.state == KeyState::Stored => {
                 self.0.evicted.fetch_add(1, Relaxed);
-                let gone = Gone {
+                let gone = Removed {
                     known: vec![known],
-                    passage: Some(passage),
+                    epoch: Some(epoch),
                 };
                 Box::pin(self.delete(local, gone)).await
             }
@@ -203,7 +204,7 @@ impl Store {
     }
 }
 
-impl Writing {
+impl EntryWriter {
     /// The entry's key.
     #[must_use]
     pub fn key(&self) -> Key {
@@ -220,26 +221,27 @@ impl Writing {
     }
 
     fn temp_path(&self) -> Vec<u8> {
-        self.store.temp_path(&self.known.key, self.known.place.file)
+        self.store
+            .temp_path(&self.known.key, self.known.extent.file)
     }
 
     /// Where the body begins in the file.
     #[must_use]
     pub fn body_offset(&self) -> u64 {
-        self.writer.entry_len(0)
+        self.encoder.entry_len(0)
     }
 
     /// Bytes of the body so far.
     #[must_use]
     pub fn body_len(&self) -> u64 {
-        self.writer.body_len()
+        self.encoder.body_len()
     }
 
     /// Bytes of the body that are in the file: none before [`WRITE_BYTES`] have come, or
-    /// [`Writing::flush`].
+    /// [`EntryWriter::flush`].
     #[must_use]
     pub fn written(&self) -> u64 {
-        self.writer.body_len() - self.waiting_bytes as u64
+        self.encoder.body_len() - self.waiting_bytes as u64
     }
 
     /// The next bytes of the body. Waits for the disk when [`WRITE_BYTES`] have come together.
@@ -251,7 +253,7 @@ impl Writing {
         if self.moment.is_void() {
             return Err(Error::Purged);
         }
-        self.writer.body(&bytes)?;
+        self.encoder.body(&bytes)?;
         self.waiting_bytes += bytes.len();
         self.waiting.push(bytes);
         if self.waiting_bytes < WRITE_BYTES {
@@ -263,20 +265,20 @@ impl Writing {
     /// Writes what has come together, where others wait for it to be in the file.
     ///
     /// # Errors
-    /// As [`Writing::push`].
+    /// As [`EntryWriter::push`].
     pub async fn flush(&mut self, local: &Local) -> Result<(), Error> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         self.delete_victims(local).await?;
-        let len = self.writer.entry_len(self.writer.body_len());
+        let len = self.encoder.entry_len(self.encoder.body_len());
         self.store.grow(local, &mut self.reservation, len).await?;
         let pool = self.store.0.settings.pool.clone();
         let output = match self.output.get() {
             Some(output) => output.clone(),
             None => {
                 let output = self.create(local).await?;
-                self.waiting.insert(0, self.writer.front());
+                self.waiting.insert(0, self.encoder.front());
                 self.output.get_or_init(|| output).clone()
             }
         };
@@ -288,14 +290,14 @@ impl Writing {
     /// Deletes what makes room, where its files are not used again.
     async fn delete_victims(&mut self, local: &Local) -> Result<(), Error> {
         self.store.delete_files(local, &self.victims.known).await?;
-        self.victims = Gone::default();
+        self.victims = Removed::default();
         Ok(())
     }
 
     async fn create(&mut self, local: &Local) -> Result<Output, Error> {
         self.has_temp = true;
         let (store, known) = (&self.store, &self.known);
-        let (key, tag) = (known.key, known.place.file);
+        let (key, tag) = (known.key, known.extent.file);
         store
             .0
             .journal
@@ -311,11 +313,11 @@ impl Writing {
         }
     }
 
-    /// As [`Writing::publish`]; what is not stored is abandoned.
+    /// As [`EntryWriter::publish`]; what is not stored is abandoned.
     ///
     /// # Errors
     /// The same.
-    pub async fn finish(mut self, local: &Local) -> Result<Known, Error> {
+    pub async fn finish(mut self, local: &Local) -> Result<KnownKey, Error> {
         let published = self.publish(local).await;
         if published.is_err() {
             // What failed is told, not that its remains cannot be deleted either.
@@ -328,16 +330,16 @@ impl Writing {
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Purged`], [`Error::Superseded`]: it is not stored, and to be abandoned.
-    pub async fn publish(&mut self, local: &Local) -> Result<Known, Error> {
+    pub async fn publish(&mut self, local: &Local) -> Result<KnownKey, Error> {
         let store = self.store.clone();
         // From before it is looked whether it is void: a sweep that comes then waits for this.
-        let passage = store.0.passages.begin();
+        let epoch = store.0.epochs.begin();
         if self.moment.is_void() {
             return Err(Error::Purged);
         }
-        let turn = store.turn(self.known.key, self.known.place.file).await?;
+        let turn = store.turn(self.known.key, self.known.extent.file).await?;
         self.has_temp = true;
-        let finished = self.writer.finish();
+        let finished = self.encoder.finish();
         if self.output.get().is_none() && self.victims.known.is_empty() {
             self.victims = store.make_way(&mut self.reservation, finished.entry_len);
         }
@@ -345,7 +347,7 @@ impl Writing {
             .grow(local, &mut self.reservation, finished.entry_len)
             .await?;
         let blocks = store.0.space.blocks(finished.entry_len);
-        self.known.place.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        self.known.extent.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         let entry_len = finished.entry_len;
         let (known, vary) = (self.known, self.vary.clone());
         let mut put = store.0.journal.ticket(&[Record::Put { known, vary }]);
@@ -360,18 +362,18 @@ impl Writing {
         // If the record was written, the next start finds that it did not come true when the key is asked for.
         done?;
         for victim in std::mem::take(&mut self.victims).known {
-            store.0.journal.gone(victim.key, victim.place.file);
+            store.0.journal.gone(victim.key, victim.extent.file);
         }
         self.reservation.shrink_to(entry_len);
         let empty = store.0.space.adopt(0);
         std::mem::replace(&mut self.reservation, empty).keep();
         self.has_temp = false;
-        store.0.journal.ended(known.key, known.place.file);
+        store.0.journal.ended(known.key, known.extent.file);
         let displaced = store.0.index.put(&known);
         drop((put, turn));
         store.0.stored.fetch_add(1, Relaxed);
         // The entry is stored; that another one's file stays is counted, and no failure of this one.
-        let _ = store.settle(local, displaced, passage.clone()).await;
+        let _ = store.settle(local, displaced, epoch.clone()).await;
         // A sweep that begins from now on finds it in the index; one that had begun could not wait for it.
         if self.moment.is_void() {
             Box::pin(store.drop_purged(local, &known)).await?;
@@ -438,7 +440,7 @@ impl Writing {
             .map(|known| store.path(&known.key).into());
         let file = Place {
             path: store.path(key).into(),
-            ending: temp_ending(self.known.place.file),
+            ending: temp_ending(self.known.extent.file),
             is_watched: store.is_cold() || store.has(key),
             from: files.next(),
             mode: FILE_MODE,
@@ -453,34 +455,36 @@ impl Writing {
     /// # Errors
     /// [`Error::Disk`]; a sweep tries again, and until then the room counts.
     pub async fn abandon(mut self, local: &Local) -> Result<(), Error> {
-        let Known { key, place, .. } = self.known;
+        let KnownKey { key, extent, .. } = self.known;
         self.store.0.shed.fetch_add(1, Relaxed);
         if self.has_temp {
-            self.store.delete_temps(local, &[(key, place.file)]).await?;
+            self.store
+                .delete_temps(local, &[(key, extent.file)])
+                .await?;
             self.has_temp = false;
         }
         self.delete_victims(local).await
     }
 }
 
-impl Drop for Writing {
+impl Drop for EntryWriter {
     /// Whoever wrote it has gone: its temp file goes with a sweep.
     fn drop(&mut self) {
         if self.has_temp || !self.victims.known.is_empty() {
             let nothing = self.store.0.space.adopt(0);
             let room = std::mem::replace(&mut self.reservation, nothing);
-            let Known { key, place, .. } = self.known;
-            let Gone {
+            let KnownKey { key, extent, .. } = self.known;
+            let Removed {
                 known: victims,
-                passage,
+                epoch,
             } = std::mem::take(&mut self.victims);
-            let lost = Lost {
-                temp: self.has_temp.then_some((key, place.file)),
+            let lost = PendingDelete {
+                temp: self.has_temp.then_some((key, extent.file)),
                 victims,
                 room,
-                passage,
+                epoch,
             };
-            self.store.0.lost.lock().push_back(lost);
+            self.store.0.pending_deletes.lock().push_back(lost);
         }
     }
 }

@@ -13,16 +13,16 @@ pub const SLOTS: usize = 32;
 /// Buckets of a piece: one for two slots.
 pub const BUCKETS: usize = SLOTS / 2;
 /// Pieces that the kernel is asked for at once (about 1 MiB).
-const PIECES_AT_ONCE: usize = 360;
+const SLABS_AT_ONCE: usize = 360;
 
 #[derive(Debug)]
-struct Piece {
+struct Slab {
     /// The first slot of each.
     buckets: [u32; BUCKETS],
     slots: [Slot; SLOTS],
 }
 
-impl Piece {
+impl Slab {
     const FREE: Self = Self {
         buckets: [NONE; BUCKETS],
         slots: [Slot::FREE; SLOTS],
@@ -31,7 +31,7 @@ impl Piece {
 
 /// The pieces of one part of an index.
 #[derive(Debug, Default)]
-pub struct Pieces(Vec<&'static mut Piece>);
+pub struct Slabs(Vec<&'static mut Slab>);
 
 /// What nobody has, for all indexes of the process.
 static SPARE: Mutex<Spare> = Mutex::new(Spare {
@@ -40,11 +40,11 @@ static SPARE: Mutex<Spare> = Mutex::new(Spare {
 });
 
 struct Spare {
-    untouched: &'static mut [MaybeUninit<Piece>],
-    given_back: Vec<&'static mut Piece>,
+    untouched: &'static mut [MaybeUninit<Slab>],
+    given_back: Vec<&'static mut Slab>,
 }
 
-impl Pieces {
+impl Slabs {
     /// Slots that there are.
     pub fn slots(&self) -> usize {
         self.0.len() * SLOTS
@@ -57,7 +57,7 @@ impl Pieces {
 
     /// Bytes that they hold on to.
     pub fn memory(&self) -> usize {
-        self.0.len() * size_of::<Piece>() + self.0.capacity() * size_of::<&Piece>()
+        self.0.len() * size_of::<Slab>() + self.0.capacity() * size_of::<&Slab>()
     }
 
     /// One piece more: its slots are free, its buckets empty.
@@ -84,21 +84,21 @@ impl Pieces {
     }
 }
 
-impl Drop for Pieces {
+impl Drop for Slabs {
     fn drop(&mut self) {
         SPARE.lock().given_back.append(&mut self.0);
     }
 }
 
 impl Spare {
-    fn take() -> &'static mut Piece {
+    fn take() -> &'static mut Slab {
         let mut spare = SPARE.lock();
-        if let Some(piece) = spare.given_back.pop() {
-            *piece = Piece::FREE;
-            return piece;
+        if let Some(slab) = spare.given_back.pop() {
+            *slab = Slab::FREE;
+            return slab;
         }
         if spare.untouched.is_empty() {
-            spare.untouched = sys::lasting(PIECES_AT_ONCE).unwrap_or_default();
+            spare.untouched = sys::lasting(SLABS_AT_ONCE).unwrap_or_default();
         }
         let (first, rest) = match std::mem::take(&mut spare.untouched).split_first_mut() {
             Some((first, rest)) => (Some(first), rest),
@@ -106,9 +106,9 @@ impl Spare {
         };
         spare.untouched = rest;
         match first {
-            Some(first) => first.write(Piece::FREE),
+            Some(first) => first.write(Slab::FREE),
             // No mapping is to be had; the allocator may have something left.
-            None => Box::leak(Box::new(Piece::FREE)),
+            None => Box::leak(Box::new(Slab::FREE)),
         }
     }
 }

@@ -36,10 +36,10 @@ pub struct Description<'a> {
     pub lifetime: Lifetime,
 }
 
-/// An entry being written: its front, then each piece of the body as it comes (told to [`Writer::body`]), then the table. Where the
-/// front is written before the body is whole, it is [`Writer::front`], and [`Finished::front`] is written over it at the end.
+/// An entry being written: its front, then each piece of the body as it comes (told to [`Encoder::body`]), then the table. Where the
+/// front is written before the body is whole, it is [`Encoder::front`], and [`Finished::front`] is written over it at the end.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct Encoder {
     prologue: Prologue,
     /// Room for the prologue, and the head.
     front: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct Finished {
     pub entry_len: u64,
 }
 
-impl Writer {
+impl Encoder {
     /// Begins an entry with these header lines.
     ///
     /// # Errors

@@ -8,27 +8,32 @@ use std::sync::Arc;
 /// Nobody finds the entry of an answer yet, which therefore is followed. To be dropped when the index knows it, or will not.
 #[derive(Debug)]
 #[must_use = "the answer is followed until this is dropped"]
-pub struct Unfound(Fill);
+pub struct Unindexed(Fill);
 
 impl Filler {
     /// The head and the whole body are there, for everybody. Given back where it is being saved: others may join (also one that was
     /// alone) until that is dropped.
-    pub fn give(self, head: Arc<ResponseHead>, body: Bytes, is_saved: bool) -> Option<Unfound> {
+    pub fn finish_with(
+        self,
+        head: Arc<ResponseHead>,
+        body: Bytes,
+        is_storing: bool,
+    ) -> Option<Unindexed> {
         let mut state = self.fill.0.state.lock();
         state.head = Some(head);
-        state.is_saving = is_saved;
+        state.is_storing = is_storing;
         state.end = body.len() as u64;
         if !body.is_empty() {
             state.cost.set(body.len() + PIECE_COST);
             state.pieces.reserve_exact(1);
             state.pieces.push_back((body.len() as u64, body));
         }
-        self.end_now(state, Progress::Whole);
-        is_saved.then(|| Unfound(self.fill.clone()))
+        self.end_now(state, Progress::Complete);
+        is_storing.then(|| Unindexed(self.fill.clone()))
     }
 }
 
-impl Unfound {
+impl Unindexed {
     /// What is followed.
     #[must_use]
     pub fn fill(&self) -> &Fill {
@@ -36,9 +41,9 @@ impl Unfound {
     }
 }
 
-impl Drop for Unfound {
+impl Drop for Unindexed {
     fn drop(&mut self) {
-        self.0.0.state.lock().is_saving = false;
+        self.0.0.state.lock().is_storing = false;
         self.0.leave_registry();
     }
 }
