@@ -1,4 +1,4 @@
-//! Little-endian numbers in bytes that are not trusted: every read may fail, none can go past the end.
+//! Decoding little-endian numbers from untrusted bytes: every read may fail, none goes past the end.
 
 /// Reads from the front of a slice.
 #[derive(Clone, Copy, Debug)]

@@ -1,50 +1,50 @@
-//! What can go wrong in this crate.
+//! The errors of this crate.
 
-/// Why bytes are no entry, or an answer cannot become one. What is damaged is dropped and fetched again, never served.
+/// Why bytes are no entry, or a response cannot become one. A damaged entry is dropped and fetched again, never served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The first bytes are not ours: a file of somebody else (of nginx, perhaps).
+    /// The first bytes are not ours: a foreign file (of nginx, perhaps).
     #[error("not an entry of this cache")]
     Foreign,
-    /// Written by a version of this program whose format this one does not read.
+    /// The format of another version of this program, which this one does not read.
     #[error("format version {0}")]
     Version(u16),
-    /// The fill that wrote it did not come to its end.
+    /// The fill that wrote it did not finish.
     #[error("not complete")]
     Incomplete,
-    /// So many bytes from the start of the entry are needed to read its head; there were fewer.
+    /// The head extends over this many bytes from the start of the entry; fewer were given.
     #[error("the first {0} bytes are needed")]
     Needs(usize),
-    /// A checksum, a length or a field says that bytes changed since they were written.
+    /// A checksum, a length or a field shows that bytes have changed since they were written.
     #[error("damaged: {0}")]
     Damaged(&'static str),
-    /// The answer cannot be written down: a limit, or bytes that no header line may have.
+    /// The response cannot be encoded: a limit, or bytes that no header line may have.
     #[error("cannot be stored: {0}")]
     Unstorable(&'static str),
 }
 
-/// Why something could not be done. None of it is an answer to a client: what the cache cannot do, the origin can.
+/// Why an operation failed. None of these is a response to a client: the origin can answer what the cache cannot.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The disk, or the pool in front of it.
+    /// The disk failed, or the pool in front of it is full.
     #[error(transparent)]
     Disk(#[from] disk::Error),
-    /// Stored bytes, or an answer that cannot be stored.
+    /// Stored bytes are damaged, or a response cannot be stored.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// No room, and nothing that could make some.
+    /// No space is left, and none can be made.
     #[error(transparent)]
     NoRoom(#[from] crate::space::NoRoom),
-    /// So many purges wait for a sweep that one more cannot be noted.
+    /// The list of purges that wait for a sweep is full.
     #[error(transparent)]
     TooManyPurges(#[from] crate::purge::TooManyPurges),
-    /// What was being stored is not to be: too much was purged since it was asked for.
+    /// The response is not stored: too many purges were made since it was requested.
     #[error("not stored: purges were made while it was fetched")]
     Purged,
-    /// What was being stored is not to be: what is stored was asked for later.
+    /// The response is not stored: a stored one was requested later.
     #[error("not stored: a newer answer is")]
     Superseded,
-    /// Somebody else owns the cache directory (its lock is taken).
+    /// Another process owns the cache directory (its lock is taken).
     #[error("the cache directory is in use by another process")]
     InUse,
 }

@@ -1,24 +1,25 @@
-//! What names an entry: the MD5 of its key's text, and the path that follows from it.
+//! The name of an entry: the MD5 of its key's text, and the path that follows from it.
 
 use md5::{Digest, Md5};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
-/// Levels of subdirectories that there may be.
+/// Maximum of levels of subdirectories.
 pub const LEVELS_MAX: usize = 3;
 
-/// Bytes of a path below a cache directory.
+/// Maximum length of a path below a cache directory.
 pub(crate) const PATH_BYTES_MAX: usize = 2 * KEY_BYTES + 3 * LEVELS_MAX;
 
-/// What names an entry, made from the text of `proxy_cache_key`.
+/// The key of an entry: the MD5 of the text that `proxy_cache_key` evaluates to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub [u8; KEY_BYTES]);
 
-/// A directory below a cache directory: the digits that its entries' keys end with, behind a one that says how many they are.
+/// A subdirectory of a cache directory: the last hexadecimal digits of its entries' keys, behind a leading 1 that marks
+/// their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Directory(u32);
 
-/// The subdirectories below a cache directory: how many digits of a key name each, from the key's end.
+/// The subdirectories of a cache directory: how many digits of a key name each level, from the key's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
     digits: [u8; LEVELS_MAX],
@@ -31,7 +32,7 @@ impl Key {
         Self(Md5::digest(text).into())
     }
 
-    /// Its 32 digits, which are the name of the entry's file.
+    /// Its 32 hexadecimal digits: the name of the entry's file.
     #[must_use]
     pub fn name(&self) -> String {
         self.digits().map(char::from).iter().collect()
@@ -46,7 +47,7 @@ impl Key {
         digits
     }
 
-    /// The key that a file's name says; None if it is no such name.
+    /// The key that a file name denotes; None if it is no such name.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let digit = |digit: u8| match digit {
@@ -62,7 +63,7 @@ impl Key {
         Some(Self(key))
     }
 
-    /// Where the entry lies, relative to the cache directory: `c/29/b7f54b2df7773722d382f4809d65029c`.
+    /// The path of the entry, relative to the cache directory: `c/29/b7f54b2df7773722d382f4809d65029c`.
     #[must_use]
     pub fn path(&self, levels: Levels) -> String {
         let mut path = Vec::with_capacity(PATH_BYTES_MAX);
@@ -70,7 +71,7 @@ impl Key {
         String::from_utf8(path).expect("it is digits and slashes")
     }
 
-    /// The same, behind what `path` has already.
+    /// Appends [`Key::path`] to `path`.
     pub(crate) fn push_path(&self, levels: Levels, path: &mut Vec<u8>) {
         let name = self.digits();
         let mut end = name.len();
@@ -83,7 +84,8 @@ impl Key {
         path.extend_from_slice(&name);
     }
 
-    /// The directories that its entry lies in, the outermost first, each with how much of [`Key::path`] is its own.
+    /// The directories of its entry, the outermost first, each with the length of its path, which is a prefix of
+    /// [`Key::path`].
     pub(crate) fn directories(&self, levels: Levels) -> impl Iterator<Item = (Directory, usize)> {
         let [.., a, b, c] = self.0;
         let (last, mut digits) = (u32::from_be_bytes([0, a, b, c]), 0);
@@ -97,7 +99,7 @@ impl Key {
 }
 
 impl Levels {
-    /// Reads what stands behind `levels=`: up to three times `1` or `2`, colons between. `None` where it is something else.
+    /// Parses the value of `levels=`: up to three times `1` or `2`, separated by colons. `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut levels = Self::default();

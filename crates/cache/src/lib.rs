@@ -1,14 +1,16 @@
-//! The cache of proxied answers.
+//! The cache of proxied responses.
 //!
-//! * [`Key`], [`variant`]: what names an entry. [`freshness`]: what may be stored, and for how long it may be used.
-//! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. It is made of [`entry`] (what lies in a file), [`Index`]
-//!   (what is known without asking the disk), [`Journal`] (the index on the disk) and [`Space`] (room, reserved before it is
-//!   written).
-//! * [`purge`]: what was stored before a moment, and is covered by a rule, is none any more.
-//! * [`Fill`]: one request to the origin, and everyone who waits for its answer.
+//! * [`Key`], [`variant`]: the name of an entry. [`freshness`]: which responses may be stored, and how long they may be
+//!   used.
+//! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. Its parts are [`entry`] (the format of a
+//!   file), [`Index`] (what is known without asking the disk), [`Journal`] (the index on the disk) and [`Space`] (room,
+//!   reserved before it is written).
+//! * [`purge`]: an entry that was stored before a purge, and that its rule covers, is invalid.
+//! * [`Fill`]: one request to the origin, and all requests that wait for its response.
 //!
-//! Not here, ever: sockets and directives. Invariants: keys and places are nginx's, so that a directory that nginx filled can be
-//! taken over; nothing that was stored is believed before its checksum was right; all work on files is done in a pool of `disk`.
+//! Never here: sockets and directives. Invariants: keys and paths are nginx's, so that a directory that nginx filled
+//! can be taken over; no stored byte is trusted before its checksum was verified; all work on files is done in a pool
+//! of `disk`.
 
 mod codec;
 pub mod entry;

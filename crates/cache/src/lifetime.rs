@@ -1,47 +1,48 @@
-//! How long a stored answer may be used: what `freshness` found, in numbers that the index keeps and entries carry.
+//! How long a stored response may be used: the result of `freshness`, in numbers that the index keeps and entries
+//! carry.
 //!
-//! Looks at no clock: every question comes with its `now`, in seconds since 1970.
+//! Reads no clock: every question comes with its `now`, in seconds since 1970.
 
 use crate::codec::Reader;
 use message::date::Seconds;
 
-/// Bytes of its encoding.
+/// Length of its encoding.
 pub(crate) const LIFETIME_BYTES: usize = 29;
 
-/// From when to when an answer may be used, and how it ages.
+/// The period in which a response may be used, and how it ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lifetime {
-    /// When the answer came, or was last found unchanged.
+    /// When the response was received, or last revalidated.
     pub date: Seconds,
-    /// The last second in which it is fresh, as nginx counts (`valid`); a strict reading ends a
-    /// second earlier.
+    /// The last second in which it is fresh, as nginx counts (`valid`); by a strict reading freshness ends a second
+    /// earlier.
     pub expires: Seconds,
-    /// Seconds behind `expires` in which it may be used while it is fetched anew (stale-while-revalidate, RFC 5861, 3).
+    /// Seconds after `expires` in which it may be used while it is being updated (stale-while-revalidate, RFC 5861, 3).
     pub updating: u32,
-    /// Seconds behind `expires` in which it may be used where the origin fails (stale-if-error, RFC 5861, 4).
+    /// Seconds after `expires` in which it may be used if the origin fails (stale-if-error, RFC 5861, 4).
     pub error: u32,
-    /// How old it was when it came: corrected_initial_age of RFC 9111, 4.2.3, in seconds.
+    /// Its age when it was received: corrected_initial_age of RFC 9111, 4.2.3, in seconds.
     pub initial_age: u32,
-    /// What else the origin said about reuse.
+    /// Restrictions of its reuse by the origin.
     pub reuse: Reuse,
 }
 
-/// May an answer be used without asking the origin?
+/// Whether a response may be used without asking the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reuse {
-    /// While fresh; and stale, where a rule allows it.
+    /// While fresh; and stale, if a rule allows it.
     #[default]
     Plain = 0,
     /// While fresh; a shared cache may not use it stale (`must-revalidate`, `proxy-revalidate`, `s-maxage`; RFC 9111,
     /// 5.2.2.2, 5.2.2.8, 5.2.2.10).
     NeverStale = 1,
-    /// Only after the origin was asked (`no-cache` without fields; RFC 9111, 5.2.2.4).
+    /// Only after revalidation (`no-cache` without fields; RFC 9111, 5.2.2.4).
     Revalidate = 2,
 }
 
 impl Lifetime {
-    /// Its age at `now`, in seconds: current_age of RFC 9111, 4.2.3, what the field `Age` says.
+    /// Its age at `now`, in seconds: current_age of RFC 9111, 4.2.3, the value of the field `Age`.
     #[must_use]
     pub fn age(&self, now: Seconds) -> u32 {
         let resident = now.saturating_sub(self.date).max(0);
@@ -82,7 +83,7 @@ impl Lifetime {
     }
 }
 
-/// What delta-seconds saturate at (RFC 9111, 1.2.2).
+/// The value at which delta-seconds saturate (RFC 9111, 1.2.2).
 pub const AGE_MAX: u32 = 1 << 31;
 
 impl Reuse {

@@ -1,29 +1,29 @@
-//! The room of one cache directory: reserved before it is written, so that `max_size` holds at every moment.
+//! The space of one cache directory, reserved before it is written, so that `max_size` holds at every moment.
 //!
-//! Counts blocks of the file system, as nginx does and as `du` would. Not here: which entry makes room (the index says) and
-//! files. Invariant: what is in use and what is reserved are together never more than `max_size`, unless a start found more.
+//! It counts blocks of the file system, as nginx and `du` do. Not here: the choice of entries to evict (the index makes
+//! it) and files. Invariant: used and reserved space together never exceed `max_size`, unless a start found more.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How much a cache directory may hold.
+/// The limits of a cache directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a block of the file system (`f_bsize` of statvfs(3)); at least 512.
     pub block_bytes: u32,
-    /// `max_size`, in bytes; None: as much as there is.
+    /// `max_size`, in bytes; None: no limit.
     pub max_bytes: Option<u64>,
-    /// `min_free`, in bytes: so much stays free on the file system.
+    /// `min_free`, in bytes: stays free on the file system.
     pub min_free_bytes: u64,
 }
 
-/// Not enough room: so many blocks must be evicted first.
+/// There is not enough space: so many blocks must be evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room in the cache: {0} blocks too few")]
 pub struct NoRoom(pub u64);
 
-/// The account of one cache directory. Cheap to clone; the lock is held for a few additions.
+/// The account of one cache directory. Cheap to clone; its lock is held for a few additions.
 #[derive(Clone, Debug)]
 pub struct Space(Arc<Inner>);
 
@@ -35,14 +35,14 @@ struct Inner {
     count: Mutex<Count>,
 }
 
-/// In blocks.
+/// The counts, in blocks.
 #[derive(Clone, Copy, Debug)]
 struct Count {
-    /// Held by entries, by what is being written, and by what is being deleted.
+    /// Held by entries, by files being written, and by files being deleted.
     used: u64,
-    /// Of those, what is not on the disk yet.
+    /// Those of them that are not on the disk yet.
     pending: u64,
-    /// What the file system has left, less what is pending; None before somebody looked.
+    /// Free blocks of the file system, less `pending`; None before the first [`Space::set_free`].
     free: Option<i64>,
 }
 
@@ -65,7 +65,7 @@ impl Space {
         space
     }
 
-    /// Sets other limits, in bytes. What is over them then is [`Space::excess`].
+    /// Sets other limits, in bytes. [`Space::excess`] is what exceeds them then.
     pub fn set_limits(&self, max_bytes: Option<u64>, min_free_bytes: u64) {
         let block_bytes = self.0.block_bytes;
         let max = max_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes);
@@ -74,19 +74,19 @@ impl Space {
         self.0.min_free.store(min_free, Relaxed);
     }
 
-    /// Does it matter what the file system has left?
+    /// Is there a `min_free`, so that the free blocks of the file system matter?
     #[must_use]
     pub fn has_min_free(&self) -> bool {
         self.0.min_free.load(Relaxed) > 0
     }
 
-    /// Blocks that so many bytes take.
+    /// The blocks that `bytes` take.
     #[must_use]
     pub fn blocks(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.0.block_bytes)
     }
 
-    /// Room for what is about to be written. It is given back when the reservation is dropped.
+    /// Reserves space for a file that is about to be written. It is given back when the reservation is dropped.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -101,14 +101,14 @@ impl Space {
         Ok(reservation)
     }
 
-    /// Counts what is on the disk already (found at start, or written beside the entries: directories, the journal), whether it
-    /// fits or not.
+    /// Counts blocks that are on the disk already (found at start, or written beside the entries: directories, the
+    /// journal), whether they fit or not.
     pub fn charge(&self, blocks: u64) {
         self.0.count.lock().used += blocks;
     }
 
-    /// The blocks of an entry that was taken out of the index: they count until the result is dropped, which is to be when the
-    /// file is gone.
+    /// A reservation of the blocks of an entry that was removed from the index. They count until it is dropped, which
+    /// should be when the file is gone.
     #[must_use = "the room is free when this is dropped"]
     pub fn adopt(&self, blocks: u64) -> Reservation {
         Reservation {
@@ -119,7 +119,7 @@ impl Space {
         }
     }
 
-    /// What statvfs(3) says is free, in blocks (`f_bavail`). To be told now and then where there is a `min_free`.
+    /// Sets the free blocks as statvfs(3) reports them (`f_bavail`). To be called regularly if there is a `min_free`.
     pub fn set_free(&self, blocks: u64) {
         let mut count = self.0.count.lock();
         let pending = signed(count.pending);
@@ -132,7 +132,7 @@ impl Space {
         self.0.block_bytes
     }
 
-    /// Blocks that there may be; `None`: no bound.
+    /// The maximum of blocks; `None`: no limit.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         let max = self.0.max.load(Relaxed);
@@ -145,13 +145,14 @@ impl Space {
         self.0.count.lock().used
     }
 
-    /// Blocks that must go for the limits to hold again: after a start, or when others filled the file system.
+    /// Blocks to evict for the limits to hold again: after a start, or after other programs have filled the file
+    /// system.
     #[must_use]
     pub fn excess(&self) -> u64 {
         self.lacking(&self.0.count.lock(), 0)
     }
 
-    /// Blocks that are missing for so many more.
+    /// Blocks that are missing for `blocks` more.
     fn lacking(&self, count: &Count, blocks: u64) -> u64 {
         let max = self.0.max.load(Relaxed);
         let over = count.used.saturating_add(blocks).saturating_sub(max);
@@ -167,15 +168,15 @@ impl Space {
     }
 }
 
-/// Room that somebody holds; given back on drop.
+/// Reserved space; given back on drop.
 #[derive(Debug)]
 #[must_use = "the room is given back when this is dropped"]
 pub struct Reservation {
     space: Space,
     blocks: u64,
-    /// Of those, what is not on the disk yet.
+    /// Those of them that are not on the disk yet.
     pending: u64,
-    /// Is it for what is to be written?
+    /// Is it for a file that is to be written?
     is_pending: bool,
 }
 
@@ -186,7 +187,7 @@ impl Reservation {
         self.blocks
     }
 
-    /// Room for a file of so many bytes in all; never less than before.
+    /// Grows to the space of a file of `bytes` in all; never shrinks.
     ///
     /// # Errors
     /// [`NoRoom`]; it keeps what it had.
@@ -210,27 +211,28 @@ impl Reservation {
         Ok(())
     }
 
-    /// Takes over the room of an entry that was taken out of the index, whose file is to go before more is written than fits beside
-    /// it.
+    /// Takes over the blocks of an entry that was removed from the index. Its file must be deleted before more is
+    /// written than fits beside it.
     pub fn absorb(&mut self, blocks: u64) {
         self.blocks += blocks;
     }
 
-    /// Holds so many blocks from now on, whether they fit or not: what is on the disk already was found to be more, or less.
+    /// Changes the reservation to `blocks`, whether they fit or not: what is on the disk already turned out to be more,
+    /// or less.
     pub fn recount(&mut self, blocks: u64) {
         let mut count = self.space.0.count.lock();
         count.used = count.used.saturating_sub(self.blocks) + blocks;
         self.blocks = blocks;
     }
 
-    /// Gives back what a file of so many bytes does not need.
+    /// Gives back what a file of `bytes` does not need.
     pub fn shrink_to(&mut self, bytes: u64) {
         let blocks = self.space.blocks(bytes).min(self.blocks);
         self.give_back(self.blocks - blocks);
     }
 
-    /// The file is written and in the index, which holds the blocks from now on: they count until [`Space::adopt`] takes them
-    /// back.
+    /// Passes the blocks to the index, which knows the written file now: they count until [`Space::adopt`] takes them
+    /// back. Returns their number.
     pub fn keep(mut self) -> u64 {
         let pending = std::mem::take(&mut self.pending);
         self.space.0.count.lock().pending -= pending;

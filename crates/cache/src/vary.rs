@@ -1,4 +1,4 @@
-//! Which variant of an answer a request is for (RFC 9111, 4.1), by nginx's rules.
+//! Selecting the variant of a response that a request asks for (RFC 9111, 4.1), by nginx's rules.
 
 use crate::key::Key;
 use md5::{Digest, Md5};
@@ -6,8 +6,8 @@ use md5::{Digest, Md5};
 /// Request fields whose values are compared member by member, without blanks and empty members (nginx's list).
 const LISTS: [&[u8]; 3] = [b"accept-charset", b"accept-encoding", b"accept-language"];
 
-/// The names in all `Vary` lines of an answer: in lower case, in order, with `,` between. None if one of them is `*`: then no
-/// later request can be known to be for the same (RFC 9111, 4.1).
+/// The names in all `Vary` lines of a response: in lower case, in order, separated by `,`. None if one of them is `*`:
+/// then no later request can be known to match (RFC 9111, 4.1).
 #[must_use]
 pub fn vary_names<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut names = Vec::new();
@@ -23,8 +23,8 @@ pub fn vary_names<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> 
     Some(names)
 }
 
-/// The key of the variant that a request asks for: `names` as [`vary_names`] wrote them, `fields` the request's header lines. A
-/// name that the request lacks counts as empty.
+/// The key of the variant that a request asks for. `names` as written by [`vary_names`], `fields` the request's header
+/// lines; a name that the request lacks counts as empty.
 #[must_use]
 pub fn variant<'a, I>(main: Key, names: &[u8], fields: I) -> Key
 where
@@ -59,7 +59,7 @@ fn put(md5: &mut Md5, value: &[u8], is_next: &mut bool) {
     md5.update(value);
 }
 
-/// What stands between commas and blanks.
+/// The members of a list, which commas and blanks separate.
 fn members(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| matches!(byte, b',' | b' ' | b'\t'))
         .filter(|member| !member.is_empty())

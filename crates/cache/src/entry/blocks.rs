@@ -1,4 +1,4 @@
-//! The checksums of a body's blocks: made while it is written, looked up when a block is first read.
+//! The checksums of a body's blocks: computed while it is written, compared when a block is first read.
 
 use super::Entry;
 use crate::error::Fault;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// Bytes of one checksum in the table.
 pub const CHECKSUM_BYTES: u64 = 4;
 
-/// Makes the table while a body goes by in pieces of any size.
+/// Computes the table while a body passes in pieces of any size.
 #[derive(Clone, Debug)]
 pub struct Checksums {
     shift: u8,
@@ -31,7 +31,7 @@ impl Checksums {
         }
     }
 
-    /// The next bytes of the body.
+    /// Adds the next bytes of the body.
     pub fn update(&mut self, mut bytes: &[u8]) {
         self.len += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -52,7 +52,7 @@ impl Checksums {
         self.len
     }
 
-    /// No byte so far?
+    /// Were there no bytes so far?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -79,12 +79,12 @@ impl Checksums {
     }
 }
 
-/// The table of an entry, read back and checked.
+/// The table of an entry, read back and verified.
 #[derive(Clone, Debug)]
 pub struct Table(Bytes);
 
 impl Table {
-    /// Reads what lies at [`Entry::table`].
+    /// Decodes the bytes at [`Entry::table`].
     ///
     /// # Errors
     /// [`Fault::Damaged`].
@@ -98,7 +98,7 @@ impl Table {
         Ok(Self(bytes.clone()))
     }
 
-    /// Are these the bytes of that block? (The length is part of the question: see [`Entry::block`].)
+    /// Compares a block with its checksum. (Its length matters too: see [`Entry::block`].)
     ///
     /// # Errors
     /// [`Fault::Damaged`].

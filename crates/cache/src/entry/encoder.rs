@@ -1,4 +1,4 @@
-//! Writing an entry while its body arrives.
+//! Encoding an entry while its body arrives.
 
 use super::blocks::Checksums;
 use super::head;
@@ -10,50 +10,51 @@ use crate::lifetime::Lifetime;
 use bytes::Bytes;
 use message::HeaderId;
 
-/// Room behind a head, at least: so much may its lines grow by where they lie ([`Entry::patch`](super::Entry::patch)).
+/// Minimum of free bytes behind a head, for its lines to grow in place ([`Entry::patch`](super::Entry::patch)).
 pub const HEAD_ROOM: usize = 64;
 
-/// What an entry says of itself, known when the head of the answer is there.
+/// The description of an entry, known once the head of the response is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
-    /// What it is stored under.
+    /// The key that it is stored under.
     pub key: Key,
-    /// The key without what Vary adds.
+    /// The key without the variant.
     pub main: Key,
-    /// Which variant it is ([`crate::variant`]); of no meaning where `vary` is empty.
+    /// The key of its variant ([`crate::variant`]); without meaning if `vary` is empty.
     pub variant: Key,
     /// The index's number for it.
     pub tag: u32,
     /// The text of `proxy_cache_key`.
     pub key_text: &'a [u8],
-    /// The names that it varies by, as [`crate::vary_names`] writes them; empty if it does not.
+    /// The names in `Vary`, as [`crate::vary_names`] writes them; empty if there are none.
     pub vary: &'a [u8],
-    /// The code.
+    /// The status code.
     pub status: u16,
-    /// Code and text, `404 Not Found`.
+    /// Status code and reason phrase, `404 Not Found`.
     pub status_line: &'a [u8],
     /// How long it may be used.
     pub lifetime: Lifetime,
 }
 
-/// An entry being written: its front, then each piece of the body as it comes (told to [`Encoder::body`]), then the table. Where the
-/// front is written before the body is whole, it is [`Encoder::front`], and [`Finished::front`] is written over it at the end.
+/// Encodes an entry: its front, then each piece of the body as it comes (passed to [`Encoder::body`]), then the table.
+/// If the front is written before the body is complete, it is [`Encoder::front`], and [`Finished::front`] is written
+/// over it at the end.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     prologue: Prologue,
-    /// Room for the prologue, and the head.
+    /// The head, behind free bytes for the prologue.
     front: Vec<u8>,
     checksums: Checksums,
 }
 
-/// The whole of an entry but its body.
+/// A finished entry without its body.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// To be written before the body, or over what lies there; what comes first is what changes.
+    /// To be written before the body, or over the bytes there; only the prologue at its start differs.
     pub front: Bytes,
     /// To be written behind the body.
     pub table: Bytes,
-    /// Bytes of the whole entry.
+    /// Length of the whole entry.
     pub entry_len: u64,
 }
 
@@ -73,7 +74,7 @@ impl Encoder {
             ..
         } = *description;
         let front = head::encode(key_text, vary, status_line, fields)?;
-        // At most half of HEAD_BYTES_MAX, and the room.
+        // At most half of HEAD_BYTES_MAX, and the room to grow.
         let body_offset = (front.len() + HEAD_ROOM).next_multiple_of(HEAD_ROOM) as u32;
         let prologue = Prologue {
             is_complete: false,
@@ -97,13 +98,14 @@ impl Encoder {
         })
     }
 
-    /// The first bytes of the file, up to the body, for as long as that is not whole: they say that the entry is not complete.
+    /// The first bytes of the file, up to the body, as long as the body is incomplete: they mark the entry as
+    /// incomplete.
     #[must_use]
     pub fn front(&self) -> Bytes {
         front(self.prologue, self.front.clone())
     }
 
-    /// Takes note of the next bytes of the body, which the caller writes.
+    /// Adds the next bytes of the body to the checksums; the caller writes them.
     ///
     /// # Errors
     /// [`Fault::Unstorable`] beyond [`BODY_BYTES_MAX`].
@@ -121,7 +123,7 @@ impl Encoder {
         self.checksums.len()
     }
 
-    /// Bytes that the file will have if the body ends at `body_len`, for the reservation of space.
+    /// Length of the file if the body ends at `body_len`, for the reservation of space.
     #[must_use]
     pub fn entry_len(&self, body_len: u64) -> u64 {
         let prologue = Prologue {
@@ -131,7 +133,7 @@ impl Encoder {
         prologue.entry_len().unwrap_or(u64::MAX)
     }
 
-    /// Ends the entry; the body is whole.
+    /// Finishes the entry, whose body is complete.
     #[must_use]
     pub fn finish(&mut self) -> Finished {
         let checksums = std::mem::replace(&mut self.checksums, Checksums::new(BLOCK_SHIFT));
@@ -151,7 +153,8 @@ impl Encoder {
     }
 }
 
-/// Prologue and head (behind room for it), filled up to where the body begins.
+/// Fills in the prologue and pads the head up to the start of the body. `front` is the head, behind free bytes for the
+/// prologue.
 pub fn front(mut prologue: Prologue, mut front: Vec<u8>) -> Bytes {
     prologue.head_len = (front.len() - PROLOGUE_BYTES) as u32;
     front.resize(prologue.body_offset as usize, 0);

@@ -8,20 +8,20 @@ use bytes::Bytes;
 use message::field::{Field, Span};
 use message::{HeaderId, ResponseFraming, ResponseHead, Version};
 
-/// Bytes of a head, room to grow included. (An upstream's head is bounded by `proxy_buffer_size` long before.)
+/// Maximum length of a head, room to grow included. (An upstream's head is bounded by `proxy_buffer_size` long before.)
 pub const HEAD_BYTES_MAX: usize = 1 << 20;
-/// Header lines of an entry.
+/// Maximum number of header lines.
 pub const FIELDS_MAX: usize = 4096;
-/// Bytes of a key's text.
+/// Maximum length of a key's text.
 pub const KEY_TEXT_MAX: usize = 64 << 10;
-/// Bytes of the names that an answer varies by. (nginx: 128; an answer with more is not stored.)
+/// Maximum length of the names in `Vary`. (nginx: 128; a response with more is not stored.)
 pub const VARY_BYTES_MAX: usize = 1024;
-/// Bytes of a status line.
+/// Maximum length of a status line.
 const STATUS_LINE_MAX: usize = 1024;
-/// Most entries have no more before their body.
+/// Length that the part before the body does not exceed in most entries.
 const FRONT_TYPICAL: usize = 640;
 
-/// A head behind room for the prologue.
+/// Encodes a head, behind free bytes for the prologue.
 pub fn encode<'a>(
     key_text: &[u8],
     vary: &[u8],
@@ -71,7 +71,7 @@ fn is_one_line(text: &[u8]) -> bool {
     !text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
 }
 
-/// `bytes` passed their checksum; lengths are looked at all the same.
+/// Decodes a head. The checksum of `bytes` was verified; lengths are checked all the same.
 pub fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Fault> {
     const DAMAGED: Fault = Fault::Damaged("head");
     let mut from = Reader::new(&bytes);

@@ -1,4 +1,4 @@
-//! What an entry looks like on a disk: it describes itself, and says when it was damaged.
+//! The format of an entry on the disk: it describes itself, and damage to it is detected.
 //!
 //! ```text
 //! 0         prologue   128 bytes: lengths, keys, lifetime, checksums of prologue, head and table
@@ -6,10 +6,11 @@
 //! B         body       B is in the prologue
 //! B + len   table      a CRC-32 per block of the body
 //! ```
-//! All numbers are little-endian. While a fill runs, the prologue says *incomplete*; its end writes the table behind the body
-//! and the prologue over the first one, and only then is the file renamed to its place. So a body needs no length at the start.
+//! All numbers are little-endian. While a fill runs, the prologue is marked *incomplete*. At its end the table is
+//! written behind the body and a new prologue over the first one, and only then is the file renamed. So the length of a
+//! body need not be known at the start.
 //!
-//! Not here: files. Invariant: nothing that is read is believed before its checksum was right, and lengths not even then.
+//! Not here: files. Invariant: no byte is trusted before its checksum was verified, and lengths not even then.
 
 mod blocks;
 mod encoder;
@@ -31,20 +32,20 @@ use message::{HeaderId, ResponseHead};
 use prologue::Prologue;
 use std::ops::Range;
 
-/// The format that is written. A change that older programs cannot read gets the next number.
+/// Version of the format that is written. A change that older programs cannot read gets the next number.
 pub const FORMAT_VERSION: u16 = 1;
-/// A block has `1 << BLOCK_SHIFT` bytes (64 KiB), the last one what is left.
+/// A block has `1 << BLOCK_SHIFT` bytes (64 KiB); the last one has the rest.
 pub const BLOCK_SHIFT: u8 = 16;
-/// Blocks from 64 KiB to 256 KiB are read.
+/// Block sizes that can be read: from 64 KiB to 256 KiB.
 pub const BLOCK_SHIFTS: std::ops::RangeInclusive<u8> = 16..=18;
-/// Bytes up to the body of an entry that can be patched: a page.
+/// Maximum of bytes before the body for an entry to be patched: a page.
 pub const PATCH_BYTES_MAX: usize = 4096;
-/// Bytes that an entry's head may keep in memory beside itself.
+/// Maximum of bytes that an entry's head may keep in memory beside itself.
 const BESIDE_MAX: usize = 1024;
-/// A longer body is not stored (its table alone would have 16 MiB).
+/// Maximum length of a body; a longer one is not stored (its table alone would have 16 MiB).
 pub const BODY_BYTES_MAX: u64 = 256 << 30;
 
-/// What an entry says, all but its body.
+/// An entry without its body.
 #[derive(Clone, Debug)]
 pub struct Entry {
     prologue: Prologue,
@@ -54,10 +55,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads an entry's head. `bytes` are the first bytes of the entry, `entry_len` is how long the whole of it is.
+    /// Decodes an entry's head. `bytes` are the first bytes of the entry, `entry_len` is its total length.
     ///
     /// # Errors
-    /// [`Fault::Needs`] says how many bytes to come back with; every other error means that this is no usable entry.
+    /// [`Fault::Needs`]: to be called again with that many bytes. All other errors mean that this is no usable entry.
     pub fn decode(bytes: &Bytes, entry_len: u64) -> Result<Self, Fault> {
         let prologue = Prologue::decode(bytes)?;
         if prologue.entry_len() != Some(entry_len) {
@@ -70,7 +71,7 @@ impl Entry {
             return Err(Fault::Damaged("checksum of the head"));
         }
         let used = PROLOGUE_BYTES..PROLOGUE_BYTES + prologue.head_len as usize;
-        // A part of what was read would keep all of it, the body included, for as long as the entry is known.
+        // A slice of the bytes would keep all of them, the body included, for as long as the entry is in use.
         let head = match used.len() + BESIDE_MAX < bytes.len() {
             true => Bytes::copy_from_slice(&bytes[used]),
             false => bytes.slice(used),
@@ -78,10 +79,10 @@ impl Entry {
         head::decode(head, prologue)
     }
 
-    /// Reads a whole entry and checks all of it.
+    /// Decodes a whole entry and verifies all of it.
     ///
     /// # Errors
-    /// As [`Entry::decode`]; [`Fault::Damaged`] if any block is.
+    /// As [`Entry::decode`]; [`Fault::Damaged`] if any block is damaged.
     pub fn decode_whole(bytes: &Bytes) -> Result<Self, Fault> {
         let entry = Self::decode(bytes, bytes.len() as u64)?;
         let part = |range: Range<u64>| bytes.slice(range.start as usize..range.end as usize);
@@ -92,9 +93,9 @@ impl Entry {
         Ok(entry)
     }
 
-    /// What to write over the first bytes of the entry for it to have these header lines, this lifetime and this tag; the body
-    /// stays as it is and where it is. Beside it, the bytes that are there now: a file that begins with others is another. None: it
-    /// does not fit, or not into one page, within which a write is never cut off by a kill.
+    /// The bytes to write over the start of the entry to change its header lines, lifetime and tag; the body stays
+    /// unchanged in its place. Also the bytes that are there now: a file that begins with others is another one. None:
+    /// the lines do not fit, or not into one page, within which a write is never cut off by a kill.
     ///
     /// # Errors
     /// [`Fault::Unstorable`].
@@ -119,43 +120,44 @@ impl Entry {
         Ok(Some((now, encoder::front(prologue, front))))
     }
 
-    /// What the entry is stored under.
+    /// The key that the entry is stored under.
     #[must_use]
     pub fn key(&self) -> Key {
         self.prologue.key
     }
 
-    /// The key without what Vary adds; the same as [`Entry::key`] for an answer that does not vary or was the first to.
+    /// The key without the variant; equal to [`Entry::key`] for a response that does not vary or was the first to.
     #[must_use]
     pub fn main(&self) -> Key {
         self.prologue.main
     }
 
-    /// Which variant it is, if it varies: see [`crate::variant`].
+    /// The key of its variant, if it varies: see [`crate::variant`].
     #[must_use]
     pub fn variant(&self) -> Option<Key> {
         (!self.vary.is_empty()).then_some(self.prologue.variant)
     }
 
-    /// The number that the index gave this entry: what the index knows under another number is of another entry.
+    /// The number that the index gave this entry: a record with another number is of another entry.
     #[must_use]
     pub fn tag(&self) -> u32 {
         self.prologue.tag
     }
 
-    /// The text of `proxy_cache_key`: two texts with one MD5 are told apart by it.
+    /// The text of `proxy_cache_key`, which tells two texts with the same MD5 apart.
     #[must_use]
     pub fn key_text(&self) -> &Bytes {
         &self.key_text
     }
 
-    /// The names that the answer varies by, as [`crate::vary_names`] wrote them; empty if it does not.
+    /// The names in `Vary`, as written by [`crate::vary_names`]; empty if there are none.
     #[must_use]
     pub fn vary(&self) -> &Bytes {
         &self.vary
     }
 
-    /// How long it may be used, as far as the entry knows (the index may know better: a 304 is written there first).
+    /// How long it may be used, as far as the entry knows (the index may have a newer lifetime: a 304 is noted there
+    /// first).
     #[must_use]
     pub fn lifetime(&self) -> &Lifetime {
         &self.prologue.lifetime
@@ -167,33 +169,33 @@ impl Entry {
         &self.head
     }
 
-    /// Bytes of the body.
+    /// Length of the body.
     #[must_use]
     pub fn body_len(&self) -> u64 {
         self.prologue.body_len
     }
 
-    /// Where the body lies in the entry.
+    /// The range of the body in the entry.
     #[must_use]
     pub fn body(&self) -> Range<u64> {
         let start = u64::from(self.prologue.body_offset);
         start..start + self.prologue.body_len
     }
 
-    /// Where the table of checksums lies in the entry.
+    /// The range of the table of checksums in the entry.
     #[must_use]
     pub fn table(&self) -> Range<u64> {
         let start = self.body().end;
         start..start + u64::from(self.blocks()) * CHECKSUM_BYTES
     }
 
-    /// Blocks of the body.
+    /// Number of blocks of the body.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.prologue.blocks()
     }
 
-    /// Where a block (of those that there are) lies in the entry.
+    /// The range of an existing block in the entry.
     #[must_use]
     pub fn block(&self, index: u32) -> Range<u64> {
         let (body, shift) = (self.body(), self.prologue.block_shift);

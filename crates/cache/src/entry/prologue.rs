@@ -8,11 +8,11 @@ use crate::error::Fault;
 use crate::key::Key;
 use crate::lifetime::{LIFETIME_BYTES, Lifetime};
 
-/// Bytes of the prologue.
+/// Length of the prologue.
 pub const PROLOGUE_BYTES: usize = 128;
 
 const MAGIC: &[u8; 8] = b"\x89fw\r\n\x1a\x00\x01";
-/// Bytes before the prologue's own checksum, which is the last thing in it.
+/// Bytes before the prologue's own checksum, which comes last.
 const CHECKED_BYTES: usize = PROLOGUE_BYTES - 4;
 const INCOMPLETE: u8 = 0;
 const COMPLETE: u8 = 1;
@@ -110,7 +110,7 @@ impl Prologue {
         })
     }
 
-    /// A right checksum says who wrote the numbers, not that they make sense.
+    /// Checks that the numbers make sense: a correct checksum only shows that they are unchanged.
     fn check(&self) -> Result<(), Fault> {
         let room = (self.body_offset as usize).checked_sub(PROLOGUE_BYTES);
         let is_head =
@@ -126,7 +126,7 @@ impl Prologue {
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
-    /// How long the whole entry is.
+    /// Length of the whole entry.
     pub fn entry_len(&self) -> Option<u64> {
         let table = u64::from(self.blocks()) * CHECKSUM_BYTES;
         u64::from(self.body_offset)

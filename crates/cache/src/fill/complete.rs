@@ -1,18 +1,19 @@
-//! An answer that came whole with its head: followed from memory, so that the one who writes it down need not follow.
+//! A response that came complete with its head: it is followed from memory, so that its writer need not follow.
 
 use super::{Fill, Filler, PIECE_COST, Progress};
 use bytes::Bytes;
 use message::ResponseHead;
 use std::sync::Arc;
 
-/// Nobody finds the entry of an answer yet, which therefore is followed. To be dropped when the index knows it, or will not.
+/// A complete response that is followed because its entry is not in the index yet. To be dropped when the entry is in
+/// the index, or will not be.
 #[derive(Debug)]
 #[must_use = "the answer is followed until this is dropped"]
 pub struct Unindexed(Fill);
 
 impl Filler {
-    /// The head and the whole body are there, for everybody. Given back where it is being saved: others may join (also one that was
-    /// alone) until that is dropped.
+    /// Ends the fill with its head and complete body. Returned if the response is being stored: requests may join (even
+    /// if the fill was alone) until it is dropped.
     pub fn finish_with(
         self,
         head: Arc<ResponseHead>,
@@ -34,7 +35,7 @@ impl Filler {
 }
 
 impl Unindexed {
-    /// What is followed.
+    /// The fill.
     #[must_use]
     pub fn fill(&self) -> &Fill {
         &self.0

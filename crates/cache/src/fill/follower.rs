@@ -1,4 +1,4 @@
-//! One reader of a fill.
+//! A reader of a fill.
 
 use super::{Fill, FillState, Filler, FollowerKind, Progress, Sharing, wake};
 use bytes::Bytes;
@@ -9,31 +9,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
-/// What comes next for a follower.
+/// The next event for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Bytes of the body.
     Bytes(Bytes),
-    /// A range of the body that is in the file only: read it there, then say so by [`Follower::advance`].
+    /// A range of the body that is in the file only: read it there, then call [`Follower::advance`].
     Written(Range<u64>),
-    /// Only for the one who writes the file: the origin waits for room, so write what has come and say so ([`Follower::written`]).
+    /// For the writer only: the origin waits for room, so write what has come and report it ([`Follower::written`]).
     Flush,
-    /// The body is whole.
+    /// The body is complete.
     End,
-    /// The origin was lost: what came so far is not the whole.
+    /// The origin was lost: the body so far is incomplete.
     Broken,
-    /// Nothing more for this follower: the answer is somebody else's (ask the origin), or the file was given up.
+    /// Nothing more for this follower: the response is private to another request (ask the origin), or the file was
+    /// given up.
     Alone,
 }
 
 impl Filler {
-    /// What came is not what its head said; to be told before it is dropped.
+    /// Notes that the body does not match its head. To be called before the filler is dropped.
     pub fn spoil(&self) {
         self.fill.0.is_spoilt.store(true, Relaxed);
     }
 }
 
-/// A reader of a fill, with its own place. Dropping it leaves.
+/// A reader of a fill, with its own position. Dropping it leaves the fill.
 #[derive(Debug)]
 pub struct Follower {
     fill: Fill,
@@ -45,19 +46,19 @@ impl Follower {
         Self { fill, number }
     }
 
-    /// What it follows.
+    /// The fill that it follows.
     #[must_use]
     pub fn fill(&self) -> &Fill {
         &self.fill
     }
 
-    /// Was it broken since what came is not what its head said?
+    /// Did it break because the body does not match its head?
     #[must_use]
     pub fn is_spoilt(&self) -> bool {
         self.fill.0.is_spoilt.load(Relaxed)
     }
 
-    /// Waits for the head. None: there will be none for this follower ([`Follower::next`] says why).
+    /// Waits for the head. None: this follower will get none ([`Follower::next`] says why).
     pub async fn head(&self) -> Option<Arc<ResponseHead>> {
         poll_fn(|context| {
             let mut state = self.fill.0.state.lock();
@@ -73,12 +74,12 @@ impl Follower {
         .await
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next event.
     pub async fn next(&self) -> Next {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// What comes next, if it is there.
+    /// The next event, if there is one.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Next> {
         let mut state = self.fill.0.state.lock();
         if self.is_sent_away(&state) {
@@ -110,13 +111,13 @@ impl Follower {
         }
     }
 
-    /// So many bytes of the last [`Next::WrittenBody`] have been read.
+    /// Moves on by `bytes` of the last [`Next::Written`] that have been read.
     pub fn advance(&self, bytes: u64) {
         let mut state = self.fill.0.state.lock();
         self.move_on(&mut state, bytes);
     }
 
-    /// So many bytes of the body are in the file now (by the one who writes it).
+    /// Reports that the first `bytes` of the body are in the file (by the writer).
     pub fn written(&self, bytes: u64) {
         let mut state = self.fill.0.state.lock();
         state.written = state.written.max(bytes).min(state.end);
@@ -125,7 +126,7 @@ impl Follower {
         wake(filler);
     }
 
-    /// Where it is in the body.
+    /// Its position in the body.
     #[must_use]
     pub fn at(&self) -> u64 {
         let state = self.fill.0.state.lock();

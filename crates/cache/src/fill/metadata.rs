@@ -1,33 +1,33 @@
-//! What followers of a fill are told beside the head and the body.
+//! What followers of a fill learn beside the head and the body.
 
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
 
-/// An answer on its way into the cache.
+/// Metadata of a response that is being stored.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    /// The names that it varies by, as [`crate::vary_names`] writes them; empty if it does not.
+    /// The names in `Vary`, as [`crate::vary_names`] writes them; empty if there are none.
     pub vary: Bytes,
-    /// Which variant it is ([`crate::variant`]); of no meaning where `vary` is empty.
+    /// The key of its variant ([`crate::variant`]); without meaning if `vary` is empty.
     pub variant: Key,
     /// How long it may be used; None: it is not stored.
     pub lifetime: Option<Lifetime>,
 }
 
-/// Why a fill came to its end without an answer to follow.
+/// Why a fill ended without a response to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// What is stored has not changed: look again.
+    /// The stored response was revalidated: look it up again.
     Renewed,
-    /// The origin's answer had this code, in place of which what is stored may be used.
+    /// The origin responded with this status; the stored response may be used instead.
     Covered(u16),
-    /// No connection, or a lost one; the code that stands for it.
+    /// No connection, or a lost one; with the status that stands for it.
     Lost(u16),
-    /// It took too long.
+    /// It timed out.
     TimedOut(u16),
-    /// It was no answer.
+    /// The response was invalid.
     Invalid(u16),
-    /// It could not be asked at all.
+    /// The origin could not be asked at all.
     Refused(u16),
 }

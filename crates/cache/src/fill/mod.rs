@@ -1,12 +1,13 @@
-//! A fill and those who follow it: one request to the origin, whose bytes everybody takes at his own speed.
+//! A fill and its followers: one request to the origin, whose bytes each follower takes at its own speed.
 //!
-//! The bytes lie in a window in memory, bounded in bytes. What is behind everyone, or in the entry's file already, leaves it; who is
-//! further behind reads the file. Where neither is possible the origin waits: nothing grows, and nobody polls. The one who
-//! writes the file is a follower too ([`Filler::writer`]), so a slow disk is known by its place in the window, and what is done about
-//! it is the caller's to say ([`Filler::is_held_by_disk`], [`Filler::stop_storing`]).
+//! The bytes lie in a window in memory, bounded in bytes. A byte leaves the window when every follower has it, or when
+//! it is in the entry's file; followers that are further behind read the file. Where neither is possible the origin
+//! waits: nothing grows, and nothing polls. The follower that writes the file is one of them ([`Filler::writer`]), so a
+//! slow disk shows in its position in the window. The caller decides what to do about it ([`Filler::is_held_by_disk`],
+//! [`Filler::stop_storing`]).
 //!
-//! Not here: connections, files and clocks. Invariant: the bytes from each follower's place on are in the window, or in the file
-//! up to where the window begins.
+//! Not here: connections, files and clocks. Invariant: all bytes from a follower's position on are in the window, or in
+//! the file up to the start of the window.
 
 mod complete;
 mod follower;
@@ -35,32 +36,32 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes of a window that nobody has an opinion about.
+/// Default size of a window in bytes.
 pub const WINDOW_BYTES: usize = 1 << 20;
-/// Bytes of a window at most where memory is scarce.
+/// Maximum of a window in bytes while memory is scarce.
 const SCARCE_WINDOW_BYTES: usize = 64 << 10;
-/// Followers of one fill; who comes later asks for himself.
+/// Maximum of followers of one fill; requests beyond it ask the origin themselves.
 pub const FOLLOWERS_MAX: usize = 1 << 16;
-/// The one whose request it is, and the one who writes the file.
+/// The requester and the writer of the file.
 const FOLLOWERS_TYPICAL: usize = 2;
-/// What a piece counts beside its bytes, so that many small ones are bounded too.
+/// Cost of a piece in addition to its bytes, so that many small pieces are bounded too.
 const PIECE_COST: usize = 64;
 
-/// May others have what the origin answered?
+/// Whether other requests may have the origin's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// It may be stored, so those who wait get it too.
+    /// It may be stored, so all followers get it.
     Shared,
-    /// It is for the one who asked; the others are sent away ([`Next::Alone`]).
+    /// It is for the requester alone; all others are sent away ([`Next::Alone`]).
     Private,
 }
 
-/// Nobody wants the rest: no follower is left, and it is not being saved.
+/// The rest is not needed: no follower is left, and the response is not being stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nobody follows the fill")]
 pub struct Unwanted;
 
-/// A fill, as those see it who may follow it. Cheap to clone.
+/// A fill, as its followers see it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Fill(Arc<Inner>);
 
@@ -91,24 +92,24 @@ struct FillState {
     head: Option<Arc<ResponseHead>>,
     sharing: Sharing,
     progress: Progress,
-    /// Each with the place in the body behind its last byte.
+    /// Pieces of the window, each with the position in the body behind its last byte.
     pieces: VecDeque<(u64, Bytes)>,
     cost: Charge,
-    /// The places in the body of the window's first byte, and of the one behind its last.
+    /// Position in the body of the window's first byte, and the position behind its last.
     start: u64,
     end: u64,
     /// Bytes of the body that are in the file.
     written: u64,
     is_storing: bool,
-    /// Is it among those that [`Fills::has_complete`] counts?
+    /// Does [`Fills::has_complete`] count it?
     is_counted: bool,
     followers: SmallVec<[Option<FollowerState>; FOLLOWERS_TYPICAL]>,
     free: SmallVec<[usize; FOLLOWERS_TYPICAL]>,
-    /// The origin's side, waiting for room or for followers to leave.
+    /// Wakes the filler, which waits for room or for followers to leave.
     filler: Option<Waker>,
 }
 
-/// Where a follower is.
+/// A follower's position in the body.
 #[derive(Debug)]
 struct FollowerState {
     at: u64,
@@ -118,10 +119,10 @@ struct FollowerState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FollowerKind {
-    /// The one whose request it is.
+    /// The follower of the request that began the fill.
     Requester,
     Joined,
-    /// It writes the file.
+    /// The follower that writes the file.
     Writer,
 }
 
@@ -133,7 +134,7 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// A fill that only its owner knows of, with a window of so many bytes.
+    /// A fill that no registry lists, with a window of `window_bytes`.
     pub fn alone(key: Key, window_bytes: usize) -> Self {
         Self::new(key, window_bytes, Weak::new(), BeginStamp::default(), true)
     }
@@ -177,25 +178,25 @@ impl Filler {
         }
     }
 
-    /// What others follow.
+    /// The fill, for its followers.
     #[must_use]
     pub fn fill(&self) -> &Fill {
         &self.fill
     }
 
-    /// Does only its owner know of it while it runs?
+    /// Is it unlisted while it runs, so that only its requester follows it?
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.fill.0.is_alone
     }
 
-    /// The follower whose request it is: it gets private answers too. None after [`FOLLOWERS_MAX`].
+    /// The follower of the request that began the fill: it gets private responses too. None beyond [`FOLLOWERS_MAX`].
     #[must_use]
     pub fn requester(&self) -> Option<Follower> {
         self.fill.join(FollowerKind::Requester)
     }
 
-    /// The follower that writes the file. To be asked for before the first byte; it reports by [`Follower::written`].
+    /// The follower that writes the file. To be called before the first byte; it reports with [`Follower::written`].
     #[must_use]
     pub fn writer(&self) -> Option<Follower> {
         let writer = self.fill.join(FollowerKind::Writer)?;
@@ -203,17 +204,17 @@ impl Filler {
         Some(writer)
     }
 
-    /// Says what followers are to know of the answer beside its head; before [`Filler::set_head`].
+    /// Sets what followers need to know of the response beside its head. To be called before [`Filler::set_head`].
     pub fn set_metadata(&self, metadata: Metadata) {
         let _ = self.fill.0.metadata.set(metadata);
     }
 
-    /// There will be no answer to follow, and why.
+    /// Ends the fill without a response to follow, and says why.
     pub fn end_without(self, ending: Ending) {
         let _ = self.fill.0.ending.set(ending);
     }
 
-    /// The origin's head is there. With [`Sharing::Private`], all but the owner are sent away.
+    /// Passes on the origin's head. With [`Sharing::Private`], all followers but the requester are sent away.
     pub fn set_head(&self, head: impl Into<Arc<ResponseHead>>, sharing: Sharing) {
         let head = head.into();
         let mut state = self.fill.0.state.lock();
@@ -227,7 +228,7 @@ impl Filler {
         wake(wakers);
     }
 
-    /// The next bytes of the body. Waits until there is room for them.
+    /// Adds the next bytes of the body, after waiting for room for them.
     ///
     /// # Errors
     /// [`Unwanted`]: the rest need not be fetched.
@@ -258,7 +259,7 @@ impl Filler {
             return Poll::Ready(Ok(()));
         }
         state.filler = Some(context.waker().clone());
-        // Who writes the file may sit on bytes that are not written.
+        // The writer may hold bytes that it has not written yet.
         let followers = state.followers.iter_mut().flatten();
         let writers = followers.filter(|follower| follower.kind == FollowerKind::Writer);
         let writers: Vec<Waker> = writers
@@ -269,13 +270,14 @@ impl Filler {
         Poll::Pending
     }
 
-    /// Is it still being written to its file?
+    /// Is it still being stored?
     #[must_use]
     pub fn is_storing(&self) -> bool {
         self.fill.0.state.lock().is_storing
     }
 
-    /// Is it only the disk that there is no room for? Then, after as much patience as the caller has: [`Filler::stop_storing`].
+    /// Is the disk the only reason that there is no room? After as much patience as it has, the caller calls
+    /// [`Filler::stop_storing`].
     #[must_use]
     pub fn is_held_by_disk(&self) -> bool {
         let state = self.fill.0.state.lock();
@@ -288,8 +290,8 @@ impl Filler {
         state.filler.is_some() && state.is_storing && state.written < slowest
     }
 
-    /// Gives up the file: the saver is told so ([`Next::Alone`]), the others go on. What is saved must stay readable until
-    /// [`Fill::is_file_needed`] says no.
+    /// Gives up the file: the writer is told ([`Next::Alone`]), the other followers go on. The bytes written so far
+    /// must stay readable until [`Fill::is_file_needed`] is false.
     pub fn stop_storing(&self) {
         let mut state = self.fill.0.state.lock();
         state.is_storing = false;
@@ -299,8 +301,8 @@ impl Filler {
         wake(wakers.into_iter().chain(filler));
     }
 
-    /// The body is whole. Where it is being saved, others may join (also one that was alone) until the saver is dropped, which is to
-    /// be when the index knows the entry.
+    /// Ends the fill: the body is complete. If it is being stored, requests may join (even where it was alone) until
+    /// the writer is dropped, which should be when the index knows the entry.
     pub fn finish(self) {
         self.end(Progress::Complete);
     }
@@ -313,7 +315,7 @@ impl Filler {
         self.end_now(state, progress);
     }
 
-    /// What is known of it until then is seen together with its end.
+    /// Ends it under the lock that the caller holds, so that followers see what the caller set together with the end.
     fn end_now(&self, mut state: MutexGuard<'_, FillState>, progress: Progress) {
         state.progress = progress;
         let stays = state.is_storing && progress == Progress::Complete;

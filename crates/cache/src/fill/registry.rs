@@ -1,4 +1,4 @@
-//! Which keys are being filled now.
+//! The fills that are running, by key.
 
 use super::{Fill, Filler};
 use crate::key::Key;
@@ -15,32 +15,32 @@ pub struct Fills(Arc<Registry>);
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     running: Mutex<HashMap<[u8; 16], Fill>>,
-    /// Fills whose body is whole, and whose entry nobody finds yet.
+    /// Fills whose body is complete and whose entry is not in the index yet.
     complete: AtomicIsize,
     begun: AtomicU64,
     forgotten: AtomicU64,
 }
 
-/// When a fill began.
+/// The order in which fills began, relative to other fills and to forgets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BeginStamp {
-    /// So many had begun before.
+    /// Number of fills that began before.
     begun: u64,
-    /// So often some had been forgotten.
+    /// Number of forgets before.
     forgotten: u64,
 }
 
-/// What a miss has to do.
+/// The part that a miss takes in a fill.
 #[derive(Debug)]
 pub enum Role {
-    /// Ask the origin, for everybody.
+    /// Ask the origin, for all followers.
     Fill(Filler),
-    /// Somebody is asking: [`Fill::follow`].
+    /// Follow the fill that is running, with [`Fill::follow`].
     Follow(Fill),
 }
 
 impl Fills {
-    /// Joins the fill of a key, or begins one with a window of so many bytes.
+    /// Joins the fill of a key, or begins one with a window of `window_bytes`.
     #[must_use]
     pub fn join(&self, key: Key, window_bytes: usize) -> Role {
         match self.0.running.lock().entry(key.0) {
@@ -53,57 +53,57 @@ impl Fills {
         }
     }
 
-    /// Begins a fill though there is one (`proxy_cache_lock_age`): who comes from now on follows the new one.
+    /// Begins a fill although one is running (`proxy_cache_lock_age`): later requests follow the new one.
     pub fn take_over(&self, key: Key, window_bytes: usize) -> Filler {
         let filler = self.filler(key, window_bytes, false);
         self.0.running.lock().insert(key.0, filler.fill.clone());
         filler
     }
 
-    /// Begins a fill that nobody joins before its body is whole (`proxy_cache_lock off`).
+    /// Begins a fill that no request joins before its body is complete (`proxy_cache_lock off`).
     pub fn alone(&self, key: Key, window_bytes: usize) -> Filler {
         self.filler(key, window_bytes, true)
     }
 
-    /// Is a key being filled?
+    /// The fill of a key, if one is running.
     #[must_use]
     pub fn running(&self, key: &Key) -> Option<Fill> {
         self.0.running.lock().get(&key.0).cloned()
     }
 
-    /// From now on, nobody joins the fill of this key; who follows it goes on. For a purge: what was asked for before it is not
-    /// for those who come after.
+    /// Closes the fill of a key to new followers; the present ones go on. For a purge: a response that was requested
+    /// before it is not for requests that come after.
     pub fn forget(&self, key: &Key) {
         self.0.forgotten.fetch_add(1, Relaxed);
         self.0.running.lock().remove(&key.0);
     }
 
-    /// From now on, nobody joins any fill that runs now. For a purge of which it is not known which keys it covers.
+    /// Closes all running fills to new followers. For a purge that may cover any key.
     pub fn forget_all(&self) {
         self.0.forgotten.fetch_add(1, Relaxed);
         self.0.running.lock().clear();
     }
 
-    /// Is there a fill whose body is whole, and whose entry nobody finds yet? Then what is found may not be the newest. Takes no
-    /// lock.
+    /// Is there a fill whose body is complete, and whose entry is not in the index yet? Then an entry found in the
+    /// index may not be the newest. Takes no lock.
     #[must_use]
     pub fn has_complete(&self) -> bool {
         self.0.complete.load(Relaxed) > 0
     }
 
-    /// Fills that were begun so far.
+    /// Fills begun so far.
     #[must_use]
     pub fn begun(&self) -> u64 {
         self.0.begun.load(Relaxed)
     }
 
-    /// Fills now.
+    /// Running fills that requests can join.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.running.lock().len()
     }
 
-    /// No fill now?
+    /// Is there none?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -126,8 +126,8 @@ impl Registry {
         }
     }
 
-    /// Lets others join a fill that was alone, unless they have a newer one that is whole. (Where any was forgotten since it began, it
-    /// might have been this one.)
+    /// Lists a fill that was alone, unless a newer complete one is listed. (If any fill was forgotten since this one
+    /// began, it may have been this one: it is not listed.)
     pub fn list(&self, fill: &Fill) {
         let mut running = self.running.lock();
         if fill.0.number.forgotten != self.forgotten.load(Relaxed) {
@@ -140,7 +140,7 @@ impl Registry {
         }
     }
 
-    /// Forgets a fill; one that took its place stays.
+    /// Removes a fill from the list; a fill that replaced it stays.
     pub fn remove(&self, fill: &Fill) {
         let key = fill.key().0;
         let mut running = self.running.lock();

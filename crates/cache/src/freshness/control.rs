@@ -1,11 +1,11 @@
-//! `Cache-Control`, of answers and of requests.
+//! `Cache-Control` of responses and of requests.
 
 use crate::lifetime::AGE_MAX;
 
-/// What delta-seconds saturate at (RFC 9111, 1.2.2).
+/// The value at which delta-seconds saturate (RFC 9111, 1.2.2).
 pub const DELTA_MAX: u32 = AGE_MAX;
 
-/// A number of seconds, as somebody wrote it.
+/// A number of seconds, as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delta {
     Seconds(u32),
@@ -13,7 +13,7 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// Digits, with nginx's ends: a comma ends a directive anyway, `;` and a blank end a number.
+    /// Parses digits that end as in nginx: a comma ends a directive anyway, `;` and a blank end a number.
     fn parse(text: &[u8]) -> Self {
         let end = text.iter().position(|byte| matches!(byte, b';' | b' '));
         let digits = &text[..end.unwrap_or(text.len())];
@@ -23,7 +23,7 @@ impl Delta {
         }
     }
 
-    /// What cannot be read is as stale as can be (RFC 9111, 4.2.1).
+    /// A malformed number makes the response stale (RFC 9111, 4.2.1).
     pub fn or_zero(self) -> u32 {
         match self {
             Self::Seconds(seconds) => seconds,
@@ -31,7 +31,7 @@ impl Delta {
         }
     }
 
-    /// Of two that were said, the smaller one.
+    /// The smaller of two values of one directive.
     fn least(was: Option<Self>, new: Self) -> Option<Self> {
         match (was, new) {
             (None, new) => Some(new),
@@ -52,7 +52,7 @@ pub fn seconds(digits: &[u8]) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// What all `Cache-Control` lines of an answer say together.
+/// The directives of all `Cache-Control` lines of a response together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheControl {
     pub no_store: bool,
@@ -65,7 +65,7 @@ pub struct CacheControl {
     pub s_maxage: Option<Delta>,
     pub stale_while_revalidate: Option<Delta>,
     pub stale_if_error: Option<Delta>,
-    /// Fields that `no-cache="…"` and `private="…"` name, in lower case.
+    /// Fields named by `no-cache="…"` and `private="…"`, in lower case.
     pub fields: Vec<Vec<u8>>,
 }
 
@@ -102,7 +102,7 @@ impl CacheControl {
         }
     }
 
-    /// False if none are named: then the whole answer is meant.
+    /// Adds the named fields. False if there are none: then the directive is about the whole response.
     fn name_fields(&mut self, value: Option<&[u8]>) -> bool {
         let value = value.unwrap_or_default();
         let quote = |byte: &u8| matches!(byte, b'"' | b',' | b' ' | b'\t');
@@ -112,17 +112,17 @@ impl CacheControl {
         self.fields.len() > before
     }
 
-    /// May an answer to a request with Authorization be shared (RFC 9111, 3.5)?
+    /// May a response to a request with `Authorization` be shared (RFC 9111, 3.5)?
     pub fn allows_authorized(&self) -> bool {
         self.public || self.must_revalidate || self.s_maxage.is_some()
     }
 
-    /// May a shared cache not use it stale (RFC 9111, 4.2.4)?
+    /// Is a shared cache forbidden to use it stale (RFC 9111, 4.2.4)?
     pub fn is_never_stale(&self) -> bool {
         self.must_revalidate || self.proxy_revalidate || self.s_maxage.is_some()
     }
 
-    /// Is one of the numbers none?
+    /// Is one of the numbers malformed?
     pub fn has_invalid(&self) -> bool {
         let windows = [self.stale_while_revalidate, self.stale_if_error];
         let ages = [self.max_age, self.s_maxage];
@@ -131,18 +131,18 @@ impl CacheControl {
             .any(|delta| *delta == Some(Delta::Invalid))
     }
 
-    /// Can it be read as a structured field (RFC 9213, 2.1), as far as its numbers go?
+    /// Can it be parsed as a structured field (RFC 9213, 2.1), as far as its numbers go?
     pub fn is_structured(&self) -> bool {
         !self.has_invalid()
     }
 }
 
-/// What a request says of answers from a cache (RFC 9111, 5.2.1).
+/// The directives of a request for responses from a cache (RFC 9111, 5.2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestControl {
-    /// `no-cache`, or `Pragma: no-cache` where there is no `Cache-Control` (5.4).
+    /// `no-cache`, or `Pragma: no-cache` without any `Cache-Control` (5.4).
     pub no_cache: bool,
-    /// `no-store`: the answer is not to be stored.
+    /// `no-store`: the response is not to be stored.
     pub no_store: bool,
     /// `only-if-cached`.
     pub only_if_cached: bool,
@@ -150,7 +150,7 @@ pub struct RequestControl {
     pub max_age: Option<u32>,
     /// `min-fresh`, in seconds.
     pub min_fresh: Option<u32>,
-    /// `max-stale`, in seconds; [`DELTA_MAX`] where no number stands.
+    /// `max-stale`, in seconds; [`DELTA_MAX`] without a number.
     pub max_stale: Option<u32>,
 }
 
@@ -193,7 +193,8 @@ impl RequestControl {
     }
 }
 
-/// Names and values between commas that stand in no quotes. A blank before `=` belongs to the name, which then is no known one.
+/// Names and values between commas outside of quotes. A blank before `=` becomes part of the name, which is unknown
+/// then.
 fn directives(line: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     let mut rest = line;
     let mut parts = std::iter::from_fn(move || {

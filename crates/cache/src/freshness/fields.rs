@@ -1,9 +1,9 @@
-//! Which header lines are stored, and what a 304 changes of them.
+//! The header lines that are stored, and their update by a 304.
 
 use super::Line;
 use message::HeaderId;
 
-/// Fields of one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), and `Age`, which the lifetime knows.
+/// Is it a field of one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), or `Age`, which is in the lifetime?
 fn is_of_connection(name: &[u8], id: HeaderId) -> bool {
     const OTHERS: [&[u8]; 3] = [
         b"Proxy-Authenticate",
@@ -25,8 +25,8 @@ fn is_of_connection(name: &[u8], id: HeaderId) -> bool {
     }
 }
 
-/// The lines of an answer that are to be stored: not those of the connection, nor those that `Connection` names, nor `without`
-/// ([`Storable::without`](super::Storable::without)).
+/// The lines of a response that are stored: without those of the connection, those that `Connection` names, and
+/// `without` ([`Storable::without`](super::Storable::without)).
 pub fn stored_fields<'a, I>(fields: I, without: &'a [Vec<u8>]) -> impl Iterator<Item = Line<'a>>
 where
     I: Iterator<Item = Line<'a>> + Clone,
@@ -45,7 +45,7 @@ fn is_named<'a>(name: &[u8], fields: impl Iterator<Item = Line<'a>>) -> bool {
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
 }
 
-/// Is a 304 about the stored answer? Not if it has another entity tag (RFC 9111, 4.3.4).
+/// Does a 304 confirm the stored response? Not if it has another entity tag (RFC 9111, 4.3.4).
 pub fn confirms<'a>(
     stored: impl Iterator<Item = Line<'a>>,
     answer: impl Iterator<Item = Line<'a>>,
@@ -57,14 +57,14 @@ pub fn confirms<'a>(
     }
 }
 
-/// The entity tag, compared weakly.
+/// The entity tag, without `W/` for a weak comparison.
 fn tag<'a>(mut fields: impl Iterator<Item = Line<'a>>) -> Option<&'a [u8]> {
     let (_, value, _) = fields.find(|(_, _, id)| *id == HeaderId::ETag)?;
     Some(value.strip_prefix(b"W/").unwrap_or(value))
 }
 
-/// The lines of a stored answer after a 304 (RFC 9111, 3.2 and 4.3.4): each name that the 304 has is replaced by what it says, but
-/// for what describes the stored body, and for cookies, which are for one client.
+/// The lines of a stored response after a 304 (RFC 9111, 3.2 and 4.3.4): the 304's lines replace those of the same
+/// name, except fields that describe the stored body, and cookies, which are for one client.
 pub fn updated_fields<'a, S, I>(stored: S, answer: I) -> Vec<Line<'a>>
 where
     S: Iterator<Item = Line<'a>>,
@@ -85,7 +85,7 @@ where
     lines
 }
 
-/// A CGI program's status (RFC 3875, 6.3.3) is that of its 304, not of what is stored.
+/// A CGI program's `Status` (RFC 3875, 6.3.3) is that of its 304, not of the stored response.
 fn is_status(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"Status")
 }
@@ -98,8 +98,8 @@ fn describes_body(id: HeaderId) -> bool {
     )
 }
 
-/// Does an answer with this status to a request with this method make what is stored for its URI invalid (RFC 9111, 4.4)? A method
-/// that nobody knows might have changed something.
+/// Does a response with this status to a request with this method invalidate the responses stored for its URI (RFC
+/// 9111, 4.4)? An unknown method may have changed something.
 #[must_use]
 pub fn invalidates(method: &[u8], status: u16) -> bool {
     // RFC 9110, 9.2.1, and the IANA registry of methods.

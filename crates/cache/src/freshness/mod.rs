@@ -1,8 +1,8 @@
-//! What may be stored, how long it is fresh, and when it may be used: nginx's rules, corrected where RFC 9111 is plain and no
-//! configuration relies on the error, and one set of switches for the rest.
+//! Whether a response may be stored, how long it is fresh, and when it may be used: nginx's rules, corrected where RFC
+//! 9111 is plain and no configuration relies on the error, and one set of switches for the rest.
 //!
-//! Pure: looks at no clock and no disk; times are arguments, in seconds since 1970. Invariant: of two readings of a header the one
-//! that makes the answer older is taken.
+//! Pure: reads no clock and no disk; times are arguments, in seconds since 1970. Invariant: of two readings of a
+//! header, the one that makes the response older is taken.
 
 mod control;
 mod fields;
@@ -24,47 +24,48 @@ use message::HeaderId;
 use message::date::Seconds;
 use parsed_fields::{Accel, Expires, ParsedFields};
 
-/// One header line: name, value, and which well-known name it is.
+/// A header line: name, value, and the id of a well-known name.
 pub type Line<'a> = (&'a [u8], &'a [u8], HeaderId);
 
-/// An answer that is to be judged.
+/// A response of the origin that is to be judged.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginResponse<I> {
-    /// Its code.
+    /// The status code.
     pub status: u16,
-    /// Its header lines.
+    /// The header lines.
     pub fields: I,
     /// Did the request have `Authorization`?
     pub is_authorized: bool,
-    /// Is a 206 what was asked for by this server itself (`slice`), so that it may be stored as it is?
+    /// Is a 206 the response to a range that this server itself requested (`slice`), so that it may be stored as it is?
     pub is_slice: bool,
     /// When the request was sent.
     pub asked: Seconds,
-    /// When the answer's head came.
+    /// When the response's head was received.
     pub now: Seconds,
 }
 
-/// What is to be done with an answer.
+/// Whether a response is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may be stored.
     Store(Storable),
-    /// It may not, and why.
+    /// It may not be stored, and why.
     Pass(PassReason),
 }
 
-/// How an answer is to be stored.
+/// How a response is to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storable {
     /// How long it may be used.
     pub lifetime: Lifetime,
-    /// What it varies by, as [`crate::vary_names`] writes it; empty if it does not.
+    /// The names in `Vary`, as [`crate::vary_names`] writes them; empty if there are none.
     pub vary: Vec<u8>,
-    /// Names of fields that may not be stored (`no-cache="f"`, `private="f"`; RFC 9111, 5.2.2.4 and 5.2.2.7), in lower case.
+    /// Names of fields that may not be stored (`no-cache="f"`, `private="f"`; RFC 9111, 5.2.2.4 and 5.2.2.7), in lower
+    /// case.
     pub without: Vec<Vec<u8>>,
 }
 
-/// Why an answer is not stored.
+/// Why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PassReason {
     /// 1xx, 304, or a 206 that is no slice.
@@ -73,10 +74,10 @@ pub enum PassReason {
     /// `Set-Cookie`.
     #[error("Set-Cookie")]
     SetCookie,
-    /// `Vary: *`, or too many names in it.
+    /// `Vary: *`, or too many names.
     #[error("Vary")]
     Vary,
-    /// The request had `Authorization`, and nothing in the answer allows to share it (RFC 9111, 3.5).
+    /// The request had `Authorization`, and nothing in the response allows sharing it (RFC 9111, 3.5).
     #[error("Authorization")]
     Authorization,
     /// `X-Accel-Expires: 0`.
@@ -88,22 +89,22 @@ pub enum PassReason {
     /// `private`.
     #[error("private")]
     Private,
-    /// `no-cache`, where answers are not stored only to be revalidated.
+    /// `no-cache`, if responses are not stored only to be revalidated.
     #[error("no-cache")]
     NoCache,
     /// It would never be fresh.
     #[error("stale when it came")]
     Stale,
-    /// A number in `Cache-Control` is none.
+    /// A number in `Cache-Control` is malformed.
     #[error("Cache-Control")]
     Invalid,
-    /// Nothing says how long.
+    /// No header line and no rule gives a lifetime.
     #[error("no lifetime")]
     NoLifetime,
 }
 
-/// Judges an answer (RFC 9111, 3; nginx: `X-Accel-Expires`, then `Cache-Control`, then `Expires`, then `proxy_cache_valid`, whatever
-/// the order of the lines).
+/// Judges a response (RFC 9111, 3; nginx: `X-Accel-Expires`, then `Cache-Control`, then `Expires`, then
+/// `proxy_cache_valid`, whatever the order of the lines).
 pub fn judge<'a, I>(answer: &OriginResponse<I>, rules: &Rules) -> Verdict
 where
     I: Iterator<Item = Line<'a>> + Clone,
@@ -159,7 +160,7 @@ fn weigh<I>(
     Ok((lifetime, control.fields.clone()))
 }
 
-/// What forbids storing before any lifetime is looked at.
+/// The conditions that forbid storing, whatever the lifetime.
 fn may_be_shared<I>(
     answer: &OriginResponse<I>,
     said: &ParsedFields,
@@ -183,15 +184,15 @@ fn may_be_shared<I>(
     Ok(())
 }
 
-/// How long an answer is fresh.
+/// The freshness lifetime of a response (RFC 9111, 4.2.1).
 enum FreshnessLifetime {
-    /// Until this moment.
+    /// Fresh until this time.
     Until(Seconds),
-    /// So many seconds from now, however old it was: who says so means this cache.
+    /// Seconds from now, whatever its age: the field is meant for this cache.
     For(i64),
-    /// So many seconds, less those that it spent elsewhere (RFC 9111, 4.2.3).
+    /// Seconds less the time that it spent elsewhere (RFC 9111, 4.2.3).
     Aging(i64),
-    /// Not without asking.
+    /// Never fresh: to be revalidated at each use.
     Never,
 }
 
@@ -209,7 +210,7 @@ fn lifetime<I>(
     if let Some(term) = controlled(&said.control, rules)? {
         return Ok(term);
     }
-    // RFC 9213, 2.1: with a targeted field, Expires is not looked at.
+    // RFC 9213, 2.1: with a targeted field, Expires is ignored.
     match said.expires.filter(|_| !said.is_targeted) {
         Some(Expires::At(time)) => {
             // RFC 9111, 4.2.1: the difference of two times of one clock.
@@ -229,7 +230,7 @@ fn lifetime<I>(
         .ok_or(PassReason::NoLifetime)
 }
 
-/// What `Cache-Control` says; None if nothing about time.
+/// The lifetime by `Cache-Control`; None if it gives no time.
 fn controlled(
     control: &CacheControl,
     rules: &Rules,
@@ -256,7 +257,7 @@ fn controlled(
     stale_or(seconds, seconds == 0, rules).map(Some)
 }
 
-/// What is never fresh is stored only where the rules want it for revalidation.
+/// A response that is never fresh is stored only if the rules want it for revalidation.
 fn stale_or(seconds: i64, is_stale: bool, rules: &Rules) -> Result<FreshnessLifetime, PassReason> {
     match is_stale {
         false => Ok(FreshnessLifetime::Aging(seconds)),

@@ -1,4 +1,4 @@
-//! What an answer's header lines say about storing it, those that are ignored left out.
+//! The header lines of a response that are about storing it, parsed; ignored ones are left out.
 
 use super::control::{CacheControl, seconds};
 use super::{Line, Rules};
@@ -9,7 +9,7 @@ use message::date::{self, Seconds};
 /// `X-Accel-Expires`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accel {
-    /// 0.
+    /// `0`.
     Off,
     /// A number of seconds.
     For(i64),
@@ -28,14 +28,14 @@ pub enum Expires {
 pub struct ParsedFields {
     pub accel: Option<Accel>,
     pub control: CacheControl,
-    /// Is `control` that of `CDN-Cache-Control`?
+    /// Is `control` from `CDN-Cache-Control`?
     pub is_targeted: bool,
     pub expires: Option<Expires>,
     pub date: Option<Seconds>,
     pub last_modified: Option<Seconds>,
     pub age: Option<u32>,
     pub has_cookie: bool,
-    /// None: by everything (`*`).
+    /// None: `*`.
     pub vary: Option<Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ impl ParsedFields {
     }
 }
 
-/// nginx: digits, or `@` and digits; anything else is as if it were not there.
+/// nginx: digits, or `@` and digits; a line with anything else is ignored.
 fn accel_expires(value: &[u8]) -> Option<Accel> {
     let number = |digits: &[u8]| {
         let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
@@ -100,8 +100,8 @@ fn expires<'a>(mut lines: impl Iterator<Item = &'a [u8]>, rules: &Rules) -> Opti
     Some(http_date(first).map_or(Expires::Invalid, Expires::At))
 }
 
-/// A date whose zone is GMT, in any case (RFC 9111, 4.2), or, in asctime's form, not there (RFC 9110, 5.6.7); the parser does not look
-/// behind the time.
+/// A date whose zone is GMT, in any case (RFC 9111, 4.2), or, in asctime's form, absent (RFC 9110, 5.6.7); the parser
+/// does not look behind the time.
 fn http_date(text: &[u8]) -> Option<Seconds> {
     const ZONE: &[u8] = b" GMT";
     const ASCTIME: usize = "Sun Nov  6 08:49:37 1994".len();
@@ -114,13 +114,13 @@ fn http_date(text: &[u8]) -> Option<Seconds> {
     date::parse(text).filter(|_| is_complete)
 }
 
-/// The first member of the first line; what is no number is ignored (RFC 9111, 5.1).
+/// The first member of the first line; a malformed number is ignored (RFC 9111, 5.1).
 fn age(value: &[u8]) -> Option<u32> {
     let first = value.split(|byte| *byte == b',').next()?;
     seconds(first.trim_ascii())
 }
 
-/// `CDN-Cache-Control` (RFC 9213, 3.1), if there is one that can be read.
+/// `CDN-Cache-Control` (RFC 9213, 3.1), if there is one that can be parsed.
 fn targeted<'a>(fields: impl Iterator<Item = Line<'a>>) -> Option<CacheControl> {
     let mut control = None;
     let is_it = |(name, _, _): &Line<'_>| name.eq_ignore_ascii_case(b"CDN-Cache-Control");

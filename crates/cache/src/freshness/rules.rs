@@ -1,4 +1,4 @@
-//! What a location wants of its cache: the directives' values, and where RFC 9111 is to be followed to the letter.
+//! A location's rules for its cache: the values of directives, and where RFC 9111 is followed to the letter.
 
 use super::parsed_fields::ParsedFields;
 use crate::lifetime::AGE_MAX;
@@ -7,7 +7,7 @@ use message::date::Seconds;
 /// One entry of `proxy_cache_valid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Valid {
-    /// Which answers; None: `any`.
+    /// The status; None: `any`.
     pub status: Option<u16>,
     /// Seconds; 0: not stored.
     pub seconds: u32,
@@ -28,58 +28,59 @@ pub struct IgnoredHeaders {
     pub vary: bool,
 }
 
-/// A lifetime for answers that say nothing (RFC 9111, 4.2.2).
+/// A lifetime for responses without one (RFC 9111, 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristic {
     /// Per cent of the time since `Last-Modified`.
     pub percent: u8,
-    /// Seconds at most.
+    /// Maximum, in seconds.
     pub max: u32,
 }
 
-/// The rules of a location. Each switch says what it does where it is on; [`Rules::nginx`] and [`Rules::rfc9111`] are the two sets
-/// that there are names for.
+/// The rules of a location. Each switch says what it does when it is on; [`Rules::nginx`] and [`Rules::rfc9111`] are
+/// the two named sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// `proxy_cache_valid`: the first entry for a status counts.
     pub valid: Vec<Valid>,
     /// `proxy_ignore_headers`.
     pub ignored: IgnoredHeaders,
-    /// `Age` makes an answer older, and is sent (RFC 9111, 4.2.3 and 5.1). On in both sets; nginx does neither.
+    /// `Age` makes a response older, and is sent (RFC 9111, 4.2.3 and 5.1). On in both sets; nginx does neither.
     pub counts_age: bool,
-    /// So do a `Date` in the past and the time that the answer took (4.2.3). nginx: no, so that an origin whose clock is wrong is
-    /// cached.
+    /// So do a `Date` in the past and the response delay (4.2.3). nginx: no, so that responses of an origin with a
+    /// wrong clock are cached.
     pub counts_apparent_age: bool,
-    /// Answers to requests with `Authorization` are stored though nothing in them allows it (against 3.5). nginx: yes; here off in
-    /// both sets: one user's answer is not for the next.
+    /// Responses to requests with `Authorization` are stored although nothing in them allows it (against 3.5). nginx:
+    /// yes; off in both sets here: one user's response is not for the next.
     pub shares_authorized: bool,
-    /// What is never fresh (`no-cache`, `max-age=0`, an `Expires` in the past) is stored, to be revalidated at each use. nginx: no.
+    /// A response that is never fresh (`no-cache`, `max-age=0`, an `Expires` in the past) is stored, to be revalidated
+    /// at each use. nginx: no.
     pub stores_stale: bool,
-    /// `must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale answers whatever `proxy_cache_use_stale` says (4.2.4).
-    /// nginx: no.
+    /// `must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale responses whatever `proxy_cache_use_stale`
+    /// says (4.2.4). nginx: no.
     pub forbids_stale: bool,
     /// Of two `Expires` lines, none counts (4.2.1). nginx: the first.
     pub refuses_two_expires: bool,
-    /// stale-while-revalidate is no stale-if-error (RFC 5861). nginx: where the second is missing, it is.
+    /// stale-while-revalidate does not stand for stale-if-error (RFC 5861). nginx: it does if the latter is missing.
     pub separates_windows: bool,
-    /// stale-if-error is for 500, 502, 503 and 504 too (RFC 5861, 4). nginx: for lost connections only, `proxy_cache_use_stale` names
-    /// codes.
+    /// stale-if-error is for 500, 502, 503 and 504 too (RFC 5861, 4). nginx: for lost connections only;
+    /// `proxy_cache_use_stale` names codes.
     pub covers_5xx: bool,
-    /// An answer is stale in the second in which its age is its lifetime (4.2). nginx: one second later.
+    /// A response is stale in the second in which its age reaches its lifetime (4.2). nginx: one second later.
     pub ends_on_time: bool,
     /// `Cache-Control` and `Pragma` of requests are obeyed (5.2.1). nginx: no.
     pub obeys_requests: bool,
-    /// A successful unsafe request makes what is stored for its URI invalid (4.4). nginx: no.
+    /// A successful unsafe request invalidates the responses stored for its URI (4.4). nginx: no.
     pub invalidates: bool,
-    /// `CDN-Cache-Control` counts in place of `Cache-Control` and `Expires` (RFC 9213). nginx: no.
+    /// `CDN-Cache-Control` replaces `Cache-Control` and `Expires` (RFC 9213). nginx: no.
     pub is_targeted: bool,
-    /// A guess where nothing says how long. Off in both sets.
+    /// A heuristic lifetime for responses without one. Off in both sets.
     pub heuristic: Option<Heuristic>,
 }
 
 impl Rules {
-    /// nginx's rules, corrected: `Age` counts, `Expires` is compared with `Date`, `Vary` may have a `*` anywhere, answers to
-    /// `Authorization` are not shared.
+    /// nginx's rules, corrected: `Age` counts, `Expires` is compared with `Date`, `Vary` may have a `*` anywhere,
+    /// responses to `Authorization` are not shared.
     #[must_use]
     pub fn nginx() -> Self {
         Self {
@@ -119,7 +120,7 @@ impl Rules {
         }
     }
 
-    /// What `proxy_cache_valid` says for a status, in seconds; None if nothing, or 0.
+    /// The value of `proxy_cache_valid` for a status, in seconds; None if there is none, or 0.
     #[must_use]
     pub fn valid(&self, status: u16) -> Option<u32> {
         let is_it = |valid: &&Valid| valid.status.is_none_or(|of| of == status);
@@ -128,11 +129,11 @@ impl Rules {
     }
 }
 
-/// Codes that may be stored without being told to (RFC 9110, 15.1; 206 is never stored as a whole answer).
+/// Status codes that are cacheable by default (RFC 9110, 15.1; a 206 is never stored as a complete response).
 const HEURISTICALLY_CACHEABLE: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
 impl Heuristic {
-    /// A lifetime in seconds; None where none may be guessed.
+    /// The heuristic lifetime in seconds; None if none may be guessed.
     pub(super) fn guess(&self, status: u16, now: Seconds, said: &ParsedFields) -> Option<i64> {
         if !HEURISTICALLY_CACHEABLE.contains(&status) && !said.control.public {
             return None;

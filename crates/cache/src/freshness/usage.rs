@@ -1,26 +1,26 @@
-//! May a stored answer be used, and for what?
+//! Whether a stored response may be used for a request.
 
 use super::{RequestControl, Rules};
 use crate::lifetime::{Lifetime, Reuse};
 use message::date::Seconds;
 
-/// How an origin failed.
+/// How the origin failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection, a lost one, a timeout, an answer that is none.
+    /// No connection, a lost one, a timeout, or an invalid response.
     Connection,
-    /// It answered with this code.
+    /// It responded with this status.
     Status(u16),
 }
 
-/// What a request is to get of a stored answer.
+/// What a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReuseDecision {
-    /// The stored answer.
+    /// The stored response.
     Use,
-    /// The origin's, or the stored one after the origin was asked.
+    /// The origin's response, or the stored one after revalidation.
     Ask,
-    /// 504: only what is stored was wanted, and it will not do (`only-if-cached`; RFC 9111, 5.2.1.7).
+    /// 504: only a stored response was wanted, and there is no usable one (`only-if-cached`; RFC 9111, 5.2.1.7).
     Refuse,
 }
 
@@ -34,7 +34,7 @@ impl Rules {
         lifetime.reuse != Reuse::Revalidate && now <= end
     }
 
-    /// May it be used while it is fetched anew? `is_wanted`: `proxy_cache_use_stale updating`.
+    /// May it be used while it is being updated? `is_wanted`: `proxy_cache_use_stale updating`.
     #[must_use]
     pub fn may_use_while_updating(
         &self,
@@ -70,7 +70,8 @@ impl Rules {
         }
     }
 
-    /// What a request with these wishes gets; `is_usable` says what it would get without any (fresh, or stale and allowed).
+    /// What a request with these directives gets; `is_usable` says whether it would get the stored response without any
+    /// (fresh, or stale and allowed).
     #[must_use]
     pub fn admit(
         &self,
@@ -89,7 +90,7 @@ impl Rules {
         let left = lifetime.expires.saturating_sub(now);
         let is_young = wishes.max_age.is_none_or(|max| lifetime.age(now) <= max);
         let is_long = wishes.min_fresh.is_none_or(|min| left >= i64::from(min));
-        // 5.2.1.2: the client takes it stale, if the origin does not forbid it.
+        // 5.2.1.2: the client accepts a stale response, if the origin does not forbid it.
         let stale_for = wishes.max_stale.unwrap_or_default();
         let is_taken_stale = wishes.max_stale.is_some()
             && self.may_be_stale(lifetime)
@@ -103,26 +104,28 @@ impl Rules {
         }
     }
 
-    /// Does a request with these wishes take nothing that was asked for before it came (`no-cache`, `max-age=0`; RFC 9111, 5.2.1)?
+    /// Does a request with these directives refuse every response that was requested before it (`no-cache`,
+    /// `max-age=0`; RFC 9111, 5.2.1)?
     #[must_use]
     pub fn demands_anew(&self, wishes: &RequestControl) -> bool {
         self.obeys_requests && (wishes.no_cache || wishes.max_age == Some(0))
     }
 
-    /// May a request with these wishes have an answer that another one is getting (RFC 9111, 4: what may be reused for it)?
+    /// May a request with these directives share the response that another one is fetching (RFC 9111, 4: it must be
+    /// reusable for it)?
     #[must_use]
     pub fn may_follow(&self, lifetime: &Lifetime, now: Seconds, wishes: &RequestControl) -> bool {
         let is_fresh = self.is_fresh(lifetime, now);
         !self.obeys_requests || self.admit(lifetime, now, wishes, is_fresh) == ReuseDecision::Use
     }
 
-    /// Does a request for which nothing is stored get 504 (`only-if-cached`)?
+    /// Does a request without a stored response get 504 (`only-if-cached`)?
     #[must_use]
     pub fn refuses_miss(&self, wishes: &RequestControl) -> bool {
         self.obeys_requests && wishes.only_if_cached
     }
 
-    /// Does the request forbid to store its answer (RFC 9111, 5.2.1.5)?
+    /// Does the request forbid storing its response (RFC 9111, 5.2.1.5)?
     #[must_use]
     pub fn forbids_storing(&self, wishes: &RequestControl) -> bool {
         self.obeys_requests && wishes.no_store

@@ -1,10 +1,11 @@
-//! The index: what is known of every key without asking a disk. One for each `keys_zone`, shared by all loops.
+//! The index: what is known of every key without asking the disk. One for each `keys_zone`, shared by all loops.
 //!
-//! In memory, in parts behind a lock each that is held for well under a microsecond; at most [`ENTRY_BYTES_MAX`] bytes a key.
-//! It is bounded: where it is full, the key that was not asked for the longest time gives way, and nothing ever fails.
+//! It lies in memory, in shards with a lock each that is held for well under a microsecond, and takes at most
+//! [`ENTRY_BYTES_MAX`] bytes a key. It is bounded: when it is full, the least recently used key is evicted, and no
+//! operation fails.
 //!
-//! Not here: files, and the room on the disk (`space`). Whoever is given an evicted key deletes its file. Invariant: a key is known
-//! once; the sum of keys is at most [`Index::keys_max`].
+//! Not here: files, and the space on the disk (`space`). A caller that gets an evicted key deletes its file. Invariant:
+//! a key is in the index once; the number of keys is at most [`Index::keys_max`].
 
 mod shard;
 mod slabs;
@@ -24,29 +25,29 @@ use slot::{Slot, seconds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Bytes of memory that a key takes at most, everything counted (in an index of more than a few thousand).
+/// Maximum memory of a key in bytes, everything counted (in an index of more than a few thousand keys).
 pub const ENTRY_BYTES_MAX: usize = 100;
-/// Bytes of a `keys_zone` that nginx needs for a key: its node has 120, its allocator hands out 128. A zone of 1 MiB holds 8192
-/// keys, as its manual says ("about 8 thousand").
+/// Bytes of a `keys_zone` that nginx needs for a key: its node has 120, its allocator hands out 128. A zone of 1 MiB
+/// holds 8192 keys, as its manual says ("about 8 thousand").
 pub const ZONE_BYTES_OF_KEY: u64 = 128;
-/// Parts of the index.
+/// Number of shards.
 pub const SHARDS: usize = 32;
 /// Keys of the smallest index.
 pub const KEYS_MIN: usize = SHARDS;
-/// Different values of Vary that are kept; answers with others say theirs only in the entry.
+/// Maximum of different Vary values that are kept; for others, the names are in the entry only.
 pub const VARY_MAX: usize = 4096;
-/// The number of a Vary that is not kept: look at the entry.
+/// The number of a Vary value that is not kept: the names are in the entry.
 pub const VARY_UNKNOWN: u16 = u16::MAX;
-/// Keys that one call of [`Index::scan`] or [`Index::evict_inactive`] gives at most.
+/// Maximum of keys that one call of [`Index::scan`] or [`Index::evict_inactive`] returns.
 pub const STEP_MAX: usize = 1024;
 
-/// See the module.
+/// The index of one cache; see the module.
 #[derive(Debug)]
 pub struct Index {
     shards: Box<[LockedShard]>,
     keys_max: usize,
     keys: AtomicUsize,
-    /// Where the next search for the oldest key begins, so that ties hit all parts.
+    /// The shard in which the next search for the oldest key begins, so that ties hit all shards.
     search_start: AtomicUsize,
     vary: RwLock<Vec<Arc<[u8]>>>,
 }
@@ -54,28 +55,28 @@ pub struct Index {
 #[derive(Debug, Default)]
 struct LockedShard {
     shard: Mutex<Shard>,
-    /// When its oldest key was used: what an eviction looks at before it takes a lock. u32::MAX: it has none.
+    /// When its oldest key was last used: an eviction reads this before it takes a lock. u32::MAX: the shard is empty.
     oldest: AtomicU32,
 }
 
-/// Where a walk through the index stands.
+/// The position of a scan of the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     shard: usize,
     slot: usize,
 }
 
-/// What [`Index::put`] pushed out.
+/// What [`Index::put`] displaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Displaced {
-    /// What was known of the same key; its file has been (or will be) overwritten, its blocks are no longer held.
+    /// The former record of the same key; its file has been (or will be) overwritten, its blocks are no longer held.
     pub replaced: Option<KnownKey>,
-    /// Another key that gave way; if it was stored, its file is to be deleted.
+    /// Another key that was evicted; if it was stored, its file is to be deleted.
     pub evicted: Option<KnownKey>,
 }
 
 impl Index {
-    /// An index for so many keys, at least [`KEYS_MIN`].
+    /// An index for `keys_max` keys, at least [`KEYS_MIN`].
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
         let part = || LockedShard {
@@ -84,7 +85,7 @@ impl Index {
         };
         Self {
             shards: std::iter::repeat_with(part).take(SHARDS).collect(),
-            // A slot's number has 32 bits in each part.
+            // A slot's number has 32 bits in each shard.
             keys_max: keys_max.clamp(KEYS_MIN, u32::MAX as usize / 2),
             keys: AtomicUsize::new(0),
             search_start: AtomicUsize::new(0),
@@ -92,19 +93,19 @@ impl Index {
         }
     }
 
-    /// The index that `keys_zone=NAME:SIZE` means: as many keys as nginx has room for in so many bytes.
+    /// The index for `keys_zone=NAME:SIZE`: as many keys as nginx has room for in `bytes`.
     #[must_use]
     pub fn of_zone(bytes: u64) -> Self {
         Self::new(usize::try_from(bytes / ZONE_BYTES_OF_KEY).unwrap_or(usize::MAX))
     }
 
-    /// Keys at most.
+    /// Maximum of keys.
     #[must_use]
     pub fn keys_max(&self) -> usize {
         self.keys_max
     }
 
-    /// Keys now.
+    /// Number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.load(Relaxed)
@@ -116,7 +117,7 @@ impl Index {
         self.len() == 0
     }
 
-    /// Bytes of memory that it holds on to.
+    /// Bytes of memory that it holds.
     #[must_use]
     pub fn memory(&self) -> usize {
         let parts = self.shards.iter().map(|part| part.shard.lock().memory());
@@ -124,7 +125,7 @@ impl Index {
         size_of::<Self>() + size_of::<LockedShard>() * SHARDS + parts.sum::<usize>() + vary
     }
 
-    /// What is known of a key, which is counted as one use at `now`.
+    /// Looks a key up, and counts a use at `now`.
     #[must_use]
     pub fn look_up(&self, key: &Key, now: Seconds) -> Option<KnownKey> {
         let part = self.part(key);
@@ -134,13 +135,14 @@ impl Index {
         Some(known)
     }
 
-    /// What is known of a key; nobody used it.
+    /// Looks a key up without counting a use.
     #[must_use]
     pub fn peek(&self, key: &Key) -> Option<KnownKey> {
         Some(self.part(key).shard.lock().get(key)?.unpack())
     }
 
-    /// Counts a use of a key, known or not (`proxy_cache_min_uses`): how often it has been asked for, and what gave way to it.
+    /// Counts a use of a key, known or not (`proxy_cache_min_uses`). Returns its record, and the key that was evicted
+    /// for it.
     pub fn count(&self, key: Key, now: Seconds) -> (KnownKey, Option<KnownKey>) {
         match self.look_up(&key, now) {
             Some(known) => (known, None),
@@ -151,7 +153,7 @@ impl Index {
         }
     }
 
-    /// Takes note of a key. What is new about it replaces what was known; its uses are those of `known`.
+    /// Inserts a key, or replaces its record, whose uses become those of `known`.
     pub fn put(&self, known: &KnownKey) -> Displaced {
         let part = self.part(&known.key);
         let mut shard = part.shard.lock();
@@ -162,50 +164,50 @@ impl Index {
             return Displaced { replaced, evicted };
         }
         drop(shard);
-        // No two locks at once: room first.
+        // No two locks at once: room is made first.
         let evicted = self.make_room();
         let mut shard = part.shard.lock();
         let replaced = shard.put(known);
         part.note_oldest(&shard);
         drop(shard);
         if replaced.is_some() {
-            // Somebody else put the same key meanwhile.
+            // Another task has inserted the same key meanwhile.
             self.keys.fetch_sub(1, Relaxed);
         }
         Displaced { replaced, evicted }
     }
 
-    /// Counts one more key, after another gave way if there is no room.
+    /// Counts one more key, after evicting one if the index is full.
     fn make_room(&self) -> Option<KnownKey> {
         let more = |keys| (keys < self.keys_max).then_some(keys + 1);
         loop {
             if self.keys.fetch_update(Relaxed, Relaxed, more).is_ok() {
                 return None;
             }
-            // Its place in the count goes to the new key.
+            // The new key takes its place in the count.
             if let Some(evicted) = self.take_oldest() {
                 return Some(evicted);
             }
         }
     }
 
-    /// Gives an entry another lifetime, if it still is the one with this tag (`extent.file`).
+    /// Changes the lifetime of an entry, if it still has this tag (`extent.file`).
     pub fn renew(&self, key: &Key, tag: u32, lifetime: Lifetime) -> bool {
         self.change(key, tag, |known| known.lifetime = lifetime)
     }
 
-    /// All bytes of the entry with this tag have been checked.
+    /// Notes that all bytes of the entry with this tag have been verified.
     pub fn set_verified(&self, key: &Key, tag: u32) -> bool {
         self.change(key, tag, |known| known.is_verified = true)
     }
 
-    /// The entry with this tag is not covered by any purge up to this one.
+    /// Notes that the entry with this tag is not covered by any purge up to this one.
     pub fn set_clean(&self, key: &Key, tag: u32, number: u32) -> bool {
         self.change(key, tag, |known| known.clean_of = number)
     }
 
-    /// Takes note that an entry has another head now: lifetime, marks and tag (`extent.file`) of `known`. False: it was not the one with
-    /// this tag.
+    /// Notes that an entry has another head now: lifetime, purge filter and tag (`extent.file`) of `known`. False: the
+    /// entry did not have this tag.
     pub fn set_head(&self, tag: u32, known: &KnownKey) -> bool {
         self.change(&known.key, tag, |entry| {
             entry.lifetime = known.lifetime;
@@ -228,12 +230,12 @@ impl Index {
         true
     }
 
-    /// Forgets a key, whatever is known of it.
+    /// Removes a key, whatever its state.
     pub fn remove(&self, key: &Key) -> Option<KnownKey> {
         self.remove_if(key, |_| true)
     }
 
-    /// Forgets the entry with this tag; one that replaced it stays.
+    /// Removes the entry with this tag; one that replaced it stays.
     pub fn remove_entry(&self, key: &Key, tag: u32) -> Option<KnownKey> {
         self.remove_if(key, |slot| slot.is_stored() && slot.extent().file == tag)
     }
@@ -250,8 +252,8 @@ impl Index {
         known
     }
 
-    /// Takes out the entry that was not asked for the longest time (to the second), for its room on the disk. Keys without an
-    /// entry that are older are forgotten.
+    /// Removes the least recently used entry (to the second) for its space on the disk. Older keys without an entry are
+    /// removed too.
     #[must_use = "its file is to be deleted"]
     pub fn evict(&self) -> Option<KnownKey> {
         loop {
@@ -263,7 +265,7 @@ impl Index {
         }
     }
 
-    /// Takes out entries that nobody asked for since `before` (`inactive`), the oldest first, at most `max` ([`STEP_MAX`]).
+    /// Removes entries that were not used since `before` (`inactive`), the oldest first, at most `max` ([`STEP_MAX`]).
     #[must_use = "their files are to be deleted"]
     pub fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
         let mut evicted = Vec::new();
@@ -279,7 +281,7 @@ impl Index {
         evicted
     }
 
-    /// Takes out the oldest key; it still counts.
+    /// Removes the oldest key; the count still includes it.
     fn take_oldest(&self) -> Option<KnownKey> {
         self.take_oldest_before(u32::MAX)
     }
@@ -297,20 +299,20 @@ impl Index {
             let key = shard.oldest().map(Slot::key);
             let known = key.and_then(|key| shard.remove(&key));
             part.note_oldest(&shard);
-            // Somebody else may have been faster: look again.
+            // Another task may have been faster: search again.
             if known.is_some() {
                 return known;
             }
         }
     }
 
-    /// The next keys of a walk, at most `max` ([`STEP_MAX`]); none when it is at its end. A key that comes or goes meanwhile may be
-    /// missed, one that stays is given once.
+    /// The next keys of a scan, at most `max` ([`STEP_MAX`]); none at its end. A key that comes or goes meanwhile may
+    /// be missed, a key that stays is returned once.
     pub fn scan(&self, cursor: &mut Cursor, max: usize) -> Vec<KnownKey> {
         let mut found = Vec::new();
         while let Some(part) = self.shards.get(cursor.shard) {
             let shard = part.shard.lock();
-            // Bounded also where most slots are free.
+            // Bounded even if most slots are free.
             let end = shard.slots().min(cursor.slot + STEP_MAX);
             while cursor.slot < end && found.len() < max.min(STEP_MAX) {
                 found.extend(shard.at(cursor.slot));
@@ -329,7 +331,7 @@ impl Index {
         found
     }
 
-    /// Puts the keys in the order of their last use, after they came in another one (from a journal). Holds each part's lock for
+    /// Sorts the keys by their last use, after they came in another order (from a journal). Holds each shard's lock for
     /// as long as sorting takes: for a start.
     pub fn sort(&self) {
         for part in &self.shards {
@@ -339,8 +341,8 @@ impl Index {
         }
     }
 
-    /// The number for what an answer varies by (as [`crate::vary_names`] wrote it): 0 for nothing, [`VARY_UNKNOWN`] where no more
-    /// are kept.
+    /// The number for the names in `Vary` (as written by [`crate::vary_names`]): 0 for none, [`VARY_UNKNOWN`] if no
+    /// more are kept.
     #[must_use]
     pub fn vary_number(&self, names: &[u8]) -> u16 {
         if names.is_empty() {
@@ -375,7 +377,7 @@ impl Index {
 
 impl LockedShard {
     fn note_oldest(&self, shard: &MutexGuard<'_, Shard>) {
-        // A key that was used in the year 2106 is still older than none.
+        // A key used in the year 2106 is still older than none.
         let oldest = shard
             .oldest()
             .map_or(u32::MAX, |slot| slot.used.min(u32::MAX - 1));

@@ -1,7 +1,7 @@
-//! A part of the index behind one lock: the slots, the buckets by which a key is found, and the order of their last use.
+//! A shard of the index behind one lock: the slots, the hash buckets, and the order of last use.
 //!
-//! The buckets are as many as the slots ask for: with each piece some more (linear hashing), each of which takes its share from one
-//! other. So nothing is ever done for all keys at once, however many there are.
+//! The number of buckets grows with that of the slots: each slab adds some (linear hashing), and each new bucket takes
+//! its share from one other. So no operation ever touches all keys at once, however many there are.
 
 use super::slabs::{BUCKETS, SLOTS, Slabs};
 use super::slot::{KnownKey, NONE, Slot};
@@ -12,10 +12,10 @@ use std::hash::BuildHasher;
 #[derive(Debug)]
 pub struct Shard {
     slabs: Slabs,
-    /// Nobody outside knows which keys meet in a bucket.
+    /// Randomly seeded, so that which keys share a bucket cannot be foreseen from outside.
     hasher: DefaultHashBuilder,
     free: u32,
-    /// The ends of the list in the order of use.
+    /// The ends of the list in order of use.
     newest: u32,
     oldest: u32,
 }
@@ -32,7 +32,8 @@ impl Default for Shard {
     }
 }
 
-/// The bucket of a hash, of so many: by as many bits as name them all, by one less where that one is not there yet.
+/// The bucket of a hash among `buckets`: by as many bits as name them all, by one bit less if that bucket does not
+/// exist yet.
 fn bucket_of(hash: u64, buckets: usize) -> usize {
     let mask = buckets.next_power_of_two() - 1;
     let bucket = hash as usize & mask;
@@ -44,12 +45,12 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
 }
 
 impl Shard {
-    /// Slots that there are, free ones included.
+    /// Number of slots, free ones included.
     pub fn slots(&self) -> usize {
         self.slabs.slots()
     }
 
-    /// Bytes that it holds on to.
+    /// Bytes of memory that it holds.
     pub fn memory(&self) -> usize {
         self.slabs.memory()
     }
@@ -62,7 +63,7 @@ impl Shard {
         self.slabs.slot_mut(number)
     }
 
-    /// The bucket of a key, of so many.
+    /// The bucket of a key among `buckets`.
     fn bucket(&self, key: &Key, buckets: usize) -> usize {
         bucket_of(self.hasher.hash_one(u128::from_le_bytes(key.0)), buckets)
     }
@@ -83,7 +84,7 @@ impl Shard {
         None
     }
 
-    /// Puts a slot into the bucket of its key, of so many.
+    /// Puts a slot into the bucket of its key, among `buckets`.
     fn enter(&mut self, number: u32, buckets: usize) {
         let bucket = self.bucket(&self.slot(number).key(), buckets);
         let next = std::mem::replace(self.slabs.bucket_mut(bucket), number);
@@ -109,7 +110,7 @@ impl Shard {
         }
     }
 
-    /// One bucket more than so many: it takes what is its own from the one that had it.
+    /// Adds a bucket to the `buckets` there are: its slots move from the one that had them.
     fn split(&mut self, buckets: usize) {
         let from = bucket_of(buckets as u64, buckets);
         let mut number = std::mem::replace(self.slabs.bucket_mut(from), NONE);
@@ -129,10 +130,10 @@ impl Shard {
         Some(self.slot_mut(number))
     }
 
-    /// The slot, counted as used at `now`.
+    /// The slot of a key, counted as used at `now`.
     pub fn touch(&mut self, key: &Key, now: u32) -> Option<&Slot> {
         let number = self.find(key)?;
-        // Within a second the order does not matter, and most uses of what is hot fall into one.
+        // Within a second the order does not matter, and most uses of a hot key fall into the same one.
         if self.slot(number).used < now {
             self.unlink(number);
             self.link_newest(number);
@@ -141,7 +142,7 @@ impl Shard {
         Some(self.slot(number))
     }
 
-    /// Overwrites what is known of its key, or takes a new slot for it. What was known before is given back.
+    /// Overwrites the record of a key, or takes a new slot for it. Returns the former record.
     pub fn put(&mut self, known: &KnownKey) -> Option<KnownKey> {
         if let Some(number) = self.find(&known.key) {
             let was = self.slot(number).unpack();
@@ -169,18 +170,18 @@ impl Shard {
         Some(known)
     }
 
-    /// The slot that was not used for the longest time.
+    /// The least recently used slot.
     pub fn oldest(&self) -> Option<&Slot> {
         (self.oldest != NONE).then(|| self.slot(self.oldest))
     }
 
-    /// What lies in a slot; None if it is free.
+    /// The record in a slot; None if it is free.
     pub fn at(&self, number: usize) -> Option<KnownKey> {
         let slot = self.slot(number as u32);
         (!slot.is_free()).then(|| slot.unpack())
     }
 
-    /// Puts all slots in the order of their last use.
+    /// Sorts all slots by their last use.
     pub fn sort(&mut self) {
         let slots = 0..self.slots() as u32;
         let mut numbers: Vec<u32> = slots.filter(|slot| !self.slot(*slot).is_free()).collect();
@@ -207,7 +208,7 @@ impl Shard {
             self.slot_mut(number).newer = self.free;
             self.free = number;
         }
-        // The first bucket has nobody to take from.
+        // The first bucket has none to take from.
         (buckets.max(1)..buckets + BUCKETS).for_each(|number| self.split(number));
     }
 
@@ -215,7 +216,7 @@ impl Shard {
         self.link_behind(number, self.newest);
     }
 
-    /// Where its last use puts it: at the newest end, but for what a journal brings back.
+    /// Links a slot where its last use puts it: at the newest end, except for keys that a journal brings back.
     fn link_in_order(&mut self, number: u32) {
         let used = self.slot(number).used;
         let mut older = self.newest;
@@ -258,5 +259,5 @@ impl Shard {
     }
 }
 
-/// Places that a slot is moved back at most, for the order of use: beyond that, nearly right is right enough.
+/// Maximum of steps that a slot is moved back in the order of use: beyond that, nearly right is good enough.
 const ORDER_STEPS_MAX: usize = 32;

@@ -1,23 +1,23 @@
-//! Where the slots of an index lie: in pieces, each with the buckets for its slots, so that growing copies nothing, leaves nothing unused,
-//! and is never more than a piece's work.
+//! The memory of an index: slabs of slots, each with the buckets for them, so that growing copies nothing, leaves
+//! nothing unused, and never takes more than one slab's work.
 //!
-//! In memory of its own: between what an allocator hands out for moments, pieces would keep it from giving anything back. What an index
-//! does not need any more goes to the next one.
+//! Slabs lie in mappings of their own: among the short-lived blocks of an allocator they would keep it from giving
+//! memory back. Slabs that an index no longer needs go to the next one.
 
 use super::slot::{NONE, Slot};
 use parking_lot::Mutex;
 use std::mem::MaybeUninit;
 
-/// Slots of a piece.
+/// Slots of a slab.
 pub const SLOTS: usize = 32;
-/// Buckets of a piece: one for two slots.
+/// Buckets of a slab: one for two slots.
 pub const BUCKETS: usize = SLOTS / 2;
-/// Pieces that the kernel is asked for at once (about 1 MiB).
+/// Slabs that are requested from the kernel at once (about 1 MiB).
 const SLABS_AT_ONCE: usize = 360;
 
 #[derive(Debug)]
 struct Slab {
-    /// The first slot of each.
+    /// The first slot of each bucket.
     buckets: [u32; BUCKETS],
     slots: [Slot; SLOTS],
 }
@@ -29,11 +29,11 @@ impl Slab {
     };
 }
 
-/// The pieces of one part of an index.
+/// The slabs of one shard.
 #[derive(Debug, Default)]
 pub struct Slabs(Vec<&'static mut Slab>);
 
-/// What nobody has, for all indexes of the process.
+/// Unused slabs, for all indexes of the process.
 static SPARE: Mutex<Spare> = Mutex::new(Spare {
     untouched: &mut [],
     given_back: Vec::new(),
@@ -45,22 +45,22 @@ struct Spare {
 }
 
 impl Slabs {
-    /// Slots that there are.
+    /// Number of slots.
     pub fn slots(&self) -> usize {
         self.0.len() * SLOTS
     }
 
-    /// Buckets that there are.
+    /// Number of buckets.
     pub fn buckets(&self) -> usize {
         self.0.len() * BUCKETS
     }
 
-    /// Bytes that they hold on to.
+    /// Bytes of memory that they hold.
     pub fn memory(&self) -> usize {
         self.0.len() * size_of::<Slab>() + self.0.capacity() * size_of::<&Slab>()
     }
 
-    /// One piece more: its slots are free, its buckets empty.
+    /// Adds a slab: its slots are free, its buckets empty.
     pub fn grow(&mut self) {
         self.0.push(Spare::take());
     }
@@ -107,7 +107,7 @@ impl Spare {
         spare.untouched = rest;
         match first {
             Some(first) => first.write(Slab::FREE),
-            // No mapping is to be had; the allocator may have something left.
+            // The kernel gives no mapping; the allocator may have some memory left.
             None => Box::leak(Box::new(Slab::FREE)),
         }
     }

@@ -1,18 +1,18 @@
-//! What the index knows of one key, unpacked ([`KnownKey`]) and as it lies in memory ([`Slot`]).
+//! The index's record of one key, unpacked ([`KnownKey`]) and as it lies in memory ([`Slot`]).
 
 use crate::key::Key;
 use crate::lifetime::{Lifetime, Reuse};
 use crate::purge::PurgeFilter;
 use message::date::Seconds;
 
-/// Where an entry lies on its disk. Nobody outside of this crate assumes a file per entry.
+/// The place of an entry on its disk. Nothing outside of this crate assumes a file per entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Which file. Where each entry has its own (named by its key): the entry's tag, which is in its prologue too.
+    /// The file. If each entry has its own (named by its key): the entry's tag, which is in its prologue too.
     pub file: u32,
-    /// Where in the file it begins, in blocks; 0 where each entry has its own.
+    /// Offset of the entry in the file, in blocks; 0 if each entry has its own.
     pub offset: u32,
-    /// Blocks that it takes.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
@@ -20,27 +20,27 @@ pub struct Extent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum KeyState {
-    /// No entry: the key was asked for, which is counted (`proxy_cache_min_uses`).
+    /// No entry: the key was requested, which is counted (`proxy_cache_min_uses`).
     #[default]
     Seen = 0,
     /// An entry.
     Stored = 1,
-    /// An answer without an entry: the failure of the origin (`proxy_cache_valid 502`), or an intercepted error; only the status is
-    /// known.
+    /// A response without an entry: the failure of the origin (`proxy_cache_valid 502`), or an intercepted error; only
+    /// the status is known.
     Failed = 2,
 }
 
-/// Which variants there are of a key: what the index says without asking the disk.
+/// The variant that is stored under a key, as far as the index knows without asking the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Varies {
-    /// What the answer varies by, for [`Index::vary_names`](super::Index::vary_names); 0: it does not vary.
+    /// Number of the names in `Vary`, for [`Index::vary_names`](super::Index::vary_names); 0: there are none.
     pub names: u16,
-    /// The first four bytes of its variant's key. Equal ones mean: look at the entry, which has all sixteen.
+    /// The first four bytes of the variant's key. If they are equal, the entry decides, which has all sixteen.
     pub variant: u32,
 }
 
 impl Varies {
-    /// The number for a variant's key.
+    /// The record of a variant's key.
     #[must_use]
     pub fn of(names: u16, variant: &Key) -> Self {
         let [a, b, c, d, ..] = variant.0;
@@ -51,26 +51,26 @@ impl Varies {
     }
 }
 
-/// What is known of a key.
+/// What the index knows of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownKey {
     /// The key (of the variant, if it is one).
     pub key: Key,
-    /// What this is.
+    /// What the key stands for.
     pub state: KeyState,
-    /// The answer's code.
+    /// The status code of the response.
     pub status: u16,
     /// How long it may be used. The index keeps seconds from 1970 to 2106.
     pub lifetime: Lifetime,
-    /// Where it lies.
+    /// Where the entry lies.
     pub extent: Extent,
-    /// Variants.
+    /// Its variant.
     pub varies: Varies,
-    /// How often it was asked for, as far as 65535.
+    /// Number of uses; saturates at 65535.
     pub uses: u16,
-    /// When it was last asked for, in seconds since 1970.
+    /// When it was last used, in seconds since 1970.
     pub used: Seconds,
-    /// Have all its bytes been checked since this process started (or were they written by it)?
+    /// Have all its bytes been verified since this process started (or were they written by it)?
     pub is_verified: bool,
     /// The last purge that it is known not to be covered by ([`crate::purge`]).
     pub clean_of: u32,
@@ -79,7 +79,7 @@ pub struct KnownKey {
 }
 
 impl KnownKey {
-    /// Something about a key that nothing is known of: asked for once, at `now`.
+    /// The record of a new key: used once, at `now`.
     #[must_use]
     pub fn seen(key: Key, now: Seconds) -> Self {
         Self {
@@ -177,7 +177,7 @@ impl Slot {
         self.extent
     }
 
-    /// Another use at `now`.
+    /// Counts a use at `now`.
     pub fn count(&mut self, now: u32) {
         self.uses = self.uses.saturating_add(1);
         self.used = self.used.max(now);
@@ -211,7 +211,7 @@ impl Slot {
         }
     }
 
-    /// Takes over what is known; the links stay.
+    /// Packs a record into the slot; the links stay.
     pub fn pack(&mut self, known: &KnownKey) {
         let KnownKey { lifetime, .. } = known;
         let verified = if known.is_verified { VERIFIED } else { 0 };
@@ -242,7 +242,7 @@ impl Slot {
     }
 }
 
-/// Seconds since 1970 in 32 bits: what lies beyond 2106 is 2106.
+/// Seconds since 1970 in 32 bits; times after 2106 become 2106.
 pub fn seconds(time: Seconds) -> u32 {
     u32::try_from(time.max(0)).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,6 @@
-//! The files of a journal: their names, how a log begins, and what a start reads.
+//! The files of a journal: their names, the start of a log, and what a start reads.
 //!
-//! Not here: what frames and records say (`frame`, `record`), and what becomes of that (`replay`).
+//! Not here: the format of frames and records (`frame`, `record`), and their replay (`replay`).
 
 use super::frame::{FILE_HEADER_BYTES, FileHeader, Frame, Scanner};
 use super::replay::{Recovered, Replay};
@@ -11,14 +11,14 @@ use crate::key::Key;
 use disk::{Access, Create, Local, Output, Pool, READ_MAX, Step};
 use std::time::{Duration, SystemTime};
 
-/// Entries that are deleted for a log that has no room on its file system.
+/// Entries that are deleted for a log if its file system is full.
 const FREED_MAX: usize = 16;
 const _: () = assert!(FREED_MAX <= disk::STEPS_MAX);
 
-/// What there is in the folder.
+/// The files in the journal's folder.
 #[derive(Debug, Default)]
 pub(super) struct JournalFiles {
-    /// Their generations and lengths.
+    /// Generations and lengths.
     pub logs: Vec<(u64, u64)>,
     snapshots: Vec<u64>,
     /// Snapshots that were not finished.
@@ -81,7 +81,8 @@ pub(super) fn log_name(folder: &[u8], generation: u64) -> Vec<u8> {
     [folder, format!("log.{generation}").as_bytes()].concat()
 }
 
-/// Deletes the oldest entries of a file system that has no room for a log; the journal still knows them, and finds out.
+/// Deletes the oldest entries from a file system that is too full for a log. The journal still lists them; lookups will
+/// find no file.
 pub(super) async fn free_some(
     local: &Local,
     index: &Index,
@@ -93,7 +94,7 @@ pub(super) async fn free_some(
     Ok(local.change(oldest.map(unlink).collect(), pool).await?)
 }
 
-/// Makes the file of a log.
+/// Creates the file of a log.
 pub(super) async fn begin_log(
     local: &Local,
     folder: &[u8],
@@ -101,7 +102,7 @@ pub(super) async fn begin_log(
     pool: &Pool,
 ) -> Result<Output, Error> {
     let name = log_name(folder, generation);
-    // One that is there was begun by somebody who did not get any further.
+    // If it exists, a start began it that came no further.
     let log = local
         .create(&name, Create::Truncate, FILE_MODE, pool)
         .await?;
@@ -113,7 +114,7 @@ pub(super) async fn begin_log(
     Ok(log)
 }
 
-/// Reads the last snapshot and the logs from there on. Beside what was found: the number for the next frame.
+/// Reads the last snapshot and the logs since. Also returns the number of the next frame.
 pub(super) async fn recover(
     local: &Local,
     folder: &[u8],
@@ -148,7 +149,7 @@ pub(super) async fn recover(
     Ok(replay.finish(needed, &logs, snapshot.is_some(), boot))
 }
 
-/// This start of the kernel; zeros where it does not say.
+/// The kernel's boot id; zeros if it is not known.
 pub(super) async fn boot_id(local: &Local, pool: &Pool) -> [u8; 16] {
     let path = b"/proc/sys/kernel/random/boot_id";
     let text = match local.read_front(path, 64, pool).await {
@@ -159,7 +160,7 @@ pub(super) async fn boot_id(local: &Local, pool: &Pool) -> [u8; 16] {
     Key::from_name(&digits).map_or([0; 16], |key| key.0)
 }
 
-/// Gives every whole frame of a file. False: something in it was not whole.
+/// Passes every intact frame of a file to `each`. False: a part of the file was damaged.
 async fn read(
     local: &Local,
     name: &[u8],

@@ -1,26 +1,26 @@
-//! Records on their way to and from a file: in frames with a checksum, which are found again behind damage.
+//! Frames of records with a checksum, which are found again behind damaged bytes.
 
 use super::record::{RECORD_BYTES_MAX, Record};
 use crate::codec::Reader;
 use bytes::Bytes;
 
-/// Bytes of records in a frame at most.
+/// Maximum bytes of records in a frame.
 pub const FRAME_BYTES_MAX: usize = 64 << 10;
-/// Bytes before a frame's records.
+/// Length of a frame's header.
 pub const FRAME_HEADER_BYTES: usize = 24;
-/// Bytes at the start of a file.
+/// Length of a file's header.
 pub const FILE_HEADER_BYTES: usize = 28;
 
 const FILE_MAGIC: &[u8; 8] = b"\x89fwj\r\n\x1a\x00";
-/// It has a zero byte, which no text in a record has.
+/// Has a zero byte, which no text in a record has.
 const FRAME_MAGIC: [u8; 4] = [0x00, 0xF5, b'f', b'w'];
-/// 2: purges.
+/// 2: with purges.
 const FILE_VERSION: u32 = 2;
 
-/// What a file of the journal begins with.
+/// The header of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// Which log or snapshot it is: they count up.
+    /// The number of the log or snapshot; both count up.
     pub generation: u64,
     pub is_snapshot: bool,
 }
@@ -52,11 +52,11 @@ impl FileHeader {
     }
 }
 
-/// Records put together for one frame, behind room for its header.
+/// Records for one frame, behind room for its header.
 #[derive(Debug)]
 pub struct Batch(Vec<u8>);
 
-/// Most frames are no longer: an entry that is stored, and others that have come to their end.
+/// Length that most frames do not exceed: a stored entry, and the ends of some others.
 const FRAME_TYPICAL: usize = 384;
 
 impl Default for Batch {
@@ -76,12 +76,12 @@ impl Batch {
         self.0.len() == FRAME_HEADER_BYTES
     }
 
-    /// Is there no room for another record of any size?
+    /// Is there less room than a record may need?
     pub fn is_full(&self) -> bool {
         self.0.len() - FRAME_HEADER_BYTES + RECORD_BYTES_MAX > FRAME_BYTES_MAX
     }
 
-    /// The frame with this number.
+    /// The frame, with this number.
     pub fn frame(mut self, number: u64) -> Bytes {
         let (header, records) = self.0.split_at_mut(FRAME_HEADER_BYTES);
         let (checked, crc) = header.split_at_mut(FRAME_HEADER_BYTES - 4);
@@ -94,7 +94,7 @@ impl Batch {
     }
 }
 
-/// A frame that was found, its checksum right.
+/// A frame with a correct checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub number: u64,
@@ -102,7 +102,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Its records; the last is None if what follows makes no sense.
+    /// Its records; None ends them if the rest is malformed.
     pub fn records(&self) -> impl Iterator<Item = Option<Record>> {
         let mut from = Reader::new(&self.records);
         let mut is_over = false;
@@ -117,7 +117,7 @@ impl Frame {
     }
 }
 
-/// Finds frames in bytes that come in pieces. What is no frame is skipped, and remembered.
+/// Finds frames in bytes that come in pieces. Other bytes are skipped, which it remembers.
 #[derive(Debug, Default)]
 pub struct Scanner {
     bytes: Vec<u8>,
@@ -162,7 +162,7 @@ impl Scanner {
 
 enum Look {
     Frame(Frame),
-    /// It may be one, if more bytes come.
+    /// Too short to tell; it may be a frame if more bytes come.
     Short,
     Other,
 }

@@ -1,13 +1,14 @@
-//! The index on its disk: a snapshot of it and logs of what happened since, in `.freewheel` below each cache directory.
+//! The index on its disk: a snapshot and logs of the changes since, in `.freewheel` below each cache directory.
 //!
-//! Whoever changes the directory writes it down in the same job of the pool ([`Journal::ticket`]), so that a killed process loses
-//! nothing and a start needs no walk. What a log has grown to is put together now and then ([`Journal::compact`]): a new log is
-//! begun, the index written beside it while work goes on, and the old files deleted.
+//! A job that changes the directory also writes a record of it ([`Journal::ticket`]), so that a killed process loses
+//! nothing and a start needs no walk. Now and then the logs are compacted ([`Journal::compact`]): a new log is begun, a
+//! snapshot of the index is written beside it while work goes on, and the old files are deleted.
 //!
-//! One owner: the lock is the kernel's, so it is open when the owner is gone, however that happened. Everything is found again that
-//! a truncation or a flipped bit left whole, and what may be missing is said ([`Recovered::is_complete`]).
+//! A journal has one owner. Its lock is the kernel's, so it is free once the owner is gone, for whatever reason. A
+//! start recovers every frame that a truncation or a flipped bit left intact, and says whether any may be missing
+//! ([`Recovered::is_complete`]).
 //!
-//! Not here: entries. Their own bytes are the truth, the journal is what lets the index speak before they were read.
+//! Not here: entries. Their own bytes are the truth; the journal lets the index answer before they were read.
 
 mod files;
 mod frame;
@@ -37,21 +38,22 @@ use tokio::sync::Notify;
 
 /// The directory of the journal, below the cache directory.
 pub const FOLDER: &str = ".freewheel";
-/// A log of so many bytes is to be compacted (a quarter of a million fills of one small entry each).
+/// Length from which a log is compacted (a quarter of a million fills of one small entry each).
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
-/// So is one that says more than so many bytes for each entry that there is (a snapshot has as many), from [`LOG_BYTES_MIN`] on: so
-/// putting it together costs a fill about a hundredth more, and a start reads twice of what it needs at most.
+/// Bytes of logs per entry from which they are compacted, if they are longer than [`LOG_BYTES_MIN`]. A snapshot has as
+/// many bytes per entry, so compaction makes a fill about a hundredth more expensive, and a start reads at most twice
+/// what it needs.
 pub const LOG_BYTES_OF_ENTRY: u64 = 128;
-/// A log of fewer bytes is left alone.
+/// Length up to which a log is not compacted.
 pub const LOG_BYTES_MIN: u64 = 1 << 20;
-/// So are more logs than this: each start begins one.
+/// Number of logs above which they are compacted: each start begins one.
 pub const LOGS_MAX: usize = 8;
-/// Records that one ticket takes.
+/// Maximum of records of one ticket.
 pub const TICKET_RECORDS_MAX: usize = 16;
-/// Records of things that are through, which a ticket takes beside its own.
+/// Maximum of deferred records (of changes already made) that a ticket takes beside its own.
 const LATER_MAX: usize = 12;
 
-/// Permissions of what is made.
+/// Permissions of files and of the folder.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
@@ -64,7 +66,7 @@ struct Inner {
     folder: Vec<u8>,
     pool: Pool,
     state: Mutex<JournalState>,
-    /// A ticket was dropped.
+    /// Notified when a ticket was dropped.
     dropped: Notify,
     _lock: Lock,
 }
@@ -75,39 +77,40 @@ struct JournalState {
     log: Output,
     /// Of all logs.
     log_bytes: u64,
-    /// Of those that the running compaction replaces.
+    /// Of the logs that the running compaction replaces.
     old_bytes: u64,
     snapshot_bytes: u64,
     /// When the last snapshot was written; `None`: there is none.
     snapshot_at: Option<SystemTime>,
-    /// The next frame's.
+    /// The number of the next frame.
     number: u64,
-    /// Everyone who may still write into the current log has a clone.
+    /// Cloned by all tickets that may still write into the current log.
     writers: Arc<()>,
     /// Fills that may have a temp file: a new log begins with them.
     begun: HashSet<([u8; 16], u32)>,
-    /// What the next tickets are to say. (As much as ends between two tickets; sweeps write it down too.)
+    /// Deferred records, for the next tickets. (As many as changes end between two tickets; sweeps write them too.)
     later: Vec<Record>,
-    /// Purges that are pending: a new log begins with them too.
+    /// Pending purges: a new log begins with them too.
     purges: PurgeList,
-    /// The log's last record is a purge that the disk may not have yet.
+    /// Is the log's last record a purge that may not be on the disk yet?
     is_to_sync: bool,
     /// Files that the next snapshot replaces.
     old: Vec<Vec<u8>>,
     is_walked: bool,
-    /// Blocks of files of others.
+    /// Blocks of foreign files.
     foreign: u64,
     boot: [u8; 16],
     is_compacting: bool,
     /// Snapshots that were begun; each has a temp file of its own.
     tries: u16,
-    /// Was the current log begun for a snapshot that could not be written? Then the next one needs no other.
+    /// Was the current log begun for a snapshot that could not be written? Then the next snapshot needs no other.
     is_unsnapped: bool,
-    /// From so many bytes of logs on it is tried again, after a snapshot could not be written.
+    /// Bytes of logs from which compaction is tried again, after a snapshot could not be written.
     retry_from: u64,
 }
 
-/// Records on their way into the log: a [`Step`] for the job that makes them true. To be kept until the index says the same.
+/// Records to be appended to the log: a [`Step`] for the job that makes the change they describe. To be kept until the
+/// index has the change too.
 #[derive(Debug)]
 #[must_use = "its step is to be taken, and the index changed, before it is dropped"]
 pub struct Ticket {
@@ -118,7 +121,7 @@ pub struct Ticket {
 }
 
 impl JournalState {
-    /// Follows which fills are running and which purges are pending.
+    /// Tracks the running fills and the pending purges.
     fn note(&mut self, record: &Record) {
         match record {
             Record::Begin { key, tag } => {
@@ -138,13 +141,13 @@ impl JournalState {
 }
 
 impl Ticket {
-    /// Appends the records to the log.
+    /// The step that appends the records to the log.
     #[must_use]
     pub fn step(&self) -> Step {
         Step::Append(self.log.clone(), vec![self.frame.clone()])
     }
 
-    /// The same for one who does it with others: the log, and what is to be appended to it.
+    /// The log and the bytes to append to it, for a caller that groups several tickets.
     #[must_use]
     pub fn record(&mut self) -> (Output, Bytes) {
         (self.log.clone(), std::mem::take(&mut self.frame))
@@ -159,11 +162,11 @@ impl Drop for Ticket {
 }
 
 impl Journal {
-    /// Takes possession of a cache directory (an absolute path to a directory that exists, without a slash at its end), and puts
-    /// into the index what its journal knows. All of it is done in the pool; the index may be in use meanwhile.
+    /// Locks a cache directory (an absolute path to a directory that exists, without a slash at its end), and puts the
+    /// keys that its journal knows into the index. All work is done in the pool; the index may be in use meanwhile.
     ///
     /// # Errors
-    /// [`Error::InUse`]; [`Error::Disk`] where a file cannot be opened or read, or the new log not be written.
+    /// [`Error::InUse`]; [`Error::Disk`] if a file cannot be opened or read, or the new log cannot be written.
     pub async fn open(
         local: &Local,
         directory: &[u8],
@@ -232,7 +235,7 @@ impl Journal {
         Ok((journal, recovered))
     }
 
-    /// Puts records (at most [`TICKET_RECORDS_MAX`]) into a frame that somebody's job is to append.
+    /// Puts records (at most [`TICKET_RECORDS_MAX`]) into a frame that the caller's job appends.
     pub fn ticket(&self, records: &[Record]) -> Ticket {
         debug_assert!(records.len() <= TICKET_RECORDS_MAX);
         let mut batch = Batch::default();
@@ -262,7 +265,7 @@ impl Journal {
         }
     }
 
-    /// Writes records down in a job of their own (at most [`TICKET_RECORDS_MAX`]).
+    /// Writes records (at most [`TICKET_RECORDS_MAX`]) in a job of their own.
     ///
     /// # Errors
     /// [`Error::Disk`]: the next start may not know of them, and will know that something is missing.
@@ -271,7 +274,7 @@ impl Journal {
         Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
     }
 
-    /// There is no temp file of a fill any more. The next ticket says so.
+    /// Notes that a fill has no temp file any more. The next ticket records it.
     pub fn ended(&self, key: Key, tag: u32) {
         let mut state = self.0.state.lock();
         if state.begun.remove(&(key.0, tag)) {
@@ -279,19 +282,20 @@ impl Journal {
         }
     }
 
-    /// An entry was found that the journal did not know. The next ticket says so.
+    /// Notes an entry that the journal did not know. The next ticket records it.
     pub fn found(&self, known: KnownKey, vary: Bytes) {
         let (key, tag) = (known.key, known.extent.file);
         let later = &mut self.0.state.lock().later;
         later.extend([Record::Put { known, vary }, Record::Ended { key, tag }]);
     }
 
-    /// An entry's file is gone. The next ticket says so; a start that does not know it finds nothing, and forgets the entry.
+    /// Notes that an entry's file is gone. The next ticket records it; without that record, a start forgets the entry
+    /// when it finds no file.
     pub fn gone(&self, key: Key, tag: u32) {
         self.0.state.lock().later.push(Record::Remove { key, tag });
     }
 
-    /// Writes down what is through, where no ticket may soon.
+    /// Writes the deferred records, for a caller that cannot wait for the next ticket.
     ///
     /// # Errors
     /// [`Error::Disk`].
@@ -302,8 +306,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes note that a walk has found every entry of the directory (and put it into the index and, by [`Journal::compact`], into
-    /// the journal); beside them were `foreign` blocks of files of others.
+    /// Notes that a walk has found every entry of the directory (and put it into the index and, by
+    /// [`Journal::compact`], into the journal), and `foreign` blocks of foreign files.
     ///
     /// # Errors
     /// [`Error::Disk`].
@@ -315,7 +319,7 @@ impl Journal {
         self.write(local, &[Record::Walked { foreign }]).await
     }
 
-    /// Waits until purges that were written since the last time are on the disk, so that they outlive a loss of power too.
+    /// Waits until all purges written so far are on the disk, so that they survive a loss of power too.
     ///
     /// # Errors
     /// [`Error::Disk`]; to be tried again.
@@ -334,7 +338,7 @@ impl Journal {
         Ok(done?)
     }
 
-    /// Writes down that no entry is left that a purge up to this one covers; before that, all deletions are on the disk.
+    /// Records that no entry is left that a purge up to this one covers; all deletions are on the disk before that.
     ///
     /// # Errors
     /// [`Error::Disk`]: the next start compares once more.
@@ -344,7 +348,7 @@ impl Journal {
         Ok(local.change(steps, &self.0.pool).await?)
     }
 
-    /// Which log is written: higher with each start.
+    /// The number of the current log: higher with each start.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.0.state.lock().generation
@@ -356,7 +360,7 @@ impl Journal {
         self.0.state.lock().begun.contains(&(key.0, tag))
     }
 
-    /// Is it time for [`Journal::compact`], with so many entries? (Not soon again after that failed.)
+    /// Is it time for [`Journal::compact`], with so many entries? (Not soon after a failure.)
     #[must_use]
     pub fn is_long(&self, entries: usize) -> bool {
         let bytes = entries as u64 * LOG_BYTES_OF_ENTRY;
@@ -366,20 +370,21 @@ impl Journal {
         is_long && state.log_bytes >= state.retry_from
     }
 
-    /// When its last snapshot was written, if there is one.
+    /// When the last snapshot was written; None: there is none.
     #[must_use]
     pub fn snapshot_at(&self) -> Option<SystemTime> {
         self.0.state.lock().snapshot_at
     }
 
-    /// Bytes of all its files, for the account of the directory's room.
+    /// Bytes of all its files, to be counted in the directory's space.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let state = self.0.state.lock();
         state.log_bytes + state.snapshot_bytes
     }
 
-    /// Compacts, and says that nothing will happen any more: to be called when no ticket is out and none will be asked for.
+    /// Compacts the journal and records that it is closed. To be called when no ticket is out and none will be
+    /// requested.
     ///
     /// # Errors
     /// [`Error::Disk`]; the next start will find what was written before.
@@ -392,12 +397,12 @@ impl Journal {
 /// Bytes that [`push_temp`] adds.
 pub const TEMP_BYTES: usize = disk::ENDING_BYTES;
 
-/// Makes an entry's path that of the temp file of a fill, which begins as it does: `PATH.TAG`.
+/// Turns an entry's path into that of a fill's temp file, `PATH.TAG`.
 pub fn push_temp(path: &mut Vec<u8>, tag: u32) {
     path.extend_from_slice(&temp_ending(tag));
 }
 
-/// What the name of a fill's temp file ends with.
+/// The end of the name of a fill's temp file.
 #[must_use]
 pub fn temp_ending(tag: u32) -> [u8; TEMP_BYTES] {
     let mut ending = [b'.'; TEMP_BYTES];
@@ -407,7 +412,7 @@ pub fn temp_ending(tag: u32) -> [u8; TEMP_BYTES] {
     ending
 }
 
-/// Which fill a temp file belongs to, by its name without directories; None for other files.
+/// The fill that a temp file belongs to, by its name without directories; None for other files.
 #[must_use]
 pub fn temp_of(name: &[u8]) -> Option<(Key, u32)> {
     let (key, tag) = str::from_utf8(name).ok()?.split_once('.')?;

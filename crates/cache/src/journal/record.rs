@@ -1,4 +1,4 @@
-//! One thing that happened to a key, as the journal writes it down.
+//! A change of a key, as the journal records it.
 
 use crate::codec::Reader;
 use crate::entry::VARY_BYTES_MAX;
@@ -9,39 +9,39 @@ use crate::purge::{PurgeFilter, PurgeRule, RULE_TEXT_MAX};
 use bytes::Bytes;
 use message::date::Seconds;
 
-/// Bytes of a record at most.
+/// Maximum length of a record.
 pub const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX + RULE_TEXT_MAX;
 
-/// What is written down. Its order on the disk is: `Begin` or `Put` before a temp file is made, `Put` before it is renamed to its
-/// place, `Ended` when there is none any more, `Remove` after an entry's file is gone; so the journal never knows less than the
-/// disk holds.
+/// A record. The order on the disk is: `Begin` or `Put` before a temp file is created, `Put` before it is renamed,
+/// `Ended` when there is no temp file any more, `Remove` after an entry's file is gone. So the journal never knows less
+/// than the disk holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A temp file for an entry is about to be made, and the entry is not complete.
+    /// A temp file for an incomplete entry is about to be created.
     Begin {
         /// The entry's key.
         key: Key,
         /// Its tag.
         tag: u32,
     },
-    /// An entry is complete and about to get its name; its temp file may not be made yet. (Who then finds no entry with its tag
-    /// there was cut off just before.)
+    /// A complete entry is about to get its name; its temp file may not exist yet. (If no entry with its tag is found
+    /// there later, the process was killed just before.)
     Put {
-        /// What the index is to know of it ([`Varies::names`] is of no meaning: numbers end with the process).
+        /// The record in the index ([`Varies::names`] is without meaning: its numbers end with the process).
         known: KnownKey,
-        /// What it varies by, as [`crate::vary_names`] wrote it; at most [`VARY_BYTES_MAX`] bytes.
+        /// The names in `Vary`, as written by [`crate::vary_names`]; at most [`VARY_BYTES_MAX`] bytes.
         vary: Bytes,
     },
-    /// An entry was found unchanged.
+    /// An entry was revalidated, its header lines unchanged.
     Renew {
         /// Its key.
         key: Key,
         /// Its tag.
         tag: u32,
-        /// How long it may be used now.
+        /// The new lifetime.
         lifetime: Lifetime,
     },
-    /// There is no temp file of this fill: it got its name, or is gone. Written with what is next to be written.
+    /// There is no temp file of this fill: it was renamed, or is gone. Written together with the next records.
     Ended {
         /// The entry's key.
         key: Key,
@@ -55,12 +55,12 @@ pub enum Record {
         /// Its tag.
         tag: u32,
     },
-    /// Every entry of the directory is in the journal: a walk has found what it did not know.
+    /// A walk has found every entry that the journal did not know.
     Walked {
-        /// Blocks of files of others.
+        /// Blocks of foreign files.
         foreign: u64,
     },
-    /// The end of a snapshot: without it, there was more.
+    /// The end of a snapshot; a snapshot without it is cut off.
     Complete {
         /// Entries in the snapshot.
         entries: u64,
@@ -69,28 +69,28 @@ pub enum Record {
     },
     /// The first record of a log.
     Opened {
-        /// Which log.
+        /// The number of the log.
         generation: u64,
-        /// The kernel's number for the time since it started (random/boot_id in proc_sys_kernel(5)): what was written before
-        /// another start may not be on the disk. Zeros: not known.
+        /// The kernel's boot id (random/boot_id in proc_sys_kernel(5)): records from before another boot may not be on
+        /// the disk. Zeros: not known.
         boot: [u8; 16],
         /// Was every entry of the directory known then?
         is_known: bool,
-        /// Blocks of files of others, as the last walk found them.
+        /// Blocks of foreign files, as the last walk found them.
         foreign: u64,
-        /// The log before it and how many bytes that had, where that one had come to its end.
+        /// The log before it and its length, if that log had come to its end.
         before: (u64, u64),
     },
-    /// Something was purged.
+    /// A purge.
     Purge {
-        /// Which purge: they count up.
+        /// Its number, which counts up.
         number: u32,
         /// What it covers.
         rule: PurgeRule,
     },
     /// No entry is left that a purge up to this one covers.
     Purged {
-        /// Which purge.
+        /// The number of the purge.
         number: u32,
     },
     /// The owner closed the journal: nothing happened after this.
@@ -157,7 +157,7 @@ impl Record {
         }
     }
 
-    /// The next record; None where it makes no sense.
+    /// The next record; None if it is malformed.
     pub(super) fn decode(from: &mut Reader<'_>) -> Option<Self> {
         Some(match from.u8()? {
             BEGIN => Self::Begin {
@@ -228,7 +228,7 @@ fn put(known: &KnownKey, vary: &[u8], out: &mut Vec<u8>) {
     known.lifetime.encode(out);
     out.extend_from_slice(&known.clean_of.to_le_bytes());
     out.extend_from_slice(&known.purge_filter.0.to_le_bytes());
-    // Longer names are stored by nobody; cut, they would only make a variant that never matches.
+    // Longer names are never stored; cut, they would only make a variant that never matches.
     let vary = &vary[..vary.len().min(VARY_BYTES_MAX)];
     out.extend_from_slice(&(vary.len() as u16).to_le_bytes());
     out.extend_from_slice(vary);

@@ -1,6 +1,6 @@
-//! What a journal's files say, put into an index: everything that is whole, whatever happened to the rest.
+//! Replaying a journal's files into an index: every intact frame, whatever happened to the rest.
 //!
-//! Never more than [`HELD_BYTES_MAX`] of a log is in memory, however long it is.
+//! At most [`HELD_BYTES_MAX`] of a log is in memory, however long it is.
 
 use super::frame::Frame;
 use super::record::Record;
@@ -11,13 +11,13 @@ use crate::purge::PurgeList;
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 
-/// What was found at start.
+/// What a start found.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Entries in the index.
     pub entries: usize,
-    /// Does the index know every entry of the directory? If not, keys that it does not know are to be looked for on the disk until
-    /// a walk is through ([`Journal::walked`](super::Journal::walked)).
+    /// Does the index know every entry of the directory? If not, unknown keys are to be looked up on the disk until a
+    /// walk is through ([`Journal::walked`](super::Journal::walked)).
     pub is_complete: bool,
     /// Did the last owner close the journal?
     pub is_clean: bool,
@@ -25,38 +25,38 @@ pub struct Recovered {
     pub is_damaged: bool,
     /// Entries for which the index had no room: their files are to be deleted.
     pub evicted: Vec<KnownKey>,
-    /// Fills that may have been cut short: key and tag of each, whose temp files are to be deleted where they are there.
+    /// Key and tag of fills that may have been cut off: their temp files are to be deleted, if they exist.
     pub unfinished: Vec<(Key, u32)>,
-    /// Blocks of files of others in the directory, as the last walk found them.
+    /// Blocks of foreign files in the directory, as the last walk found them.
     pub foreign_blocks: u64,
-    /// Purges that were pending.
+    /// The pending purges.
     pub(crate) purges: PurgeList,
 }
 
-/// Bytes of a log's frames that are held until they are in order. Jobs that run at once write their frames in any order; this is as
-/// much as some ten thousand jobs write.
+/// Maximum bytes of a log's frames that are held until they are in order. Concurrent jobs write their frames in any
+/// order; this is as much as some ten thousand jobs write.
 pub const HELD_BYTES_MAX: usize = 4 << 20;
-/// What a frame takes in memory beside its records, about.
+/// Approximate memory of a frame beside its records.
 const HELD_FRAME_BYTES: usize = 128;
 
-/// Collects what the files say.
+/// Collects the records of the files.
 #[derive(Debug)]
 pub struct Replay<'a> {
     index: &'a Index,
     found: Recovered,
     is_walked: bool,
     has_snapshot: bool,
-    /// In which start of the kernel the last log was begun.
+    /// The boot id in the last log.
     boot: [u8; 16],
-    /// Logs that others say they came after, with their lengths.
+    /// Logs that others name as their predecessors, with their lengths.
     before: Vec<(u64, u64)>,
     entries_seen: u64,
-    /// Frames of logs that others may have to go before, by their numbers.
+    /// Frames of logs by number, held because earlier ones may still come.
     held: BTreeMap<u64, Frame>,
     held_bytes: usize,
     /// The next frame's number, once the first one is known.
     next: Option<u64>,
-    /// Logs that said that they began.
+    /// Logs that have an `Opened` record.
     opened: usize,
     begun: HashSet<([u8; 16], u32)>,
 }
@@ -79,7 +79,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// A frame of the snapshot, which comes before all logs.
+    /// Plays a frame of the snapshot, which comes before all logs.
     pub fn snapshot(&mut self, frame: &Frame) {
         for record in frame.records() {
             match record {
@@ -94,14 +94,14 @@ impl<'a> Replay<'a> {
                 None => self.found.is_damaged = true,
             }
         }
-        // What is in a snapshot has its name; fills that ran beside it are in the log.
+        // The entries of a snapshot have their names; the fills that ran meanwhile are in the log.
         self.begun.clear();
     }
 
-    /// A frame of a log. Loops append as their jobs end: the numbers are the order.
+    /// Takes a frame of a log. Loops append as their jobs end, so the numbers give the order.
     pub fn log(&mut self, frame: Frame) {
         if self.next.is_some_and(|next| frame.number < next) {
-            // Too late: what came after it has been played. A walk puts right what that spoils.
+            // Too late: later frames have been played. A walk repairs the effects.
             self.found.is_damaged = true;
             return self.play(&frame);
         }
@@ -109,7 +109,7 @@ impl<'a> Replay<'a> {
             && matches!(frame.records().next(), Some(Some(Record::Opened { .. })));
         self.next = self.next.or(is_first.then_some(frame.number));
         self.held_bytes += HELD_FRAME_BYTES + frame.records.len();
-        // A job that was taken again wrote its frame again.
+        // A job that was repeated wrote its frame twice.
         if let Some(twice) = self.held.insert(frame.number, frame) {
             self.held_bytes -= HELD_FRAME_BYTES + twice.records.len();
         }
@@ -123,7 +123,7 @@ impl<'a> Replay<'a> {
         first.is_some_and(|(number, _)| Some(*number) == self.next)
     }
 
-    /// Plays the first of those that are held. False: there is none.
+    /// Plays the first held frame. False: there is none.
     fn play_first(&mut self) -> bool {
         let Some((number, frame)) = self.held.pop_first() else {
             return false;
@@ -150,12 +150,13 @@ impl<'a> Replay<'a> {
         self.found.is_damaged = true;
     }
 
-    /// Plays what is left of the logs, and says what came out; beside it, the number for the next frame. `needed` is the log that belongs to the
-    /// snapshot, or the very first one where there is none; `logs` are those whose frames were given, with their lengths; `boot` is
-    /// this start of the kernel.
+    /// Plays the remaining frames of the logs. Returns the result and the number for the next frame. `needed` is the
+    /// log that belongs to the snapshot, or the very first log if there is none; `logs` are those whose frames were
+    /// passed in, with their lengths; `boot` is the present boot id.
     ///
-    /// Frames that are not there are no reason for doubt: whoever was killed before he wrote one had not done yet what it says
-    /// (see [`Record`]). What was lost with the kernel may have been done.
+    /// Missing frames are no reason for doubt: a process that was killed before it wrote one had not yet made the
+    /// change that it describes (see [`Record`]). After a crash of the kernel, a change may have been made whose frame
+    /// was lost.
     pub fn finish(
         mut self,
         needed: u64,
@@ -190,7 +191,7 @@ impl<'a> Replay<'a> {
             }
             Record::Put { mut known, vary } => {
                 self.begun.insert((known.key.0, known.extent.file));
-                // A purge that was cut off before it was written has left its number with what came after it.
+                // A purge that was cut off before it was written has left its number in later records.
                 self.found.purges.is_at_least(known.clean_of);
                 known.varies.names = match &vary[..] {
                     UNKNOWN_NAMES => VARY_UNKNOWN,
@@ -227,7 +228,7 @@ impl<'a> Replay<'a> {
                 self.is_walked = is_known;
                 self.before.push(before);
             }
-            // Looked at where it may stand.
+            // Handled where it may stand.
             Record::Complete { .. } => {}
             Record::Closed => self.found.is_clean = true,
         }

@@ -1,4 +1,4 @@
-//! Writing the index down while it is in use, so that logs can go.
+//! Writing a snapshot of the index while it is in use, so that logs can be deleted.
 
 use super::frame::{Batch, FileHeader};
 use super::record::Record;
@@ -11,7 +11,7 @@ use disk::{Create, Local, Output, STEPS_MAX, Step};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What stands for names that the index does not keep: no answer that varies by `*` is stored.
+/// Stands for names that the index does not keep; no response that varies by `*` is stored.
 pub(super) const UNKNOWN_NAMES: &[u8] = b"*";
 
 pub(super) fn name(folder: &[u8], generation: u64) -> Vec<u8> {
@@ -19,8 +19,9 @@ pub(super) fn name(folder: &[u8], generation: u64) -> Vec<u8> {
 }
 
 impl Journal {
-    /// Begins a new log and writes the index down beside it, one job of at most 64 KiB at a time; then the old files go. False:
-    /// somebody else is at it. Others may write and change the index meanwhile; what they do is in the new log.
+    /// Begins a new log and writes a snapshot of the index beside it, one job of at most 64 KiB at a time; then deletes
+    /// the old files. False: another task is compacting. Others may write and change the index meanwhile; their changes
+    /// are in the new log.
     ///
     /// # Errors
     /// [`Error::Disk`]; nothing is lost, the old files stay.
@@ -28,7 +29,7 @@ impl Journal {
         if std::mem::replace(&mut self.0.state.lock().is_compacting, true) {
             return Ok(false);
         }
-        // Also where the caller does not wait for the end.
+        // Also if the caller drops this future before its end.
         let _turn = CompactionGuard(self);
         let done = self.switch_and_write(local, index).await;
         let mut state = self.0.state.lock();
@@ -49,7 +50,7 @@ impl Journal {
         let temp = self.new_temp(generation);
         if let Err(error) = self.write_snapshot(local, index, generation, &temp).await {
             let unlink = Step::Unlink(temp.as_slice().into());
-            // What failed is told, not that its remains cannot be deleted either.
+            // The first error is reported, not that the temp file cannot be deleted either.
             if local.change(vec![unlink], pool).await.is_ok() {
                 self.0.state.lock().old.retain(|name| *name != temp);
             }
@@ -65,7 +66,7 @@ impl Journal {
         Ok(())
     }
 
-    /// A snapshot that is taken from now on knows all that the logs before this one say.
+    /// Begins a new log. A snapshot taken from then on contains all changes in the logs before it.
     async fn begin_next_log(&self, local: &Local) -> Result<(), Error> {
         let (folder, pool) = (&self.0.folder, &self.0.pool);
         let generation = self.generation() + 1;
@@ -79,7 +80,7 @@ impl Journal {
         Ok(())
     }
 
-    /// A name for a snapshot until it is whole. No other try has it: what was left alone may be written to still, and renamed.
+    /// A name for an incomplete snapshot. No other try has it: an abandoned one may still be written to, and renamed.
     fn new_temp(&self, generation: u64) -> Vec<u8> {
         let state = &mut self.0.state.lock();
         state.tries = state.tries.wrapping_add(1);
@@ -89,7 +90,7 @@ impl Journal {
         name
     }
 
-    /// The files that this snapshot has made needless; the next one makes it needless too.
+    /// The files that this snapshot replaces; the next one replaces this snapshot too.
     fn take_old(&self, generation: u64) -> Vec<Vec<u8>> {
         let mut state = self.0.state.lock();
         state.log_bytes = state.log_bytes.saturating_sub(state.old_bytes);
@@ -97,8 +98,8 @@ impl Journal {
         std::mem::replace(&mut state.old, own)
     }
 
-    /// From here on, records go to the new log. Given back: the first of them (fills that are running and purges that are pending
-    /// are in no snapshot), and who still writes to the old log.
+    /// Switches to a new log. Returns its first records (running fills and pending purges are in no snapshot), and the
+    /// tickets that still write to the old log.
     fn switch(&self, generation: u64, log: Output) -> (Vec<Ticket>, Arc<()>) {
         let state: &mut JournalState = &mut self.0.state.lock();
         state.old.push(log_name(&self.0.folder, state.generation));
@@ -118,7 +119,7 @@ impl Journal {
             number: purge.number,
             rule: purge.rule.clone(),
         });
-        // The log before goes on being written to for a moment.
+        // The log before is still written to for a moment.
         let opened = Record::Opened {
             generation,
             boot: state.boot,
@@ -141,7 +142,7 @@ impl Journal {
         (tickets.collect(), writers)
     }
 
-    /// Waits until nobody has a ticket for the old log: only then does the index know all that it says.
+    /// Waits until no ticket for the old log is left: only then does the index have all changes in it.
     async fn wait_for(&self, writers: &Arc<()>) {
         loop {
             let dropped = self.0.dropped.notified();
@@ -200,7 +201,7 @@ impl Journal {
     }
 }
 
-/// Somebody is compacting.
+/// Marks that a compaction is running.
 struct CompactionGuard<'a>(&'a Journal);
 
 impl Drop for CompactionGuard<'_> {
@@ -247,7 +248,7 @@ impl SnapshotWriter {
         }
     }
 
-    /// The last frames, and how long all of them are.
+    /// Returns the last frames, and the length of all of them.
     fn finish(mut self, is_walked: bool) -> (Vec<Bytes>, u64) {
         let entries = self.entries;
         self.push(&Record::Complete { entries, is_walked });
@@ -256,7 +257,7 @@ impl SnapshotWriter {
     }
 }
 
-/// What a record says for a number of [`Index::vary_names`].
+/// The names that a record has for a number of [`Index::vary_names`].
 fn names_of(index: &Index, number: u16) -> Bytes {
     match index.vary_names(number) {
         Some(names) => Bytes::copy_from_slice(&names),

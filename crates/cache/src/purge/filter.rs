@@ -1,21 +1,22 @@
-//! What the index keeps of that by which an entry can be purged: 64 bits that say for most entries that a rule does not cover them.
+//! The purge filter of an entry: 64 bits in the index that exclude most rules without a look at the entry.
 //!
-//! 16 bits are of the main key; the others are a Bloom filter of the tags and of the beginnings of the key's text that end with a
-//! slash. Invariant: a rule that covers an entry fits its marks.
+//! 16 bits are of the main key; the others are a Bloom filter of the tags and of those prefixes of the key's text that
+//! end with a slash. Invariant: a rule that covers an entry matches its filter.
 
 use super::{PurgeRule, tags_of};
 use crate::key::Key;
 
-/// Beginnings of a key's text that are marked: up to its first slashes. (`httpexample.com/a/b/` has three of interest.)
+/// Prefixes of a key's text that are in the filter: up to its first slashes. (`httpexample.com/a/b/` has three of
+/// interest.)
 const SLASHES_MAX: usize = 8;
-/// Bits of the filter.
+/// Bits of the Bloom filter.
 const FILTER_BITS: u32 = 48;
 
-/// The marks of an entry.
+/// The purge filter of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeFilter(pub u64);
 
-/// What of its marks an entry must have for a rule to cover it.
+/// The bits that an entry's filter must have for a rule to cover it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilterQuery {
     mask: u64,
@@ -23,7 +24,7 @@ pub(crate) struct FilterQuery {
 }
 
 impl PurgeFilter {
-    /// Of the main key and the key's text.
+    /// The filter of the main key and the key's text.
     #[must_use]
     pub fn of_key(main: Key, key_text: &[u8]) -> Self {
         let purge_filter = slashes(key_text).fold(0, |purge_filter, end| {
@@ -32,7 +33,7 @@ impl PurgeFilter {
         Self(of_main(main) | purge_filter)
     }
 
-    /// Beside them, the tags in a header line.
+    /// Adds the tags in a header line.
     #[must_use]
     pub fn and_line(self, name: &[u8], value: &[u8]) -> Self {
         Self(tags_of(name, value).fold(self.0, |purge_filter, tag| purge_filter | bits(TAG, tag)))
@@ -58,7 +59,7 @@ impl FilterQuery {
     }
 }
 
-/// Behind each of the first slashes.
+/// The positions behind each of the first slashes.
 fn slashes(text: &[u8]) -> impl Iterator<Item = usize> {
     let ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     ends.map(|(at, _)| at + 1).take(SLASHES_MAX)
@@ -72,7 +73,7 @@ fn of_main(main: Key) -> u64 {
 const PREFIX: u64 = 0x9E37_79B9_7F4A_7C15;
 const TAG: u64 = 0xC2B2_AE3D_27D4_EB4F;
 
-/// Two bits of the filter. (FNV-1a: short texts, and who chooses them so that they collide makes only a sweep read more.)
+/// Two bits of the filter. (FNV-1a: the texts are short, and deliberate collisions only make a sweep read more.)
 fn bits(kind: u64, text: &[u8]) -> u64 {
     let hash = text.iter().fold(kind, |hash, byte| {
         (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01B3)

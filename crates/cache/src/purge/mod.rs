@@ -1,13 +1,14 @@
-//! Purges: what was asked for before one, and is covered by it, is no answer any more.
+//! Purges: an entry that was requested before a purge, and that its rule covers, is invalid.
 //!
-//! A purge is O(1): it gets the next number and goes onto a list. Each entry has the number of the last purge that had been made
-//! when it was asked for at the origin ([`FetchMoment`]), or that it was found to be clean of; a hit that is behind the list's end is
-//! compared once with the rules in between (its head has the key's text and the tags), then noted as clean. What is covered is
-//! invalid from the moment of the purge on; a sweep deletes it at its own pace, and rules that it has compared with everything
-//! are forgotten. [`PurgeFilter`] in the index tell it which heads need not be read.
+//! A purge is O(1): it gets the next number and is added to a list. Each entry has the number of the last purge that
+//! had been made when it was requested from the origin ([`FetchMoment`]), or that it was found not to be covered by. A
+//! hit that is behind the end of the list is compared once with the rules in between (its head has the key's text and
+//! the tags), then noted as clean. A covered entry is invalid from the moment of the purge on. A sweep deletes it at
+//! its own pace, and forgets rules that it has compared with every entry. The index has a [`PurgeFilter`] of each
+//! entry, which tells the sweep which heads it need not read.
 //!
-//! Not here: files and the index (`store::purge`). Invariants: a rule is forgotten only when no entry and no running fill is
-//! older than it; numbers are compared as they count up and around (`is_before`).
+//! Not here: files and the index (`store::purge`). Invariants: a rule is forgotten only when no entry and no running
+//! fill is older than it; the order of numbers survives their wrapping (`is_before`).
 
 mod filter;
 #[cfg(test)]
@@ -25,12 +26,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Rules that may be pending. One more is refused ([`TooManyPurges`]) until a sweep has compared the oldest with every entry.
+/// Maximum of pending rules. One more is refused ([`TooManyPurges`]) until a sweep has compared the oldest with every
+/// entry.
 pub const RULES_MAX: usize = 1024;
-/// With so many pending, fills that are older than the last rule are not stored any more: one that takes hours would keep every
-/// rule since its start.
+/// Pending rules from which on fills that are older than the last rule are not stored: a fill that takes hours would
+/// keep every rule since its start.
 pub const RULES_MANY: usize = RULES_MAX / 2;
-/// Bytes of a prefix or a tag.
+/// Maximum length of a prefix or a tag, in bytes.
 pub const RULE_TEXT_MAX: usize = 1024;
 
 /// What a purge covers.
@@ -40,12 +42,12 @@ pub enum PurgeRule {
     Key(Key),
     /// Keys whose text begins with this.
     Prefix(Bytes),
-    /// Answers that had this tag: a member of `Surrogate-Key` (between blanks) or `Cache-Tag` (between commas). Case is not
-    /// looked at.
+    /// Responses with this tag: a member of `Surrogate-Key` (separated by blanks) or `Cache-Tag` (separated by commas).
+    /// Case is ignored.
     Tag(Bytes),
 }
 
-/// [`RULES_MAX`] rules are pending: nothing was purged, and it is to be tried again.
+/// [`RULES_MAX`] rules are pending: nothing was purged, and the purge should be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{RULES_MAX} purges are pending already")]
 pub struct TooManyPurges;
@@ -55,10 +57,10 @@ pub struct TooManyPurges;
 pub(crate) struct NumberedRule {
     pub number: u32,
     pub rule: PurgeRule,
-    marking: FilterQuery,
+    query: FilterQuery,
 }
 
-/// The rules that are pending, in their order.
+/// The pending rules, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PurgeList {
     /// The number of the last rule, pending or not.
@@ -66,8 +68,8 @@ pub(crate) struct PurgeList {
     pending: VecDeque<NumberedRule>,
 }
 
-/// When something was asked for at the origin: what is purged from then on is purged for it too, and what was asked for later is
-/// newer. While it lives, later rules stay. Goes from loop to loop.
+/// The moment at which a response was requested from the origin. A purge after it covers the response too, and a
+/// response requested after it is newer. While it lives, later rules stay. Can be sent to other loops.
 #[derive(Clone, Debug)]
 pub struct FetchMoment {
     number: u32,
@@ -75,10 +77,10 @@ pub struct FetchMoment {
     tag: u32,
 }
 
-/// The rules of one store.
+/// The purge rules of one store.
 #[derive(Debug)]
 pub(crate) struct PurgeRules {
-    /// The number of the last one: what a hit looks at.
+    /// The number of the last rule, which a hit compares with its own.
     latest: AtomicU32,
     state: RwLock<RulesState>,
 }
@@ -86,27 +88,27 @@ pub(crate) struct PurgeRules {
 #[derive(Debug)]
 struct RulesState {
     purges: PurgeList,
-    /// The time between two rules each, if something that was asked for in it still runs; the last is now.
+    /// The intervals between two rules in which a fetch began that still runs; the last interval is now.
     intervals: VecDeque<PurgeInterval>,
 }
 
 #[derive(Debug)]
 struct PurgeInterval {
     number: u32,
-    /// Shared by what was asked for in it. True: it is not to be stored.
+    /// Shared by the fetches that began in it. True: their responses are not to be stored.
     is_void: Arc<AtomicBool>,
 }
 
-/// What the rules say of an entry.
+/// The result of comparing an entry with the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PurgeCheck {
-    /// It is clean of all up to this number.
+    /// It is not covered by any rule up to this number.
     Clean(u32),
     Purged,
 }
 
-/// Did the purge `a` come before `b`? (They count around; never are two of interest half a circle apart, as each sweep moves all
-/// entries on.)
+/// Was the purge `a` made before `b`? (Numbers wrap. Two that are compared are never half the range apart, as each
+/// sweep moves all entries on.)
 pub(crate) fn is_before(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() > 0
 }
@@ -176,22 +178,22 @@ pub fn tags_of<'a>(name: &[u8], value: &'a [u8]) -> impl Iterator<Item = &'a [u8
 
 impl NumberedRule {
     fn new(number: u32, rule: PurgeRule) -> Self {
-        let marking = FilterQuery::of(&rule);
+        let query = FilterQuery::of(&rule);
         Self {
             number,
             rule,
-            marking,
+            query,
         }
     }
 
-    /// May it cover an entry with these marks, last noted as clean of `since`?
+    /// May it cover an entry with this filter that is clean of all rules up to `since`?
     pub fn may_cover(&self, purge_filter: PurgeFilter, since: u32) -> bool {
-        is_before(since, self.number) && self.marking.fits(purge_filter)
+        is_before(since, self.number) && self.query.fits(purge_filter)
     }
 }
 
 impl PurgeList {
-    /// Takes note of a rule; the same one from before is in it. (Those of several loops come nearly in their order.)
+    /// Adds a rule and removes an older one that is the same. (Rules of several loops arrive nearly in order.)
     pub fn add(&mut self, number: u32, rule: PurgeRule) {
         self.pending
             .retain(|known| known.rule != rule || is_before(number, known.number));
@@ -204,7 +206,7 @@ impl PurgeList {
         self.is_at_least(number);
     }
 
-    /// Numbers up to this one have been used.
+    /// Notes that numbers up to this one have been used.
     pub fn is_at_least(&mut self, number: u32) {
         if self.latest == 0 || is_before(self.latest, number) {
             self.latest = number;
@@ -217,7 +219,7 @@ impl PurgeList {
         self.is_at_least(number);
     }
 
-    /// Whatever was known before the pending rules is clean of all up to this one.
+    /// The number that an entry of unknown age is clean of: the last before the pending rules.
     pub fn floor(&self) -> u32 {
         let first = self.pending.front();
         first.map_or(self.latest, |first| first.number.wrapping_sub(1))
@@ -233,12 +235,12 @@ impl FetchMoment {
         self.number
     }
 
-    /// What is stored of the answer has this tag.
+    /// The tag of the entry that stores the response.
     pub(crate) fn tag(&self) -> u32 {
         self.tag
     }
 
-    /// Have too many purges been made since, so that what was asked for then is not to be stored?
+    /// Have too many purges been made since for the response to be stored?
     pub(crate) fn is_void(&self) -> bool {
         self.interval.load(Ordering::Acquire)
     }
@@ -268,7 +270,7 @@ impl PurgeRules {
         }
     }
 
-    /// Adds a rule, and says its number. It holds from now on.
+    /// Adds a rule, which holds from now on, and returns its number.
     pub fn add(&self, rule: &PurgeRule) -> Result<u32, TooManyPurges> {
         let mut state = self.state.write();
         let is_known = || state.purges.pending().any(|known| known.rule == *rule);
@@ -291,7 +293,7 @@ impl PurgeRules {
         Some(known.number)
     }
 
-    /// Now, for an entry with this tag.
+    /// The present moment, for an entry with this tag.
     pub fn moment(&self, tag: u32) -> FetchMoment {
         let state = self.state.read();
         let interval = state
@@ -305,17 +307,17 @@ impl PurgeRules {
         }
     }
 
-    /// What something of which nothing is known is clean of.
+    /// The number that an entry of unknown age is clean of.
     pub fn floor(&self) -> u32 {
         self.state.read().purges.floor()
     }
 
-    /// Rules that are pending.
+    /// Number of pending rules.
     pub fn len(&self) -> usize {
         self.state.read().purges.pending.len()
     }
 
-    /// Is an entry that was clean of all up to `since` covered by a later one?
+    /// Is an entry that was clean of all rules up to `since` covered by a later one?
     pub fn check(&self, entry: &Entry, purge_filter: PurgeFilter, since: u32) -> PurgeCheck {
         let latest = self.latest.load(Ordering::Acquire);
         if latest == since {
@@ -333,14 +335,14 @@ impl PurgeRules {
         }
     }
 
-    /// The rules that everything that is yet to be stored is newer than, for a look at all that is stored; beside them, the number
-    /// of the last. None: there are no such rules.
+    /// The rules that are older than every running fetch, to be compared with every entry, and the number of the last.
+    /// None: there are no such rules.
     pub fn settled(&self) -> Option<(u32, Vec<NumberedRule>)> {
         let mut state = self.state.write();
         if state.purges.pending.len() > RULES_MANY {
-            state.void_old_eras();
+            state.void_old_intervals();
         }
-        // The last era is now.
+        // The last interval is now.
         let last = state.intervals.len() - 1;
         let running = state
             .intervals
@@ -357,14 +359,14 @@ impl PurgeRules {
         (!rules.is_empty()).then_some((end, rules))
     }
 
-    /// Everything was compared with the rules up to this one.
+    /// Notes that every entry was compared with the rules up to this one.
     pub fn forget(&self, number: u32) {
         self.state.write().purges.forget(number);
     }
 }
 
 impl RulesState {
-    fn void_old_eras(&mut self) {
+    fn void_old_intervals(&mut self) {
         while self.intervals.len() > 1 {
             if let Some(interval) = self.intervals.pop_front() {
                 interval.is_void.store(true, Ordering::Release);

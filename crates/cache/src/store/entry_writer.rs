@@ -1,5 +1,5 @@
-//! Writing an entry: a large one into a temp file beside its place, renamed when it is whole; a small one at once, under its name
-//! if nobody can look at it yet.
+//! Writing an entry. A large one goes to a temp file in the same directory, which is renamed when it is complete; a
+//! small one is written by one job, under its own name if no reader can open it yet.
 
 use super::removal::{EpochGuard, PendingDelete, Removed};
 use super::{FILE_MODE, Store};
@@ -17,13 +17,13 @@ use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that are collected before they are written: an entry of no more is one job of the pool.
+/// Bytes that are collected before a write: an entry of at most this size is one job of the pool.
 pub const WRITE_BYTES: usize = 256 << 10;
-/// Entries that are deleted at once to make room for one write; more than that, and the fill is shed.
+/// Maximum of entries that are evicted for one write; if that is not enough, the fill is not stored.
 const EVICT_MAX: usize = 256;
 
-/// An entry that is being written. If it is dropped before its end, its temp file goes with the next sweep; [`EntryWriter::abandon`]
-/// deletes it at once.
+/// An entry that is being written. If it is dropped before its end, the next sweep deletes its temp file;
+/// [`EntryWriter::abandon`] deletes it at once.
 #[derive(Debug)]
 #[must_use = "it is to be finished or abandoned"]
 pub struct EntryWriter {
@@ -32,11 +32,12 @@ pub struct EntryWriter {
     known: KnownKey,
     vary: Bytes,
     reservation: Reservation,
-    /// Entries that make room for it: their blocks are in the reservation, their files go when its own is made.
+    /// Entries evicted for this one: the reservation includes their blocks; their files are deleted (or reused) when
+    /// its own file is made.
     victims: Removed,
     waiting: Vec<Bytes>,
     waiting_bytes: usize,
-    /// Shared with those who read what is written ([`super::WrittenBody`]).
+    /// The temp file, shared with readers of the written part ([`super::WrittenBody`]).
     output: Arc<OnceLock<Output>>,
     /// May there be a temp file?
     has_temp: bool,
@@ -44,11 +45,12 @@ pub struct EntryWriter {
 }
 
 impl Store {
-    /// Begins an entry of what was asked for at `moment`, whose tag it gets ([`Description::tag`] is overwritten). Nothing is written
-    /// yet, but room is reserved for `expected` bytes of body (what `Content-Length` says, or 0), for which others may have to go.
+    /// Begins an entry for a response that was requested at `moment`, whose tag it gets ([`Description::tag`] is
+    /// overwritten). Nothing is written yet, but space is reserved for `expected` bytes of body (the value of
+    /// `Content-Length`, or 0), for which other entries may be evicted.
     ///
     /// # Errors
-    /// [`Error::Fault`]: it cannot be written down. [`Error::NoRoom`], [`Error::Disk`].
+    /// [`Error::Fault`]: the response cannot be encoded. [`Error::NoRoom`], [`Error::Disk`].
     pub async fn begin<'a>(
         &self,
         local: &Local,
@@ -121,14 +123,15 @@ impl Store {
         })
     }
 
-    /// Takes over the room of entries that nobody asked for the longest time, where there is none left for `bytes`: they are out of
-    /// the index then, but still on the disk. None do while purges are pending, which could not be forgotten before the fill's end.
+    /// Takes over the space of the least recently used entries if none is left for `bytes`: they leave the index at
+    /// once, and stay on the disk. None is taken while purges are pending: these could not be forgotten before the
+    /// fill's end.
     fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Removed {
         match reservation.grow_to(bytes) {
             Ok(()) => Removed::default(),
             Err(_) if self.purges_pending() > 0 => Removed::default(),
             Err(NoRoom(lacking)) => {
-                // What a start found beyond the limits is for a sweep.
+                // An excess over the limits that a start found is left to a sweep.
                 let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));
                 let blocks = victims.known.iter();
                 let blocks = blocks.map(|known| u64::from(known.extent.blocks));
@@ -138,7 +141,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::grow`], and room for what the journal says.
+    /// As [`Store::grow`], and reserves space for the journal's records.
     async fn grow_counting(
         &self,
         local: &Local,
@@ -149,7 +152,7 @@ impl Store {
         self.grow(local, reservation, bytes).await
     }
 
-    /// Room for `bytes` in all, for which the entries that nobody asked for the longest time go.
+    /// Grows a reservation to `bytes` in all, for which the least recently used entries are evicted.
     pub(super) async fn grow(
         &self,
         local: &Local,
@@ -170,8 +173,8 @@ impl Store {
         }
     }
 
-    /// Under which key an answer is stored: its variant's, if that was looked for (as nginx has it: the main entry is the variant
-    /// that came first, and an answer that does not vary replaces it).
+    /// The key that a response is stored under: its variant's, if that was looked up. (As in nginx, the variant that
+    /// came first is the main entry, and a response that does not vary replaces it.)
     #[must_use]
     pub fn key_for(main: Key, looked_for: Option<Key>, variant: Option<Key>) -> Key {
         match looked_for {
@@ -180,7 +183,7 @@ impl Store {
         }
     }
 
-    /// Does what the index asks for after a key came in.
+    /// Frees what a new key displaced from the index.
     pub(super) async fn settle(
         &self,
         local: &Local,
@@ -188,7 +191,7 @@ impl Store {
         epoch: EpochGuard,
     ) -> Result<(), Error> {
         let Displaced { replaced, evicted } = displaced;
-        // The file of the replaced one was overwritten by the rename.
+        // The rename has overwritten the replaced entry's file.
         drop(replaced.and_then(|known| super::blocks_of(&self.0.space, &known)));
         match evicted {
             Some(known) if known.state == KeyState::Stored => {
@@ -211,7 +214,7 @@ impl EntryWriter {
         self.known.key
     }
 
-    /// The entry that it is made of was clean of purges up to this one.
+    /// Sets the last purge that the entry is known not to be covered by: that of the entry it is copied from.
     pub(super) fn clean_of(&mut self, number: u32) {
         self.known.clean_of = number;
     }
@@ -225,7 +228,7 @@ impl EntryWriter {
             .temp_path(&self.known.key, self.known.extent.file)
     }
 
-    /// Where the body begins in the file.
+    /// Offset of the body in the file.
     #[must_use]
     pub fn body_offset(&self) -> u64 {
         self.encoder.entry_len(0)
@@ -237,19 +240,19 @@ impl EntryWriter {
         self.encoder.body_len()
     }
 
-    /// Bytes of the body that are in the file: none before [`WRITE_BYTES`] have come, or
-    /// [`EntryWriter::flush`].
+    /// Bytes of the body that are in the file: none before [`WRITE_BYTES`] have come or [`EntryWriter::flush`] was
+    /// called.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.encoder.body_len() - self.waiting_bytes as u64
     }
 
-    /// The next bytes of the body. Waits for the disk when [`WRITE_BYTES`] have come together.
+    /// Adds the next bytes of the body. Waits for the disk when [`WRITE_BYTES`] have been collected.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Fault`] (too long), [`Error::Purged`]: it is to be abandoned.
     pub async fn push(&mut self, local: &Local, bytes: Bytes) -> Result<(), Error> {
-        // Purges wait for what gave way to it.
+        // Purges wait for the entries that were evicted for it.
         if self.moment.is_void() {
             return Err(Error::Purged);
         }
@@ -262,7 +265,7 @@ impl EntryWriter {
         Box::pin(self.flush(local)).await
     }
 
-    /// Writes what has come together, where others wait for it to be in the file.
+    /// Writes the collected bytes, for readers that wait for them to be in the file.
     ///
     /// # Errors
     /// As [`EntryWriter::push`].
@@ -287,7 +290,7 @@ impl EntryWriter {
         Ok(local.append(&output, chunks, &pool).await?)
     }
 
-    /// Deletes what makes room, where its files are not used again.
+    /// Deletes the files of the evicted entries, if they are not reused.
     async fn delete_victims(&mut self, local: &Local) -> Result<(), Error> {
         self.store.delete_files(local, &self.victims.known).await?;
         self.victims = Removed::default();
@@ -313,26 +316,29 @@ impl EntryWriter {
         }
     }
 
-    /// As [`EntryWriter::publish`]; what is not stored is abandoned.
+    /// Publishes the entry ([`EntryWriter::publish`]), and abandons it on an error.
     ///
     /// # Errors
-    /// The same.
+    /// As [`EntryWriter::publish`].
     pub async fn finish(mut self, local: &Local) -> Result<KnownKey, Error> {
         let published = self.publish(local).await;
         if published.is_err() {
-            // What failed is told, not that its remains cannot be deleted either.
+            // The first error is reported, not that the temp file cannot be deleted either.
             let _ = self.abandon(local).await;
         }
         published
     }
 
-    /// The body is whole: the entry gets its name, and the index knows it. What is given back is what the index knows.
+    /// Publishes the entry, whose body is complete: it gets its name, and the index knows it. Returns what the index
+    /// knows.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Purged`], [`Error::Superseded`]: it is not stored, and to be abandoned.
+    /// [`Error::NoRoom`], [`Error::Disk`], [`Error::Purged`], [`Error::Superseded`]: it is not stored, and to be
+    /// abandoned.
     pub async fn publish(&mut self, local: &Local) -> Result<KnownKey, Error> {
         let store = self.store.clone();
-        // From before it is looked whether it is void: a sweep that comes then waits for this.
+        // Taken before the check whether the fetch is void: a sweep that begins after the check then waits for this
+        // guard.
         let epoch = store.0.epochs.begin();
         if self.moment.is_void() {
             return Err(Error::Purged);
@@ -359,7 +365,7 @@ impl EntryWriter {
                 done.map_err(Error::from)
             }
         };
-        // If the record was written, the next start finds that it did not come true when the key is asked for.
+        // If the record was written without the file, the next start notices when the key is requested.
         done?;
         for victim in std::mem::take(&mut self.victims).known {
             store.0.journal.gone(victim.key, victim.extent.file);
@@ -372,9 +378,9 @@ impl EntryWriter {
         let displaced = store.0.index.put(&known);
         drop((put, turn));
         store.0.stored.fetch_add(1, Relaxed);
-        // The entry is stored; that another one's file stays is counted, and no failure of this one.
+        // The entry is stored. A file of another entry that cannot be deleted is counted, and does not fail this one.
         let _ = store.settle(local, displaced, epoch.clone()).await;
-        // A sweep that begins from now on finds it in the index; one that had begun could not wait for it.
+        // A sweep that begins from now on finds it in the index; one that began before could not wait for it.
         if self.moment.is_void() {
             Box::pin(store.drop_purged(local, &known)).await?;
             return Err(Error::Purged);
@@ -382,7 +388,7 @@ impl EntryWriter {
         Ok(known)
     }
 
-    /// What makes the temp file whole, and gives it its name.
+    /// The steps that complete the temp file and give it its name.
     fn last_steps(&mut self, output: Output, finished: Finished, put: Step) -> Vec<Step> {
         let (from, to) = (self.temp_path(), self.store.path(&self.known.key));
         let mut rest = std::mem::take(&mut self.waiting);
@@ -395,7 +401,7 @@ impl EntryWriter {
         ]
     }
 
-    /// Makes a small entry at once, with what else goes to the disk now; the directory is made if it is not there.
+    /// Makes a small entry in one job, grouped with other writes; creates its directory if that is missing.
     async fn place(
         &mut self,
         local: &Local,
@@ -412,7 +418,7 @@ impl EntryWriter {
         let (log, record) = put.record();
         let (done, steps) = local.change_in(&store.0.group, log, record, steps).await;
         match done {
-            // Somebody else deleted it.
+            // Another program has deleted the directory.
             Err(error) if error.errno() == Some(Errno::NOENT) => {
                 Box::pin(store.make_directories(local, &key)).await?;
                 Box::pin(local.change(steps, &store.0.settings.pool)).await?;
@@ -425,7 +431,8 @@ impl EntryWriter {
         Ok(())
     }
 
-    /// What makes the file. What goes goes before anything is written, so that the directory is never too full.
+    /// Adds the steps that make the file. Deletions come before the write, so that the directory never exceeds its
+    /// limit.
     fn push_place(&mut self, finished: Finished, steps: &mut Vec<Step>) {
         let (store, key) = (&self.store, &self.known.key);
         let mut contents = Vec::with_capacity(self.waiting.len() + 2);
@@ -450,10 +457,10 @@ impl EntryWriter {
         steps.push(Step::Place(file));
     }
 
-    /// Gives up: the temp file is deleted and the room given back.
+    /// Abandons the entry: deletes the temp file and gives the space back.
     ///
     /// # Errors
-    /// [`Error::Disk`]; a sweep tries again, and until then the room counts.
+    /// [`Error::Disk`]; a sweep tries again, and the space counts until then.
     pub async fn abandon(mut self, local: &Local) -> Result<(), Error> {
         let KnownKey { key, extent, .. } = self.known;
         self.store.0.shed.fetch_add(1, Relaxed);
@@ -468,7 +475,7 @@ impl EntryWriter {
 }
 
 impl Drop for EntryWriter {
-    /// Whoever wrote it has gone: its temp file goes with a sweep.
+    /// Leaves the temp file and the evicted entries' files to a sweep.
     fn drop(&mut self) {
         if self.has_temp || !self.victims.known.is_empty() {
             let nothing = self.store.0.space.adopt(0);

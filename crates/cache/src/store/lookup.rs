@@ -12,38 +12,38 @@ use message::date::Seconds;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What there is for a request.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Found {
     /// An entry, fresh or not.
     Hit(Hit),
-    /// None.
+    /// No entry.
     Miss(Miss),
-    /// The failure of the origin was noted instead of an answer.
+    /// The origin failed, which was noted instead of a response.
     Failed(KnownKey),
 }
 
-/// What to do about a miss.
+/// Details of a miss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Miss {
-    /// The variant that was looked for, if the key has variants.
+    /// The variant that was looked up, if the key has variants.
     pub variant: Option<Key>,
-    /// Why an entry that there was is none any more; for the log, once.
+    /// Why the entry at this key was dropped; to be logged once.
     pub damage: Option<Fault>,
 }
 
 /// An entry that was found.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    /// What it says.
+    /// The decoded head of the entry.
     pub entry: Rc<Entry>,
-    /// Where its body is.
+    /// The file that holds the body.
     pub file: Rc<OpenFile>,
-    /// What the index knows: its lifetime is the one that counts.
+    /// What the index knows of it; its lifetime overrides that of the entry.
     pub known: KnownKey,
 }
 
-/// What a file turned out to be.
+/// The result of opening an entry's file.
 enum Opened {
     Entry(Rc<OpenFile>, Rc<Entry>),
     Nothing,
@@ -51,11 +51,11 @@ enum Opened {
 }
 
 impl Store {
-    /// Finds the entry of a key for a request with these header lines. Counts as a use of it. `key_text` is what the key was made
-    /// of.
+    /// Finds the entry of a key for a request with these header lines, and counts a use of it. `key_text` is the text
+    /// that the key is made of.
     ///
     /// # Errors
-    /// [`Error::Disk`]: the disk fails or its pool is full; the origin has the answer.
+    /// [`Error::Disk`]: the disk fails or its pool is full; the origin has the response.
     pub async fn find<'a, I>(
         &self,
         local: &Local,
@@ -70,7 +70,7 @@ impl Store {
         let main = Key::of(key_text);
         let known = self.0.index.look_up(&main, now);
         let wanted = known.and_then(|known| self.variant_of(&known, &main, fields.clone()));
-        // The index says that the main entry is another variant: its file need not be opened.
+        // According to the index the main entry is another variant: its file need not be opened.
         let is_other = known
             .zip(wanted)
             .is_some_and(|(known, wanted)| Varies::of(known.varies.names, &wanted) != known.varies);
@@ -103,8 +103,8 @@ impl Store {
         }
     }
 
-    /// What is known now of an entry that was found before, if it still is what would be found and all of it was checked. Counts as a
-    /// use; nothing is opened.
+    /// What the index knows now of an entry that was found before, if a lookup would find the same entry and all of it
+    /// was verified. Counts as a use; nothing is opened.
     #[must_use]
     pub fn recall(&self, entry: &Entry, now: Seconds) -> Option<KnownKey> {
         let known = self.0.index.look_up(&entry.key(), now)?;
@@ -112,7 +112,7 @@ impl Store {
         (is_same && known.is_verified && !self.is_purged(entry, &known)).then_some(known)
     }
 
-    /// The key of the variant that is asked for, if the index knows what it depends on.
+    /// The key of the variant that the request asks for, if the index knows the names in `Vary`.
     fn variant_of<'a, I>(&self, known: &KnownKey, main: &Key, fields: I) -> Option<Key>
     where
         I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
@@ -164,17 +164,17 @@ impl Store {
         }
         let known = known.filter(|known| known.state == KeyState::Stored);
         let opened = match self.open_entry(local, access, key).await? {
-            // Its head may have been written over while it was read.
+            // Its head may have been overwritten during the read.
             Opened::Bad(Fault::Damaged(_)) => self.open_entry(local, access, key).await?,
             opened => opened,
         };
         match opened {
-            // Somebody moved it here.
+            // The file was moved here.
             Opened::Entry(_, entry) if entry.key() != *key => {
                 let fault = Fault::Damaged("place");
                 Ok(self.drop_damaged(local, key, known, fault).await)
             }
-            // Two texts with one MD5: as nginx has it, the last one stored stays.
+            // Two texts with the same MD5: as in nginx, the last one stored stays.
             Opened::Entry(_, entry) if entry.key_text() != key_text => Ok(missed(None)),
             Opened::Entry(file, entry) => {
                 let known = match known.filter(|known| known.extent.file == entry.tag()) {
@@ -185,7 +185,7 @@ impl Store {
                     }
                 };
                 if self.is_purged(&entry, &known) {
-                    // What cannot be deleted now is for a sweep.
+                    // A file that cannot be deleted now is left to a sweep.
                     let _ = self.drop_purged(local, &known).await;
                     return Ok(missed(None));
                 }
@@ -197,7 +197,8 @@ impl Store {
                 }
                 Ok(missed(None))
             }
-            // Of nginx, which had the directory before (a walk takes it in without a status): to be overwritten.
+            // An entry of nginx, which used the directory before (a walk indexes it without a status): to be
+            // overwritten.
             Opened::Bad(Fault::Foreign) if known.is_none_or(|known| known.status == 0) => {
                 Ok(missed(None))
             }
@@ -205,7 +206,7 @@ impl Store {
         }
     }
 
-    /// Opens a key's file and reads its head. What was read is kept with the open file.
+    /// Opens a key's file and reads its head. The decoded entry is kept with the open file.
     async fn open_entry(
         &self,
         local: &Local,
@@ -224,7 +225,7 @@ impl Store {
         {
             return Ok(Opened::Entry(file, entry));
         }
-        // A small one at once as a whole, so that the disk layer keeps it.
+        // A small file is read whole, so that the disk layer keeps it.
         let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
         let mut wanted = if len <= BODY_MAX { len } else { HEAD_BYTES };
         loop {
@@ -232,7 +233,7 @@ impl Store {
             match Entry::decode(&head, file.meta().len) {
                 Ok(entry) => {
                     let entry = Rc::new(entry);
-                    // Whoever was faster has read the same.
+                    // If another task was faster, it has read the same.
                     let _ = file.slot().set(entry.clone());
                     return Ok(Opened::Entry(file, entry));
                 }
@@ -244,7 +245,7 @@ impl Store {
         }
     }
 
-    /// Puts into the index what an entry says that the index did not know, or knew another one of.
+    /// Indexes an entry that was found on the disk, in place of what the index knew under its key.
     pub(super) async fn learn(
         &self,
         local: &Local,
@@ -262,7 +263,7 @@ impl Store {
         Ok(known)
     }
 
-    /// What the index is to know of an entry that was found on the disk.
+    /// The index's record of an entry that was found on the disk.
     pub(super) fn known_of(&self, entry: &Entry, len: u64, now: Seconds) -> KnownKey {
         let names = self.0.index.vary_number(entry.vary());
         let blocks = self.0.space.blocks(len);
@@ -284,7 +285,7 @@ impl Store {
         }
     }
 
-    /// Takes in an entry whose file is there, and counts its blocks.
+    /// Puts an entry with an existing file into the index, and counts its blocks.
     pub(super) async fn take_in(&self, local: &Local, known: &KnownKey) -> Result<(), Error> {
         self.0.space.charge(u64::from(known.extent.blocks));
         self.count_directories(&known.key, self.0.space.adopt(0));
@@ -292,7 +293,7 @@ impl Store {
         self.settle(local, self.0.index.put(known), epoch).await
     }
 
-    /// Forgets an entry whose file turned out not to be there (the process that wrote it was killed just before that).
+    /// Forgets an entry whose file is missing (the process that wrote it was killed before the file was made).
     pub(super) fn forget(&self, known: &KnownKey) {
         if let Some(known) = self.0.index.remove_entry(&known.key, known.extent.file) {
             self.0.journal.gone(known.key, known.extent.file);
@@ -300,8 +301,9 @@ impl Store {
         }
     }
 
-    /// Deletes an entry that is damaged; what cannot be deleted now is for a sweep. If it has left the index meanwhile, or a walk that
-    /// would have found it has come to its end, what was read may have been one that is being made in its place: it stays.
+    /// Deletes a damaged entry; if it cannot be deleted now, that is left to a sweep. If it has left the index
+    /// meanwhile, or a walk that would have found it has finished, the bytes read may be those of an entry that is just
+    /// being written in its place: that one stays.
     async fn drop_damaged(
         &self,
         local: &Local,
@@ -324,7 +326,7 @@ impl Store {
     /// Deletes the entry of a hit that turned out to be damaged while it was read.
     ///
     /// # Errors
-    /// None any more: what cannot be deleted now is for a sweep.
+    /// None at present: a file that cannot be deleted now is left to a sweep.
     pub async fn drop_hit(&self, local: &Local, hit: &Hit) -> Result<(), Error> {
         let (key, known) = (&hit.known.key, Some(hit.known));
         let fault = Fault::Damaged("body");
@@ -333,7 +335,7 @@ impl Store {
     }
 }
 
-/// Bytes of a file that are read for its head at first: what an open has read anyway.
+/// Bytes of a file that the first read of its head asks for; an open has read as many anyway.
 const HEAD_BYTES: usize = 4096;
 
 fn purge_filter_of(entry: &Entry) -> PurgeFilter {

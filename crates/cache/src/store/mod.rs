@@ -1,11 +1,12 @@
-//! One cache on one disk: its directory, index, room and journal together.
+//! One cache on one disk: its directory, index, space and journal together.
 //!
-//! A hit is [`Store::find`]; a fill is [`Store::begin`], pieces, and [`EntryWriter::finish`]; what keeps the directory within its limits
-//! is [`Store::sweep`], and [`Walk`] finds what the journal does not know. Shared by all loops; each comes with its own
-//! [`Local`], and every wait is for the directory's pool.
+//! A hit is [`Store::find`]. A fill is [`Store::begin`], then pieces, then [`EntryWriter::finish`]. [`Store::sweep`]
+//! keeps the directory within its limits, and [`Walk`] finds the entries that the journal does not know. A store is
+//! shared by all loops; each passes its own [`Local`], and every wait is for the directory's pool.
 //!
-//! Not here: what is asked at the origin, and who waits for whom. Invariants: an entry gets its name when it is whole; its room is
-//! reserved before it is written and given back when its file is gone; what is damaged is deleted and never given out.
+//! Not here: requests to the origin, and the requests that wait for them. Invariants: an entry gets its name when it is
+//! complete; its space is reserved before it is written and given back when its file is gone; a damaged entry is
+//! deleted and never served.
 
 mod entry_writer;
 mod lookup;
@@ -49,15 +50,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 /// Permissions of entries and of directories.
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
-/// Files that one job deletes.
+/// Maximum of files that one job deletes.
 pub const DELETE_MAX: usize = 32;
-/// A small entry's directories, the files that go for it, its own steps (`writing`); or files that go, and what the journal says of them.
+/// One job holds a small entry's directories, the files deleted for it and its own steps (`entry_writer`); or deleted
+/// files and their records in the journal.
 const _: () = assert!(LEVELS_MAX + DELETE_MAX + 3 <= STEPS_MAX);
 const _: () = assert!(DELETE_MAX + DELETE_MAX.div_ceil(TICKET_RECORDS_MAX) <= STEPS_MAX);
-/// Directories that are counted. (`levels=2:2:2` has 16 million; the rest is not counted.)
+/// Maximum of directories that are counted. (`levels=2:2:2` has 16 million; the rest is not counted.)
 pub const DIRECTORIES_MAX: usize = 1 << 17;
 
-/// What `proxy_cache_path` says.
+/// The parameters of `proxy_cache_path`.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
     /// The directory: an absolute path, without a slash at its end. It exists and is writable.
@@ -72,11 +74,11 @@ pub struct StoreSettings {
     pub min_free_bytes: u64,
     /// `inactive`, in seconds.
     pub inactive: Seconds,
-    /// Where the disk is waited for.
+    /// The pool that does the work on files.
     pub pool: Pool,
 }
 
-/// Numbers since start, for metrics.
+/// Totals since the start, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Entries written.
@@ -87,7 +89,7 @@ pub struct Counters {
     pub evicted: u64,
     /// Entries deleted because they were damaged.
     pub damaged: u64,
-    /// Files of evicted entries that could not be deleted; they go on counting until a sweep can.
+    /// Files of evicted entries that could not be deleted; their blocks count until a sweep deletes them.
     pub undeleted: u64,
     /// Entries that purges covered, by key, prefix or tag.
     pub purged: u64,
@@ -103,27 +105,27 @@ struct Inner {
     index: Index,
     space: Space,
     journal: Journal,
-    /// Fills that give small entries to the disk.
+    /// Groups the jobs that write small entries.
     group: Group,
-    /// Tags of one process count up, in the order in which origins are asked.
+    /// The next fetch's tag. Within a process, tags increase in the order in which origins are asked.
     next_tag: AtomicU32,
     /// `inactive`, in seconds; a reload may change it.
     inactive: AtomicI64,
-    /// Are there entries that the index may not know?
+    /// May there be entries that the index does not know?
     is_cold: AtomicBool,
-    /// Directories that hold a block each.
+    /// Directories that are counted, with a block each.
     directories: Mutex<HashSet<Directory>>,
-    /// What the journal was last counted with.
+    /// Space reserved for the journal when it was last counted.
     journal_room: Mutex<Reservation>,
-    /// Bytes that it may have until it is counted again.
+    /// Bytes that the journal may grow to before it is counted again.
     journal_counted: AtomicU64,
-    /// Files of others: room that is not ours.
+    /// Space taken by foreign files in the directory.
     foreign_room: Mutex<Reservation>,
     pending_deletes: Mutex<VecDeque<PendingDelete>>,
     epochs: Epochs,
     publish_order: PublishOrder,
     rules: PurgeRules,
-    /// The sweep's way through the index, for purges.
+    /// The running purge pass of the sweep through the index.
     pass: Mutex<Option<purge::PurgePass>>,
     stored: AtomicU64,
     shed: AtomicU64,
@@ -134,8 +136,9 @@ struct Inner {
 }
 
 impl Store {
-    /// Takes possession of a cache directory. What its journal knows is in the index when this is done; if that may not be all
-    /// ([`Recovered::is_complete`]), keys that are not known are looked for on the disk until a [`Walk`] is through.
+    /// Opens a cache directory and locks it. On return, the index holds the keys that the journal knows. If the journal
+    /// may be incomplete ([`Recovered::is_complete`]), unknown keys are looked up on the disk until a [`Walk`] has
+    /// finished.
     ///
     /// # Errors
     /// [`Error::InUse`]; [`Error::Disk`].
@@ -151,7 +154,7 @@ impl Store {
         let index = Index::of_zone(settings.zone_bytes);
         let (journal, recovered) =
             Journal::open(local, directory, settings.levels, pool, &index).await?;
-        // Tags of one start after the other are far apart.
+        // Far from the tags of the previous start.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
         let group = Group::new(pool);
         let store = Self(Arc::new(Inner {
@@ -185,13 +188,13 @@ impl Store {
         Ok((store, recovered))
     }
 
-    /// What is known of keys. For [`KeyState::Seen`] and [`KeyState::Failed`], which have no file, and for looking.
+    /// The index: for reading, and to note [`KeyState::Seen`] and [`KeyState::Failed`], which have no file.
     #[must_use]
     pub fn index(&self) -> &Index {
         &self.0.index
     }
 
-    /// The directory's room.
+    /// The space of the directory.
     #[must_use]
     pub fn space(&self) -> &Space {
         &self.0.space
@@ -203,26 +206,27 @@ impl Store {
         &self.0.settings
     }
 
-    /// Now: to be taken before the origin is asked, and given to [`Store::begin`], so that what is purged while the answer is on its
-    /// way is purged for it too, and that it does not replace what was asked for later.
+    /// The present moment, to be taken before the origin is asked and passed to [`Store::begin`]: a purge during the
+    /// fetch then covers its response too, and the response does not replace one that was requested later.
     #[must_use]
     pub fn moment(&self) -> FetchMoment {
         let tag = self.0.next_tag.fetch_add(1, Relaxed);
         self.0.rules.moment(tag)
     }
 
-    /// Sets other limits, as a reload may: `max_size` and `min_free` in bytes, `inactive` in seconds. Sweeps make them hold.
+    /// Sets other limits, as a reload may: `max_size` and `min_free` in bytes, `inactive` in seconds. Sweeps enforce
+    /// them.
     pub fn set_limits(&self, max_bytes: Option<u64>, min_free_bytes: u64, inactive: Seconds) {
         self.0.space.set_limits(max_bytes, min_free_bytes);
         self.0.inactive.store(inactive, Relaxed);
     }
 
-    /// Takes note of a key that has no file: one that was asked for ([`KeyState::Seen`]), or whose origin failed ([`KeyState::Failed`]).
-    /// One that has, since another request got an answer, keeps it. Given back, where another key had to give way: what deletes its
-    /// file, for which nobody needs to wait.
+    /// Notes a key that has no file: one that was requested ([`KeyState::Seen`]), or whose origin failed
+    /// ([`KeyState::Failed`]). A key whose response another request has stored meanwhile keeps it. If another key had
+    /// to give way, the returned future deletes its file; no request needs to wait for it.
     ///
     /// # Errors
-    /// Of what is given back: [`Error::Disk`]; a sweep tries again.
+    /// Of the returned future: [`Error::Disk`]; a sweep tries again.
     #[must_use = "a file is to be deleted"]
     pub fn note(
         &self,
@@ -236,7 +240,7 @@ impl Store {
         }
         let gone = self.take_out(|index| {
             let Displaced { replaced, evicted } = index.put(known);
-            // Its own file too, if that came just now: nobody overwrites it.
+            // Also a file of this key, if it was stored just now: no write will replace it.
             let gone = replaced.into_iter().chain(evicted);
             gone.filter(is_stored)
         });
@@ -248,7 +252,7 @@ impl Store {
         Some(async move { store.delete(&local, gone).await })
     }
 
-    /// Writes that wait for the disk: where these are many, fills are better shed.
+    /// Writes that wait for the disk. If there are many, fills should not be stored.
     #[must_use]
     pub fn writes_waiting(&self) -> usize {
         self.0.settings.pool.writes_waiting() + self.0.group.waiting()
@@ -260,14 +264,14 @@ impl Store {
         self.0.is_cold.load(Relaxed)
     }
 
-    /// How many seconds old the index is that lies on the disk; None: there is none yet.
+    /// Age of the newest index snapshot on the disk, in seconds; None: there is none yet.
     #[must_use]
     pub fn snapshot_age(&self) -> Option<u64> {
         let age = self.0.journal.snapshot_at()?.elapsed();
         Some(age.map_or(0, |age| age.as_secs()))
     }
 
-    /// Numbers since start.
+    /// The totals since the start.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters {
@@ -280,7 +284,8 @@ impl Store {
         }
     }
 
-    /// Ends: what is known is put together, so that the next start reads one file. To be called when nobody writes any more.
+    /// Closes the store: writes a snapshot of the index, so that the next start reads one file. To be called after the
+    /// last write.
     ///
     /// # Errors
     /// [`Error::Disk`]; nothing is lost.
@@ -301,7 +306,7 @@ impl Store {
         path
     }
 
-    /// The path of a fill's temp file: beside the entry's place.
+    /// The path of a fill's temp file, in the directory of the entry.
     #[must_use]
     pub fn temp_path(&self, key: &Key, tag: u32) -> Vec<u8> {
         let mut path = self.path(key);
@@ -309,7 +314,7 @@ impl Store {
         path
     }
 
-    /// Counts the blocks of what the journal knew.
+    /// Counts the blocks of the entries that the journal knew.
     fn count_what_is_there(&self) {
         let (index, space) = (&self.0.index, &self.0.space);
         let mut cursor = Cursor::default();
@@ -335,7 +340,7 @@ impl Store {
         Ok(())
     }
 
-    /// What makes those directories of a key of which nobody knows that they are there.
+    /// Steps that create those directories of a key that are not known to exist.
     fn unknown_directories(&self, key: &Key) -> Vec<Step> {
         let known = self.0.directories.lock();
         let mut all = key.directories(self.0.settings.levels);
@@ -361,7 +366,7 @@ impl Store {
         known.is_some_and(|known| known.state == KeyState::Stored)
     }
 
-    /// Deletes what a killed process left, and what the index had no room for.
+    /// Deletes the temp files that a killed process left, and the entries for which the index had no room.
     async fn delete_leftovers(&self, local: &Local, recovered: &Recovered) -> Result<(), Error> {
         for (key, tag) in &recovered.unfinished {
             self.delete_cut(local, key, *tag).await?;
@@ -378,8 +383,8 @@ impl Store {
         self.delete(local, self.take_out(|_| evicted)).await
     }
 
-    /// Looks at the file of an entry whose writer was killed: what is not whole is deleted. If it is still the one that was to be
-    /// replaced, the index knows that one from now on: it is as old as it is, and purges that are pending may cover it.
+    /// Checks the file of an entry whose writer was killed, and deletes it if it is incomplete. If it still is the file
+    /// that was to be replaced, the index gets that entry instead, with its own age; pending purges may cover it.
     async fn delete_cut(&self, local: &Local, key: &Key, tag: u32) -> Result<(), Error> {
         let pool = &self.0.settings.pool;
         let is_it = |known: &KnownKey| known.state == KeyState::Stored && known.extent.file == tag;

@@ -1,7 +1,7 @@
-//! Room that a cache directory takes beside its entries: the directories that they lie in, the journal, files of others.
+//! The space of a cache directory beside its entries: directories, the journal, foreign files.
 //!
-//! Not here: entries, which reserve their own ([`super::writing`]). Invariant: what we make ourselves has its room before it is made;
-//! only what is found on the disk is counted whether it fits or not.
+//! Not here: entries, which reserve their own ([`super::entry_writer`]). Invariant: space for our own files is reserved
+//! before they are made; only what is found on the disk is counted whether it fits or not.
 
 use super::{DIRECTORIES_MAX, Store};
 use crate::error::Error;
@@ -13,11 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Bytes that the journal may grow by between two sweeps, or this share of `max_size` if that is less.
 const JOURNAL_AHEAD: u64 = 1 << 20;
 const JOURNAL_SHARE: u64 = 32;
-/// That much is taken in so many pieces, so that fills which come meanwhile cannot keep all of it from being free at one moment.
+/// Steps in which that space is taken, so that concurrent fills cannot keep all of it from being free at one moment.
 const JOURNAL_PIECES: u64 = 16;
 
 impl Store {
-    /// Room for those directories of a key that are not counted, a block each. Others may have to go.
+    /// Reserves a block for each directory of a key that is not counted yet. Entries may be evicted for it.
     pub(super) async fn room_for_directories(
         &self,
         local: &Local,
@@ -40,8 +40,8 @@ impl Store {
             .count() as u64
     }
 
-    /// Counts the directories of a key, each once: in the room that was reserved for them, or, where they were found, beyond it.
-    /// What somebody else counted meanwhile is given back.
+    /// Counts the directories of a key, each once: in the space reserved for them, or in addition to it if they were
+    /// found on the disk. Space for directories that another task has counted meanwhile is given back.
     pub(super) fn count_directories(&self, key: &Key, mut room: Reservation) {
         let mut directories = self.0.directories.lock();
         let mut new = 0u64;
@@ -56,13 +56,13 @@ impl Store {
         room.keep();
     }
 
-    /// Bytes that the journal may grow by until it is counted again; 0 where nothing depends on it.
+    /// Bytes that the journal may grow by until it is counted again; 0 without `max_size`.
     fn journal_ahead(&self) -> u64 {
         let max = self.0.settings.max_bytes;
         max.map_or(0, |max| (max / JOURNAL_SHARE).min(JOURNAL_AHEAD))
     }
 
-    /// Counts the journal that a start found, and what it may grow to until it is counted again.
+    /// Counts the journal that a start found, and its growth until it is counted again.
     pub(super) fn count_journal_found(&self) {
         let bytes = self.0.journal.bytes() + self.journal_ahead();
         let blocks = self.0.space.blocks(bytes);
@@ -70,17 +70,17 @@ impl Store {
         self.0.journal_counted.store(bytes, Relaxed);
     }
 
-    /// Counts what the journal has grown to, and what it may grow to until it is counted again.
+    /// Counts the journal's present size, and its growth until it is counted again.
     ///
     /// # Errors
-    /// [`NoRoom`] for all of that; it keeps what it had, and what there is.
+    /// [`NoRoom`] for all of that; it keeps its space, and takes what is free.
     pub(super) fn count_journal(&self) -> Result<(), NoRoom> {
         let space = &self.0.space;
         let bytes = self.0.journal.bytes() + self.journal_ahead();
         let mut room = self.0.journal_room.lock();
         if let Err(NoRoom(lacking)) = room.grow_to(bytes) {
             let fits = space.blocks(bytes).saturating_sub(lacking);
-            // Somebody else may have taken that.
+            // Another task may have taken that meanwhile.
             let _ = room.grow_to(fits * space.block_bytes());
             return Err(NoRoom(lacking));
         }
@@ -89,8 +89,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes more room for the journal, where it has grown into half of what was counted ahead and no sweep has come (its disk has much
-    /// to do, say). Others may have to go.
+    /// Takes more space for the journal if half of its counted growth is used up and no sweep has come (because its
+    /// disk is busy, say). Entries may be evicted for it.
     pub(super) async fn count_journal_ahead(&self, local: &Local) -> Result<(), Error> {
         let (ahead, is_counted) = (self.journal_ahead(), &self.0.journal_counted);
         let counted = is_counted.load(Relaxed);
@@ -112,7 +112,7 @@ impl Store {
         Ok(())
     }
 
-    /// Counts what others have in the directory, instead of what was counted before.
+    /// Counts the blocks of foreign files in the directory, in place of the former count.
     pub(super) fn count_foreign(&self, blocks: u64) {
         self.0.foreign_room.lock().recount(blocks);
     }

@@ -1,9 +1,9 @@
-//! Which of several answers for one key is stored: the one that was asked for last.
+//! The order in which several responses for one key are published: the one that was requested last stays.
 //!
-//! A job that gives a file its name cannot be taken back, and two of them end in any order. So those of one key are given to the
-//! disk one after the other; an answer that is older than what is stored by then, or than another that waits, is given up.
+//! A job that gives a file its name cannot be cancelled, and two such jobs end in any order. So the jobs of one key run
+//! one after the other. A response is dropped if a newer one has been stored by then, or is waiting.
 //!
-//! Invariants: for one key at most one job runs and at most one answer waits, the newest; no lock is held meanwhile.
+//! Invariants: for one key at most one job runs, and at most one response waits, the newest; no lock is held meanwhile.
 
 use super::Store;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
 
-/// The keys whose files get their names now, and who is next.
+/// The keys whose files are being published, each with the next one that waits.
 #[derive(Debug, Default)]
 pub(super) struct PublishOrder(Mutex<HashMap<[u8; 16], Option<Waiter>>>);
 
@@ -26,7 +26,7 @@ struct Waiter {
     go: oneshot::Sender<PublishTurn>,
 }
 
-/// Nobody else gives a file this key's name until this is dropped; then it is the next one's.
+/// The right to publish a key's file. When it is dropped, it passes to the one that waits.
 #[derive(Debug)]
 #[must_use = "it is the next one's turn when this is dropped"]
 pub(super) struct PublishTurn {
@@ -42,7 +42,7 @@ impl PublishOrder {
 }
 
 impl Store {
-    /// Waits until no other file gets this key's name.
+    /// Waits for the right to publish a key's file.
     ///
     /// # Errors
     /// [`Error::Superseded`].
@@ -57,7 +57,7 @@ impl Store {
         }
     }
 
-    /// Is something stored under this key that was asked for later?
+    /// Is a response stored under this key that was requested later?
     #[must_use]
     pub fn has_newer(&self, key: &Key, moment: &FetchMoment) -> bool {
         self.is_superseded(key, moment.tag())
@@ -69,7 +69,7 @@ impl Store {
         stored.is_some_and(|known| self.is_newer(known.extent.file, tag))
     }
 
-    /// The turn, or what says when it comes.
+    /// The turn, or a receiver for it.
     fn take_turn(
         &self,
         key: Key,
@@ -91,12 +91,12 @@ impl Store {
             return Err(Error::Superseded);
         }
         let (go, waits) = oneshot::channel();
-        // The older one that waited learns it by this.
+        // This drops the sender of the older one that waited, which tells it so.
         *next = Some(Waiter { tag, go });
         Ok(Err(waits))
     }
 
-    /// Was what has the tag `a` asked for after what has the tag `b` (one of this process)?
+    /// Was the response with tag `a` requested after the one with tag `b` (of this process)?
     fn is_newer(&self, a: u32, b: u32) -> bool {
         let until_now = self.0.next_tag.load(Relaxed).wrapping_sub(b);
         (1..until_now).contains(&a.wrapping_sub(b))
@@ -115,7 +115,7 @@ impl Drop for PublishTurn {
             next
         };
         if let Some(next) = next {
-            // If it has gone, this drops its turn.
+            // If the receiver is gone, this drops its turn.
             let _ = next.go.send(PublishTurn { store, key });
         }
     }

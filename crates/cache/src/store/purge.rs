@@ -1,7 +1,7 @@
-//! Purging: by key, by what a key's text begins with, by a tag of the answer.
+//! Purging by key, by a prefix of the key's text, or by a tag of the response.
 //!
-//! Not here: the rules and how an entry is told from another ([`crate::purge`]). Invariant: from the moment that a purge is made on,
-//! nothing is found that it covers and that was asked for before; also after a restart.
+//! Not here: the rules and how entries are matched ([`crate::purge`]). Invariant: once a purge has been made, no entry
+//! is found that it covers and that was requested before it, even after a restart.
 
 use super::removal::{EpochGuard, Removed};
 use super::{DELETE_MAX, Store};
@@ -15,29 +15,31 @@ use bytes::Bytes;
 use disk::{Access, Local};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Comparisons of an entry's marks with a rule's between two turns of the loop's other tasks: about a tenth of a millisecond.
+/// Comparisons of an entry's filter with a rule's between two yields to the loop's other tasks: about a tenth of a
+/// millisecond.
 const COMPARISONS_MAX: usize = 1 << 16;
-/// Keys that one sweep looks at.
+/// Maximum of keys that one sweep looks at.
 const KEYS_OF_SWEEP: usize = 1 << 14;
-/// Bytes of a file that are read for its head at first.
+/// Bytes of a file that the first read of its head asks for.
 const HEAD_BYTES: usize = 4096;
 
-/// A way through the index, comparing what is older than some rules.
+/// A pass through the index that compares older entries with some rules.
 #[derive(Debug)]
 pub struct PurgePass {
-    /// The last rule's number: what was compared is clean of all up to it.
+    /// The number of the last rule: entries that were compared are clean of all rules up to it.
     end: u32,
     rules: Vec<NumberedRule>,
     cursor: Cursor,
-    /// It has come through the index; what was on its passage in this time or before is still to come through.
+    /// The epoch that ended when the pass was through the index. The pass ends when this epoch and all older ones are
+    /// drained.
     ended: Option<u64>,
-    /// Were there entries that the index did not know when it began?
+    /// Could there be entries that the index did not know when the pass began?
     was_cold: bool,
 }
 
 impl Store {
-    /// Purges a key, in all its variants; a fill that runs is purged too ([`Store::moment`]). Its file is deleted at once. False:
-    /// there was no entry of that key (a variant may have been there all the same).
+    /// Purges a key in all its variants, running fills included ([`Store::moment`]). Its file is deleted at once.
+    /// False: there was no entry of that key (there may still have been a variant).
     ///
     /// # Errors
     /// [`Error::TooManyPurges`]: nothing was purged. [`Error::Disk`]: purged, but a restart may not know of it.
@@ -45,14 +47,15 @@ impl Store {
         let rule = PurgeRule::Key(*key);
         let before = self.0.rules.number_of(&rule);
         self.add_rule(local, rule).await?;
-        // Looked at only now: what was on its way when the key was purged before may have come meanwhile, and is covered already.
+        // Only now: a fill that was running at an earlier purge of this key may have ended meanwhile, and is covered by
+        // that purge.
         let epoch = self.0.epochs.begin();
         let known = self.0.index.remove(key);
         let is_known = known.is_some_and(|known| known.state == KeyState::Stored);
         let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
         let was_purged = before.is_some_and(|number| match known {
             Some(known) => is_before(known.clean_of, number),
-            // A file that has its name already, and not yet its place in the index.
+            // A file that has its name already, and is not in the index yet.
             None => true,
         });
         let known = known.unwrap_or(KnownKey::seen(*key, 0));
@@ -67,18 +70,18 @@ impl Store {
         Ok(is_stored && !was_purged)
     }
 
-    /// Purges all keys whose texts begin with `prefix` (`proxy_cache_purge` of a key that ends with `*`), fills that run included.
-    /// Their files go with the next sweeps.
+    /// Purges all keys whose text begins with `prefix` (`proxy_cache_purge` of a key that ends with `*`), running fills
+    /// included. The next sweeps delete their files.
     ///
     /// # Errors
-    /// As [`Store::purge`]; [`Error::Fault`] if the prefix has more than [`RULE_TEXT_MAX`] bytes.
+    /// As [`Store::purge`]; [`Error::Fault`] if the prefix is longer than [`RULE_TEXT_MAX`] bytes.
     pub async fn purge_prefix(&self, local: &Local, prefix: &[u8]) -> Result<(), Error> {
         let prefix = rule_text(prefix)?;
         self.add_rule(local, PurgeRule::Prefix(prefix)).await
     }
 
-    /// Purges all answers with a tag (a member of `Surrogate-Key` or `Cache-Tag`), fills that run included. Their files go with
-    /// the next sweeps.
+    /// Purges all responses with a tag (a member of `Surrogate-Key` or `Cache-Tag`), running fills included. The next
+    /// sweeps delete their files.
     ///
     /// # Errors
     /// As [`Store::purge_prefix`].
@@ -110,7 +113,8 @@ impl Store {
             .await
     }
 
-    /// Is an entry that was just opened covered by a purge that it was not compared with? If not, the index knows from now on.
+    /// Is an entry that was just opened covered by a purge that it was not compared with yet? If not, the index notes
+    /// that.
     pub(super) fn is_purged(&self, entry: &Entry, known: &KnownKey) -> bool {
         match self
             .0
@@ -129,15 +133,15 @@ impl Store {
         }
     }
 
-    /// Deletes an entry that is covered.
+    /// Deletes an entry that a purge covers.
     pub(super) async fn drop_purged(&self, local: &Local, known: &KnownKey) -> Result<(), Error> {
         let gone = self.take_out(|index| index.remove_entry(&known.key, known.extent.file));
         self.0.purged.fetch_add(gone.known.len() as u64, Relaxed);
         self.delete(local, gone).await
     }
 
-    /// Goes on comparing what is stored with the rules that are pending, until about `files_max` files were read or deleted. Given
-    /// back: how many were, `files_max` if there is more to do.
+    /// Continues the comparison of entries with pending rules until about `files_max` files have been read or deleted.
+    /// Returns their number, or `files_max` if there is more to do.
     pub(super) async fn sweep_purged(
         &self,
         local: &Local,
@@ -182,7 +186,7 @@ impl Store {
         })
     }
 
-    /// Files that were read or deleted; true: it is at its end.
+    /// Returns the number of files read or deleted, and whether the pass is at the end of the index.
     async fn go_on(
         &self,
         local: &Local,
@@ -210,7 +214,8 @@ impl Store {
         Ok((files, false))
     }
 
-    /// Compares what is stored of these with the rules, deletes what is covered. Given back: how many files that took.
+    /// Compares stored entries of these keys with the rules and deletes those that are covered. Returns the number of
+    /// files that took.
     async fn compare(
         &self,
         local: &Local,
@@ -222,7 +227,7 @@ impl Store {
         let compared = self
             .compare_each(local, pass, step, &epoch, &mut covered)
             .await;
-        // Also after an error: these are out of the index.
+        // Also after an error: they are out of the index already.
         self.delete_covered(local, &mut covered, &epoch).await?;
         compared
     }
@@ -276,7 +281,8 @@ impl Store {
         self.delete(local, gone).await
     }
 
-    /// Reads an entry's head, to compare it with rules that may cover it. One that cannot be read is covered.
+    /// Reads an entry's head to compare it with rules that may cover it. An entry that cannot be read counts as
+    /// covered.
     async fn is_covered(
         &self,
         local: &Local,
@@ -289,7 +295,7 @@ impl Store {
         loop {
             let (bytes, meta) = match local.read_front(&path, wanted, pool).await {
                 Ok(front) => front,
-                // It was deleted meanwhile, or its disk fails.
+                // The file was deleted meanwhile, or its disk fails.
                 Err(error) if error.errno().is_some() => return Ok(true),
                 Err(error) => return Err(error.into()),
             };
@@ -301,7 +307,7 @@ impl Store {
         }
     }
 
-    /// What was compared with everything is forgotten; before that is written down, the deletions are on the disk.
+    /// Forgets the rules that were compared with every entry. The deletions are on the disk before that is recorded.
     async fn end_pass(&self, local: &Local, pass: &PurgePass) -> Result<(), Error> {
         if pass.was_cold {
             return Ok(());

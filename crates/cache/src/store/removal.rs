@@ -1,11 +1,13 @@
-//! Entries that leave: out of the index first, off the disk then; and which of them have not come so far.
+//! Removing entries: from the index first, then from the disk; and which removals and insertions have not reached both
+//! yet.
 //!
-//! A sweep that compares what is stored with a purge sees what the index knows. What is out of the index and still on the disk, or on
-//! the disk and not yet in the index, is known to the journal alone, and after a kill the next start finds it there. So whoever takes
-//! an entry out, or gives one its name, has a [`EpochGuard`] from before that until index and disk say the same, and no purge is
-//! forgotten that an entry on its passage may be covered by.
+//! A sweep that compares entries with a purge sees those in the index. An entry that is out of the index but still on
+//! the disk, or on the disk but not yet in the index, is known to the journal alone, and the next start after a kill
+//! finds it there. So a task that removes an entry, or gives one its name, holds an [`EpochGuard`] from before that
+//! until index and disk agree. No purge is forgotten that may cover an entry under such a guard.
 //!
-//! Invariant: what is taken out is deleted, here or, where that fails, by a sweep; its blocks count until then.
+//! Invariant: the file of an entry that was removed from the index is deleted, here or, if that fails, by a sweep; its
+//! blocks count until then.
 
 use super::{DELETE_MAX, Store};
 use crate::error::Error;
@@ -19,15 +21,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Who is on a passage, by the time in which that began: a sweep's pass through the index ends one and begins another.
+/// The epochs in which guards were taken: a sweep's pass through the index ends one and begins the next.
 #[derive(Debug)]
 pub(super) struct Epochs(Mutex<EpochList>);
 
 #[derive(Debug)]
 struct EpochList {
-    /// The number of the first.
+    /// The number of the oldest epoch in the list.
     first: u64,
-    /// Each shared by the passages that began in it; the last is now.
+    /// The epochs, each shared by its guards; the last is the present one.
     epochs: VecDeque<Arc<()>>,
 }
 
@@ -36,7 +38,7 @@ struct EpochList {
 #[must_use = "it ends when this is dropped"]
 pub(super) struct EpochGuard(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
-/// Entries that are out of the index, and whose files are to go.
+/// Entries that are out of the index, and whose files are to be deleted.
 #[derive(Debug, Default)]
 #[must_use = "their files are to be deleted"]
 pub(super) struct Removed {
@@ -47,16 +49,16 @@ pub(super) struct Removed {
 /// Files that are still to be deleted.
 #[derive(Debug)]
 pub(super) struct PendingDelete {
-    /// A temp file whose writer has gone.
+    /// A temp file whose writer is gone.
     pub temp: Option<(Key, u32)>,
     /// Entries that are out of the index, at most [`DELETE_MAX`].
     pub victims: Vec<KnownKey>,
-    /// It counts until the files are gone.
+    /// Their space, which counts until the files are gone.
     pub room: Reservation,
     pub epoch: Option<EpochGuard>,
 }
 
-/// Files that somebody is at; where he does not come to an end with them, a sweep does.
+/// Files that a task is deleting; if the task does not finish, they are left to a sweep.
 struct DeleteGuard<'a> {
     store: &'a Store,
     pending: Option<PendingDelete>,
@@ -72,21 +74,21 @@ impl Default for Epochs {
 }
 
 impl Epochs {
-    /// To be asked for before the index is changed.
+    /// A guard in the present epoch. To be taken before the index is changed.
     pub fn begin(&self) -> EpochGuard {
         let list = self.0.lock();
         let now = list.epochs.back().expect("the last epoch is never taken");
         EpochGuard(now.clone())
     }
 
-    /// Ends a time; what [`Epochs::is_drained`] is to be asked with.
+    /// Ends the present epoch. Returns its number, for [`Epochs::is_drained`].
     pub fn end_epoch(&self) -> u64 {
         let mut list = self.0.lock();
         list.epochs.push_back(Arc::default());
         list.first + list.epochs.len() as u64 - 2
     }
 
-    /// Has everybody come through who was on a passage when this time ended?
+    /// Have all guards of this epoch and of older ones been dropped?
     pub fn is_drained(&self, epoch: u64) -> bool {
         let mut list = self.0.lock();
         while list.first <= epoch && Arc::get_mut(&mut list.epochs[0]).is_some() {
@@ -106,7 +108,7 @@ impl Drop for DeleteGuard<'_> {
 }
 
 impl Store {
-    /// Takes entries out of the index, to delete their files.
+    /// Removes entries from the index, so that their files can be deleted.
     pub(super) fn take_out<I>(&self, which: impl FnOnce(&Index) -> I) -> Removed
     where
         I: IntoIterator<Item = KnownKey>,
@@ -119,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Takes entries out of the index for so many blocks, at most [`DELETE_MAX`].
+    /// Evicts entries from the index until they have `blocks` blocks, at most [`DELETE_MAX`].
     pub(super) fn victims(&self, blocks: u64) -> Removed {
         let gone = self.take_out(|index| {
             let mut sum = 0;
@@ -136,8 +138,8 @@ impl Store {
         gone
     }
 
-    /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; where that fails, a
-    /// sweep tries again. (No purge is forgotten before that.)
+    /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; if that
+    /// fails, a sweep tries again. (No purge is forgotten before that.)
     pub(super) async fn delete(&self, local: &Local, gone: Removed) -> Result<(), Error> {
         let mut done = Ok(());
         for part in gone.known.chunks(DELETE_MAX) {
@@ -158,7 +160,7 @@ impl Store {
         done
     }
 
-    /// Deletes these files; where that fails, a sweep tries again.
+    /// Deletes these files; if that fails, a sweep tries again.
     pub(super) async fn delete_pending(
         &self,
         local: &Local,
@@ -178,8 +180,8 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes the temp files whose writers have gone, and what could not be deleted before. After one that cannot be deleted, the
-    /// others are for the next time.
+    /// Deletes the temp files whose writers are gone, and the files that could not be deleted before. A file that
+    /// cannot be deleted ends the attempt; the rest is tried the next time.
     pub(super) async fn delete_all_pending(&self, local: &Local) -> Result<(), Error> {
         let lost = self.0.pending_deletes.lock().len();
         for _ in 0..lost {
@@ -191,7 +193,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes the files of at most [`DELETE_MAX`] entries that are out of the index, and writes that down.
+    /// Deletes the files of at most [`DELETE_MAX`] entries that are out of the index, and records that in the journal.
     pub(super) async fn delete_files(&self, local: &Local, part: &[KnownKey]) -> Result<(), Error> {
         if part.is_empty() {
             return Ok(());
@@ -214,7 +216,8 @@ impl Store {
         Ok(local.change(steps, &self.0.settings.pool).await?)
     }
 
-    /// Is the file in its place still that of an entry that is out of the index? (Else a newer one has overwritten it.)
+    /// Is the file at its path still that of this entry, which is out of the index? (Otherwise a newer entry has
+    /// overwritten it.)
     pub(super) fn is_its_own(&self, known: &KnownKey) -> bool {
         !self.has(&known.key)
     }

@@ -1,4 +1,4 @@
-//! What a 304 does to an entry.
+//! Updating an entry after a 304 (RFC 9111, 4.3.4).
 
 use super::{Checks, Hit, Store};
 use crate::entry::Description;
@@ -10,22 +10,22 @@ use crate::lifetime::Lifetime;
 use crate::purge::{FetchMoment, PurgeFilter};
 use disk::{Access, Errno, Local, Step};
 
-/// What a 304 says of an entry.
+/// The changes that a 304 makes to an entry.
 #[derive(Debug)]
 pub struct Renewal<'a> {
-    /// How long it may be used from now on.
+    /// The new lifetime.
     pub lifetime: Lifetime,
-    /// Its header lines ([`crate::freshness::updated_fields`]).
+    /// The updated header lines ([`crate::freshness::updated_fields`]).
     pub fields: Vec<Line<'a>>,
-    /// When the origin was asked.
+    /// The moment at which the origin was asked.
     pub moment: FetchMoment,
 }
 
 impl Store {
-    /// An entry was found unchanged, header lines and all: the index says so at once and the journal soon; the file stays as it is.
+    /// Renews an entry whose header lines are unchanged: the index at once, the journal soon; the file stays as it is.
     ///
     /// # Errors
-    /// [`Error::Disk`]; the index knows all the same.
+    /// [`Error::Disk`]; the index is renewed all the same.
     pub async fn renew(
         &self,
         local: &Local,
@@ -44,13 +44,14 @@ impl Store {
         Ok(local.change(vec![ticket.step()], pool).await?)
     }
 
-    /// An entry was found unchanged but for its header lines. Where they have room, they are written over the old ones in one job;
-    /// else the entry is written anew, each block checked on the way, and takes the old one's place. Whoever reads the old one goes on
-    /// doing so: its body is the same, and lies at the same place. One that somebody else renewed or replaced meanwhile is left as it
-    /// is.
+    /// Renews an entry whose header lines have changed. If the new lines fit, they are written over the old ones in one
+    /// job. Otherwise the entry is written anew, with each block verified on the way, and replaces the old one. Readers
+    /// of the old entry go on: its body is the same, at the same offset. An entry that another request has renewed or
+    /// replaced meanwhile is left as it is.
     ///
     /// # Errors
-    /// As [`Store::begin`], [`super::EntryWriter::finish`] and [`Store::verify`]; the old entry stays, unless it is damaged.
+    /// As [`Store::begin`], [`super::EntryWriter::finish`] and [`Store::verify`]; the old entry stays, unless it is
+    /// damaged.
     pub async fn rewrite(
         &self,
         local: &Local,
@@ -68,7 +69,7 @@ impl Store {
         }
     }
 
-    /// Writes header lines over the old ones. None: they do not fit.
+    /// Writes the header lines over the old ones. None: they do not fit.
     async fn patch(
         &self,
         local: &Local,
@@ -120,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Writes the entry anew.
+    /// Copies the entry to a new file, with the new header lines.
     async fn copy(
         &self,
         local: &Local,
@@ -165,7 +166,7 @@ impl Store {
                 Err(error) => Err(error),
             };
             if let Err(error) = copied {
-                // What failed is told, not that its remains cannot be deleted either.
+                // The first error is reported, not that the temp file cannot be deleted either.
                 let _ = writing.abandon(local).await;
                 return Err(error);
             }

@@ -1,4 +1,4 @@
-//! Keeping a directory within its limits, a little at a time.
+//! Keeping a directory within its limits, in small steps.
 
 use super::Store;
 use crate::error::Error;
@@ -7,12 +7,13 @@ use disk::Local;
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of an entry in a snapshot, Vary and frames included, more or less.
+/// Approximate bytes of an entry in a snapshot, Vary and frames included.
 const SNAPSHOT_BYTES_OF_KEY: u64 = 128;
 
 impl Store {
-    /// One step of what is to be done now and then (`manager_files` bounds it): deletes what nobody asked for since `inactive`, and
-    /// what is over `max_size` or under `min_free`; puts the journal together when it is long. True: there is more to do.
+    /// One step of the regular maintenance (`manager_files` bounds it): deletes entries that were not used for
+    /// `inactive`, and the excess over `max_size` or under `min_free`; compacts the journal when it is long. True:
+    /// there is more to do.
     ///
     /// # Errors
     /// [`Error::Disk`]; to be tried again later.
@@ -27,7 +28,7 @@ impl Store {
             let room = local.room(&settings.directory, &settings.pool).await?;
             self.0.space.set_free(room.free_blocks);
         }
-        // One file that cannot be deleted does not keep the rest from being swept; only no purge is forgotten.
+        // A file that cannot be deleted does not stop the rest of the sweep; but no purge is forgotten then.
         let lost = self.delete_all_pending(local).await;
         self.0.journal.write_rest(local).await?;
         let compared = match &lost {
@@ -58,13 +59,13 @@ impl Store {
         }
         if self.0.journal.is_long(self.0.index.len()) {
             self.compact(local).await?;
-            // As a rule it is shorter now. Where it is not, and there is no room, the next step makes it.
+            // Usually it is shorter now. If it is not, and there is no space, the next step makes some.
             let _ = self.count_journal();
         }
         lost.map(|()| done >= files_max)
     }
 
-    /// Puts the journal together. The new snapshot lies beside the old one for a moment, so it needs room.
+    /// Compacts the journal. The new snapshot exists beside the old one for a moment, so it needs space.
     pub(super) async fn compact(&self, local: &Local) -> Result<(), Error> {
         let bytes = self.0.index.len() as u64 * SNAPSHOT_BYTES_OF_KEY;
         let mut room = self.0.space.reserve(0)?;

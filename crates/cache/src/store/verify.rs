@@ -1,4 +1,4 @@
-//! Checking the blocks of an entry before their bytes go out, once since the process started.
+//! Verifying the blocks of an entry before their bytes are sent, once per block since the process started.
 
 use super::{Hit, Store};
 use crate::entry::Table;
@@ -6,7 +6,7 @@ use crate::error::{Error, Fault};
 use disk::{Access, Local, READ_MAX};
 use std::ops::Range;
 
-/// Which blocks of a hit have been checked.
+/// The blocks of a hit that have been verified.
 #[derive(Debug)]
 pub struct Checks {
     table: Option<Table>,
@@ -15,7 +15,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// For a hit: nothing is left to do if the index knows that all of it was checked, or written by this process.
+    /// For a hit: nothing is left to do if the index knows that all of it was verified, or written by this process.
     #[must_use]
     pub fn of(hit: &Hit) -> Self {
         let blocks = if hit.known.is_verified {
@@ -30,7 +30,7 @@ impl Checks {
         }
     }
 
-    /// Is everything checked?
+    /// Have all blocks been verified?
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.left == 0
@@ -38,10 +38,12 @@ impl Checks {
 }
 
 impl Store {
-    /// Checks the blocks that a range of a hit's body touches, those that were not yet. Once all are, the index knows.
+    /// Verifies the blocks that a range of a hit's body touches and that were not verified yet. Once all are, the index
+    /// notes it.
     ///
     /// # Errors
-    /// [`Error::Fault`]: a block is damaged, and the entry has been dropped; no byte of the range may go out. [`Error::Disk`].
+    /// [`Error::Fault`]: a block is damaged, and the entry has been dropped; no byte of the range may be sent.
+    /// [`Error::Disk`].
     pub async fn verify(
         &self,
         local: &Local,
@@ -92,7 +94,7 @@ impl Store {
     }
 }
 
-/// A range of the entry; fewer bytes if the file was truncated since it was opened.
+/// Reads a range of the entry; fewer bytes if the file was truncated since it was opened.
 pub(super) async fn read(
     local: &Local,
     access: &Access<'_>,

@@ -1,8 +1,9 @@
-//! Finding what the journal does not know: some names at a time, at a pace that the caller sets.
+//! Walking the directory to find what the journal does not know: some names at a time, at a pace that the caller sets.
 //!
-//! Also what is in the directory and is not ours. Entries of an nginx that had it before (32 hexadecimal digits, in their place)
-//! are known from then on as the first to be evicted, and are overwritten by ours of the same key; its temp files go as ours do.
-//! Everything else is left alone, and its blocks are room that the cache does not have.
+//! It also finds foreign files. Entries of an nginx that used the directory before (32 hexadecimal digits, at the right
+//! path) are put into the index as the first to be evicted, and are overwritten by our entries of the same key; nginx's
+//! temp files are deleted like ours. Everything else is left alone, and its blocks are subtracted from the cache's
+//! space.
 
 use super::Store;
 use crate::entry::Entry;
@@ -16,39 +17,39 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Names that one step looks at (nginx's default for `loader_files`).
 pub const NAMES_OF_STEP: usize = 100;
-/// Temp files that were written to in the last so many seconds are left for the next walk.
+/// Seconds since the last write for which a temp file is left to the next walk.
 const TEMP_AGE: Seconds = 60;
-/// Bytes of a file that are read for its head at first.
+/// Bytes of a file that the first read of its head asks for.
 const HEAD_BYTES: usize = 4096;
-/// The tag of what cannot be used: nothing is older or newer than that.
+/// The tag of an entry that cannot be used: no tag is older or newer than it.
 const NO_TAG: u32 = 0;
-/// Digits of the number in the name of nginx's temp files (`KEY.0000000001`).
+/// Digits of the number in the names of nginx's temp files (`KEY.0000000001`).
 const NGINX_TEMP_DIGITS: usize = 10;
 
 /// A walk through a cache directory.
 #[derive(Debug)]
 pub struct Walk {
     store: Store,
-    /// Directories that are still to be looked at.
+    /// Directories that were not visited yet.
     left: Vec<WalkDirectory>,
-    /// The one that is being looked at, and what is left of it.
+    /// The directory that is being visited, and its remaining names.
     current: Option<(WalkDirectory, std::vec::IntoIter<Name>)>,
-    /// Blocks that nobody else can have.
+    /// Blocks of foreign files.
     foreign_blocks: u64,
-    /// The file system that the cache lies on.
+    /// The file system of the cache.
     dev: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct WalkDirectory {
-    /// Relative, with a slash at its end.
+    /// The path relative to the cache directory, with a slash at its end.
     path: Vec<u8>,
-    /// Is it one of others?
+    /// Is it a foreign directory?
     is_foreign: bool,
 }
 
 impl Walk {
-    /// From the beginning.
+    /// A walk from the beginning.
     #[must_use]
     pub fn new(store: &Store) -> Self {
         let root = WalkDirectory {
@@ -64,11 +65,11 @@ impl Walk {
         }
     }
 
-    /// Looks at the next names, at most `NAMES_OF_STEP`. True: those were the last, the index knows every entry, and the journal
-    /// says so.
+    /// Looks at the next names, at most `NAMES_OF_STEP`. True: those were the last, the index knows every entry, and
+    /// the journal records that.
     ///
     /// # Errors
-    /// [`Error::Disk`]: the step is to be taken again.
+    /// [`Error::Disk`]: the step is to be repeated.
     pub async fn step(
         &mut self,
         local: &Local,
@@ -88,7 +89,7 @@ impl Walk {
             };
             let directory = directory.clone();
             self.look_at(local, access, &directory, &name, now).await?;
-            // Only now: what failed is looked at again.
+            // Only after success, so that a name that failed is tried again.
             self.current.as_mut().and_then(|(_, names)| names.next());
         }
         if self.current.is_some() || !self.left.is_empty() {
@@ -102,7 +103,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// Blocks that files of others take, as far as it has come.
+    /// Blocks of foreign files found so far.
     #[must_use]
     pub fn foreign_blocks(&self) -> u64 {
         self.foreign_blocks
@@ -118,7 +119,7 @@ impl Walk {
         };
         let names = local.names(&self.path(&directory.path), access.pool).await;
         let names = match names {
-            // What others have need not be readable.
+            // Foreign directories need not be readable.
             Err(error) if directory.is_foreign && error.errno().is_some() => Vec::new(),
             names => names?,
         };
@@ -172,13 +173,13 @@ impl Walk {
         });
     }
 
-    /// The key of an entry that lies in its place.
+    /// The key of an entry that lies at the path of its key.
     fn key_of(&self, relative: &[u8], name: &[u8]) -> Option<Key> {
         let levels = self.store.0.settings.levels;
         Key::from_name(name).filter(|key| key.path(levels).as_bytes() == relative)
     }
 
-    /// What is not ours; a directory is entered, unless another file system is mounted there.
+    /// Counts a foreign file. A foreign directory is entered, unless another file system is mounted there.
     async fn count_foreign(
         &mut self,
         local: &Local,
@@ -199,7 +200,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Deletes a temp file whose writer has gone.
+    /// Deletes a temp file whose writer is gone.
     async fn delete_old_temp(
         &self,
         local: &Local,
@@ -212,7 +213,7 @@ impl Walk {
         let path = self.path(relative);
         let is_running =
             temp_of(&name.name).is_some_and(|(key, tag)| store.0.journal.is_running(&key, tag));
-        // A fill that ends just now is in no list any more.
+        // A fill that has just ended is not in the list any more.
         let meta = local.stat(&path, access).await;
         let is_old = meta.is_ok_and(|meta: Meta| meta.mtime < now.saturating_sub(TEMP_AGE));
         if is_old && !is_running {
@@ -222,8 +223,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes in an entry that nobody knew. What cannot be used (an entry of nginx, a damaged one) is taken in as the first that is
-    /// to be evicted.
+    /// Puts an entry into the index that was not known. An unusable one (an entry of nginx, a damaged one) becomes the
+    /// first to be evicted.
     async fn adopt(
         &self,
         local: &Local,
@@ -265,13 +266,13 @@ impl Walk {
     }
 }
 
-/// One or two hexadecimal digits.
+/// Is it one or two hexadecimal digits?
 fn is_level(name: &[u8]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     matches!(name.len(), 1 | 2) && name.iter().all(is_digit)
 }
 
-/// A temp file, of ours or of nginx?
+/// Is it a temp file, ours or nginx's?
 fn is_temp(name: &[u8]) -> bool {
     let is_nginx = || {
         let (key, rest) = name.split_at_checked(2 * KEY_BYTES)?;

@@ -1,4 +1,4 @@
-//! Reading an entry that is still being written, for those whose bytes left the window of the fill.
+//! Reading an entry that is still being written, for followers whose bytes have left the fill's window.
 
 use super::{EntryWriter, Store};
 use crate::error::{Error, Fault};
@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-/// Where the bytes of a fill are: in the file that it writes, whatever that is called, and whatever has its name. Goes from loop to
-/// loop.
+/// The body of a fill, as far as it is in the entry's file. It stays readable whatever the file is called, and
+/// whichever file has its name. Can be sent to other loops.
 #[derive(Clone, Debug)]
 pub struct WrittenBody {
     output: Arc<OnceLock<Output>>,
@@ -17,7 +17,7 @@ pub struct WrittenBody {
 }
 
 impl EntryWriter {
-    /// Where its bytes can be read, those that [`EntryWriter::written`] counts.
+    /// The part of the body that [`EntryWriter::written`] counts, for readers.
     #[must_use]
     pub fn written_body(&self) -> WrittenBody {
         WrittenBody {
@@ -28,11 +28,11 @@ impl EntryWriter {
 }
 
 impl Store {
-    /// Reads bytes of the body that have been written, at most [`READ_MAX`] at once, and never fewer than one. `file` keeps what
-    /// is open from one call to the next (None at first): it stays readable whatever becomes of its name.
+    /// Reads bytes of the written body, at least one and at most [`READ_MAX`]. `file` keeps the open file from one call
+    /// to the next (None at first): it stays readable whatever becomes of its name.
     ///
     /// # Errors
-    /// [`Error::Disk`]. [`Error::Fault`]: it has not as many bytes.
+    /// [`Error::Disk`]. [`Error::Fault`]: the file is shorter.
     pub async fn read_written(
         &self,
         local: &Local,
@@ -43,7 +43,7 @@ impl Store {
     ) -> Result<Bytes, Error> {
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let (at, len) = (written_body.body_offset + range.start, len.min(READ_MAX));
-        // A small file's contents are kept as they were when it was opened; a larger one is read as it is.
+        // The disk layer keeps a small file's contents as of its opening; a larger file is read as it is now.
         let is_current = |file: &Rc<OpenFile>| {
             let known = file.meta().len;
             known > BODY_MAX as u64 || known >= at + len as u64
