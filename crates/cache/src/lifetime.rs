@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ages_from_what_it_was() {
+    fn it_ages_from_its_initial_age() {
         let lifetime = Lifetime {
             date: 1_000,
             initial_age: 7,

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_is_missing() {
+    fn a_reservation_that_does_not_fit_is_refused_with_the_missing_blocks() {
         let space = space(10, 0);
         let one = space.reserve(9 * 4096 + 1).unwrap();
         assert_eq!((one.blocks(), space.used()), (10, 10));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn min_free_counts_what_is_not_written_yet() {
+    fn min_free_counts_unwritten_blocks() {
         let space = space(1_000, 100);
         let early = space.reserve(4096).unwrap();
         space.set_free(110);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_again_is_counted_once() {
+    fn recounted_blocks_count_once() {
         let space = space(10, 0);
         let mut found = space.adopt(0);
         for blocks in [6, 12, 7] {

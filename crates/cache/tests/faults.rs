@@ -1,7 +1,7 @@
-//! Disks that are full, read-only, or fail: nothing that is given out is wrong, what cannot be stored is counted, and when the disk
-//! is well again so is the cache. And: `max_size` under a steady stream of fills.
+//! Disks that are full, read-only, or failing: no wrong byte is served, responses that cannot be stored are counted,
+//! and the cache recovers with the disk. And: `max_size` under a steady stream of fills.
 //!
-//! Root only (they mount images): `cargo xtask cache-faults`.
+//! Root only (the tests mount images): `cargo xtask cache-faults`.
 #![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -54,7 +54,7 @@ impl Image {
         self.dir.path().join("point")
     }
 
-    /// Bytes that are not free: unlike a walk through a directory in which files come and go, of one moment.
+    /// Bytes in use, all as of one moment, unlike those of a walk through a directory in which files come and go.
     fn used(&self) -> u64 {
         used(&self.point())
     }
@@ -66,7 +66,7 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // A pool's thread may have a file open for a moment.
+        // A pool's thread may still have a file open for a moment.
         run("umount -l", &[&self.point()]);
     }
 }
@@ -91,7 +91,7 @@ async fn fill(bench: &Bench, number: u64) -> Result<(), Error> {
         .await
 }
 
-/// How many of these are found; each is right. With `may_fail`, the disk may refuse to give it.
+/// The number of these keys that are found, each with the right body. With `may_fail`, the disk may refuse to read.
 async fn found(bench: &Bench, numbers: std::ops::Range<u64>, may_fail: bool) -> u64 {
     let mut found = 0;
     for number in numbers {
@@ -142,10 +142,10 @@ fn a_file_system_that_runs_full() {
         assert!(stored > 100 && full > 100, "{stored} stored, {full} not");
         assert_eq!(bench.store.counters().shed, full);
         assert_eq!(found(&bench, 0..800, false).await, stored);
-        // A restart of a full one.
+        // A restart with a full disk.
         drop(bench);
         let bench = image.open().await;
-        // A few had to go for the journal's new log.
+        // Some entries were deleted for the journal's new log.
         let known = found(&bench, 0..800, false).await;
         assert!(known + 20 > stored, "{known} of {stored}");
         let purged = bench
@@ -195,7 +195,7 @@ fn a_file_system_that_becomes_read_only() {
             fill(&bench, number).await.unwrap();
         }
         run("sync -f", &[&image.point()]);
-        // As ext4 does it when it meets an error.
+        // As ext4 does on an error.
         run("mount -o remount,abort", &[&image.point()]);
         for number in 50..70 {
             let error = fill(&bench, number).await.unwrap_err();
@@ -234,7 +234,7 @@ fn a_disk_that_gives_errors() {
         let file = std::fs::File::options().write(true).open(image.file());
         let file = file.unwrap();
         let bench = image.open().await;
-        // What lies behind is there no more; nor is it in memory.
+        // The sectors behind it are gone, and not in memory either.
         file.set_len(IMAGE_BYTES / 4).unwrap();
         std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         let (before, mut failed) = (found(&bench, 0..100, true).await, 0);

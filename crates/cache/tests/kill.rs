@@ -1,7 +1,8 @@
-//! A process that fills, renews, evicts and purges is killed, again and again: whatever is found later is what was stored.
+//! A process that fills, renews, evicts and purges is killed, again and again: an entry found later is as it was
+//! stored.
 //!
-//! What is stored says what it is: the body follows from key and version, which stand in the head too. So a wrong byte, a mix of
-//! two entries, and an entry that was purged are all seen.
+//! Entries describe themselves: the body follows from key and version, which are in the head too. So a wrong byte, a
+//! mix of two entries, and a purged entry are all noticed.
 #![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 const KILLS: u64 = 50;
 const KEYS: u64 = 120;
 const MAX_BYTES: u64 = 4 << 20;
-/// Where the child's directory and first version stand.
+/// Environment variables with the child's directory and first version.
 const DIRECTORY: &str = "CACHE_KILL_DIRECTORY";
 const VERSION: &str = "CACHE_KILL_VERSION";
 
@@ -66,7 +67,7 @@ async fn fill(bench: &Bench, key: u64, version: u64) -> Result<(), Error> {
         .await
 }
 
-/// As a 304 with other header lines does it.
+/// Renews an entry, as a 304 with other header lines does.
 async fn renew(bench: &Bench, key: u64, times: u64) -> Result<(), Error> {
     let Some(hit) = find(bench, key).await else {
         return Ok(());
@@ -92,14 +93,15 @@ async fn renew(bench: &Bench, key: u64, times: u64) -> Result<(), Error> {
     renewed.await.map(|_| ())
 }
 
-/// Says what was purged: key and the last version that is. Written at once: a killed process writes nothing later.
+/// Reports a purge: the key and the last version that it covers. Written at once: a killed process writes nothing
+/// later.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-/// What is killed; alone, it does nothing.
+/// The child that is killed; without its variables it does nothing.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
@@ -118,7 +120,7 @@ fn child() {
                 loop {
                     let step = steps.replace(steps.get() + 1);
                     let random = step.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-                    // Each task has its own keys, so that versions of a key come one after the other.
+                    // Each task has its own keys, so that the versions of a key come one after the other.
                     let key = random % (KEYS / 8) * 8 + task;
                     match random / KEYS % 16 {
                         0 => {
@@ -156,7 +158,7 @@ fn child() {
     });
 }
 
-/// Is it what was stored, all of one and the same time? Its version.
+/// Checks that lifetime, head and body are of one version, and returns it.
 async fn check(bench: &Bench, key: u64, hit: &Hit) -> u64 {
     let line = |name: &str| -> u64 {
         let value = hit.entry.head().get_all(name.as_bytes()).next().unwrap();
@@ -171,14 +173,13 @@ async fn check(bench: &Bench, key: u64, hit: &Hit) -> u64 {
     assert_eq!(hit.entry.key_text(), key_text(key).as_bytes());
     match bench.read(hit).await {
         Ok(read) => assert!(read == body(key, version), "key {key}, version {version}"),
-        // Cut off while it was renewed: dropped.
         Err(Error::Fault(fault)) => panic!("key {key}, version {version}: {fault}"),
         Err(error) => panic!("{error}"),
     }
     version
 }
 
-/// Runs the child and kills it after so many milliseconds. What it purged.
+/// Runs the child and kills it after so many milliseconds. Returns its purges.
 fn run_and_kill(directory: &Path, first: u64, ms: u64) -> HashMap<u64, u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -201,7 +202,7 @@ fn run_and_kill(directory: &Path, first: u64, ms: u64) -> HashMap<u64, u64> {
     child.kill().unwrap();
     let mut purged = HashMap::new();
     for line in lines.map_while(Result::ok) {
-        // The last line may be cut.
+        // The last line may be cut off.
         if let Some((key, version)) = line.split_once(' ')
             && let (Ok(key), Ok(version)) = (key.parse(), version.parse())
         {
@@ -239,7 +240,7 @@ fn blocks(path: &Path) -> u64 {
 }
 
 #[test]
-fn what_a_killed_process_leaves_is_right_or_absent() {
+fn entries_of_a_killed_process_are_right_or_absent() {
     let dir = tempfile::tempdir().unwrap();
     let (mut purged, mut found) = (HashMap::new(), 0);
     block_on(async {
@@ -248,7 +249,7 @@ fn what_a_killed_process_leaves_is_right_or_absent() {
         bench.walk().await;
     });
     for kill in 1..=KILLS {
-        // Whatever the child was at: opening, filling, putting its journal together.
+        // Whatever the child was doing: opening, filling, compacting its journal.
         purged.extend(run_and_kill(dir.path(), kill << 32, kill * 37 % 60));
         block_on(async {
             let bench = open(dir.path()).await;
@@ -277,7 +278,7 @@ fn what_a_killed_process_leaves_is_right_or_absent() {
                 .iter()
                 .filter(|file| !file.starts_with(&journal))
                 .count();
-            // A key that was only asked for is known too.
+            // A key that was only requested is known too.
             known -= (0..KEYS)
                 .filter_map(|key| bench.store.index().peek(&Key::of(key_text(key).as_bytes())))
                 .filter(|known| known.state != cache::index::KeyState::Stored)

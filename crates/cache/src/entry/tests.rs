@@ -1,4 +1,4 @@
-//! Entries written and read back, whole and damaged.
+//! Entries encoded and decoded, intact and damaged.
 
 use super::*;
 use crate::lifetime::Reuse;
@@ -45,7 +45,7 @@ fn lines<'a>(
     fields.iter().map(line)
 }
 
-/// As a store writes it: the front, the body in pieces, the table, and the last prologue over the first.
+/// Encodes as a store does: the front, the body in pieces, the table, and the final prologue over the first.
 fn write(fields: &[(&str, &str)], vary: &[u8], body: &[u8], piece: usize) -> Vec<u8> {
     let mut writer = Encoder::new(&description(vary), lines(fields)).unwrap();
     let mut file = writer.front().to_vec();
@@ -71,7 +71,7 @@ fn read(file: &[u8]) -> Result<Entry, Fault> {
 }
 
 #[test]
-fn an_entry_says_what_it_was_told() {
+fn an_entry_describes_itself() {
     let file = write(FIELDS, b"accept", b"hello", 2);
     let entry = read(&file).unwrap();
     assert_eq!(entry.key(), Key::of(b"http://a/b"));
@@ -104,13 +104,13 @@ fn the_head_is_read_from_as_many_bytes_as_it_has() {
 }
 
 #[test]
-fn what_was_not_finished_is_incomplete() {
+fn an_unfinished_entry_is_incomplete() {
     let writer = Encoder::new(&description(b""), lines(FIELDS)).unwrap();
     assert_eq!(read(&writer.front()).unwrap_err(), Fault::Incomplete);
 }
 
 #[test]
-fn files_of_others_are_foreign() {
+fn foreign_files_are_told_apart() {
     assert_eq!(read(&[5; 600]).unwrap_err(), Fault::Foreign);
     assert_eq!(read(&[0; 600]).unwrap_err(), Fault::Foreign);
 }
@@ -166,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read_back(
+    fn an_entry_is_read_back_as_written(
         fields in vec(("[a-zA-Z-]{1,20}", "[ -~]{0,60}"), 0..20),
         vary in "[a-z,-]{0,40}", body in body(), piece in 1usize..100_000,
     ) {
@@ -217,7 +217,7 @@ proptest! {
     #[test]
     fn any_bytes_do_not_panic(mut bytes in vec(any::<u8>(), 0..600), is_ours in any::<bool>()) {
         if is_ours && bytes.len() >= PROLOGUE_BYTES {
-            // Past the checksum: what a hostile writer could make us read.
+            // Past the checksum: numbers that a hostile writer could make us read.
             let good = write(FIELDS, b"", b"", 1);
             bytes[..12].copy_from_slice(&good[..12]);
             bytes[10] = 1;
@@ -231,7 +231,8 @@ proptest! {
     fn any_head_with_a_right_checksum_does_not_panic(head in vec(any::<u8>(), 0..300)) {
         let len = head.len() as u32;
         let prologue = Prologue { is_complete: true, block_shift: BLOCK_SHIFT, status: 200, tag: 0, head_len: len,
-            body_offset: PROLOGUE_BYTES as u32 + len, body_len: 0, head_crc: 0, table_crc: 0, key: Key::of(b""), main: Key::of(b""),
+            body_offset: PROLOGUE_BYTES as u32 + len, body_len: 0, head_crc: 0, table_crc: 0,
+            key: Key::of(b""), main: Key::of(b""),
             variant: Key::of(b""), lifetime: lifetime() };
         let _ = read(&front(prologue, head));
     }
@@ -242,7 +243,7 @@ fn front(prologue: Prologue, mut head: Vec<u8>) -> Bytes {
     super::encoder::front(prologue, head)
 }
 
-/// Bytes that somebody else would like to have back.
+/// Bytes whose owner wants the memory back.
 struct Lent {
     bytes: Vec<u8>,
     _held: std::sync::Arc<()>,
@@ -255,7 +256,7 @@ impl AsRef<[u8]> for Lent {
 }
 
 #[test]
-fn what_is_known_of_an_entry_keeps_its_body_nowhere() {
+fn a_decoded_entry_does_not_keep_its_body_in_memory() {
     let held = std::sync::Arc::new(());
     let file = write(FIELDS, b"", &[7; 60_000], 4096);
     let bytes = Bytes::from_owner(Lent {

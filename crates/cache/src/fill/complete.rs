@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub struct Unindexed(Fill);
 
 impl Filler {
-    /// Ends the fill with its head and complete body. Returned if the response is being stored: requests may join (even
-    /// if the fill was alone) until it is dropped.
+    /// Ends the fill with its head and complete body. `Some` if the response is being stored: then requests may join
+    /// (even if the fill was alone) until it is dropped.
     pub fn finish_with(
         self,
         head: Arc<ResponseHead>,

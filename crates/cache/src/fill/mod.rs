@@ -342,14 +342,14 @@ impl Drop for Filler {
 }
 
 impl Fill {
-    /// The key that it is for.
+    /// The key that is being filled.
     #[must_use]
     pub fn key(&self) -> Key {
         self.0.key
     }
 
-    /// Follows it from the body's first byte on. None: that cannot be had any more, the answer is for somebody else, or there are
-    /// [`FOLLOWERS_MAX`].
+    /// Follows the fill from the body's first byte on. None: those bytes are gone, the response is private to another
+    /// request, or there are [`FOLLOWERS_MAX`] followers.
     #[must_use]
     pub fn follow(&self) -> Option<Follower> {
         self.join(FollowerKind::Joined)
@@ -379,35 +379,35 @@ impl Fill {
         Some(Follower::new(self.clone(), number))
     }
 
-    /// When it began, on whatever clock the first to ask has (`now` is his): everybody is told the same.
+    /// When it began. The first caller's `now` is kept and returned to all, whatever clock it is of.
     pub fn begun(&self, now: u64) -> u64 {
         *self.0.begun.get_or_init(|| now)
     }
 
-    /// What there is to know of the answer beside its head, once that is there.
+    /// The metadata of the response beside its head, once it is there.
     #[must_use]
     pub fn metadata(&self) -> Option<&Metadata> {
         self.0.metadata.get()
     }
 
-    /// Why there is no answer to follow, if it ended so.
+    /// Why there is no response to follow, if the fill ended so.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         self.0.ending.get().copied()
     }
 
-    /// Says where its bytes can be read that are saved; before [`Follower::written`].
+    /// Sets where the written bytes of the body can be read. To be called before [`Follower::written`].
     pub fn set_written_body(&self, written_body: WrittenBody) {
         let _ = self.0.written_body.set(written_body);
     }
 
-    /// Where its bytes can be read that are saved.
+    /// Where the written bytes of the body can be read.
     #[must_use]
     pub fn written_body(&self) -> Option<&WrittenBody> {
         self.0.written_body.get()
     }
 
-    /// Does somebody still have to read what left the window from the file?
+    /// Does a follower still have to read bytes from the file that have left the window?
     #[must_use]
     pub fn is_file_needed(&self) -> bool {
         let state = self.0.state.lock();
@@ -415,25 +415,25 @@ impl Fill {
         followers.any(|follower| follower.kind != FollowerKind::Writer && follower.at < state.start)
     }
 
-    /// Followers now, the one who writes the file included.
+    /// Number of followers, the writer included.
     #[must_use]
     pub fn followers(&self) -> usize {
         self.0.state.lock().followers.iter().flatten().count()
     }
 
-    /// Has the whole body come?
+    /// Is the body complete?
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.0.state.lock().progress == Progress::Complete
     }
 
-    /// Lets others join though it was alone.
+    /// Opens a fill that was alone to requests.
     fn enter_registry(&self) {
         let Some(registry) = self.0.registry.upgrade() else {
             return;
         };
         registry.list(self);
-        // The saver may have left since.
+        // The writer may have left meanwhile.
         if !self.0.state.lock().is_storing {
             self.leave_registry();
         }
@@ -447,7 +447,7 @@ impl Fill {
         }
     }
 
-    /// Is it the same one?
+    /// Is it the same fill?
     #[must_use]
     pub fn is(&self, other: &Fill) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -476,7 +476,7 @@ impl FillState {
         self.pieces.is_empty() || self.cost.bytes() + len + PIECE_COST <= max
     }
 
-    /// Lets pieces go from the front, as far as there is need and nobody else.
+    /// Drops pieces from the front of the window, as many as necessary and as no follower needs.
     fn trim(&mut self, max: usize, len: usize) {
         if self.has_room(max, len) {
             return;
@@ -489,7 +489,7 @@ impl FillState {
             .map(|follower| follower.at)
             .min()
             .unwrap_or(self.end);
-        // The saver's own place is never behind what is saved.
+        // The writer's position is never behind what is written.
         let free = slowest.max(self.written);
         while !self.has_room(max, len) {
             let Some((end, piece)) = self.pieces.front() else {
@@ -505,7 +505,7 @@ impl FillState {
         }
     }
 
-    /// The bytes from a place in the window on, up to the end of their piece.
+    /// The bytes from a position in the window on, up to the end of their piece.
     fn piece_at(&self, at: u64) -> Option<Bytes> {
         let index = self.pieces.partition_point(|(end, _)| *end <= at);
         let (end, piece) = self.pieces.get(index)?;
@@ -513,7 +513,7 @@ impl FillState {
     }
 }
 
-/// A window is as large as that, unless memory is scarce.
+/// The size of a window at present: smaller while memory is scarce.
 fn window_now(bytes: usize) -> usize {
     match level() >= Level::Windows {
         true => bytes.min(SCARCE_WINDOW_BYTES),

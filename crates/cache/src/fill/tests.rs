@@ -5,7 +5,7 @@ use futures_of::{is_pending, now};
 use proptest::prelude::*;
 use tokio::runtime::Builder;
 
-/// Futures looked at once.
+/// Futures that are polled once.
 mod futures_of {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -40,7 +40,7 @@ fn bytes(text: &'static [u8]) -> Option<Next> {
 }
 
 #[test]
-fn everyone_gets_everything_at_his_own_speed() {
+fn followers_get_everything_at_their_own_speed() {
     let filler = Filler::alone(key(), 10_000);
     let requester = filler.requester().unwrap();
     let slow = filler.fill().follow().unwrap();
@@ -58,7 +58,7 @@ fn everyone_gets_everything_at_his_own_speed() {
     for next in [bytes(b"one"), bytes(b"two"), Some(Next::End)] {
         assert_eq!(now(slow.next()), next);
     }
-    // Whoever comes late gets it too, while it is in memory.
+    // A late follower gets it too, as long as it is in memory.
     assert_eq!(now(fill.follow().unwrap().next()), bytes(b"one"));
 }
 
@@ -77,7 +77,7 @@ fn a_lost_origin_is_told() {
 }
 
 #[test]
-fn a_private_answer_is_its_owners() {
+fn a_private_response_is_the_requesters() {
     let fills = Fills::default();
     let Role::Fill(filler) = fills.join(key(), 10_000) else {
         panic!("nobody fills");
@@ -118,7 +118,7 @@ fn without_a_file_the_slowest_follower_holds_the_origin() {
 }
 
 #[test]
-fn with_a_file_a_slow_follower_holds_nobody() {
+fn with_a_file_a_slow_follower_does_not_hold_the_origin() {
     let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
     let (writer, slow) = (filler.writer().unwrap(), filler.requester().unwrap());
     assert!(push(&filler, b"aaaa").is_some() && push(&filler, b"bbbb").is_some());
@@ -140,7 +140,7 @@ fn with_a_file_a_slow_follower_holds_nobody() {
     assert_eq!(now(slow.next()), bytes(b"cccc"));
     drop(late);
     assert!(!filler.fill().is_file_needed());
-    // Everybody left: it goes on, for the file.
+    // All followers have left: it goes on, for the file.
     drop(slow);
     assert_eq!(now(writer.next()), bytes(b"cccc"));
     writer.written(12);
@@ -170,7 +170,7 @@ fn a_disk_that_does_not_keep_up_can_be_left_behind() {
 }
 
 #[test]
-fn a_saver_that_leaves_stops_saving() {
+fn a_writer_that_leaves_stops_storing() {
     let filler = Filler::alone(key(), 10_000);
     let (writer, requester) = (filler.writer().unwrap(), filler.requester().unwrap());
     drop(writer);
@@ -195,7 +195,7 @@ fn one_fill_for_a_key_until_it_ends_or_is_taken_over() {
 }
 
 #[test]
-fn a_fill_that_is_saved_is_known_until_its_saver_is_through() {
+fn a_stored_fill_is_listed_until_its_writer_leaves() {
     let fills = Fills::default();
     let Role::Fill(filler) = fills.join(key(), 10_000) else {
         panic!("nobody fills");
@@ -205,7 +205,7 @@ fn a_fill_that_is_saved_is_known_until_its_saver_is_through() {
     filler.finish();
     assert_eq!(now(writer.next()), bytes(b"a"));
     assert_eq!(now(writer.next()), Some(Next::End));
-    // The index does not know the entry yet: who comes now follows.
+    // The index does not know the entry yet: a request that comes now follows.
     let late = fills.running(&key()).unwrap().follow().unwrap();
     drop(writer);
     assert!(fills.is_empty());
@@ -215,9 +215,10 @@ fn a_fill_that_is_saved_is_known_until_its_saver_is_through() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Followers of all speeds, some with a file behind them: each gets the whole body, in order, and memory stays bounded.
+    /// Followers of all speeds, some with a file behind them: each gets the whole body in order, and memory stays
+    /// bounded.
     #[test]
-    fn the_body_arrives_whole(
+    fn the_body_arrives_complete(
         pieces in proptest::collection::vec(1usize..5_000, 1..60),
         delays in proptest::collection::vec(0usize..8, 1..6),
         saves in any::<bool>(), is_eager in any::<bool>(), window in 1usize..20_000,
@@ -280,7 +281,7 @@ async fn read(follower: Follower, body: Bytes, delay: usize) -> Bytes {
 }
 
 #[test]
-fn what_came_whole_is_followed_until_it_is_found() {
+fn a_complete_response_is_followed_until_it_is_indexed() {
     let fills = Fills::default();
     for body in [&b"whole"[..], b""] {
         for is_storing in [true, false] {
@@ -289,9 +290,9 @@ fn what_came_whole_is_followed_until_it_is_found() {
             };
             let (requester, fill) = (filler.requester().unwrap(), filler.fill().clone());
             assert!(is_pending(requester.head()));
-            let unfound = filler.finish_with(head().into(), Bytes::from_static(body), is_storing);
+            let unindexed = filler.finish_with(head().into(), Bytes::from_static(body), is_storing);
             assert_eq!(
-                (unfound.is_some(), fills.has_complete()),
+                (unindexed.is_some(), fills.has_complete()),
                 (is_storing, is_storing)
             );
             assert_eq!(fills.running(&key()).is_some(), is_storing);
@@ -303,21 +304,21 @@ fn what_came_whole_is_followed_until_it_is_found() {
                 }
                 assert_eq!(now(follower.next()), Some(Next::End));
             }
-            drop(unfound);
+            drop(unindexed);
             assert!(fills.is_empty() && !fills.has_complete() && !fill.is_file_needed());
         }
     }
-    // One that was alone is joined from then on.
+    // From then on, requests join one that was alone.
     let alone = fills.alone(key(), 10_000);
     let fill = alone.fill().clone();
-    let unfound = alone.finish_with(head().into(), Bytes::from_static(b"a"), true);
+    let unindexed = alone.finish_with(head().into(), Bytes::from_static(b"a"), true);
     assert!(fills.running(&key()).is_some_and(|other| other.is(&fill)));
-    drop(unfound);
+    drop(unindexed);
     assert!(fills.is_empty() && !fills.has_complete());
 }
 
 #[test]
-fn one_that_was_alone_is_joined_once_it_is_whole_unless_a_newer_one_is() {
+fn a_fill_that_was_alone_is_joined_once_complete_unless_a_newer_one_is() {
     let fills = Fills::default();
     let Role::Fill(first) = fills.join(key(), 1000) else {
         panic!("nobody fills");
@@ -328,17 +329,17 @@ fn one_that_was_alone_is_joined_once_it_is_whole_unless_a_newer_one_is() {
         (filler, fill, writer)
     };
     let is_joined = |fill: &Fill| fills.running(&key()).is_some_and(|other| other.is(fill));
-    let (second, _, second_saver) = alone();
-    let (third, third_fill, third_saver) = alone();
+    let (second, _, second_writer) = alone();
+    let (third, third_fill, third_writer) = alone();
     assert!(third.is_alone() && is_joined(first.fill()));
     third.finish();
     assert!(is_joined(&third_fill) && fills.has_complete());
     second.finish();
     first.finish();
     assert!(is_joined(&third_fill), "it is the newest");
-    drop((second_saver, third_saver));
+    drop((second_writer, third_writer));
     assert!(fills.is_empty() && !fills.has_complete());
-    let (fourth, _, _saver) = alone();
+    let (fourth, _, _writer) = alone();
     fills.forget(&key());
     fourth.finish();
     assert!(fills.is_empty(), "it was purged");

@@ -119,7 +119,7 @@ impl Rules {
         !self.obeys_requests || self.admit(lifetime, now, wishes, is_fresh) == ReuseDecision::Use
     }
 
-    /// Does a request without a stored response get 504 (`only-if-cached`)?
+    /// Does a request for which no response is stored get 504 (`only-if-cached`)?
     #[must_use]
     pub fn refuses_miss(&self, wishes: &RequestControl) -> bool {
         self.obeys_requests && wishes.only_if_cached

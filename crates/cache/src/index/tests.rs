@@ -1,4 +1,4 @@
-//! The index: what it knows, how big it is, what gives way.
+//! The index: what it knows, its size, and eviction.
 
 use super::*;
 use crate::lifetime::Reuse;
@@ -46,7 +46,7 @@ fn zones_are_as_large_as_nginx_counts_them() {
 }
 
 #[test]
-fn everything_is_given_back_as_it_was_put() {
+fn a_record_is_returned_as_it_was_put() {
     let index = Index::new(1_000);
     let known = KnownKey {
         key: key(1),
@@ -89,7 +89,7 @@ fn uses_are_counted_from_the_first_on() {
 }
 
 #[test]
-fn a_full_index_lets_go_of_what_was_used_the_longest_ago() {
+fn a_full_index_evicts_the_least_recently_used_key() {
     let index = Index::new(100);
     for number in 0..100 {
         index.put(&stored(number, number as Seconds));
@@ -103,7 +103,7 @@ fn a_full_index_lets_go_of_what_was_used_the_longest_ago() {
 }
 
 #[test]
-fn eviction_is_in_the_order_of_use_and_skips_what_has_no_entry() {
+fn eviction_follows_the_order_of_use_and_skips_keys_without_an_entry() {
     let index = Index::new(1_000);
     for number in 0..50 {
         index.put(&stored(number, 50 - number as Seconds));
@@ -117,7 +117,7 @@ fn eviction_is_in_the_order_of_use_and_skips_what_has_no_entry() {
 }
 
 #[test]
-fn what_came_in_any_order_is_sorted() {
+fn keys_that_came_in_any_order_are_sorted() {
     let index = Index::new(2_000);
     for number in 0..1_000 {
         index.put(&stored(number, (number * 379 % 1_000) as Seconds));
@@ -229,7 +229,7 @@ fn threads_share_it() {
 
 proptest! {
     #[test]
-    fn it_knows_what_a_map_and_a_list_know(steps in proptest::collection::vec((0u8..5, 0u64..60), 0..300)) {
+    fn it_agrees_with_a_map_and_a_list(steps in proptest::collection::vec((0u8..5, 0u64..60), 0..300)) {
         let index = Index::new(40);
         let mut model: Vec<(u64, Seconds)> = Vec::new();
         for (now, (step, number)) in steps.into_iter().enumerate() {

@@ -55,7 +55,7 @@ fn put(number: u64, tag: u32, vary: &'static str) -> Record {
     }
 }
 
-/// Everything that an index knows, with the names of Vary in words.
+/// All that an index knows, with the names of Vary as text.
 fn contents(index: &Index) -> HashMap<[u8; 16], (KnownKey, Vec<u8>)> {
     let mut cursor = Cursor::default();
     let mut all = HashMap::new();
@@ -75,7 +75,7 @@ fn contents(index: &Index) -> HashMap<[u8; 16], (KnownKey, Vec<u8>)> {
 
 async fn open(local: &Local, dir: &Path, pool: &Pool) -> (Journal, Recovered, Index) {
     let index = Index::new(10_000);
-    // A lock is let go of in a job of its own.
+    // The lock is released in a job of its own.
     loop {
         match Journal::open(local, bytes(dir), Levels::default(), pool, &index).await {
             Ok((journal, recovered)) => return (journal, recovered, index),
@@ -85,7 +85,7 @@ async fn open(local: &Local, dir: &Path, pool: &Pool) -> (Journal, Recovered, In
     }
 }
 
-/// As a store does it: what is written, is in the index afterwards.
+/// Writes a record and changes the index, as a store does.
 async fn fill(journal: &Journal, local: &Local, index: &Index, number: u64, tag: u32) {
     let key = known(number, tag).key;
     journal
@@ -103,7 +103,7 @@ async fn fill(journal: &Journal, local: &Local, index: &Index, number: u64, tag:
 }
 
 #[test]
-fn a_start_knows_what_was_known_when_the_process_was_killed() {
+fn a_start_after_a_kill_knows_what_the_process_knew() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn fills_that_were_cut_short_are_named_whatever_was_compacted() {
 }
 
 #[test]
-fn a_compaction_waits_for_what_is_on_its_way_to_the_old_log() {
+fn a_compaction_waits_for_tickets_of_the_old_log() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -261,7 +261,7 @@ fn a_compaction_waits_for_what_is_on_its_way_to_the_old_log() {
 }
 
 #[test]
-fn a_compaction_that_is_left_alone_can_be_taken_up_again() {
+fn an_abandoned_compaction_can_be_repeated() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -269,7 +269,7 @@ fn a_compaction_that_is_left_alone_can_be_taken_up_again() {
         journal.walked(&local, 0).await.unwrap();
         fill(&journal, &local, &index, 1, 1).await;
         for turns in 0..12 {
-            // So many times it is looked at, then dropped.
+            // Polled so many times, then dropped.
             let mut looks = 0;
             let mut compaction = Box::pin(journal.compact(&local, &index));
             std::future::poll_fn(|context| {
@@ -293,7 +293,7 @@ fn a_compaction_that_is_left_alone_can_be_taken_up_again() {
 }
 
 #[test]
-fn an_index_that_became_smaller_lets_go() {
+fn a_smaller_index_evicts() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -346,7 +346,7 @@ fn names_of_temp_files() {
     }
 }
 
-/// A journal with everything in it: a snapshot, and two logs behind it.
+/// A journal with all kinds of records: a snapshot, and two logs after it.
 async fn write_all_kinds(local: &Local, dir: &Path, pool: &Pool) -> Index {
     let (journal, _, index) = open(local, dir, pool).await;
     journal.walked(local, 0).await.unwrap();
@@ -370,7 +370,7 @@ async fn write_all_kinds(local: &Local, dir: &Path, pool: &Pool) -> Index {
     index
 }
 
-/// What happens to one of the journal's files.
+/// Damage to one of the journal's files.
 #[derive(Clone, Debug)]
 enum Damage {
     Flip(prop::sample::Index, u8),
@@ -414,7 +414,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn no_damage_makes_an_entry_up_or_hides_that_one_is_missing(damage in damage(), which in any::<prop::sample::Index>()) {
+    fn damage_neither_invents_entries_nor_hides_missing_ones(
+        damage in damage(), which in any::<prop::sample::Index>(),
+    ) {
         block_on(async {
             let (local, pool) = local();
             let dir = tempfile::tempdir().unwrap();
@@ -435,11 +437,11 @@ proptest! {
                 assert_eq!((known, &names[..]), (&written, &b"accept"[..]));
                 assert!(tag == 1 && number < 20 || tag == 2 && (15..25).contains(&number));
             }
-            // The end of the last log may be gone without a trace: as if the process had been killed before.
+            // The end of the last log may be missing without a trace, as if the process had been killed earlier.
             let is_last = which.index(files.len()) == 1;
             let is_cut = is_last && matches!(damage, Damage::Cut(_) | Damage::Delete);
             assert!(!recovered.is_complete || is_cut || after == before, "{recovered:?}");
-            // It is usable from here on, and remembers that something is missing.
+            // It is usable from here on, and remembers that records are missing.
             fill(&journal, &local, &index, 999, 3).await;
             drop(journal);
             let (_journal, again, index) = open(&local, dir.path(), &pool).await;
@@ -457,7 +459,13 @@ proptest! {
             1 => Record::Put { known: known(number % 1_000, tag), vary: Bytes::from(vary) },
             2 => Record::Renew { key, tag, lifetime },
             3 => Record::Remove { key, tag },
-            4 => Record::Opened { generation: number, boot: [tag as u8; 16], is_known: tag % 2 == 0, foreign: number, before: (number, 7) },
+            4 => Record::Opened {
+                generation: number,
+                boot: [tag as u8; 16],
+                is_known: tag % 2 == 0,
+                foreign: number,
+                before: (number, 7),
+            },
             5 => Record::Ended { key, tag },
             6 => Record::Purge { number: tag, rule: crate::purge::PurgeRule::Tag(Bytes::from(vary)) },
             7 => Record::Purged { number: tag },
@@ -500,7 +508,7 @@ fn a_snapshot_that_cannot_be_written_leaves_nothing_and_is_not_tried_again_at_on
         let folder = dir.path().join(FOLDER);
         let files = || std::fs::read_dir(&folder).unwrap().count();
         let before = files();
-        // Where it is to have its name, there is a directory.
+        // A directory stands where its final name is.
         let in_the_way = folder.join(format!("snapshot.{}", journal.generation() + 1));
         std::fs::create_dir(&in_the_way).unwrap();
         for times in 0..20 {

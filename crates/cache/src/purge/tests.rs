@@ -1,4 +1,4 @@
-//! Rules and marks; what they do to a store is tested there.
+//! Purge rules and filters; their effect on a store is tested there.
 
 use super::*;
 use crate::entry::{Description, Encoder};
@@ -65,7 +65,7 @@ fn tags_are_members_of_two_fields() {
 }
 
 #[test]
-fn marks_tell_most_entries_apart() {
+fn filters_exclude_most_entries() {
     let (mut wrongly, tries) = (0, 2_000);
     for number in 0..tries {
         let text = format!("http://example.com/{}/{number}/x", number % 50);
@@ -102,7 +102,7 @@ fn rules_are_bounded_and_the_same_one_is_kept_once() {
 }
 
 #[test]
-fn rules_stay_for_what_was_asked_for_before_them() {
+fn rules_stay_while_older_fetches_run() {
     let rules = PurgeRules::new(PurgeList::default());
     let _ = rules.add(&tag("a"));
     let moment = rules.moment(0);
@@ -126,7 +126,7 @@ fn rules_stay_for_what_was_asked_for_before_them() {
 }
 
 #[test]
-fn loops_may_write_down_in_another_order() {
+fn loops_may_record_rules_in_another_order() {
     let mut purges = PurgeList::default();
     for (number, rule) in [(2, tag("b")), (1, tag("a")), (5, tag("c")), (4, tag("c"))] {
         purges.add(number, rule);
@@ -142,7 +142,7 @@ fn loops_may_write_down_in_another_order() {
 
 proptest! {
     #[test]
-    fn a_rule_that_covers_fits_the_marks(text in "[a-c/]{0,30}", cut in 0usize..30, line in "[a-c ,]{0,12}") {
+    fn a_rule_that_covers_matches_the_filter(text in "[a-c/]{0,30}", cut in 0usize..30, line in "[a-c ,]{0,12}") {
         let lines = [("Cache-Tag", &line[..]), ("Surrogate-Key", &line[..])];
         let (entry, purge_filter) = entry(&text, &lines);
         let beginning = Bytes::copy_from_slice(&text.as_bytes()[..cut.min(text.len())]);

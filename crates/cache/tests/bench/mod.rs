@@ -1,4 +1,4 @@
-//! A loop, a pool and a store on a directory, as a worker has them.
+//! A loop, a pool and a store on a directory, as in a worker.
 
 use bytes::Bytes;
 use cache::entry::Description;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// When everything happens.
+/// The time of every operation.
 pub const NOW: i64 = 1_000;
 
 pub struct Bench {
@@ -26,7 +26,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 impl Bench {
-    /// A store on a directory, with settings that are changed as the test wants them.
+    /// A store on a directory, with settings that the test changes.
     pub async fn open(directory: &Path, change: impl Fn(&mut StoreSettings)) -> Self {
         let disk = Disk::new(Disk::prepare());
         let pool = disk.define_pool("test", 8, 1000);
@@ -43,7 +43,7 @@ impl Bench {
         change(&mut settings);
         let store = loop {
             match Store::open(&local, settings.clone()).await {
-                // The last owner's lock is let go of when its last thread has ended.
+                // The last owner's lock is released when its last thread has ended.
                 Err(Error::InUse) => tokio::time::sleep(Duration::from_millis(1)).await,
                 opened => break opened.unwrap().0,
             }
@@ -71,7 +71,7 @@ impl Bench {
         })
     }
 
-    /// The body of a hit, every block checked.
+    /// The body of a hit, every block verified.
     pub async fn read(&self, hit: &Hit) -> Result<Vec<u8>, Error> {
         let all = 0..hit.entry.body_len();
         let mut checks = Checks::of(hit);
@@ -89,7 +89,7 @@ impl Bench {
         Ok(bytes)
     }
 
-    /// Stores an answer whose length the origin said, or not.
+    /// Stores a response whose length the origin gave, or not.
     pub async fn fill(
         &self,
         text: &str,
@@ -130,7 +130,7 @@ impl Bench {
         for at in (0..body.len()).step_by(50_000) {
             let piece = body.slice(at..body.len().min(at + 50_000));
             if let Err(error) = writing.push(&self.local, piece).await {
-                // Where it failed, its remains may not go either.
+                // After a failure, its temp file may not be deletable either.
                 let _ = writing.abandon(&self.local).await;
                 return Err(error);
             }
@@ -139,7 +139,7 @@ impl Bench {
     }
 }
 
-/// What an entry has after so many renewals.
+/// The lifetime of an entry after so many renewals.
 pub fn lifetime(times: u64) -> Lifetime {
     Lifetime {
         date: NOW + times as i64,

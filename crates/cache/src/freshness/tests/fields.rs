@@ -1,9 +1,9 @@
-//! Tables: header lines that are stored, and what a 304 changes.
+//! Tables: header lines that are stored, and their update by a 304.
 
 use super::*;
 
 #[test]
-fn named_fields_are_left_out_and_the_answer_stored() {
+fn named_fields_are_left_out_and_the_response_stored() {
     // RFC 9111, 5.2.2.4 and 5.2.2.7.
     let head = head(
         "Cache-Control: max-age=60, no-cache=\"X-Secret, x-other\", private=X-Third\nX-Secret: 1\nX-Kept: 2
@@ -25,10 +25,12 @@ fn named_fields_are_left_out_and_the_answer_stored() {
 fn a_304_renews_the_fields_that_are_not_about_the_body() {
     // RFC 9111, 3.2 and 4.3.4.
     let stored = head(
-        "Content-Type: text/html\nContent-Length: 5\nETag: \"a\"\nX-Twice: 1\nX-Twice: 2\nX-Kept: 1\nCache-Control: max-age=1",
+        "Content-Type: text/html\nContent-Length: 5\nETag: \"a\"\nX-Twice: 1\nX-Twice: 2\nX-Kept: 1\n\
+         Cache-Control: max-age=1",
     );
     let answer_304 = head(
-        "content-type: image/png\nContent-Length: 9\nContent-Encoding: gzip\nContent-Range: bytes 0-1/2\nETag: \"a\"\nx-twice: 3
+        "content-type: image/png\nContent-Length: 9\nContent-Encoding: gzip\nContent-Range: bytes 0-1/2\nETag: \"a\"\n\
+         x-twice: 3
          Cache-Control: max-age=60\nConnection: X-Hop\nX-Hop: 1\nSet-Cookie: a=b\nX-New: 4\nStatus: 304",
     );
     assert!(confirms(stored.lines(), answer_304.lines()));
@@ -49,7 +51,7 @@ fn a_304_renews_the_fields_that_are_not_about_the_body() {
             "X-New: 4",
         ]
     );
-    // The new lifetime is that of the updated answer.
+    // The new lifetime is that of the updated response.
     let renewed = answer(200, updated.iter().copied());
     let Verdict::Store(storable) = judge(&renewed, &Rules::nginx()) else {
         panic!("it is fresh");

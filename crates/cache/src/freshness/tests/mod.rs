@@ -1,4 +1,4 @@
-//! Tables: what an answer says, and what follows.
+//! Tables: the header lines of a response, and the verdict.
 
 mod fields;
 mod usage;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const NOW: Seconds = 1_700_000_000;
 
-/// Lines as they stand in a message; `{+60}` is the date so many seconds from now.
+/// Lines as in a message; `{+60}` is the date 60 seconds from now.
 struct Head(Vec<(Vec<u8>, Vec<u8>)>);
 
 fn head(text: &str) -> Head {
@@ -67,7 +67,7 @@ fn lifetime_of(text: &str, rules: &Rules) -> Lifetime {
     }
 }
 
-/// Both sets give the same.
+/// Both sets of rules give the same.
 fn check(table: &[(&str, Fresh)]) {
     for (text, expected) in table {
         assert_eq!(fresh_for(text, &Rules::nginx()), *expected, "nginx: {text}");
@@ -79,7 +79,7 @@ fn check(table: &[(&str, Fresh)]) {
     }
 }
 
-/// The sets differ.
+/// The sets of rules differ.
 fn check_both(table: &[(&str, Fresh, Fresh)]) {
     for (text, nginx, strict) in table {
         assert_eq!(fresh_for(text, &Rules::nginx()), *nginx, "nginx: {text}");
@@ -92,7 +92,7 @@ fn check_both(table: &[(&str, Fresh, Fresh)]) {
 }
 
 #[test]
-fn lifetimes_that_nobody_disputes() {
+fn undisputed_lifetimes() {
     check(&[
         // RFC 9111, 4.2.1: s-maxage, max-age, Expires less Date.
         ("Cache-Control: max-age=60", Ok(60)),
@@ -150,7 +150,7 @@ fn lifetimes_that_nobody_disputes() {
 #[test]
 fn what_is_never_fresh() {
     check_both(&[
-        // nginx stores none of it; RFC 9111, 5.2.2.4 and 4.2.1: stored, and asked about each time.
+        // nginx stores none of these; by RFC 9111, 5.2.2.4 and 4.2.1, they are stored and revalidated each time.
         (
             "Cache-Control: no-cache, max-age=60",
             Err(PassReason::NoCache),
@@ -193,13 +193,13 @@ fn what_is_never_fresh() {
             Err(PassReason::Invalid),
             Ok(-1),
         ),
-        // RFC 5861: a window that is none.
+        // RFC 5861: a malformed window.
         (
             "Cache-Control: max-age=60, stale-if-error=x",
             Err(PassReason::Invalid),
             Ok(60),
         ),
-        // nginx's ends of a number.
+        // The ends of a number in nginx.
         ("Cache-Control: max-age=60; public", Ok(60), Ok(60)),
     ]);
 }
@@ -254,7 +254,7 @@ fn expires_is_read_strictly() {
 #[test]
 fn age_counts() {
     check_both(&[
-        // RFC 9111, 4.2.3 and 5.1: the first member; what is no number is ignored; an overflow saturates.
+        // RFC 9111, 4.2.3 and 5.1: the first member; a malformed number is ignored; an overflow saturates.
         ("Cache-Control: max-age=60\nAge: 20", Ok(40), Ok(40)),
         ("Cache-Control: max-age=60\nAge: 20, 0", Ok(40), Ok(40)),
         ("Cache-Control: max-age=60\nAge: 0, 20", Ok(60), Ok(60)),
@@ -281,13 +281,13 @@ fn age_counts() {
             Ok(30),
         ),
         ("Expires: {+10}\nDate: {-50}", Ok(60), Ok(10)),
-        // Who says X-Accel-Expires means this cache.
+        // X-Accel-Expires is meant for this cache.
         ("X-Accel-Expires: 60\nAge: 20", Ok(60), Ok(60)),
     ]);
 }
 
 #[test]
-fn the_time_that_the_answer_took_counts() {
+fn the_response_delay_counts() {
     let head = head("Cache-Control: max-age=60\nAge: 20");
     let slow = OriginResponse {
         asked: NOW - 5,
@@ -308,7 +308,7 @@ fn the_time_that_the_answer_took_counts() {
 }
 
 #[test]
-fn x_accel_expires_is_over_all_whatever_the_order() {
+fn x_accel_expires_overrides_all_whatever_the_order() {
     check(&[
         (
             "X-Accel-Expires: 60\nCache-Control: no-store, max-age=5\nExpires: {+5}",
@@ -341,7 +341,7 @@ fn x_accel_expires_is_over_all_whatever_the_order() {
 }
 
 #[test]
-fn proxy_cache_valid_is_for_answers_that_say_nothing() {
+fn proxy_cache_valid_is_for_responses_without_a_lifetime() {
     let valid = |status, seconds| Valid { status, seconds };
     let rules = Rules {
         valid: vec![valid(Some(200), 60), valid(Some(404), 0), valid(None, 5)],
@@ -361,7 +361,7 @@ fn proxy_cache_valid_is_for_answers_that_say_nothing() {
 }
 
 #[test]
-fn ignored_lines_are_as_if_they_were_not_there() {
+fn ignored_lines_count_as_absent() {
     let all = "X-Accel-Expires: 5\nCache-Control: max-age=6\nExpires: {+7}\nSet-Cookie: a\nVary: *";
     let mut rules = Rules::nginx();
     rules.ignored.set_cookie = true;
@@ -389,7 +389,7 @@ fn statuses() {
             Verdict::Pass(why) => Some(why),
         }
     };
-    // RFC 9111, 3.3 and 3: parts are no whole, 304 and 1xx are about something else.
+    // RFC 9111, 3.3 and 3: a partial response is not complete; 304 and 1xx are about another response.
     for status in [100, 103, 206, 304] {
         assert_eq!(judged(status, false), Some(PassReason::Status), "{status}");
     }
@@ -400,7 +400,7 @@ fn statuses() {
 }
 
 #[test]
-fn answers_to_authorization_are_shared_only_where_they_say_so() {
+fn responses_to_authorization_are_shared_only_if_they_allow_it() {
     // RFC 9111, 3.5.
     let table = [
         ("max-age=60", false),
@@ -426,7 +426,7 @@ fn answers_to_authorization_are_shared_only_where_they_say_so() {
 }
 
 #[test]
-fn a_targeted_field_is_over_the_others() {
+fn a_targeted_field_overrides_the_others() {
     // RFC 9213, 2.1 and 2.2.
     check_both(&[
         (
@@ -507,7 +507,8 @@ proptest! {
     fn any_lines_are_judged_and_never_fresh_for_ever(
         fields in proptest::collection::vec(
             (prop_oneof![
-                Just("Cache-Control"), Just("Expires"), Just("Age"), Just("Date"), Just("X-Accel-Expires"), Just("Vary"),
+                Just("Cache-Control"), Just("Expires"), Just("Age"), Just("Date"),
+                Just("X-Accel-Expires"), Just("Vary"),
                 Just("CDN-Cache-Control"), Just("Last-Modified"),
             ], prop_oneof![
                 "[ -~]{0,40}", "(s-maxage|max-age|no-cache|private|stale-if-error)=\"?[0-9]{0,30}\"?", "@?[0-9]{1,30}",
@@ -515,7 +516,9 @@ proptest! {
         status in 100u16..600, asked in any::<i64>(), now in -10i64..1 << 40, is_strict in any::<bool>(),
     ) {
         let rules = if is_strict { Rules::rfc9111() } else { Rules::nginx() };
-        let lines = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes(), HeaderId::find(name.as_bytes())));
+        let lines = fields.iter().map(|(name, value)| {
+            (name.as_bytes(), value.as_bytes(), HeaderId::find(name.as_bytes()))
+        });
         let answer = OriginResponse { status, fields: lines, is_authorized: false, is_slice: false, asked, now };
         if let Verdict::Store(storable) = judge(&answer, &rules) {
             let lifetime = storable.lifetime;

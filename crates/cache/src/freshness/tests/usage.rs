@@ -1,4 +1,4 @@
-//! Tables: when a stored answer may be used.
+//! Tables: when a stored response may be used.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn use_of_what_is_stale() {
     let lost = Failure::Connection;
     assert!(nginx.may_cover(&lifetime, at(17), lost, false));
     assert!(!nginx.may_cover(&lifetime, at(18), lost, false));
-    // RFC 5861, 4: 500, 502, 503, 504 as well. nginx: only where the directive names them.
+    // RFC 5861, 4: 500, 502, 503, 504 as well. nginx: only if the directive names them.
     let answered = Failure::Status(503);
     assert!(!nginx.may_cover(&lifetime, at(17), answered, false));
     assert!(nginx.may_cover(&lifetime, at(17), answered, true));
@@ -50,7 +50,7 @@ fn use_of_what_is_stale() {
 }
 
 #[test]
-fn some_answers_are_never_used_stale() {
+fn some_responses_are_never_used_stale() {
     let (nginx, strict) = (Rules::nginx(), Rules::rfc9111());
     // RFC 9111, 4.2.4 with 5.2.2.2, 5.2.2.8, 5.2.2.10.
     for control in [

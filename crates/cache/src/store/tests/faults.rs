@@ -1,4 +1,4 @@
-//! Damage, kills and disks that fail.
+//! Damage, kills and failing disks.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn damage_is_found_and_the_entry_dropped() {
 }
 
 #[test]
-fn a_file_that_is_gone_or_another_is_a_miss() {
+fn a_missing_or_replaced_file_is_a_miss() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -58,7 +58,7 @@ fn a_file_that_is_gone_or_another_is_a_miss() {
         let used = store.space().used();
         assert!(bench.body(&store, "a").await.is_none());
         assert_eq!(store.space().used(), used - 1);
-        // Somebody moved an entry to another's place.
+        // An entry moved to another's place.
         std::fs::rename(&b, &a).unwrap();
         bench.put(&store, "c", b"c").await.unwrap();
         std::fs::rename(bench.entry_file(&store, "c"), &b).unwrap();
@@ -110,7 +110,7 @@ fn without_a_journal_entries_are_found_by_asking_and_by_a_walk() {
             bench.body(&store, "k9").await.unwrap().unwrap(),
             vec![9; 5_000]
         );
-        // nginx's are the first to go.
+        // nginx's entries are the first to be evicted.
         let first = store.victims(1);
         assert_eq!(first.known[0].key, Key::of(b"of nginx"));
         drop((store, walk));
@@ -192,7 +192,7 @@ fn a_disk_that_fails_is_no_doubt_about_the_rest() {
         let store = bench.walked().await;
         bench.put(&store, "good", b"x").await.unwrap();
         let used = store.space().used();
-        // Where the directory is to be, there is a file.
+        // A file stands where the directory should be.
         let directory = bench.entry_file(&store, "bad");
         let directory = directory.parent().unwrap().parent().unwrap();
         std::fs::write(directory, b"").unwrap();
@@ -210,7 +210,7 @@ fn a_disk_that_fails_is_no_doubt_about_the_rest() {
 }
 
 #[test]
-fn what_others_have_is_left_alone_and_what_nginx_left_is_overwritten() {
+fn foreign_files_are_left_alone_and_nginx_entries_overwritten() {
     block_on(async {
         let bench = Bench::new();
         let keys = ["one", "two", "three"];
@@ -227,7 +227,7 @@ fn what_others_have_is_left_alone_and_what_nginx_left_is_overwritten() {
         std::fs::create_dir_all(&foreign).unwrap();
         std::fs::write(foreign.join("theirs"), [5; 100_000]).unwrap();
         std::fs::write(files[0].with_file_name("theirs"), [5; 5_000]).unwrap();
-        // In another's place, so not one of nginx's.
+        // In another's place, so it is not nginx's.
         std::fs::write(bench.dir.path().join(files[0].file_name().unwrap()), b"").unwrap();
         let (store, _) = bench.open().await;
         let mut walk = Walk::new(&store);
@@ -269,7 +269,7 @@ fn a_file_that_cannot_be_deleted_does_not_keep_the_others() {
         for key in ["stays", "a", "b"] {
             bench.put(&store, key, b"x").await.unwrap();
         }
-        // Not to be deleted as a file.
+        // A directory, which cannot be deleted as a file.
         let stays = bench.entry_file(&store, "stays");
         std::fs::remove_file(&stays).unwrap();
         std::fs::create_dir(&stays).unwrap();
@@ -294,7 +294,7 @@ fn a_file_that_cannot_be_deleted_does_not_keep_the_others() {
 }
 
 #[test]
-fn what_cannot_be_deleted_at_once_is_deleted_later() {
+fn files_that_cannot_be_deleted_at_once_are_deleted_later() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -319,7 +319,7 @@ fn what_cannot_be_deleted_at_once_is_deleted_later() {
 }
 
 #[test]
-fn who_looks_for_what_is_there_no_more_leaves_what_is_being_made_in_its_place() {
+fn a_late_lookup_leaves_an_entry_that_is_being_written() {
     block_on(async {
         for is_cold in [true, false] {
             let bench = Bench::new();
@@ -331,14 +331,14 @@ fn who_looks_for_what_is_there_no_more_leaves_what_is_being_made_in_its_place() 
             if !is_cold {
                 bench.put(&store, "k", b"x").await.unwrap();
             }
-            // One that has seen nothing of this file system waits for the pool.
+            // The first call on this file system waits for the pool.
             let late = Local::new(&Disk::new(Disk::prepare()));
             let access = Access::new(&bench.pool);
             let none = std::iter::empty();
             let mut find = Box::pin(store.find(&late, &access, b"k", none, NOW));
             let hold = bench.pool.hold();
             publish_order::begin(find.as_mut()).await;
-            // A walk ends, or it is evicted; a fill begins.
+            // A walk ends, or the entry is evicted; a fill begins.
             store.0.is_cold.store(false, Relaxed);
             drop(store.victims(1));
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

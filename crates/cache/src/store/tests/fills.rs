@@ -1,10 +1,10 @@
-//! Fills and a store together, as a proxy will use them.
+//! Fills and a store together, as a proxy uses them.
 
 use super::*;
 use crate::fill::{Filler, Fills, Follower, Next, Role, Sharing};
 use message::ResponseHead;
 
-/// Writes what a fill brings.
+/// Writes the bytes of a fill.
 async fn store_fill(local: Local, writer: Follower, mut writing: EntryWriter) -> KnownKey {
     loop {
         match writer.next().await {
@@ -62,7 +62,7 @@ async fn begin(bench: &Bench, store: &Store) -> EntryWriter {
 
 #[test]
 fn a_fill_is_read_from_memory_and_from_the_file_whatever_becomes_of_its_name() {
-    // One window is smaller than what is written at once.
+    // The smaller window holds less than one write.
     for window in [300_000, 50_000] {
         fill_and_follow(window);
     }
@@ -98,7 +98,7 @@ fn fill_and_follow(window: usize) {
         assert_eq!(owner.await.unwrap().0, body);
         writer.await.unwrap();
         assert!(fills.is_empty());
-        // The late one finds the beginning in the file, whose name another has by now.
+        // The late follower finds the beginning in the file, whose name belongs to another by now.
         bench.put(&store, "k", b"another").await.unwrap();
         let (got, from_file) = reader(late).await.unwrap();
         assert_eq!(got, body);
@@ -116,7 +116,7 @@ async fn push_all(filler: &Filler) -> Vec<u8> {
 }
 
 #[test]
-fn a_small_answer_is_one_job_and_its_directories_are_made_in_it() {
+fn a_small_response_is_one_job_that_makes_its_directories() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -136,7 +136,7 @@ fn a_small_answer_is_one_job_and_its_directories_are_made_in_it() {
         );
         assert_eq!(put(b"second").await, 1);
         assert_eq!(store.space().used(), used + 2 + 1);
-        // Somebody deletes them: it is tried, they are made, it is tried again.
+        // They are deleted from outside: the write fails, they are made, the write is repeated.
         let file = bench.entry_file(&store, "k");
         let directory = file.parent().unwrap().parent().unwrap();
         std::fs::remove_dir_all(directory).unwrap();

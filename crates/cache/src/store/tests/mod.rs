@@ -75,7 +75,7 @@ impl Bench {
     async fn open_with(&self, settings: StoreSettings) -> (Store, Recovered) {
         loop {
             match Store::open(&self.local, settings.clone()).await {
-                // The last owner's lock is let go of in a job of its own.
+                // The last owner's lock is released in a job of its own.
                 Err(Error::InUse) => tokio::task::yield_now().await,
                 other => return other.unwrap(),
             }
@@ -86,7 +86,7 @@ impl Bench {
         self.open_with(self.settings()).await
     }
 
-    /// A directory that was walked, so that its index is all there is.
+    /// A store on a directory that was walked, so that its index is complete.
     async fn walked(&self) -> Store {
         let (store, _) = self.open().await;
         self.walk(&store).await;
@@ -169,7 +169,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// The body of an entry, every block checked; None if there is no entry.
+    /// The body of an entry, every block verified; None if there is no entry.
     async fn body(&self, store: &Store, key: &str) -> Option<Result<Vec<u8>, Error>> {
         match self.find(store, key).await {
             Found::Hit(hit) => Some(self.read(store, &hit).await),
@@ -208,7 +208,7 @@ fn all_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Bytes that `du` would say.
+/// Bytes as `du` counts them.
 fn du(path: &Path) -> u64 {
     let own = std::fs::symlink_metadata(path).map_or(0, |meta| meta.blocks() * 512);
     let Ok(entries) = std::fs::read_dir(path) else {
@@ -225,7 +225,7 @@ fn big() -> Vec<u8> {
 }
 
 #[test]
-fn what_was_put_is_found_also_after_a_kill_and_after_a_close() {
+fn a_stored_response_is_found_after_a_kill_and_after_a_close() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -345,7 +345,7 @@ fn max_size_holds_at_every_moment() {
         assert_eq!(counters.stored, 120);
         assert!(counters.evicted > 50, "{counters:?}");
         assert_eq!(store.index().len(), all_files(bench.dir.path()).len());
-        // What can never fit is refused, and nothing of it stays.
+        // A response that can never fit is refused, and nothing of it stays.
         let huge = bench.put(&store, "huge", &vec![1; 4 << 20]).await;
         assert!(matches!(huge, Err(Error::NoRoom(_))), "{huge:?}");
         assert!(all_files(bench.dir.path()).is_empty());
@@ -354,7 +354,7 @@ fn max_size_holds_at_every_moment() {
 }
 
 #[test]
-fn max_size_holds_also_where_no_sweep_comes() {
+fn max_size_holds_without_sweeps() {
     block_on(async {
         let bench = Bench::new();
         let max = 2 << 20;
@@ -379,8 +379,8 @@ fn max_size_holds_also_where_no_sweep_comes() {
 }
 
 #[test]
-fn what_lies_beside_the_entries_has_its_room_before_it_is_made() {
-    // Directories come with new keys, and the journal grows with each; where sweeps come, they count it.
+fn overhead_is_reserved_before_it_is_written() {
+    // Directories come with new keys, and the journal grows with each; sweeps count it.
     for (levels, puts_per_sweep) in [("1:2", usize::MAX), ("1:2", 3), ("1", 7)] {
         block_on(async {
             let bench = Bench::new();
@@ -462,7 +462,7 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
 }
 
 #[test]
-fn header_lines_that_have_room_are_written_where_they_lie() {
+fn header_lines_that_fit_are_written_in_place() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -492,7 +492,7 @@ fn header_lines_that_have_room_are_written_where_they_lie() {
             let rewrite = || store.rewrite(&bench.local, &access, &hit, renewal());
             rewrite().await.unwrap();
             let after = ino();
-            // Somebody else comes with the same news.
+            // Another request brings the same 304.
             rewrite().await.unwrap();
             assert_eq!((after == first, ino()), (times < 4, after), "{times}");
             assert_eq!(bench.read(&store, &hit).await.unwrap(), body);

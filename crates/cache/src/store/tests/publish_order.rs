@@ -1,11 +1,11 @@
-//! Several answers for one key.
+//! Several responses for one key.
 
 use super::*;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-/// An answer that was asked for at a moment and has come as a whole.
+/// A complete response that was requested at a moment.
 async fn came(bench: &Bench, store: &Store, moment: FetchMoment, body: &[u8]) -> EntryWriter {
     let lines = std::iter::empty();
     let mut writing = store
@@ -17,7 +17,7 @@ async fn came(bench: &Bench, store: &Store, moment: FetchMoment, body: &[u8]) ->
     writing
 }
 
-/// Goes as far as it can without waiting.
+/// Polls as far as possible without waiting.
 pub(super) async fn begin<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) {
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Pending => Poll::Ready(()),
@@ -27,7 +27,7 @@ pub(super) async fn begin<T>(mut future: std::pin::Pin<&mut impl Future<Output =
 }
 
 #[test]
-fn what_was_asked_for_later_stays() {
+fn the_response_requested_last_stays() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -53,7 +53,7 @@ fn what_was_asked_for_later_stays() {
 }
 
 #[test]
-fn answers_that_come_at_once_are_stored_in_the_order_of_their_questions() {
+fn responses_that_come_at_once_are_stored_in_the_order_of_their_requests() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -86,7 +86,7 @@ fn answers_that_come_at_once_are_stored_in_the_order_of_their_questions() {
 }
 
 #[test]
-fn one_that_leaves_keeps_nobody_from_being_stored() {
+fn a_dropped_response_does_not_block_the_next() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -96,7 +96,7 @@ fn one_that_leaves_keeps_nobody_from_being_stored() {
         let mut waiting = Box::pin(bench.put(&store, "k", b"second"));
         begin(waiting.as_mut()).await;
         drop(hold);
-        // It is told that it is its turn, and has gone before it hears it.
+        // It gets its turn, and is dropped before it notices.
         running.await.unwrap();
         drop(waiting);
         bench.put(&store, "k", b"third").await.unwrap();

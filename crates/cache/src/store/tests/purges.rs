@@ -1,4 +1,4 @@
-//! Purges: by key, prefix and tag; of what is stored, of what is being fetched, before and after a restart.
+//! Purges: by key, prefix and tag; of stored responses and of those being fetched, before and after a restart.
 
 use super::*;
 use crate::purge::{RULES_MANY, RULES_MAX};
@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 impl Bench {
-    /// Stores an answer with a `Cache-Tag`, asked for at `moment`.
+    /// Stores a response with a `Cache-Tag`, requested at `moment`.
     async fn put_tagged(
         &self,
         store: &Store,
@@ -36,7 +36,7 @@ impl Bench {
             .unwrap();
     }
 
-    /// Which of these keys are found, each with the right body.
+    /// Those of these keys that are found, each with the right body.
     async fn found(&self, store: &Store, keys: &[&'static str]) -> Vec<&'static str> {
         let mut found = Vec::new();
         for key in keys {
@@ -48,7 +48,7 @@ impl Bench {
         found
     }
 
-    /// Purges so many tags that nothing has.
+    /// Purges as many tags, which no response has.
     async fn purge_many(&self, store: &Store, many: usize) {
         for number in 0..many {
             let tag = number.to_string();
@@ -84,7 +84,7 @@ async fn fill(bench: &Bench, store: &Store) {
 }
 
 #[test]
-fn what_a_purge_covers_is_gone_at_once_and_its_files_after_a_sweep() {
+fn purged_entries_are_gone_at_once_and_their_files_after_a_sweep() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -103,7 +103,7 @@ fn what_a_purge_covers_is_gone_at_once_and_its_files_after_a_sweep() {
         bench.sweep(&store).await;
         assert_eq!(all_files(bench.dir.path()).len(), 2);
         assert_eq!((store.purges_pending(), store.counters().purged), (0, 2));
-        // What comes later is not covered.
+        // Later responses are not covered.
         fill(&bench, &store).await;
         assert_eq!(bench.found(&store, &KEYS).await, KEYS);
         store.purge_tag(&bench.local, b"ONE").await.unwrap();
@@ -128,7 +128,7 @@ fn what_a_purge_covers_is_gone_at_once_and_its_files_after_a_sweep() {
 }
 
 #[test]
-fn purges_outlive_a_restart_whatever_was_swept_before() {
+fn purges_survive_a_restart_whatever_was_swept_before() {
     block_on(async {
         let bench = Bench::new();
         for files_max in [0, 1, 100] {
@@ -157,7 +157,7 @@ fn purges_outlive_a_restart_whatever_was_swept_before() {
 }
 
 #[test]
-fn what_was_to_be_replaced_when_its_process_was_killed_is_purged_all_the_same() {
+fn an_entry_whose_replacement_was_cut_off_is_purged_too() {
     block_on(async {
         for (is_purged, is_swept) in [(false, true), (true, false), (true, true)] {
             let bench = Bench::new();
@@ -188,9 +188,9 @@ fn what_was_to_be_replaced_when_its_process_was_killed_is_purged_all_the_same() 
 }
 
 #[test]
-fn what_gives_way_to_a_fill_is_not_found_again_after_its_purge() {
+fn an_entry_evicted_for_a_fill_stays_purged() {
     block_on(async {
-        // Many purges end the fill's own hold on those that come after it.
+        // With many purges, the fill itself no longer keeps those pending that come after it.
         for (is_purged_first, more) in [(true, 0), (false, 0), (false, RULES_MANY)] {
             let bench = Bench::new();
             bench.walked().await;
@@ -205,7 +205,7 @@ fn what_gives_way_to_a_fill_is_not_found_again_after_its_purge() {
                 purge().await.unwrap();
             }
             let main = Key::of(KEYS[1].as_bytes());
-            // A block more than is free.
+            // One block more than is free.
             let body = (64 - store.space().used()) << 12;
             let moment = store.moment();
             let other = Description {
@@ -232,7 +232,7 @@ fn what_gives_way_to_a_fill_is_not_found_again_after_its_purge() {
 }
 
 #[test]
-fn what_is_on_its_way_out_is_not_found_again_after_its_purge() {
+fn an_entry_being_deleted_stays_purged() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -259,12 +259,12 @@ fn what_is_on_its_way_out_is_not_found_again_after_its_purge() {
 }
 
 #[test]
-fn what_gets_its_name_while_many_purges_are_made_is_not_found_after_them() {
+fn an_entry_published_during_many_purges_is_purged() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
         let key = Key::of(KEYS[0].as_bytes());
-        // Another answer of the same key gets its name first.
+        // Another response of the same key gets its name first.
         let turn = store.turn(key, store.moment().tag()).await.unwrap();
         let mut late = Box::pin(bench.put_tagged(&store, KEYS[0], "one", store.moment()));
         publish_order::begin(late.as_mut()).await;
@@ -290,7 +290,7 @@ fn what_gets_its_name_while_many_purges_are_made_is_not_found_after_them() {
 }
 
 #[test]
-fn what_the_index_does_not_know_is_purged_too() {
+fn entries_unknown_to_the_index_are_purged_too() {
     block_on(async {
         let bench = Bench::new();
         fill(&bench, &bench.walked().await).await;
@@ -316,7 +316,7 @@ fn what_the_index_does_not_know_is_purged_too() {
 }
 
 #[test]
-fn what_was_asked_for_before_a_purge_is_covered_when_it_comes() {
+fn a_response_requested_before_a_purge_is_covered_when_it_comes() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -337,7 +337,7 @@ fn what_was_asked_for_before_a_purge_is_covered_when_it_comes() {
         late.await.unwrap();
         let again = store.purge(&bench.local, &key).await.unwrap();
         assert!(!again, "it was purged before it came");
-        // Where too many come meanwhile, it is not stored at all.
+        // If too many purges come meanwhile, it is not stored at all.
         bench.purge_many(&store, RULES_MANY + 1).await;
         bench.sweep(&store).await;
         assert_eq!(store.purges_pending(), 0);
@@ -348,7 +348,7 @@ fn what_was_asked_for_before_a_purge_is_covered_when_it_comes() {
 }
 
 #[test]
-fn what_comes_while_a_key_is_purged_again_was_purged_before() {
+fn a_response_that_comes_while_its_key_is_purged_again_was_purged_before() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.walked().await;
@@ -360,7 +360,7 @@ fn what_comes_while_a_key_is_purged_again_was_purged_before() {
             let mut again = std::pin::pin!(store.purge(&bench.local, &key));
             let first = poll_fn(|context| Poll::Ready(again.as_mut().poll(context))).await;
             if let Poll::Ready(done) = first {
-                // The rule was written down sooner than anything could come.
+                // The rule was recorded before any response could come.
                 assert!(!done.unwrap());
                 continue;
             }
