@@ -5,7 +5,7 @@
 //! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. Its parts are [`entry`] (the format of a
 //!   file), [`Index`] (what is known without asking the disk), [`Journal`] (the index on the disk) and [`Space`] (room,
 //!   reserved before it is written).
-//! * [`purge`]: an entry that was stored before a purge, and that its rule covers, is invalid.
+//! * [`purge`]: an entry that was requested before a purge, and that its rule covers, is invalid.
 //! * [`Fill`]: one request to the origin, and all requests that wait for its response.
 //!
 //! Never here: sockets and directives. Invariants: keys and paths are nginx's, so that a directory that nginx filled

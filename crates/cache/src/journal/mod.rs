@@ -289,13 +289,13 @@ impl Journal {
         later.extend([Record::Put { known, vary }, Record::Ended { key, tag }]);
     }
 
-    /// Notes that an entry's file is gone. The next ticket records it; without that record, a start forgets the entry
-    /// when it finds no file.
+    /// Notes that an entry's file is gone. The next ticket records it; without that record, the entry is forgotten
+    /// when its file is not found.
     pub fn gone(&self, key: Key, tag: u32) {
         self.0.state.lock().later.push(Record::Remove { key, tag });
     }
 
-    /// Writes the deferred records, for a caller that cannot wait for the next ticket.
+    /// Writes the deferred records at once, as the next ticket may be far off.
     ///
     /// # Errors
     /// [`Error::Disk`].

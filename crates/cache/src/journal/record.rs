@@ -55,7 +55,7 @@ pub enum Record {
         /// Its tag.
         tag: u32,
     },
-    /// A walk has found every entry that the journal did not know.
+    /// Every entry of the directory is in the journal: a walk has found those that it did not know.
     Walked {
         /// Blocks of foreign files.
         foreign: u64,
