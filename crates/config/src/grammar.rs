@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::{Error, Problem, Voice};
 use crate::known::{self, Fate};
 use crate::suggest;
-use crate::table::{Entry, Table};
+use crate::table::{DirectiveEntry, Table};
 use crate::tree::{Directive, Tree, Word};
 
 crate::blocks! {
@@ -30,7 +30,7 @@ crate::blocks! {
 
 /// Every directive of the program, by name.
 pub struct Grammar {
-    by_name: HashMap<&'static [u8], Vec<&'static Entry>>,
+    by_name: HashMap<&'static [u8], Vec<&'static DirectiveEntry>>,
 }
 
 /// The warnings of one check.
@@ -73,7 +73,7 @@ impl Grammar {
 
     /// The table entry of a directive that stands in `context`: none if it may not stand there, or is not built.
     #[must_use]
-    pub fn entry(&self, name: &[u8], context: Context) -> Option<&'static Entry> {
+    pub fn entry(&self, name: &[u8], context: Context) -> Option<&'static DirectiveEntry> {
         self.by_name
             .get(name)?
             .iter()
@@ -103,7 +103,7 @@ impl Grammar {
     fn check_built(
         &self,
         directive: &Directive,
-        entry: &Entry,
+        entry: &DirectiveEntry,
         warnings: &mut Warnings,
     ) -> Result<(), Error> {
         check_shape(directive, entry.args)?;
@@ -200,7 +200,7 @@ pub fn differences(tables: &[&Table]) -> Vec<String> {
         let entries = tables
             .iter()
             .flat_map(|table| table.named(row.name.as_bytes()));
-        let built: Vec<&Entry> = entries
+        let built: Vec<&DirectiveEntry> = entries
             .filter(|entry| entry.contexts.meets(row.contexts))
             .collect();
         let contexts = built

@@ -14,23 +14,23 @@ use crate::section::Section;
 
 /// The lines of one group at one level; nothing, where the level has none.
 #[derive(Debug)]
-pub struct Group<S: Section>(Option<Rc<Known<S>>>);
+pub struct Group<S: Section>(Option<Rc<Shared<S>>>);
 
 #[derive(Debug)]
-struct Known<S: Section> {
+struct Shared<S: Section> {
     raw: S::Raw,
     /// The values that hold, once they were asked for.
     finished: OnceCell<Arc<S>>,
     /// What holds at a level inside that says nothing, once there was one; unused where that is the same.
-    heir: OnceCell<Group<S>>,
+    inherited: OnceCell<Group<S>>,
 }
 
-impl<S: Section> Known<S> {
+impl<S: Section> Shared<S> {
     fn new(raw: S::Raw) -> Self {
         Self {
             raw,
             finished: OnceCell::new(),
-            heir: OnceCell::new(),
+            inherited: OnceCell::new(),
         }
     }
 }
@@ -49,27 +49,27 @@ impl<S: Section> Clone for Group<S> {
 
 impl<S: Section> Group<S> {
     fn new(raw: S::Raw) -> Self {
-        Self(Some(Rc::new(Known::new(raw))))
+        Self(Some(Rc::new(Shared::new(raw))))
     }
 
     /// What is said, if anything is.
     #[must_use]
     pub fn get(&self) -> Option<&S::Raw> {
-        self.0.as_deref().map(|known| &known.raw)
+        self.0.as_deref().map(|shared| &shared.raw)
     }
 
     /// What is said, to be changed here alone.
     pub fn edit(&mut self) -> &mut S::Raw {
-        let known = self
+        let shared = self
             .0
-            .get_or_insert_with(|| Rc::new(Known::new(S::Raw::default())));
-        if Rc::get_mut(known).is_none() {
-            *known = Rc::new(Known::new(known.raw.clone()));
+            .get_or_insert_with(|| Rc::new(Shared::new(S::Raw::default())));
+        if Rc::get_mut(shared).is_none() {
+            *shared = Rc::new(Shared::new(shared.raw.clone()));
         }
-        let known = Rc::get_mut(known).expect("if it was shared, it was just copied");
-        known.finished.take();
-        known.heir.take();
-        &mut known.raw
+        let shared = Rc::get_mut(shared).expect("if it was shared, it was just copied");
+        shared.finished.take();
+        shared.inherited.take();
+        &mut shared.raw
     }
 
     /// Takes a line in by `set`, which says whether it is one of the group.
@@ -96,14 +96,14 @@ impl<S: Section> Group<S> {
     pub fn merge(&self, child: Self) -> Self {
         match (&self.0, child.0) {
             (None, child) => Self(child),
-            (Some(known), None) if S::IS_INHERITED_WHOLE => Self(Some(Rc::clone(known))),
-            (Some(known), None) => {
-                let make = || Self::new(S::merge(&known.raw, S::Raw::default()));
-                known.heir.get_or_init(make).clone()
+            (Some(shared), None) if S::IS_INHERITED_WHOLE => Self(Some(Rc::clone(shared))),
+            (Some(shared), None) => {
+                let make = || Self::new(S::merge(&shared.raw, S::Raw::default()));
+                shared.inherited.get_or_init(make).clone()
             }
-            (Some(known), Some(own)) => {
+            (Some(shared), Some(own)) => {
                 let own = Rc::try_unwrap(own).map_or_else(|own| own.raw.clone(), |own| own.raw);
-                Self::new(S::merge(&known.raw, own))
+                Self::new(S::merge(&shared.raw, own))
             }
         }
     }
@@ -121,13 +121,13 @@ impl<S: Section> Group<S> {
     /// # Errors
     /// As [`Section::finish`].
     pub fn finish(&self, scope: &mut Scope) -> Result<Arc<S>, Error> {
-        let Some(known) = &self.0 else {
+        let Some(shared) = &self.0 else {
             return S::finish(S::Raw::default(), scope).map(Arc::new);
         };
-        if let Some(finished) = known.finished.get() {
+        if let Some(finished) = shared.finished.get() {
             return Ok(Arc::clone(finished));
         }
-        let finished = Arc::new(S::finish(known.raw.clone(), scope)?);
-        Ok(Arc::clone(known.finished.get_or_init(|| finished)))
+        let finished = Arc::new(S::finish(shared.raw.clone(), scope)?);
+        Ok(Arc::clone(shared.finished.get_or_init(|| finished)))
     }
 }

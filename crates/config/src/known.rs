@@ -24,7 +24,7 @@ use crate::context::Context;
 
 /// One directive of one nginx module.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct KnownDirective {
     /// The directive's name.
     pub name: &'static str,
     /// Where nginx allows it.
@@ -49,7 +49,7 @@ pub enum Fate {
 }
 
 /// Every row, sorted by name; the rows of one name by module, outermost first.
-static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+static ALL: LazyLock<Vec<KnownDirective>> = LazyLock::new(|| {
     let tables = [
         core::ROWS,
         http::ROWS,
@@ -64,13 +64,13 @@ static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
 
 /// Every directive of nginx, sorted by name; a name stands once for each module that knows it.
 #[must_use]
-pub fn all() -> &'static [Known] {
+pub fn all() -> &'static [KnownDirective] {
     &ALL
 }
 
 /// The rows of this name: none if nginx does not know it.
 #[must_use]
-pub fn find(name: &[u8]) -> &'static [Known] {
+pub fn find(name: &[u8]) -> &'static [KnownDirective] {
     let all = all();
     let start = all.partition_point(|known| known.name.as_bytes() < name);
     let length = all[start..].partition_point(|known| known.name.as_bytes() == name);
@@ -79,7 +79,7 @@ pub fn find(name: &[u8]) -> &'static [Known] {
 
 /// The row of this name that holds in this place, a single context: none if nginx does not know the name there.
 #[must_use]
-pub fn find_in(name: &[u8], place: Context) -> Option<&'static Known> {
+pub fn find_in(name: &[u8], place: Context) -> Option<&'static KnownDirective> {
     find(name).iter().find(|known| known.contexts.meets(place))
 }
 
@@ -161,7 +161,7 @@ macro_rules! rows {
     ($($module:literal {
         $($name:literal: [$($context:ident)|+] $args:tt $($block:ident)? $(=> $fate:ident)?;)*
     })*) => {
-        pub(super) const ROWS: &[super::Known] = &[$($(super::Known {
+        pub(super) const ROWS: &[super::KnownDirective] = &[$($(super::KnownDirective {
             name: $name,
             contexts: $crate::context::Context::NONE$(.or($crate::context::Context::$context))+,
             args: super::arguments!($args)$(.$block())?,

@@ -121,8 +121,8 @@ pub use load::{
 };
 pub use scope::{Scope, VARIABLES_MAX, Variable, VariableIndex};
 pub use section::{Renamed, Section};
-pub use table::{Entry, Inherit, Level, Table};
-pub use template::{Part, Template};
+pub use table::{DirectiveEntry, Inherit, Level, Table};
+pub use template::{Template, TemplatePart};
 pub use text::{Origin, Place, Span, Text};
 pub use tree::{Directive, Tree, Word};
 pub use value::{

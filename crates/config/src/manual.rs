@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 
 use crate::args::Args;
 use crate::context::Context;
-use crate::known::{self, Fate, Known};
+use crate::known::{self, Fate, KnownDirective};
 use crate::suggest;
-use crate::table::{Entry, Inherit, Table};
+use crate::table::{DirectiveEntry, Inherit, Table};
 
 /// Opens every generated page.
 pub const GENERATED: &str =
@@ -129,7 +129,7 @@ fn page_of(table: &Table) -> String {
 }
 
 /// The lines above a directive's text, as title and value.
-fn facts(entry: &Entry) -> impl Iterator<Item = (&'static str, String)> {
+fn facts(entry: &DirectiveEntry) -> impl Iterator<Item = (&'static str, String)> {
     let space = if entry.syntax.is_empty() { "" } else { " " };
     let end = if entry.args.has_block() {
         " { … }"
@@ -191,7 +191,7 @@ fn index(tables: &[&Table]) -> String {
 }
 
 /// Why a directive that a table takes in has no effect: its text says so.
-fn without_effect<'a>(tables: &[&'a Table], row: &Known) -> Option<&'a str> {
+fn without_effect<'a>(tables: &[&'a Table], row: &KnownDirective) -> Option<&'a str> {
     let mut entries = tables
         .iter()
         .flat_map(|table| table.named(row.name.as_bytes()))
@@ -200,7 +200,7 @@ fn without_effect<'a>(tables: &[&'a Table], row: &Known) -> Option<&'a str> {
 }
 
 /// Whether a table has the directive in every context in which nginx's module has it.
-fn is_built(tables: &[&Table], row: &Known) -> bool {
+fn is_built(tables: &[&Table], row: &KnownDirective) -> bool {
     let entries = tables
         .iter()
         .flat_map(|table| table.named(row.name.as_bytes()));
@@ -209,7 +209,7 @@ fn is_built(tables: &[&Table], row: &Known) -> bool {
         .contains(row.contexts)
 }
 
-fn fate(row: &Known) -> String {
+fn fate(row: &KnownDirective) -> String {
     let missing = row
         .missing()
         .map_or_else(String::new, |missing| format!(".\n{}", missing.sentence()));
@@ -224,9 +224,9 @@ fn fate(row: &Known) -> String {
 }
 
 fn compatibility(tables: &[&Table]) -> String {
-    let (built, others): (Vec<&Known>, Vec<&Known>) =
+    let (built, others): (Vec<&KnownDirective>, Vec<&KnownDirective>) =
         known::all().iter().partition(|row| is_built(tables, row));
-    let (idle, built): (Vec<&Known>, Vec<&Known>) = built
+    let (idle, built): (Vec<&KnownDirective>, Vec<&KnownDirective>) = built
         .into_iter()
         .partition(|row| without_effect(tables, row).is_some());
     let of = |wanted: fn(Fate) -> bool| others.iter().copied().filter(move |row| wanted(row.fate));
@@ -288,7 +288,7 @@ fn compatibility(tables: &[&Table]) -> String {
 }
 
 /// What becomes of a directive, in the order of the columns of [`counts`].
-fn column(tables: &[&Table], row: &Known) -> usize {
+fn column(tables: &[&Table], row: &KnownDirective) -> usize {
     match row.fate {
         _ if is_built(tables, row) => usize::from(without_effect(tables, row).is_some()),
         Fate::Ignored(_) => 1,

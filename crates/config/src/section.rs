@@ -109,7 +109,7 @@ macro_rules! directives {
                             name: stringify!($Section),
                             doc: concat!($($doc, "\n"),*),
                             level: $crate::Level::$Level,
-                            entries: ::std::vec![$($crate::Entry {
+                            entries: ::std::vec![$($crate::DirectiveEntry {
                                 name: $crate::directive_name!($field $($word)?),
                                 contexts: $crate::Context::NONE$(.or($crate::Context::$CONTEXT))+,
                                 args: $crate::Args::from($args),
@@ -291,7 +291,7 @@ macro_rules! blocks {
                 name: stringify!($table),
                 doc: concat!($($doc, "\n"),*),
                 level: $crate::Level::$Level,
-                entries: ::std::vec![$($crate::Entry {
+                entries: ::std::vec![$($crate::DirectiveEntry {
                     name: $name,
                     contexts: $crate::Context::NONE$(.or($crate::Context::$CONTEXT))+,
                     args: $crate::block_args!($args $(, $INNER)?),

@@ -37,7 +37,7 @@ pub enum Inherit {
 
 /// One directive.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct DirectiveEntry {
     /// Its name.
     pub name: &'static str,
     /// Where it may stand.
@@ -66,12 +66,12 @@ pub struct Table {
     /// Where it is set and how it is inherited.
     pub level: Level,
     /// Its directives, in the order declared.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DirectiveEntry>,
 }
 
 impl Table {
     /// Its entries of this name: a name may mean different things in different contexts.
-    pub fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Entry> {
+    pub fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a DirectiveEntry> {
         self.entries
             .iter()
             .filter(move |entry| entry.name.as_bytes() == name)

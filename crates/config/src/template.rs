@@ -15,7 +15,7 @@ use crate::value::Value;
 
 /// A piece of a template.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum TemplatePart {
     /// Text as it stands; never empty.
     Literal(Bytes),
     /// A variable's value.
@@ -28,7 +28,7 @@ pub enum Part {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
     source: Bytes,
-    parts: Arc<[Part]>,
+    parts: Arc<[TemplatePart]>,
     is_literal: bool,
 }
 
@@ -39,7 +39,7 @@ impl Template {
         let parts = if text.is_empty() {
             Vec::new()
         } else {
-            vec![Part::Literal(text.clone())]
+            vec![TemplatePart::Literal(text.clone())]
         };
         Self {
             source: text,
@@ -71,12 +71,17 @@ impl Template {
                     .iter()
                     .position(|byte| *byte == b'$')
                     .unwrap_or(text.len() - at);
-                (Part::Literal(text.slice(at..at + length)), at + length)
+                (
+                    TemplatePart::Literal(text.slice(at..at + length)),
+                    at + length,
+                )
             };
             parts.push(part);
             at = next;
         }
-        let is_literal = parts.iter().all(|part| matches!(part, Part::Literal(_)));
+        let is_literal = parts
+            .iter()
+            .all(|part| matches!(part, TemplatePart::Literal(_)));
         Ok(Self {
             source: text.clone(),
             parts: parts.into(),
@@ -92,7 +97,7 @@ impl Template {
 
     /// The pieces, in order; none when the text is empty.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 
@@ -107,7 +112,7 @@ impl Template {
     pub fn has_captures(&self) -> bool {
         self.parts
             .iter()
-            .any(|part| matches!(part, Part::Capture(_)))
+            .any(|part| matches!(part, TemplatePart::Capture(_)))
     }
 }
 
@@ -129,14 +134,14 @@ fn reference(
     at: usize,
     place: &Place,
     scope: &mut Scope,
-) -> Result<(Part, usize), Problem> {
+) -> Result<(TemplatePart, usize), Problem> {
     let invalid = || {
         Problem::new("invalid variable name")
             .hint_that("a name follows \"$\": letters, digits, \"_\"")
     };
     let first = *text.get(at).ok_or_else(invalid)?;
     if (b'1'..=b'9').contains(&first) {
-        return Ok((Part::Capture(first - b'0'), at + 1));
+        return Ok((TemplatePart::Capture(first - b'0'), at + 1));
     }
     let is_braced = first == b'{';
     let start = at + usize::from(is_braced);
@@ -158,5 +163,5 @@ fn reference(
         return Err(invalid());
     }
     let index = scope.intern(&name, Some(place))?;
-    Ok((Part::Variable(index), end + usize::from(is_braced)))
+    Ok((TemplatePart::Variable(index), end + usize::from(is_braced)))
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use config::{
-    Error, NumberWithin, Part, Scope, Template, Value, VariableIndex, parse_bytes, parse_msec,
-    parse_offset, parse_sec, parse_size,
+    Error, NumberWithin, Scope, Template, TemplatePart, Value, VariableIndex, parse_bytes,
+    parse_msec, parse_offset, parse_sec, parse_size,
 };
 use proptest::prelude::*;
 
@@ -120,8 +120,8 @@ fn a_template_without_variables_is_had_at_once() {
 fn variables_and_captures_are_found() {
     let mut scope = Scope::new();
     let template = template("a$uri-${Host}b$1$10$0$URI", &mut scope).unwrap();
-    let literal = |text: &'static str| Part::Literal(text.into());
-    let variable = |number| Part::Variable(VariableIndex(number));
+    let literal = |text: &'static str| TemplatePart::Literal(text.into());
+    let variable = |number| TemplatePart::Variable(VariableIndex(number));
     assert_eq!(
         template.parts(),
         [
@@ -130,8 +130,8 @@ fn variables_and_captures_are_found() {
             literal("-"),
             variable(1),
             literal("b"),
-            Part::Capture(1),
-            Part::Capture(1),
+            TemplatePart::Capture(1),
+            TemplatePart::Capture(1),
             literal("0"),
             variable(2),
             variable(0)
@@ -200,9 +200,9 @@ proptest! {
         let mut plain = String::new();
         for part in template.parts() {
             match part {
-                Part::Literal(bytes) => plain.push_str(std::str::from_utf8(bytes).unwrap()),
-                Part::Variable(index) => plain.push_str(scope.name_of(*index)),
-                Part::Capture(number) => plain.push_str(&number.to_string()),
+                TemplatePart::Literal(bytes) => plain.push_str(std::str::from_utf8(bytes).unwrap()),
+                TemplatePart::Variable(index) => plain.push_str(scope.name_of(*index)),
+                TemplatePart::Capture(number) => plain.push_str(&number.to_string()),
             }
         }
         prop_assert_eq!(plain, text.replace(['$', '{', '}'], ""));

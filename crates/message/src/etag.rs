@@ -24,7 +24,7 @@ pub enum ETag {
 const FILE_TAG_MAX: usize = 38;
 
 /// A tag's text on the stack.
-pub struct Text {
+pub struct TagText {
     bytes: [u8; FILE_TAG_MAX],
     len: usize,
 }
@@ -59,7 +59,7 @@ impl ETag {
     pub fn with_text<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             ETag::File { mtime, size, weak } => {
-                let text = Text::of_file(*mtime, *size, *weak);
+                let text = TagText::of_file(*mtime, *size, *weak);
                 look(&text.bytes[..text.len])
             }
             ETag::Text(text) => look(text),
@@ -80,9 +80,9 @@ impl ETag {
     }
 }
 
-impl Text {
-    fn of_file(mtime: Seconds, size: u64, weak: bool) -> Text {
-        let mut text = Text {
+impl TagText {
+    fn of_file(mtime: Seconds, size: u64, weak: bool) -> TagText {
+        let mut text = TagText {
             bytes: [0; FILE_TAG_MAX],
             len: 0,
         };

@@ -8,7 +8,7 @@ use crate::field::Span;
 
 /// A normalised path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Normal {
+pub struct NormalPath {
     /// `$uri`; begins with `/`.
     pub path: Vec<u8>,
     /// Where the file name extension lies in `path` (without its dot); empty if there is none.
@@ -33,7 +33,7 @@ enum State {
 ///
 /// # Errors
 /// [`Invalid`]: a wrong escape, a zero byte, or a path that climbs above the root.
-pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<Normal, Invalid> {
+pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<NormalPath, Invalid> {
     let mut path = Path {
         out: Vec::with_capacity(raw.len() + 1),
         state: State::Name,
@@ -72,7 +72,7 @@ pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<Normal, Invalid> {
     let extension = path.extension.map_or(Span::default(), |start| {
         Span::new(start.min(path.out.len()), path.out.len())
     });
-    Ok(Normal {
+    Ok(NormalPath {
         path: path.out,
         extension,
         args,

@@ -2,7 +2,7 @@
 //!
 //! Not the variables themselves: whoever has them implements [`Variables`].
 
-use config::{Part, Template, VariableIndex};
+use config::{Template, TemplatePart, VariableIndex};
 use message::escape::Escape;
 
 /// Who knows the values of variables: a request.
@@ -19,11 +19,11 @@ pub trait Variables {
 pub fn evaluate(template: &Template, variables: &impl Variables, out: &mut Vec<u8>) {
     for part in template.parts() {
         match part {
-            Part::Literal(text) => out.extend_from_slice(text),
-            Part::Variable(index) => {
+            TemplatePart::Literal(text) => out.extend_from_slice(text),
+            TemplatePart::Variable(index) => {
                 variables.variable(*index, out);
             }
-            Part::Capture(number) => variables.capture(*number, out),
+            TemplatePart::Capture(number) => variables.capture(*number, out),
         }
     }
 }
@@ -49,11 +49,11 @@ pub fn evaluate_quoted(
     }
     for part in template.parts() {
         match part {
-            Part::Literal(text) => out.extend_from_slice(text),
-            Part::Variable(index) => {
+            TemplatePart::Literal(text) => out.extend_from_slice(text),
+            TemplatePart::Variable(index) => {
                 variables.variable(*index, out);
             }
-            Part::Capture(number) => {
+            TemplatePart::Capture(number) => {
                 let mut captured = Vec::new();
                 variables.capture(*number, &mut captured);
                 Escape::Args.write(&captured, out);

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use config::{Context, Entry, known};
+use config::{Context, DirectiveEntry, known};
 use server::process::circumstances::Circumstances;
 use server::process::load::{self, Origin};
 use server::process::source;
@@ -65,7 +65,7 @@ fn arguments() -> BTreeMap<&'static str, Vec<&'static str>> {
 
 fn arguments_of(
     all: &BTreeMap<&'static str, Vec<&'static str>>,
-    entry: &Entry,
+    entry: &DirectiveEntry,
     context: Context,
 ) -> Vec<&'static str> {
     if entry.args.is_flag() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use message::{ETag, HeaderId, Response, conditional, date, uri};
 use wire::http1::read::{Limits, Parsed, parse_head};
-use wire::http1::write::{self, Connection, Context};
+use wire::http1::write::{self, ConnectionHeader, HeadContext};
 use wire::{Timer, Wheel};
 
 const ROUNDS: u32 = 2_000_000;
@@ -82,10 +82,10 @@ fn main() {
     let mut out = Vec::with_capacity(4096);
     measure("head of a file's response, written", || {
         out.clear();
-        let context = Context {
+        let context = HeadContext {
             server_line: b"Server: freewheel\r\n",
             date: &now,
-            connection: Connection::KeepAlive(None),
+            connection: ConnectionHeader::KeepAlive(None),
             is_chunked: false,
         };
         write::head(&mut out, black_box(&response), &context);

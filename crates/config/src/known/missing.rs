@@ -2,7 +2,7 @@
 //!
 //! Not here: which directives these are ([`super::Fate::NotYet`]). Invariant: each of them belongs to one of these.
 
-use super::Known;
+use super::KnownDirective;
 
 /// A part of nginx that is not built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,7 +153,7 @@ impl Missing {
     }
 }
 
-impl Known {
+impl KnownDirective {
     /// What is missing for it.
     #[must_use]
     pub fn missing(&self) -> Option<&'static Missing> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::Levels;
 use config::{
-    Directive, Error, Part, Problem, Template, Tree, Word, blocks, parse_msec, parse_offset,
-    parse_sec, parse_size,
+    Directive, Error, Problem, Template, TemplatePart, Tree, Word, blocks, parse_msec,
+    parse_offset, parse_sec, parse_size,
 };
 
 use crate::caching::directives::Caching;
@@ -206,13 +206,19 @@ fn bind<'a>(template: &Template, text: &'a [u8]) -> Option<Binding<'a>> {
         return (literal == text).then_some(None);
     }
     let (before, variable, behind): (&[u8], _, &[u8]) = match template.parts() {
-        [Part::Variable(variable)] => (b"", *variable, b""),
-        [Part::Literal(before), Part::Variable(variable)] => (before, *variable, b""),
-        [Part::Variable(variable), Part::Literal(behind)] => (b"", *variable, behind),
+        [TemplatePart::Variable(variable)] => (b"", *variable, b""),
         [
-            Part::Literal(before),
-            Part::Variable(variable),
-            Part::Literal(behind),
+            TemplatePart::Literal(before),
+            TemplatePart::Variable(variable),
+        ] => (before, *variable, b""),
+        [
+            TemplatePart::Variable(variable),
+            TemplatePart::Literal(behind),
+        ] => (b"", *variable, behind),
+        [
+            TemplatePart::Literal(before),
+            TemplatePart::Variable(variable),
+            TemplatePart::Literal(behind),
         ] => (before, *variable, behind),
         _ => return Some(None),
     };
@@ -224,8 +230,8 @@ fn fill_in(template: &Template, binding: &Binding<'_>) -> Option<Bytes> {
     let mut text = Vec::new();
     for part in template.parts() {
         match (part, binding) {
-            (Part::Literal(literal), _) => text.extend_from_slice(literal),
-            (Part::Variable(index), Some((known, value))) if index == known => {
+            (TemplatePart::Literal(literal), _) => text.extend_from_slice(literal),
+            (TemplatePart::Variable(index), Some((known, value))) if index == known => {
                 text.extend_from_slice(value);
             }
             _ => return None,

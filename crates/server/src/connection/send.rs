@@ -478,14 +478,14 @@ fn send_piece_now(
         request.response.as_ref().map_or(0, |r| r.status),
         request.keepalive,
     ) {
-        (101, _) => write::Connection::Upgrade,
+        (101, _) => write::ConnectionHeader::Upgrade,
         (_, true) => {
-            write::Connection::KeepAlive(location.settings.keepalive.keepalive_timeout.told)
+            write::ConnectionHeader::KeepAlive(location.settings.keepalive.keepalive_timeout.told)
         }
-        (_, false) => write::Connection::Close,
+        (_, false) => write::ConnectionHeader::Close,
     };
     let date = request.client.loop_.wire.date();
-    let context = write::Context {
+    let context = write::HeadContext {
         server_line: location.settings.identity.line().as_bytes(),
         date: &date,
         connection,

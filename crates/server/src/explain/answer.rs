@@ -44,10 +44,10 @@ pub fn tell_answer(
     let chain = chain(request, lines);
     absolute_redirect::complete(request, &mut response);
     let mut head = Vec::new();
-    let context = write::Context {
+    let context = write::HeadContext {
         server_line: b"",
         date: &date::format(0),
-        connection: write::Connection::Close,
+        connection: write::ConnectionHeader::Close,
         is_chunked: false,
     };
     response.omits_date = true;

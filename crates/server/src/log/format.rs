@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Part, Problem, Scope, Value, VariableIndex, Word};
+use config::{Problem, Scope, TemplatePart, Value, VariableIndex, Word};
 
 use crate::template::Variables;
 
@@ -52,7 +52,7 @@ config::choices! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
     escape: Escape,
-    parts: Box<[Part]>,
+    parts: Box<[TemplatePart]>,
 }
 
 impl Format {
@@ -64,9 +64,9 @@ impl Format {
         let mut parts = Vec::with_capacity(COMBINED_TEXT.len());
         for (at, text) in COMBINED_TEXT.iter().enumerate() {
             parts.push(if at % 2 == 0 {
-                Part::Variable(scope.intern(text, None)?)
+                TemplatePart::Variable(scope.intern(text, None)?)
             } else {
-                Part::Literal(Bytes::from_static(text.as_bytes()))
+                TemplatePart::Literal(Bytes::from_static(text.as_bytes()))
             });
         }
         Ok(Self {
@@ -111,10 +111,10 @@ impl Format {
     pub fn append(&self, variables: &impl Variables, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
-                Part::Literal(text) => out.extend_from_slice(text),
-                Part::Variable(index) => self.append_value(*index, variables, out),
+                TemplatePart::Literal(text) => out.extend_from_slice(text),
+                TemplatePart::Variable(index) => self.append_value(*index, variables, out),
                 // A format has no captures: `parse_word` makes none.
-                Part::Capture(_) => {}
+                TemplatePart::Capture(_) => {}
             }
         }
     }
@@ -132,13 +132,17 @@ impl Format {
 }
 
 /// A word of a format: as in templates, but digits are names and not captures.
-fn parse_word(word: &Word, parts: &mut Vec<Part>, scope: &mut Scope) -> Result<(), Problem> {
+fn parse_word(
+    word: &Word,
+    parts: &mut Vec<TemplatePart>,
+    scope: &mut Scope,
+) -> Result<(), Problem> {
     let text = word.bytes();
     let mut at = 0;
     while at < text.len() {
         let length = memchr::memchr(b'$', &text[at..]).unwrap_or(text.len() - at);
         if length > 0 {
-            parts.push(Part::Literal(text.slice(at..at + length)));
+            parts.push(TemplatePart::Literal(text.slice(at..at + length)));
             at += length;
             continue;
         }
@@ -161,7 +165,9 @@ fn parse_word(word: &Word, parts: &mut Vec<Part>, scope: &mut Scope) -> Result<(
             let rest = String::from_utf8_lossy(&text[at..]);
             return Err(Problem::new(format!("invalid parameter \"{rest}\"")));
         }
-        parts.push(Part::Variable(scope.intern(&shown, Some(&word.place()))?));
+        parts.push(TemplatePart::Variable(
+            scope.intern(&shown, Some(&word.place()))?,
+        ));
         at += 1 + name.len() + 2 * start;
     }
     Ok(())

@@ -2,8 +2,9 @@
 //! `response` and `answer` as a client.
 
 pub mod answer;
-pub mod block;
+
 pub mod body;
+pub mod head_buffers;
 pub mod line;
 pub mod read;
 pub mod request;

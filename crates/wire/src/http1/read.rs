@@ -9,7 +9,7 @@ use message::{
     ConnectionType, Field, Framing, HeaderId, Method, RequestHead, Span, Version, host, uri,
 };
 
-use super::block::copied;
+use super::head_buffers::copied;
 use super::line::{self, Fault};
 
 /// Empty lines before a request line are skipped, up to so many bytes (nginx: without bound, in a buffer that it reuses).

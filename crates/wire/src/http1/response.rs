@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
 
-use super::block::copied;
+use super::head_buffers::copied;
 use super::line::{self, Fault};
 use super::read::{contains_word, parse_length};
 use super::request::is_token;

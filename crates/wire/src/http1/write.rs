@@ -7,7 +7,7 @@ use message::{Header, Response, date, status};
 
 /// What a head says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
+pub enum ConnectionHeader {
     /// `Connection: close`
     Close,
     /// `Connection: keep-alive`, and `Keep-Alive: timeout=` when so many seconds are given (second argument of
@@ -19,13 +19,13 @@ pub enum Connection {
 
 /// What a head needs beside the response.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
+pub struct HeadContext<'a> {
     /// The whole line with its end, `Server: freewheel\r\n`; empty: none.
     pub server_line: &'a [u8],
     /// Of now.
     pub date: &'a [u8; date::DATE_LEN],
     /// The line about the connection.
-    pub connection: Connection,
+    pub connection: ConnectionHeader,
     /// Is the body sent in chunks?
     pub is_chunked: bool,
 }
@@ -36,7 +36,7 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const HEAD_TYPICAL: usize = 512;
 
 /// Appends a response's head, empty line included. Not for HTTP/0.9, which has none.
-pub fn head<F>(out: &mut Vec<u8>, response: &Response<F>, context: &Context<'_>) {
+pub fn head<F>(out: &mut Vec<u8>, response: &Response<F>, context: &HeadContext<'_>) {
     out.reserve(HEAD_TYPICAL);
     status_line(out, response);
     let has_own =
@@ -127,14 +127,14 @@ fn entity_lines<F>(out: &mut Vec<u8>, response: &Response<F>) {
     }
 }
 
-fn connection_lines(out: &mut Vec<u8>, context: &Context<'_>) {
+fn connection_lines(out: &mut Vec<u8>, context: &HeadContext<'_>) {
     if context.is_chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     match context.connection {
-        Connection::Close => out.extend_from_slice(b"Connection: close\r\n"),
-        Connection::Upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
-        Connection::KeepAlive(seconds) => {
+        ConnectionHeader::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        ConnectionHeader::Upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
+        ConnectionHeader::KeepAlive(seconds) => {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
             if let Some(seconds) = seconds {
                 line(
@@ -214,9 +214,9 @@ mod tests {
 
     const DATE: [u8; 29] = *b"Thu, 01 Jan 1970 00:00:00 GMT";
 
-    fn written(response: &Response<()>, connection: Connection, is_chunked: bool) -> String {
+    fn written(response: &Response<()>, connection: ConnectionHeader, is_chunked: bool) -> String {
         let mut out = Vec::new();
-        let context = Context {
+        let context = HeadContext {
             server_line: b"Server: s\r\n",
             date: &DATE,
             connection,
@@ -240,7 +240,7 @@ mod tests {
             Content-Length: 12\r\nLast-Modified: Thu, 01 Jan 1970 00:00:01 GMT\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\
             ETag: \"1-c\"\r\nX-A: bc\r\nAccept-Ranges: bytes\r\n\r\n";
         assert_eq!(
-            written(&response, Connection::KeepAlive(Some(5)), false),
+            written(&response, ConnectionHeader::KeepAlive(Some(5)), false),
             expected
         );
     }
@@ -252,15 +252,19 @@ mod tests {
         response.headers.push("SERVER", "theirs");
         let expected =
             "HTTP/1.1 204 No Content\r\nConnection: close\r\ndate: then\r\nSERVER: theirs\r\n\r\n";
-        assert_eq!(written(&response, Connection::Close, false), expected);
+        assert_eq!(written(&response, ConnectionHeader::Close, false), expected);
         let mut response: Response<()> = Response::new(799);
-        assert!(written(&response, Connection::Close, true).starts_with("HTTP/1.1 799 \r\nServer"));
+        assert!(
+            written(&response, ConnectionHeader::Close, true)
+                .starts_with("HTTP/1.1 799 \r\nServer")
+        );
         response.status_line = Some("799 Odd".into());
         assert!(
-            written(&response, Connection::Close, true).starts_with("HTTP/1.1 799 Odd\r\nServer")
+            written(&response, ConnectionHeader::Close, true)
+                .starts_with("HTTP/1.1 799 Odd\r\nServer")
         );
         response.last_modified = Some(0);
-        assert!(!written(&response, Connection::Upgrade, false).contains("Last-Modified"));
+        assert!(!written(&response, ConnectionHeader::Upgrade, false).contains("Last-Modified"));
     }
 
     #[test]

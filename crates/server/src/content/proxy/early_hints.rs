@@ -1,6 +1,6 @@
 //! Early hints (103): heads that come before an answer's own, passed on where the location says so.
 
-use message::{Header, HeaderId, Hops, ResponseHead, Version};
+use message::{Header, HeaderId, HopByHop, ResponseHead, Version};
 use wire::http1::write;
 
 use crate::request::Request;
@@ -18,11 +18,11 @@ pub async fn pass(request: &mut Request, head: &ResponseHead) {
         return;
     };
     let timeout = settings.sending.send_timeout.duration();
-    let hops = Hops::new(head.get_each(HeaderId::Connection));
+    let hop_by_hop = HopByHop::new(head.get_each(HeaderId::Connection));
     let passed_on = head.fields.iter().filter(|field| {
         let name = field.name.of(&head.bytes);
         !passing.hidden.has(name, field.id)
-            && !hops.ends_here(name, field.id)
+            && !hop_by_hop.contains(name, field.id)
             && field.id != HeaderId::ContentLength
     });
     let lines: Vec<Header> = passed_on

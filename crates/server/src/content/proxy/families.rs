@@ -8,8 +8,8 @@
 use std::sync::{Arc, OnceLock};
 
 use config::{
-    Args, Directive, Entry, Error, Group, Level, Problem, Renamed, Scope, Section, Table, Word,
-    sections,
+    Args, Directive, DirectiveEntry, Error, Group, Level, Problem, Renamed, Scope, Section, Table,
+    Word, sections,
 };
 
 use crate::caching::directives::Caching;
@@ -214,7 +214,7 @@ fn set(
 /// The shared directives under a family's names.
 fn table(family: Family, title: &str) -> Table {
     let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-    let own = |entry: &Entry| {
+    let own = |entry: &DirectiveEntry| {
         let text = entry.name.strip_prefix(DECLARED).and_then(|rest| {
             let mut texts = TEXTS.iter().filter(|(name, _)| *name == rest);
             texts.next().map(|(_, text)| (*text).to_owned())
@@ -224,7 +224,7 @@ fn table(family: Family, title: &str) -> Table {
             .fold(entry.syntax.to_owned(), |syntax, one| {
                 syntax.replace(&format!(" | {one}"), "")
             });
-        Entry {
+        DirectiveEntry {
             name: leaked(family.renamed(entry.name)),
             syntax: leaked(syntax),
             doc: leaked(text.unwrap_or_else(|| family.renamed(entry.doc))),

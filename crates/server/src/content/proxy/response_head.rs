@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use disk::OpenFile;
 use message::response::Ranges;
-use message::{Body, ETag, Header, HeaderId, Hops, ResponseFraming, ResponseHead, date};
+use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead, date};
 
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -134,7 +134,7 @@ fn copy(
     if forces_ranges {
         response.ranges = ranges(origin);
     }
-    let hops = Hops::new(head.get_each(HeaderId::Connection));
+    let hop_by_hop = HopByHop::new(head.get_each(HeaderId::Connection));
     let mut copying = Copying {
         request,
         passing,
@@ -157,7 +157,7 @@ fn copy(
         let is_hidden = passing.hidden.has(name, field.id);
         // What an answer changes to, or asks to be changed to, is the client's matter.
         let is_upgrade = field.id == HeaderId::Upgrade && matches!(head.status, 101 | 426);
-        if !is_hidden && (is_upgrade || !hops.ends_here(name, field.id)) {
+        if !is_hidden && (is_upgrade || !hop_by_hop.contains(name, field.id)) {
             copying.line(field.id, head.part(field.name), head.part(field.value));
         }
     }

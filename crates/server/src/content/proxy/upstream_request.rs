@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use message::escape::Escape;
-use message::{Framing, HeaderId, Hops, Method};
+use message::{Framing, HeaderId, HopByHop, Method};
 use wire::connect::Options;
 use wire::http1::answer::Asked;
-use wire::http1::block;
+use wire::http1::head_buffers;
 use wire::http1::request::{self, Outgoing};
 
 use crate::Failure;
@@ -111,12 +111,12 @@ impl Order {
         };
         let (head, uri, is_head) = match &passing.params {
             None => {
-                let (head, (uri, method_len)) = block::written(|out| writing.write(out))?;
+                let (head, (uri, method_len)) = head_buffers::written(|out| writing.write(out))?;
                 let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
                 (head, uri, is_head)
             }
             Some(params) => {
-                let (head, ()) = block::written(|out| writing.write_params(params, out))?;
+                let (head, ()) = head_buffers::written(|out| writing.write_params(params, out))?;
                 (head, 0..0, request.method == Method::Head)
             }
         };
@@ -250,14 +250,15 @@ impl Writing<'_> {
         let own = own.iter().map(|(name, value)| (&name[..], &value[..]));
         let host = host.iter().map(|value| (&b"Host"[..], &value[..]));
         let outcome = if asking.proxy_pass_request_headers {
-            let hops = Hops::new(request.head.get_each(HeaderId::Connection));
+            let hop_by_hop = HopByHop::new(request.head.get_each(HeaderId::Connection));
             let replaced = match self.variation.is_cacheable {
                 true => &self.passing.replaced_for_cache,
                 false => &self.passing.replaced,
             };
             let lines = request.head.iter();
-            let passed_on = lines
-                .filter(|(name, _, id)| !replaced.has(name, *id) && !hops.ends_here(name, *id));
+            let passed_on = lines.filter(|(name, _, id)| {
+                !replaced.has(name, *id) && !hop_by_hop.contains(name, *id)
+            });
             request::head_with(out, &outgoing, host.chain(own), passed_on)
         } else {
             request::head(out, &outgoing, host.chain(own))

@@ -11,14 +11,14 @@ use crate::field::HeaderId;
 
 /// What the `Connection` lines of one message name.
 #[derive(Debug, Default)]
-pub struct Hops<'a> {
+pub struct HopByHop<'a> {
     /// Sorted, without regard to case.
     named: SmallVec<[&'a [u8]; 4]>,
 }
 
-impl<'a> Hops<'a> {
+impl<'a> HopByHop<'a> {
     /// From the values of all `Connection` lines.
-    pub fn new(values: impl IntoIterator<Item = &'a [u8]>) -> Hops<'a> {
+    pub fn new(values: impl IntoIterator<Item = &'a [u8]>) -> HopByHop<'a> {
         let tokens = values
             .into_iter()
             .flat_map(|value| value.split(|byte| *byte == b','));
@@ -27,11 +27,11 @@ impl<'a> Hops<'a> {
             .filter(|token| !token.is_empty())
             .collect();
         named.sort_unstable_by(|a, b| compare(a, b));
-        Hops { named }
+        HopByHop { named }
     }
 
     /// Does a line of this name end here?
-    pub fn ends_here(&self, name: &[u8], id: HeaderId) -> bool {
+    pub fn contains(&self, name: &[u8], id: HeaderId) -> bool {
         match id {
             HeaderId::Connection
             | HeaderId::KeepAlive
@@ -66,9 +66,9 @@ mod tests {
 
     fn left(fields: &[(&str, &str)]) -> Vec<String> {
         let head = RequestHead::of_fields(fields);
-        let hops = Hops::new(head.get_each(HeaderId::Connection));
+        let hop_by_hop = HopByHop::new(head.get_each(HeaderId::Connection));
         head.iter()
-            .filter(|(name, _, id)| !hops.ends_here(name, *id))
+            .filter(|(name, _, id)| !hop_by_hop.contains(name, *id))
             .map(|(name, _, _)| String::from_utf8_lossy(name).into_owned())
             .collect()
     }
@@ -97,8 +97,10 @@ mod tests {
     #[test]
     fn tokens_are_found_among_many() {
         let text: String = (0..500).map(|number| format!("X-{number},")).collect();
-        let hops = Hops::new([text.as_bytes(), b"upgrade"]);
-        assert!((0..500).all(|number| hops.names(format!("x-{number}").as_bytes())));
-        assert!(hops.names(b"Upgrade") && !hops.names(b"X-500") && !hops.names(b""));
+        let hop_by_hop = HopByHop::new([text.as_bytes(), b"upgrade"]);
+        assert!((0..500).all(|number| hop_by_hop.names(format!("x-{number}").as_bytes())));
+        assert!(
+            hop_by_hop.names(b"Upgrade") && !hop_by_hop.names(b"X-500") && !hop_by_hop.names(b"")
+        );
     }
 }
