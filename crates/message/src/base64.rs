@@ -1,6 +1,6 @@
-//! Base64 (RFC 4648), read as nginx reads it: padding is optional, what follows it is not looked at.
+//! Base64 (RFC 4648), decoded as in nginx: padding is optional, and everything after it is ignored.
 //!
-//! Not constant in time: for what may be guessed bit by bit, compare the bytes that it gives in constant time.
+//! Decoding is not constant-time. Compare secrets in constant time, as decoded bytes.
 
 const PLAIN: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -25,7 +25,7 @@ pub fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Decodes the plain alphabet (section 4).
+/// Decodes the standard alphabet (section 4).
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     decode_by(text, |byte| match byte {
         b'+' => Some(62),
@@ -34,7 +34,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Decodes the alphabet for URLs and file names (section 5).
+/// Decodes the alphabet that is safe for URLs and file names (section 5).
 pub fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
     decode_by(text, |byte| match byte {
         b'-' => Some(62),

@@ -1,4 +1,4 @@
-//! Bodies: what is sent behind a head. A file stays a file until somebody needs its bytes.
+//! Response bodies. A range of a file stays a file range until some step needs its bytes.
 //!
 //! `F` is the handle of an open file; this crate never looks into it.
 
@@ -16,9 +16,9 @@ use crate::response::Header;
 pub struct FileRange<F> {
     /// The open file.
     pub file: F,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
@@ -32,7 +32,7 @@ pub enum Chunk<F> {
 }
 
 impl<F> Chunk<F> {
-    /// Bytes in it.
+    /// The number of bytes in it.
     pub fn len(&self) -> u64 {
         match self {
             Chunk::Bytes(bytes) => bytes.len() as u64,
@@ -40,12 +40,12 @@ impl<F> Chunk<F> {
         }
     }
 
-    /// No bytes?
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes from `start` up to `end` of it. Panics when they are not in it.
+    /// The bytes from `start` to before `end`. Panics if they are out of range.
     pub fn slice(&self, start: u64, end: u64) -> Chunk<F>
     where
         F: Clone,
@@ -66,18 +66,18 @@ impl<F> Chunk<F> {
     }
 }
 
-/// Why a body ended before its end. The head is out already, or cannot be answered for: all that is left is to cut the connection.
+/// Why a body ended early. The head has been sent, or can no longer be vouched for: the connection must be cut.
 #[derive(Debug)]
 pub enum BodyError {
-    /// Its origin ended too early.
+    /// The origin ended too early.
     Truncated,
-    /// Its origin took too long.
+    /// The origin took too long.
     Timeout,
     /// A disk or a socket failed.
     Io(io::Error),
-    /// What came is no such body: coded or chunked otherwise than its head says. Whoever makes the body has said so in the log.
+    /// The content is not coded or framed as the head says. The producer of the body has logged it.
     Invalid,
-    /// Whoever makes the body has said why in the log.
+    /// Another error, which the producer of the body has logged.
     Logged,
 }
 
@@ -101,20 +101,22 @@ impl From<io::Error> for BodyError {
     }
 }
 
-/// Chunks that come one after the other. Lives on one loop, so it need not be `Send`.
+/// A stream of chunks. It lives on one event loop and need not be `Send`.
 pub trait Source<F> {
-    /// The next chunk; `None` at the end, after which it is not asked again.
+    /// The next chunk; `None` at the end, after which it is not polled again.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>>;
 
-    /// Gives only the bytes from `start` up to `end`, if it has given none yet and knows how to. False: it goes on as it was.
+    /// Restricts the stream to the bytes from `start` to before `end`, if nothing has been read yet and the source
+    /// supports it. Returns false if not; the stream is then unchanged.
     fn cut(&mut self, _start: u64, _end: u64) -> bool {
         false
     }
 
-    /// Its reader is busy with what it was given: it may fetch more meanwhile, as far as it may keep that. Polled as often as the reader is.
+    /// Lets the source fetch ahead, within its own limits, while the reader is busy with the last chunk. Polled
+    /// whenever the reader is.
     fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
 
-    /// Known to have given its last chunk, and to have no trailers? Then the end can go out with that chunk.
+    /// Whether the last chunk has been returned and there are no trailers. The end can then be sent with that chunk.
     fn is_over(&self) -> bool {
         false
     }
@@ -125,15 +127,15 @@ pub trait Source<F> {
     }
 }
 
-/// What is sent behind a head.
+/// The body of a response.
 #[derive(Default)]
 pub enum Body<F> {
     /// Nothing.
     #[default]
     Empty,
-    /// One piece, known now.
+    /// One chunk, available now.
     Once(Chunk<F>),
-    /// Piece after piece.
+    /// A stream of chunks.
     Stream(Box<dyn Source<F>>),
     /// No body: from here on bytes pass both ways, through the tunnel that the request holds.
     Tunnel,
@@ -151,17 +153,17 @@ impl<F> std::fmt::Debug for Body<F> {
 }
 
 impl<F> Body<F> {
-    /// Bytes in memory.
+    /// A body of bytes in memory.
     pub fn bytes(bytes: impl Into<Bytes>) -> Body<F> {
         Body::Once(Chunk::Bytes(bytes.into()))
     }
 
-    /// A part of a file.
+    /// A body that is a range of a file.
     pub fn file(file: F, offset: u64, len: u64) -> Body<F> {
         Body::Once(Chunk::File(FileRange { file, offset, len }))
     }
 
-    /// Chunk after chunk in the order of `chunks`.
+    /// A stream of these chunks, in order.
     pub fn chunks(chunks: Vec<Chunk<F>>) -> Body<F>
     where
         F: 'static,
@@ -169,7 +171,7 @@ impl<F> Body<F> {
         Body::Stream(Box::new(Chunks(chunks.into_iter())))
     }
 
-    /// A stream made by `step`, which gets the state and gives a chunk and the next state, or `None` at the end.
+    /// A stream made by `step`, which takes the state and returns a chunk and the next state, or `None` at the end.
     pub fn unfold<S, Step, Next>(state: S, step: Step) -> Body<F>
     where
         F: 'static,
@@ -180,7 +182,7 @@ impl<F> Body<F> {
         Body::unfold_ahead(state, step, |_, _| {})
     }
 
-    /// The same, where what makes the chunks can fetch while none is asked for: `ahead` is given the state then.
+    /// As [`Body::unfold`], for a producer that can fetch ahead: `ahead` gets the state while no chunk is asked for.
     pub fn unfold_ahead<S, Step, Next>(
         state: S,
         step: Step,
@@ -200,7 +202,7 @@ impl<F> Body<F> {
         }))
     }
 
-    /// Only the bytes from `start` up to `end`, which must be in it.
+    /// Restricts the body to the bytes from `start` to before `end`, which must be within it.
     #[must_use]
     pub fn cut(self, start: u64, end: u64) -> Body<F>
     where
@@ -220,7 +222,7 @@ impl<F> Body<F> {
         }
     }
 
-    /// The length, where it is known before it is sent.
+    /// The length, where it is known before the body is sent.
     pub fn len(&self) -> Option<u64> {
         match self {
             Body::Empty => Some(0),
@@ -229,12 +231,12 @@ impl<F> Body<F> {
         }
     }
 
-    /// Known to hold no bytes?
+    /// Whether the body is known to be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Known to have given its last chunk, and to have no trailers?
+    /// Whether the last chunk has been returned and there are no trailers.
     pub fn is_over(&self) -> bool {
         match self {
             Body::Empty => true,
@@ -243,7 +245,7 @@ impl<F> Body<F> {
         }
     }
 
-    /// The next chunk of whatever kind of body it is; `None` at the end. Tunnels have none.
+    /// The next chunk, whatever the kind of body; `None` at the end. A tunnel has none.
     pub async fn next(&mut self) -> Option<Result<Chunk<F>, BodyError>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -268,12 +270,12 @@ impl<F> Body<F> {
     }
 }
 
-/// A part of what a source gives.
+/// A range of the bytes of a source.
 struct Cut<F> {
     source: Box<dyn Source<F>>,
-    /// Bytes that are still to be left out.
+    /// Bytes that are still to be skipped.
     skipped: u64,
-    /// Bytes that are still to be given.
+    /// Bytes that are still to be returned.
     left: u64,
 }
 
@@ -352,7 +354,7 @@ where
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        // Between two chunks the state lies here.
+        // The state is here only between two chunks.
         if let Some(state) = &mut self.state {
             (self.ahead)(state, cx);
         }

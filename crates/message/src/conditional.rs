@@ -1,5 +1,6 @@
-//! May the client's copy be used (304), or must the request fail (412)? By nginx's rules, not the RFC's precedence:
-//! with both If-Modified-Since and If-None-Match, *both* must say that nothing changed.
+//! Conditional requests: whether the client's copy is still valid (304) or a precondition fails (412). By nginx's
+//! rules, not RFC 9110's precedence: given both If-Modified-Since and If-None-Match, *both* must say that nothing
+//! changed.
 
 use crate::date::{self, Seconds};
 use crate::etag::{self, ETag};
@@ -9,18 +10,18 @@ use crate::head::RequestHead;
 /// `if_modified_since`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfModifiedSince {
-    /// The header is ignored: the response counts as modified.
+    /// The header is ignored: the response always counts as modified.
     Off,
     /// The dates must be equal.
     #[default]
     Exact,
-    /// The response must not be younger.
+    /// The response must not be newer than the date.
     Before,
-    /// The same, and it yields to `If-None-Match` (RFC 9110, 13.1.3).
+    /// As `Before`, but ignored where `If-None-Match` is given (RFC 9110, 13.1.3).
     Yields,
 }
 
-/// What the conditions of a request say about a 200.
+/// The outcome of the conditions of a request for a 200 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Send it.
@@ -31,7 +32,7 @@ pub enum Verdict {
     Failed,
 }
 
-/// Judges a response of status 200 with this date and tag.
+/// Evaluates the conditions for a response of status 200 with this date and tag.
 pub fn judge(
     head: &RequestHead,
     last_modified: Option<Seconds>,
@@ -64,7 +65,7 @@ pub fn judge(
 }
 
 fn is_unmodified(since: &[u8], last_modified: Option<Seconds>) -> bool {
-    // A date that cannot be read is nginx's -1: before every file.
+    // nginx reads an invalid date as -1, which is before every file.
     last_modified.is_some_and(|time| date::parse(since).unwrap_or(-1) >= time)
 }
 
@@ -76,7 +77,7 @@ fn is_modified(since: &[u8], last_modified: Option<Seconds>, rule: IfModifiedSin
     since != time && (rule == IfModifiedSince::Exact || since < time)
 }
 
-/// Is the `If-Range` of a request fulfilled (or absent)? A tag must be the very same bytes; a date must be equal.
+/// Whether `If-Range` is fulfilled or absent. A tag must be identical byte by byte; a date must be equal.
 pub fn if_range_holds(
     head: &RequestHead,
     last_modified: Option<Seconds>,

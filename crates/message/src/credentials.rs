@@ -1,18 +1,19 @@
-//! Who a request says it is from: the user of `Authorization: Basic` (RFC 7617).
+//! The user name and password in `Authorization: Basic` (RFC 7617).
 //!
-//! Reads, and believes nothing. Invariant: as nginx, it takes no user without a colon behind it and no empty one.
+//! Only parses; nothing is verified. Invariant: as in nginx, a user name must not be empty and must be followed by a
+//! colon.
 
 use crate::base64;
 
-/// Bytes of a header that are looked at; longer ones have no user.
+/// Length of the encoded credentials in bytes; longer ones are ignored.
 const BASIC_BYTES_MAX: usize = 8192;
 
-/// The user named in an `Authorization` header.
+/// The user name in an `Authorization` header.
 pub fn basic_user(header: &[u8]) -> Option<Vec<u8>> {
     basic(header).map(|(user, _)| user)
 }
 
-/// The user named in an `Authorization` header, and the password.
+/// The user name and password in an `Authorization` header.
 pub fn basic(header: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, rest) = header.split_at_checked(b"Basic ".len())?;
     if !scheme.eq_ignore_ascii_case(b"Basic ") || rest.len() > BASIC_BYTES_MAX {

@@ -1,11 +1,12 @@
-//! HTTP dates (RFC 9110, 5.6.7): written as IMF-fixdate, read in its three formats, in seconds since 1970.
+//! HTTP dates (RFC 9110, 5.6.7): written as IMF-fixdate, read in all three formats; in seconds since 1970.
 //!
-//! Looks at no clock. The reader takes any word for the day of the week, as nginx does, and the month's name in any case (RFC 9111, 4.2).
+//! Reads no clock. The parser accepts any word as the day of the week, as nginx does, and month names in any case
+//! (RFC 9111, 4.2).
 
 /// Seconds since 1970-01-01 00:00:00 UTC.
 pub type Seconds = i64;
 
-/// Bytes of a date as it is written.
+/// Length of a formatted date in bytes.
 pub const DATE_LEN: usize = 29;
 
 const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"]; // 1970-01-01 was a Thursday
@@ -24,7 +25,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// A moment in fields, for forms that are not HTTP's (directory listings).
+/// A time broken down into calendar fields, for formats other than HTTP's (directory listings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// The year.
@@ -44,7 +45,7 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// The fields of a time, in UTC. Times before 1970 are 1970, as nginx has it.
+    /// The fields of a time, in UTC. Times before 1970 become 1970, as in nginx.
     pub fn at(time: Seconds) -> Civil {
         let time = time.max(0);
         let (days, second) = (time.div_euclid(DAY), time.rem_euclid(DAY) as u32);
@@ -62,7 +63,7 @@ impl Civil {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`. Years beyond 9999 are written as 9999, times before 1970 as 1970, as nginx does.
+/// `Sun, 06 Nov 1994 08:49:37 GMT`. Years after 9999 are written as 9999, and times before 1970 as 1970, as in nginx.
 pub fn format(time: Seconds) -> [u8; DATE_LEN] {
     let time = time.max(0);
     let mut out = *b"Thu, 01 Jan 1970 00:00:00 GMT";
@@ -80,15 +81,15 @@ pub fn format(time: Seconds) -> [u8; DATE_LEN] {
     out
 }
 
-/// `Sun, 06-Nov-94 08:49:37 GMT`, the date of a cookie as nginx writes it: the year has four digits beyond 2037.
+/// `Sun, 06-Nov-94 08:49:37 GMT`, a cookie's date as nginx writes it: the year has four digits after 2037.
 pub fn format_for_cookie(time: Seconds) -> Vec<u8> {
     let text = format(time);
     let year = if text[12..16] > b"2037"[..] { 12 } else { 14 };
     [&text[..7], b"-", &text[8..11], b"-", &text[year..]].concat()
 }
 
-/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`.
-/// What follows the time is not looked at.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`.
+/// Ignores what follows the time of day or, in the third format, the year.
 pub fn parse(text: &[u8]) -> Option<Seconds> {
     let end_of_day = text.iter().position(|c| matches!(c, b',' | b' '))?;
     let mut scan = Scan(&text[end_of_day + 1..]);
@@ -128,7 +129,7 @@ pub fn parse(text: &[u8]) -> Option<Seconds> {
     Some(days_from_civil(year, month, day) * DAY + clock)
 }
 
-/// The text of the current second, kept until the second changes.
+/// The formatted date of the current second, reused until the second changes.
 #[derive(Clone, Debug)]
 pub struct Date {
     second: Seconds,
@@ -179,7 +180,7 @@ impl Scan<'_> {
     fn month(&mut self) -> Option<i64> {
         let (name, rest) = self.0.split_at_checked(3)?;
         self.0 = rest;
-        // As nearly everybody writes it, first: that is cheaper.
+        // The usual spelling first: the exact comparison is cheaper.
         let exact = MONTHS.iter().position(|month| *month == name);
         let found = exact.or_else(|| {
             let mut months = MONTHS.iter();
@@ -219,7 +220,7 @@ fn days_in(year: i64, month: i64) -> i64 {
 }
 
 // Both conversions count years from March, so that the leap day is the last day of a year, in eras of 400 years
-// (146,097 days), the first of which begins 719,468 days before 1970.
+// (146,097 days); the first era begins 719,468 days before 1970.
 
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -228,7 +229,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
 }
 
-/// Year, month and day of so many days since 1970, which are not before it.
+/// Year, month and day, given the number of days since 1970; times before 1970 become 1970.
 fn civil(days: i64) -> (i64, u32, u32) {
     let days = days.max(0) as u64 + 719_468;
     let (era, of_era) = (days / 146_097, (days % 146_097) as u32);

@@ -1,19 +1,20 @@
-//! Percent-encoding and its reverse, and HTML escaping, in nginx's kinds.
+//! Percent-encoding, its reverse, and HTML escaping, with nginx's sets of characters.
 
-/// Which bytes are written as `%XX`. Control bytes, blanks and everything from 0x7f up always are.
+/// The set of bytes to write as `%XX`. Every set holds control bytes and spaces, and all but `Memcached` the bytes from
+/// 0x7f up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
     /// A path: also `"#%<>?\^{|}` and the backtick.
     Uri,
     /// A value in the arguments: as `Uri`, and `&+;`.
     Args,
-    /// One component: all but letters, digits and `-._~`.
+    /// One component: everything but letters, digits and `-._~`.
     Component,
-    /// A link in a page: `"#%'<>\^{|}` and the backtick; `?` stays.
+    /// A link in a page: `"#%'<>\^{|}` and the backtick, but not `?`.
     Html,
-    /// A URL that is complete already (Refresh): `"'<>\^{|~` and the backtick.
+    /// A URL that is already complete (Refresh): `"'<>\^{|~` and the backtick.
     Refresh,
-    /// A memcached key: only `%`, the blank and control bytes; bytes from 0x7f up stay.
+    /// A memcached key: only `%`, spaces and control bytes; bytes from 0x7f up are not escaped.
     Memcached,
 }
 
@@ -69,7 +70,7 @@ impl Escape {
         }
     }
 
-    /// Does `text` hold a byte that would be escaped?
+    /// Whether `text` holds a byte that would be escaped.
     pub fn is_needed(self, text: &[u8]) -> bool {
         let table = self.table();
         text.iter().any(|byte| table[*byte as usize])
@@ -101,19 +102,19 @@ impl Escape {
     }
 }
 
-/// Which `%XX` are decoded.
+/// The set of `%XX` to decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unescape {
     /// All.
     All,
-    /// All up to the first `?`, bare or escaped, which ends the text (and is kept).
+    /// All up to the first `?`, bare or escaped; the text ends with it.
     Uri,
-    /// Up to the first `?` as above, but only printable characters above `%`: a redirect's target.
+    /// Up to the first `?` as in `Uri`, but only printable characters above `%`: the target of a redirect.
     Redirect,
 }
 
-/// Decodes `%XX`; gives the text and how many bytes of `text` were read. A `%` without two hex digits vanishes with its
-/// first digit, as in nginx: `%zz` is `zz`, `%1z` is nothing.
+/// Decodes `%XX`; returns the text and the number of bytes of `text` that were read. As in nginx, a `%` without two hex
+/// digits is dropped with its first digit: `%zz` becomes `zz`, and `%1z` nothing.
 pub fn unescape(text: &[u8], kind: Unescape) -> (Vec<u8>, usize) {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;

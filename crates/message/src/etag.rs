@@ -1,4 +1,4 @@
-//! Entity tags (RFC 9110, 8.8.3). A file's tag is kept as the two numbers it is made of: no allocation per response.
+//! Entity tags (RFC 9110, 8.8.3). A file's tag is stored as the two numbers it consists of: no allocation per response.
 
 use bytes::Bytes;
 
@@ -11,19 +11,19 @@ pub enum ETag {
     File {
         /// Modification time.
         mtime: Seconds,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
-        /// With `W/` before it.
+        /// Whether `W/` precedes it.
         weak: bool,
     },
-    /// As somebody wrote it, with its quotes.
+    /// A tag made elsewhere, with its quotes.
     Text(Bytes),
 }
 
-/// `W/"`, two numbers of 16 digits, a sign, `-`, `"`.
+/// Longest file tag in bytes: `W/"`, two numbers of 16 digits, a sign, `-`, `"`.
 const FILE_TAG_MAX: usize = 38;
 
-/// A tag's text on the stack.
+/// The text of a file tag, on the stack.
 pub struct TagText {
     bytes: [u8; FILE_TAG_MAX],
     len: usize,
@@ -39,7 +39,7 @@ impl ETag {
         }
     }
 
-    /// The tag as weak, as a filter that rewrites the body leaves it; `None` for a text that is no quoted tag.
+    /// The weak form of the tag, for a filter that rewrites the body; `None` for a text that is not a quoted tag.
     pub fn weakened(&self) -> Option<ETag> {
         match self {
             ETag::File { mtime, size, .. } => Some(ETag::File {
@@ -55,7 +55,7 @@ impl ETag {
         }
     }
 
-    /// Hands the tag's text to `look`, without an allocation.
+    /// Passes the tag's text to `look`, without an allocation.
     pub fn with_text<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             ETag::File { mtime, size, weak } => {
@@ -117,7 +117,8 @@ impl TagText {
     }
 }
 
-/// Is `tag` in the list of an `If-Match` (strong) or `If-None-Match` (`weakly`)? `*` matches any tag, even none.
+/// Whether `tag` is in the list of an `If-Match` (strong) or `If-None-Match` (`weakly`). `*` matches anything, even no
+/// tag.
 pub fn list_matches(list: &[u8], tag: Option<&ETag>, weakly: bool) -> bool {
     if list == b"*" {
         return true;
@@ -142,7 +143,8 @@ pub fn list_matches(list: &[u8], tag: Option<&ETag>, weakly: bool) -> bool {
                     return true;
                 }
             }
-            // A comma inside a tag is not seen as such, as in nginx: what follows it is tried as a tag, and is none.
+            // As in nginx, a comma inside a tag counts as a separator; the text after it is compared too, and matches
+            // no tag.
             let comma = memchr::memchr(b',', rest).unwrap_or(rest.len());
             rest = &rest[comma..];
             while let [b',' | b' ' | b'\t', more @ ..] = rest {

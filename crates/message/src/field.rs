@@ -1,18 +1,18 @@
-//! One header line: where its name and value lie, and which well-known name it is.
+//! A header line: the spans of its name and value, and its well-known name, if it has one.
 //!
-//! A name is recognised once, when it is parsed; all later look-ups compare one byte.
+//! A name is looked up once, when it is parsed; every later comparison is of one byte.
 
-/// A range of bytes inside a head. Heads are far smaller than 4 GiB (`large_client_header_buffers` bounds them).
+/// A range of bytes within a head. Heads are far smaller than 4 GiB (`large_client_header_buffers` limits them).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u32,
-    /// Bytes.
+    /// Number of bytes.
     pub len: u32,
 }
 
 impl Span {
-    /// The span from `start` up to, not including, `end`.
+    /// The span from `start` to before `end`.
     pub fn new(start: usize, end: usize) -> Span {
         debug_assert!(start <= end);
         Span {
@@ -21,30 +21,30 @@ impl Span {
         }
     }
 
-    /// The bytes it names in `text`.
+    /// The bytes of the span in `text`.
     pub fn of<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         &text[self.start as usize..self.end()]
     }
 
-    /// The first byte behind it.
+    /// The offset of the first byte after the span.
     pub fn end(&self) -> usize {
         self.start as usize + self.len as usize
     }
 
-    /// No bytes?
+    /// Whether the span has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// A header line: spans into the head that holds it.
+/// A header line, as spans of the head that holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// The name as it was sent.
     pub name: Span,
-    /// The value without the blanks around it.
+    /// The value without surrounding whitespace.
     pub value: Span,
-    /// Which name, if it is a well-known one.
+    /// The well-known name, or `Other`.
     pub id: HeaderId,
 }
 
@@ -141,7 +141,7 @@ header_ids! {
 
 const SLOTS: usize = 256;
 
-/// Open addressing, filled at compile time; a slot holds an index into `NAMES`, 0 is empty.
+/// An open-addressing hash table, filled at compile time. A slot holds an index into `NAMES`; 0 means empty.
 const TABLE: [u8; SLOTS] = {
     assert!(NAMES.len() <= 64, "HeaderId::bit needs an id below 64");
     let mut table = [0u8; SLOTS];
@@ -157,7 +157,7 @@ const TABLE: [u8; SLOTS] = {
     table
 };
 
-/// The factors were searched for: each name has a slot of its own.
+/// A perfect hash: the factors were searched for, so that each name has a slot of its own.
 const fn slot_of(name: &[u8]) -> usize {
     let first = (name[0] | 0x20) as usize;
     let middle = (name[name.len() / 2] | 0x20) as usize;
@@ -165,13 +165,13 @@ const fn slot_of(name: &[u8]) -> usize {
     (name.len() * 127 + first * 38 + middle * 96 + last * 21) % SLOTS
 }
 
-/// Bytes of the longest name.
+/// Length of the longest name in bytes.
 const LONGEST: usize = 24;
 
-/// A name of at most `LONGEST` bytes, eight at a time, zeroes behind it.
+/// A name of at most `LONGEST` bytes as 64-bit words, padded with zeros.
 type Words = [u64; LONGEST / 8];
 
-/// Every name, and which bits of it are the same in either case: in what is no letter all count.
+/// Every name, with a mask of the bits to compare: all bits but, in letters, the one that differs between the cases.
 static WORDS: [(Words, Words); NAMES.len()] = {
     let mut words = [([0; LONGEST / 8], [!0; LONGEST / 8]); NAMES.len()];
     let mut index = 0;
@@ -203,7 +203,7 @@ fn words_of(name: &[u8]) -> Words {
 }
 
 impl HeaderId {
-    /// The id of a name, whatever its case.
+    /// The id of a name in any case.
     pub fn find(name: &[u8]) -> HeaderId {
         if name.is_empty() || name.len() > LONGEST {
             return HeaderId::Other;
@@ -229,7 +229,7 @@ impl HeaderId {
         NAMES[self as usize]
     }
 
-    /// Its bit in a set of ids.
+    /// The bit of this id in a set of ids.
     pub const fn bit(self) -> u64 {
         1 << self as u8
     }

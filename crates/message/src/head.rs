@@ -1,7 +1,7 @@
-//! A request's head as it was read: the bytes once, and where everything lies in them.
+//! A request head as it was read: the bytes, stored once, and the spans of its parts in them.
 //!
-//! Made by `wire::http1::read` and never changed: what rewrites change lies in the server's own request. Invariant: every
-//! span lies in `bytes`; `host` and `path` differ from the raw text only when that had to be normalised.
+//! Made by `wire::http1::read` and never changed; rewrites change the server's own request instead. Invariant: every
+//! span lies in `bytes`; `host` and `path` differ from the raw text only where it had to be normalised.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use crate::field::{Field, HeaderId, Span};
 use crate::method::Method;
 
-/// Header lines that a head holds without another allocation.
+/// Number of header lines that a head holds without another allocation.
 pub const FIELDS_INLINE: usize = 12;
 
-/// A protocol version; 0.9, 1.0, 1.1 (nginx takes any minor of 1), 2.0, 3.0.
+/// A protocol version: 0.9, 1.0, 1.1 (nginx accepts any minor version of 1), 2.0 or 3.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// Major.
@@ -22,7 +22,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// A request without a version: no head is sent back.
+    /// A request line without a version; the response has no head.
     pub const HTTP_09: Version = Version { major: 0, minor: 9 };
     /// HTTP/1.0.
     pub const HTTP_10: Version = Version { major: 1, minor: 0 };
@@ -30,7 +30,7 @@ impl Version {
     pub const HTTP_11: Version = Version { major: 1, minor: 1 };
 }
 
-/// What the client's `Connection` asks for.
+/// The connection option that the client asks for in `Connection`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionType {
     /// `close`.
@@ -45,26 +45,26 @@ pub enum Framing {
     /// There is no body.
     #[default]
     None,
-    /// So many bytes; may be 0.
+    /// This number of bytes; may be 0.
     Length(u64),
-    /// Chunks.
+    /// Chunked transfer coding.
     Chunked,
 }
 
 /// A request's head. All positions are spans into `bytes`.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
-    /// The head as it came, from the request line's first byte to the empty line.
+    /// The head as received, from the first byte of the request line to the empty line.
     pub bytes: Bytes,
-    /// `$request_length`, before a body: all of a head, but of one that was refused the lines that could be read.
+    /// `$request_length` without the body: the length of the head; for a refused head, of the lines that could be read.
     pub length: u32,
-    /// `$request`: the request line without its end.
+    /// `$request`: the request line without its line end.
     pub line: Span,
     /// The method.
     pub method: Method,
-    /// Its text.
+    /// The text of the method.
     pub method_text: Span,
-    /// `$request_uri`: from the path on, with arguments and fragment, undecoded.
+    /// `$request_uri`: from the path on, with arguments and fragment, not decoded.
     pub target: Span,
     /// `$server_protocol`; empty for 0.9.
     pub protocol: Span,
@@ -74,45 +74,45 @@ pub struct RequestHead {
     pub scheme: Span,
     /// Host and port of an absolute or CONNECT target.
     pub authority: Span,
-    /// The path in the raw target, right if `normal` is none.
+    /// The path in the raw target; valid if `normal` is `None`.
     pub path: Span,
     /// `$args`.
     pub args: Span,
-    /// Extension of the path, into whichever text `uri()` gives.
+    /// The extension of the path, as a span of the text that `uri()` returns.
     pub extension: Span,
     /// `$uri` where it differs from the raw path.
     pub normal: Option<Box<[u8]>>,
-    /// Did the target hold an escape, or something else that normalising changed? (Decides what a proxy may send on.)
+    /// Whether the target held an escape or anything else that normalising changed. (Decides what a proxy may send on.)
     pub is_complex: bool,
-    /// Did the target stand without a path (`http://host?x`)?
+    /// Whether the target had no path (`http://host?x`).
     pub is_path_empty: bool,
-    /// Host of the request: from the target, else from `Host`; as a span when it is so in `bytes`.
+    /// The host of the request: from the target, else from `Host`.
     pub host: Option<HostText>,
-    /// The port beside it (`$request_port`).
+    /// The port given with the host (`$request_port`).
     pub port: Option<u16>,
     /// The header lines that were not dropped, in order.
     pub fields: SmallVec<[Field; FIELDS_INLINE]>,
-    /// Those that were dropped since their names are not valid (`ignore_invalid_headers`), for the log.
+    /// The lines dropped for an invalid name (`ignore_invalid_headers`), for the log.
     pub dropped: Vec<Span>,
-    /// Which well-known names are among them, by `HeaderId::bit`.
+    /// The well-known names that occur in `fields`, as a set of `HeaderId::bit`.
     pub known: u64,
-    /// What `Connection` asks for.
+    /// The connection option in `Connection`.
     pub connection: Option<ConnectionType>,
     /// How the body ends.
     pub framing: Framing,
 }
 
-/// A checked host name.
+/// A validated host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostText {
     /// As it stands in the head.
     Raw(Span),
-    /// Had to be lower-cased.
+    /// A copy, because the name had to be lower-cased.
     Lowered(Box<[u8]>),
 }
 
 impl RequestHead {
-    /// A head of these bytes with nothing found in it yet.
+    /// Returns a head with these bytes, of which nothing has been parsed yet.
     #[inline]
     pub fn new(bytes: Bytes) -> RequestHead {
         RequestHead {
@@ -142,7 +142,7 @@ impl RequestHead {
         }
     }
 
-    /// [`RequestHead::new`], made where it is to lie.
+    /// [`RequestHead::new`], constructed in its heap allocation.
     #[inline]
     pub fn boxed() -> Box<RequestHead> {
         Box::write(Box::new_uninit(), RequestHead::new(Bytes::new()))
@@ -186,7 +186,7 @@ impl RequestHead {
             .of(self.normal.as_deref().unwrap_or(&self.bytes))
     }
 
-    /// The host that the client asked for, checked and in lower case.
+    /// The host that the client asked for, validated and in lower case.
     pub fn host(&self) -> Option<&[u8]> {
         self.host.as_ref().map(|host| match host {
             HostText::Raw(span) => self.text(*span),
@@ -204,7 +204,7 @@ impl RequestHead {
         self.place(id).map(|value| self.text(value))
     }
 
-    /// Where the value of the first line of a well-known name lies.
+    /// The span of the value of the first line of a well-known name.
     pub fn place(&self, id: HeaderId) -> Option<Span> {
         if self.known & id.bit() == 0 {
             return None;
@@ -226,7 +226,7 @@ impl RequestHead {
             .map(|field| self.text(field.value))
     }
 
-    /// The values of every line of any name, whatever its case.
+    /// The values of every line with this name, in any case.
     pub fn get_all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.fields
             .iter()
@@ -241,7 +241,7 @@ impl RequestHead {
             .map(|field| (self.text(field.name), self.text(field.value), field.id))
     }
 
-    /// The value of a cookie (`$cookie_name`): names compared without case, values split at `;` only.
+    /// The value of a cookie (`$cookie_name`). Names are compared without case; pairs are split at `;` only.
     pub fn cookie(&self, name: &[u8]) -> Option<&[u8]> {
         self.get_each(HeaderId::Cookie)
             .flat_map(|line| line.split(|c| *c == b';'))
@@ -255,7 +255,7 @@ impl RequestHead {
             })
     }
 
-    /// May the connection be kept after this request, as far as the client is concerned? Not behind a CONNECT, answered or not.
+    /// Whether the client allows the connection to be kept after this request. Never after a CONNECT, answered or not.
     pub fn wants_keepalive(&self) -> bool {
         if self.method == Method::Connect {
             return false;
@@ -267,7 +267,7 @@ impl RequestHead {
         }
     }
 
-    /// Does the client wait for a `100 Continue` before it sends the body?
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub fn expects_continue(&self) -> bool {
         self.version >= Version::HTTP_11
             && self
@@ -275,18 +275,18 @@ impl RequestHead {
                 .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
-    /// Does it announce a body that is not empty?
+    /// Whether the head announces a body that is not empty.
     pub fn has_body(&self) -> bool {
         matches!(self.framing, Framing::Chunked | Framing::Length(1..))
     }
 
-    /// Adds a line whose spans lie in `bytes`.
+    /// Appends a line whose spans lie in `bytes`.
     pub fn push(&mut self, field: Field) {
         self.known |= field.id.bit();
         self.fields.push(field);
     }
 
-    /// A head `GET / HTTP/1.1` with these header lines, as if they had been read.
+    /// Returns a head `GET / HTTP/1.1` with these header lines, as if it had been read.
     pub fn of_fields(fields: &[(&str, &str)]) -> RequestHead {
         let mut bytes = b"GET / HTTP/1.1\r\n".to_vec();
         let mut spans = Vec::new();

@@ -1,7 +1,7 @@
-//! Which header lines are for the next hop alone, and so are never passed on (RFC 9110, 7.6.1).
+//! Hop-by-hop header fields: those meant for the next hop alone, never passed on (RFC 9110, 7.6.1).
 //!
-//! Not here: what a proxy adds, hides or replaces. Invariant: what says where a message ends, and whom it is for, is never
-//! taken out because its sender named it in `Connection`.
+//! Not here: what a proxy adds, hides or replaces. Invariant: the fields that frame a message or name its host are kept
+//! even if the sender lists them in `Connection`.
 
 use std::cmp::Ordering;
 
@@ -9,15 +9,15 @@ use smallvec::SmallVec;
 
 use crate::field::HeaderId;
 
-/// What the `Connection` lines of one message name.
+/// The connection options that one message lists in its `Connection` lines.
 #[derive(Debug, Default)]
 pub struct HopByHop<'a> {
-    /// Sorted, without regard to case.
+    /// Sorted by length, then without regard to case.
     named: SmallVec<[&'a [u8]; 4]>,
 }
 
 impl<'a> HopByHop<'a> {
-    /// From the values of all `Connection` lines.
+    /// Collects the options from the values of all `Connection` lines.
     pub fn new(values: impl IntoIterator<Item = &'a [u8]>) -> HopByHop<'a> {
         let tokens = values
             .into_iter()
@@ -30,7 +30,7 @@ impl<'a> HopByHop<'a> {
         HopByHop { named }
     }
 
-    /// Does a line of this name end here?
+    /// Whether a line with this name is hop-by-hop.
     pub fn contains(&self, name: &[u8], id: HeaderId) -> bool {
         match id {
             HeaderId::Connection
@@ -39,20 +39,20 @@ impl<'a> HopByHop<'a> {
             | HeaderId::Te
             | HeaderId::TransferEncoding
             | HeaderId::Upgrade => true,
-            // Naming these would change what the message means; nobody may.
+            // Without these the message would mean something else; no sender may have them removed.
             HeaderId::Host | HeaderId::ContentLength => false,
             _ => self.names(name),
         }
     }
 
-    /// Is this token among what `Connection` names?
+    /// Whether `Connection` lists this token.
     pub fn names(&self, token: &[u8]) -> bool {
         let found = self.named.binary_search_by(|named| compare(named, token));
         found.is_ok()
     }
 }
 
-/// By length, then without regard to case.
+/// Compares by length, then without regard to case.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let lower = u8::to_ascii_lowercase;
     let by_bytes = || a.iter().map(lower).cmp(b.iter().map(lower));

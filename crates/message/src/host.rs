@@ -1,24 +1,24 @@
-//! The host of a request: checked as RFC 3986 has it (nginx since 1.29.4), lower-cased, without port and last dot.
+//! The host of a request: validated by RFC 3986 (nginx since 1.29.4), lower-cased, without port and trailing dot.
 
 use std::borrow::Cow;
 
-/// A checked host.
+/// A validated host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host<'a> {
-    /// Lower case, without the port and one dot at its end; never empty.
+    /// In lower case, without the port and one trailing dot; never empty.
     pub name: Cow<'a, [u8]>,
-    /// The port, if it was given with digits.
+    /// The port, if digits were given.
     pub port: Option<u16>,
 }
 
-/// Not a host.
+/// The text is not a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalid;
 
-/// Checks the value of `Host` or the authority of a request's target.
+/// Parses the value of `Host`, or the authority of a request target.
 ///
 /// # Errors
-/// [`Invalid`]: it is none by RFC 3986, 3.2.2 and 3.2.3.
+/// [`Invalid`]: not a host and port by RFC 3986, 3.2.2 and 3.2.3.
 pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     let (name, behind) = if text.first() == Some(&b'[') {
         let end = text.iter().position(|c| *c == b']').ok_or(Invalid)? + 1;
@@ -71,7 +71,7 @@ const IN_LITERAL: u8 = 2;
 const UPPER: u8 = 4;
 const ESCAPE: u8 = 8;
 const DOT: u8 = 16;
-/// Where each byte may stand, and what is to be known of it.
+/// For each byte, a set of flags: where it may stand, and what it means there.
 const BYTES: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut c = 0;
@@ -103,7 +103,7 @@ const fn is_host_byte(c: u8, is_literal: bool) -> bool {
     }
 }
 
-/// An IPv6 address, or one of a version to come (`v1.…`).
+/// Whether it is an IPv6 address or one of a future version (`v1.…`).
 #[cold]
 fn is_address(inner: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(inner) else {
@@ -119,7 +119,7 @@ fn is_address(inner: &[u8]) -> bool {
     }
 }
 
-/// Do two digits follow each `%`?
+/// Whether each `%` is followed by two hex digits.
 #[cold]
 fn escapes_are_whole(name: &[u8]) -> bool {
     let mut behind = name.split(|c| *c == b'%').skip(1);
@@ -140,7 +140,7 @@ fn parse_port(digits: &[u8]) -> Result<Option<u16>, Invalid> {
             .and_then(|port| port.checked_add(u16::from(digit - b'0')))
             .ok_or(Invalid)?;
     }
-    // nginx keeps 0 for "none" and so does not see it.
+    // nginx stores "no port" as 0 and therefore ignores an explicit port 0.
     Ok((port != 0).then_some(port))
 }
 

@@ -1,7 +1,7 @@
-//! HTTP messages as values: the request's head, the response, bodies, dates, entity tags, ranges and conditions.
+//! HTTP messages as values: request heads, responses, bodies, dates, entity tags, ranges, conditional requests.
 //!
-//! Knows no socket, no path and no clock: times come in as arguments, files stay opaque (`F`). What arrives as bytes is
-//! parsed by `wire`; what a message *means* is decided here, by nginx's rules where configurations rely on them.
+//! The crate knows no sockets, paths or clocks: times are passed in as arguments, and file handles stay opaque (`F`).
+//! `wire` parses the bytes; what a message *means* is decided here, by nginx's rules where configurations rely on them.
 
 pub mod base64;
 pub mod body;

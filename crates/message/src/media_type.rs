@@ -9,7 +9,7 @@ pub struct MediaTypes {
     types: Vec<(Box<[u8]>, Bytes)>,
 }
 
-/// The types that nginx knows without a `types` block.
+/// The types that nginx has without a `types` block.
 const BUILT_IN: [(&str, &str); 3] = [
     ("html", "text/html"),
     ("gif", "image/gif"),
@@ -17,12 +17,12 @@ const BUILT_IN: [(&str, &str); 3] = [
 ];
 
 impl MediaTypes {
-    /// No types: everything is of the default type (`types { }`).
+    /// No types: every file has the default type (`types { }`).
     pub fn empty() -> MediaTypes {
         MediaTypes::default()
     }
 
-    /// What nginx uses where no `types` block stands: html, gif and jpg.
+    /// The types used where there is no `types` block: html, gif and jpg.
     pub fn built_in() -> MediaTypes {
         let mut types = MediaTypes::default();
         for (extension, media_type) in BUILT_IN {
@@ -34,7 +34,7 @@ impl MediaTypes {
         types
     }
 
-    /// Adds a type; gives the one that the extension had before (nginx warns and takes the later).
+    /// Adds a type; returns the previous type of the extension (nginx warns and takes the later one).
     pub fn insert(&mut self, extension: &[u8], media_type: Bytes) -> Option<Bytes> {
         let extension = extension.to_ascii_lowercase();
         match self
@@ -49,7 +49,7 @@ impl MediaTypes {
         }
     }
 
-    /// The type of an extension (without its dot).
+    /// The type of an extension (given without its dot).
     pub fn get(&self, extension: &[u8]) -> Option<&Bytes> {
         let index = self
             .types

@@ -6,13 +6,13 @@ macro_rules! methods {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Method {
-            /// Any other token of upper case letters, `_` and `-`.
+            /// Any other method made of upper case letters, `_` and `-`.
             Other,
             $(#[doc = concat!("`", $name, "`")] $id,)*
         }
 
         impl Method {
-            /// Exact, with case.
+            /// The method with this name; names are case-sensitive.
             pub fn find(name: &[u8]) -> Method {
                 $(if name == $name.as_bytes() { return Method::$id; })*
                 Method::Other
@@ -36,7 +36,7 @@ methods! {
 pub struct Methods(u32);
 
 impl Methods {
-    /// None.
+    /// The empty set.
     pub const EMPTY: Methods = Methods(0);
     /// GET and HEAD.
     pub const READ: Methods = Methods(1 << Method::Get as u8 | 1 << Method::Head as u8);

@@ -1,5 +1,5 @@
-//! `Range: bytes=…` by nginx's rules: a syntax error is 416, ranges are neither sorted nor merged, and what would send more
-//! than the whole is answered with the whole.
+//! `Range: bytes=…` by nginx's rules: a syntax error is answered with 416, ranges are neither sorted nor merged, and
+//! the whole body is sent where the parts would be longer.
 
 use std::ops::Range;
 
@@ -7,29 +7,29 @@ use bytes::Bytes;
 
 use crate::body::Chunk;
 
-/// What is to be sent of a body.
+/// The part of a body that is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutcome {
-    /// All of it, with status 200.
+    /// The whole body, with status 200.
     Full,
     /// One part, with status 206.
     Single(Range<u64>),
-    /// Parts in the order asked for, as `multipart/byteranges`.
+    /// Several parts in the order asked for, as `multipart/byteranges`.
     Multi(Vec<Range<u64>>),
-    /// None: 416.
+    /// No part: status 416.
     Unsatisfiable,
 }
 
-/// `max_ranges` where nobody set one: no bound, but no more bytes in parts than in the whole (and a little).
+/// `max_ranges` where it is not configured: any number, but (nearly) no more bytes in all parts than in the whole.
 pub const RANGES_UNLIMITED: u32 = i32::MAX as u32;
-/// With unlimited ranges each counts for this much more than its bytes (nginx 1.31).
+/// Bytes that each range counts for beside its own, where ranges are unlimited (nginx 1.31).
 const PART_OVERHEAD: u64 = 256;
-/// With unlimited ranges the parts may exceed the whole by this much.
+/// Bytes by which the parts may exceed the whole, where ranges are unlimited.
 const PARTS_SLACK: u64 = 4096;
-/// nginx counts in signed 64 bits.
+/// nginx uses signed 64-bit offsets.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// Reads the value of a `Range` header against a body of `length` bytes; at most `max_ranges` ranges are served.
+/// Parses a `Range` header for a body of `length` bytes; at most `max_ranges` ranges are served.
 pub fn parse(value: &[u8], length: u64, max_ranges: u32) -> RangeOutcome {
     const UNIT: &[u8] = b"bytes=";
     if max_ranges == 0
@@ -73,7 +73,7 @@ pub fn parse(value: &[u8], length: u64, max_ranges: u32) -> RangeOutcome {
     }
 }
 
-/// One range of the list, cut to the body; empty (`start >= end`) when it lies behind it. `None`: a syntax error.
+/// Parses one range of the list, cut to the body; empty (`start >= end`) if it lies past the end. `None`: syntax error.
 fn one(rest: &mut &[u8], length: u64) -> Option<Range<u64>> {
     blanks(rest);
     if let [b'-', more @ ..] = *rest {
@@ -137,15 +137,15 @@ pub fn content_range_unsatisfied(length: u64) -> Bytes {
     out.into()
 }
 
-/// `multipart/byteranges; boundary=…`. The number must not repeat soon: a counter will do.
+/// `multipart/byteranges; boundary=…`. The number must not repeat soon; a counter is enough.
 pub fn multipart_type(boundary: u64) -> Bytes {
     let mut out = b"multipart/byteranges; boundary=".to_vec();
     push_boundary(&mut out, boundary);
     out.into()
 }
 
-/// The pieces of a multipart body: part heads, parts and the last boundary. `whole` is the body they are cut from.
-/// `content_type` is the type of the parts, with its charset; empty: no such line.
+/// The chunks of a multipart body: part heads, parts and the closing boundary. `whole` is the body they are cut from;
+/// `content_type` is the type of the parts, with its charset (if empty, the line is omitted).
 pub fn multipart<F: Clone>(
     whole: &Chunk<F>,
     ranges: &[Range<u64>],

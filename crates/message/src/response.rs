@@ -1,8 +1,8 @@
-//! A response: the fields that modules look at by name, an ordered list for the rest, and a body.
+//! A response: the fields that modules access by name, an ordered list of all other lines, and a body.
 //!
-//! Invariant: a field that has a place of its own (`content_type`, `content_length`, `last_modified`, `etag`, `location`,
-//! `content_encoding`) never stands in `headers` too. Server, Date, Connection, Keep-Alive and Transfer-Encoding are
-//! written by `wire` unless `headers` brings Server or Date (a proxied response with `proxy_pass_header`).
+//! Invariant: a field that has a member of its own (`content_type`, `content_length`, `last_modified`, `etag`,
+//! `location`, `content_encoding`) is never in `headers` too. `wire` writes Server, Date, Connection, Keep-Alive and
+//! Transfer-Encoding, except Server or Date where `headers` has one (a proxied response with `proxy_pass_header`).
 
 use bytes::Bytes;
 
@@ -11,10 +11,10 @@ use crate::date::Seconds;
 use crate::etag::ETag;
 use crate::field::HeaderId;
 
-/// One header line of a response. Static names and values cost nothing (`Bytes::from_static`).
+/// One header line of a response. Static names and values need no allocation (`Bytes::from_static`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The name as it will be written.
+    /// The name, in the case in which it is written.
     pub name: Bytes,
     /// The value.
     pub value: Bytes,
@@ -29,7 +29,7 @@ impl Header {
         }
     }
 
-    /// Has it this name, whatever its case?
+    /// Whether the line has this name, in any case.
     pub fn is(&self, name: &[u8]) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
@@ -45,17 +45,17 @@ impl Headers {
         Headers(Vec::new())
     }
 
-    /// Adds a line at the end.
+    /// Appends a line.
     pub fn push(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
         self.0.push(Header::new(name, value));
     }
 
-    /// Puts lines before all others.
+    /// Inserts lines before all others.
     pub fn prepend(&mut self, lines: Vec<Header>) {
         self.0.splice(0..0, lines);
     }
 
-    /// The value of the first line of that name.
+    /// The value of the first line with this name.
     pub fn get(&self, name: &[u8]) -> Option<&Bytes> {
         self.0
             .iter()
@@ -63,7 +63,7 @@ impl Headers {
             .map(|header| &header.value)
     }
 
-    /// Every line of that name.
+    /// The values of every line with this name.
     pub fn get_all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Bytes> {
         self.0
             .iter()
@@ -71,14 +71,14 @@ impl Headers {
             .map(|header| &header.value)
     }
 
-    /// Replaces every line of that name by one, at the end.
+    /// Removes every line with this name and appends one.
     pub fn set(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
         let name = name.into();
         self.remove(&name);
         self.push(name, value);
     }
 
-    /// Gives the first line of that name this value and removes its other lines; without one, adds it.
+    /// Sets the value of the first line with this name and removes the others; appends a line if there is none.
     pub fn replace(&mut self, name: impl Into<Bytes>, value: Bytes) {
         let name = name.into();
         let mut value = Some(value);
@@ -90,7 +90,7 @@ impl Headers {
         }
     }
 
-    /// Removes every line of that name; says whether there was one.
+    /// Removes every line with this name; returns whether there was one.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let before = self.0.len();
         self.0.retain(|header| !header.is(name));
@@ -102,22 +102,22 @@ impl Headers {
         self.0.iter()
     }
 
-    /// Keeps the lines for which `keep` says so.
+    /// Keeps the lines for which `keep` returns true.
     pub fn retain(&mut self, keep: impl FnMut(&Header) -> bool) {
         self.0.retain(keep);
     }
 
-    /// Keeps the lines for which `keep` says so, which may change them.
+    /// Keeps the lines for which `keep` returns true; `keep` may change them.
     pub fn retain_mut(&mut self, keep: impl FnMut(&mut Header) -> bool) {
         self.0.retain_mut(keep);
     }
 
-    /// How many lines.
+    /// The number of lines.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// No line?
+    /// Whether there is no line.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -131,62 +131,62 @@ impl<'a> IntoIterator for &'a Headers {
     }
 }
 
-/// May ranges be taken of a response, and how many?
+/// Whether byte ranges of a response may be served, and how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranges {
     /// None: `Range` is ignored and `Accept-Ranges` not sent.
     #[default]
     Refused,
-    /// One alone (a cached entry read through a single window).
+    /// At most one (a cache entry that is read through a single window).
     Single,
-    /// As many as `max_ranges` says.
+    /// As many as `max_ranges` allows.
     Allowed,
 }
 
 /// A response before it is written.
 #[derive(Debug)]
 pub struct Response<F> {
-    /// The code, nginx's own 444 and 494 to 499 included.
+    /// The status code, including nginx's own 444 and 494 to 499.
     pub status: u16,
-    /// Code and text as an upstream sent them (`404 Gone fishing`); else nginx's text for `status`.
+    /// Code and reason phrase as an upstream sent them (`404 Gone fishing`); otherwise nginx's text for `status` is
+    /// used.
     pub status_line: Option<Bytes>,
-    /// The media type without a charset; empty: no `Content-Type`.
+    /// The media type without a charset; if empty, no `Content-Type` is written.
     pub content_type: Bytes,
-    /// Added to the type as `; charset=…`; empty: not.
+    /// The charset to append to the type as `; charset=…`, unless empty.
     pub charset: Bytes,
-    /// Bytes of the body, where known. Kept for HEAD, where no body is sent.
+    /// Length of the body in bytes, where known. Kept for HEAD, where no body is sent.
     pub content_length: Option<u64>,
-    /// Modification time of what is sent.
+    /// Modification time of the content.
     pub last_modified: Option<Seconds>,
     /// Entity tag.
     pub etag: Option<ETag>,
-    /// `Location`; one that begins with `/` is completed by the server before it is written.
+    /// `Location`; the server completes one that begins with `/` before it is written.
     pub location: Option<Bytes>,
     /// `Content-Encoding`.
     pub content_encoding: Option<Bytes>,
-    /// All other lines, in order.
+    /// All other header lines, in order.
     pub headers: Headers,
-    /// Lines behind a chunked body, beside those that the body itself brings.
+    /// Trailers of a chunked body, in addition to those of the body's own source.
     pub trailers: Headers,
-    /// May ranges be taken?
+    /// Whether ranges may be served.
     pub ranges: Ranges,
-    /// Send `Accept-Ranges: bytes`? Set by the range step.
+    /// Whether `Accept-Ranges: bytes` is sent. Set by the range step.
     pub accept_ranges: bool,
-    /// May the not-modified step answer 304 or 412 for it? (All but what is
-    /// passed on from an upstream.)
+    /// Whether the not-modified step may answer 304 or 412 instead. (Not for responses passed on from an upstream.)
     pub conditional: bool,
-    /// Is `Vary: Accept-Encoding` due (`gzip_vary`)?
+    /// Whether `Vary: Accept-Encoding` must be sent (`gzip_vary`).
     pub vary_accept_encoding: bool,
-    /// Is no `Server` line of our own to be written? (A proxy passes on the lack of it, too.)
+    /// Whether to write no `Server` line of our own. (A proxy passes on the absence of one, too.)
     pub omits_server: bool,
-    /// Is no `Date` line of our own to be written?
+    /// Whether to write no `Date` line of our own.
     pub omits_date: bool,
-    /// What is sent.
+    /// The body.
     pub body: Body<F>,
 }
 
 impl<F> Response<F> {
-    /// A response of that status with nothing else in it.
+    /// Returns a response of this status with everything else empty.
     #[inline]
     pub fn new(status: u16) -> Response<F> {
         Response {
@@ -211,7 +211,7 @@ impl<F> Response<F> {
         }
     }
 
-    /// The same head with another body.
+    /// Returns the same head with another body.
     #[must_use]
     pub fn with_body(&self, body: Body<F>) -> Response<F> {
         Response {
@@ -236,13 +236,13 @@ impl<F> Response<F> {
         }
     }
 
-    /// [`Response::new`], made where it is to lie.
+    /// [`Response::new`], constructed in its heap allocation.
     #[inline]
     pub fn boxed(status: u16) -> Box<Response<F>> {
         Box::write(Box::new_uninit(), Response::new(status))
     }
 
-    /// A response with a text in memory.
+    /// Returns a response with a text in memory as its body.
     pub fn text(
         status: u16,
         content_type: impl Into<Bytes>,
@@ -256,7 +256,7 @@ impl<F> Response<F> {
         response
     }
 
-    /// Takes the body away, as for 304: type, length and encoding go too (nginx's not_modified filter).
+    /// Drops the body, as for 304, and with it type, length and encoding (nginx's not_modified filter).
     pub fn become_not_modified(&mut self) {
         self.status = 304;
         self.status_line = None;
@@ -268,22 +268,22 @@ impl<F> Response<F> {
         self.body = Body::Empty;
     }
 
-    /// Makes the head that of another body than the one that it came with: of a length not known, without ranges, and only weakly
-    /// tagged (what nginx's filters do that change bytes).
+    /// Adapts the head to a body whose bytes a filter changes: unknown length, no ranges, only a weak tag (what those
+    /// filters of nginx do).
     pub fn becomes_another(&mut self) {
         self.content_length = None;
         self.refuse_ranges();
         self.weaken_etag();
     }
 
-    /// No ranges may be taken of it, whatever its maker said.
+    /// Forbids ranges of this response, whatever was set before.
     pub fn refuse_ranges(&mut self) {
         self.ranges = Ranges::Refused;
         self.accept_ranges = false;
         self.headers.remove(b"Accept-Ranges");
     }
 
-    /// Modification time of what is sent, also where the line was written in another form than ours and stands among the others.
+    /// Modification time of the content, also if its line has another format than ours and is therefore in `headers`.
     pub fn modified(&self) -> Option<Seconds> {
         self.last_modified.or_else(|| {
             let line = self.headers.get(b"Last-Modified")?;
@@ -291,12 +291,13 @@ impl<F> Response<F> {
         })
     }
 
-    /// Makes the entity tag a weak one; what is no tag goes.
+    /// Makes the entity tag weak; removes it if it is not a valid tag.
     pub fn weaken_etag(&mut self) {
         self.etag = self.etag.take().and_then(|tag| tag.weakened());
     }
 
-    /// The value of a header wherever it stands, as text (`$sent_http_…`); those that `wire` adds are not seen here.
+    /// The value of a header, whichever field holds it, as text (`$sent_http_…`). Does not see the lines that `wire`
+    /// adds.
     pub fn header(&self, name: &[u8]) -> Option<Bytes> {
         match HeaderId::find(name) {
             HeaderId::ContentType if !self.content_type.is_empty() => {
@@ -316,7 +317,7 @@ impl<F> Response<F> {
         }
     }
 
-    /// The media type with its charset, as it is written.
+    /// The media type with its charset, as written to the client.
     pub fn content_type_text(&self) -> Bytes {
         if self.charset.is_empty() || self.content_type.is_empty() {
             return self.content_type.clone();

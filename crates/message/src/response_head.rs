@@ -1,6 +1,6 @@
-//! A response's head as an upstream sent it: the bytes once, and where everything lies in them.
+//! A response head as an upstream sent it: the bytes, stored once, and the spans of its parts in them.
 //!
-//! Made by `wire::http1::response`. What of it reaches the client is decided by the proxy, who makes a [`crate::Response`].
+//! Made by `wire::http1::response`. The proxy decides what of it reaches the client, and makes a [`crate::Response`].
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -8,41 +8,41 @@ use smallvec::SmallVec;
 use crate::field::{Field, HeaderId, Span};
 use crate::head::{FIELDS_INLINE, Version};
 
-/// How the end of a response's body is found, as far as its head says (RFC 9112, 6.3).
+/// How the end of a response body is found, as far as the head says (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// With the connection.
+    /// When the connection is closed.
     #[default]
     UntilClose,
-    /// So many bytes.
+    /// This number of bytes.
     Length(u64),
-    /// Chunks.
+    /// Chunked transfer coding.
     Chunked,
 }
 
 /// A response's head. All positions are spans into `bytes`.
 #[derive(Clone, Debug)]
 pub struct ResponseHead {
-    /// The head as it came, empty line included.
+    /// The head as received, including the empty line.
     pub bytes: Bytes,
     /// The version that the upstream speaks.
     pub version: Version,
-    /// The code.
+    /// The status code.
     pub status: u16,
-    /// Code and text, `404 Not Found`.
+    /// Code and reason phrase, `404 Not Found`.
     pub status_line: Span,
     /// The header lines, in order.
     pub fields: SmallVec<[Field; FIELDS_INLINE]>,
-    /// Which well-known names are among them, by `HeaderId::bit`.
+    /// The well-known names that occur in `fields`, as a set of `HeaderId::bit`.
     pub known: u64,
-    /// Does the upstream say, by its version or by `Connection`, that it closes the connection after this response?
+    /// Whether the upstream closes the connection after this response, by its version or by `Connection`.
     pub is_last: bool,
-    /// How the body ends; not asked for answers to HEAD, nor for 1xx, 204 and 304.
+    /// How the body ends; meaningless for responses to HEAD, and for 1xx, 204 and 304.
     pub framing: ResponseFraming,
 }
 
 impl ResponseHead {
-    /// A head of these bytes with nothing found in it yet.
+    /// Returns a head with these bytes, of which nothing has been parsed yet.
     pub fn new(bytes: Bytes) -> ResponseHead {
         ResponseHead {
             bytes,
@@ -56,12 +56,12 @@ impl ResponseHead {
         }
     }
 
-    /// Is it a 1xx after which another head follows? 101 is none: what follows it is not HTTP any more.
+    /// Whether it is a 1xx that another head follows. Not so 101: what follows it is no longer HTTP.
     pub fn is_interim(&self) -> bool {
         matches!(self.status, 100 | 102..=199)
     }
 
-    /// The bytes of a span, without a copy.
+    /// The bytes of a span, not copied.
     pub fn part(&self, span: Span) -> Bytes {
         self.bytes.slice(span.start as usize..span.end())
     }
@@ -84,7 +84,7 @@ impl ResponseHead {
             .map(|field| field.value.of(&self.bytes))
     }
 
-    /// The values of every line of any name, whatever its case.
+    /// The values of every line with this name, in any case.
     pub fn get_all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let is_wanted = move |field: &&Field| field.name.of(&self.bytes).eq_ignore_ascii_case(name);
         self.fields
@@ -104,7 +104,7 @@ impl ResponseHead {
         })
     }
 
-    /// Adds a line whose spans lie in `bytes`.
+    /// Appends a line whose spans lie in `bytes`.
     pub fn push(&mut self, field: Field) {
         self.known |= field.id.bit();
         self.fields.push(field);

@@ -1,6 +1,6 @@
-//! Status codes as nginx words them (not always as the RFC does: scripts compare these).
+//! Status codes with nginx's reason phrases (not always the RFC's: scripts compare them).
 
-/// The text behind the code in a status line, where nginx has one.
+/// The reason phrase of a status line, where nginx has one.
 pub const fn text(status: u16) -> Option<&'static str> {
     Some(match status {
         100 => "Continue",
@@ -47,7 +47,7 @@ pub const fn text(status: u16) -> Option<&'static str> {
     })
 }
 
-/// The code that the client sees for one of nginx's own codes (494 to 499): these stay in logs and `error_page`.
+/// The code that the client gets for one of nginx's own codes (494 to 498); those appear only in logs and `error_page`.
 pub const fn shown(status: u16) -> u16 {
     match status {
         494..=498 => 400,
@@ -55,7 +55,7 @@ pub const fn shown(status: u16) -> u16 {
     }
 }
 
-/// Must a response with this status have no body (RFC 9110, 6.4.1)?
+/// Whether a response with this status must have no body (RFC 9110, 6.4.1).
 pub const fn is_bodiless(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }

@@ -1,7 +1,7 @@
-//! A request's path as configurations see it: decoded, `//` merged, `.` and `..` resolved, arguments and `#…` cut off.
+//! The normalised path of a request: decoded, `//` merged, `.` and `..` resolved, arguments and fragment cut off.
 //!
-//! The rules are nginx's: an escaped dot or slash counts as a dot or slash, an escaped `%`, `#` or `?` is an ordinary
-//! character, `%00` is refused, and so is a path that climbs above the root.
+//! The rules are nginx's: an escaped dot or slash counts as a dot or slash; an escaped `%`, `#` or `?` is an ordinary
+//! character; `%00` and paths that climb above the root are refused.
 
 use crate::escape::hex;
 use crate::field::Span;
@@ -11,13 +11,13 @@ use crate::field::Span;
 pub struct NormalPath {
     /// `$uri`; begins with `/`.
     pub path: Vec<u8>,
-    /// Where the file name extension lies in `path` (without its dot); empty if there is none.
+    /// The span of the file name extension in `path`, without its dot; empty if there is none.
     pub extension: Span,
-    /// Where the arguments lie in the raw text (behind the `?`, before a `#`); empty if there are none.
+    /// The span of the arguments in the raw text (after the `?`, before a `#`); empty if there are none.
     pub args: Span,
 }
 
-/// Not a path: a broken escape, `%00`, or climbing above the root.
+/// Not a valid path: a broken escape, `%00`, or a path that climbs above the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalid;
 
@@ -29,10 +29,11 @@ enum State {
     DotDot,
 }
 
-/// Normalises a raw target: a path with perhaps arguments and a fragment, or (behind an authority) `?` and arguments.
+/// Normalises a raw target: a path, optionally with arguments and a fragment, or (after an authority) `?` and
+/// arguments.
 ///
 /// # Errors
-/// [`Invalid`]: a wrong escape, a zero byte, or a path that climbs above the root.
+/// [`Invalid`]: a broken escape, a zero byte, or a path that climbs above the root.
 pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<NormalPath, Invalid> {
     let mut path = Path {
         out: Vec::with_capacity(raw.len() + 1),
@@ -150,7 +151,8 @@ impl Path {
     }
 }
 
-/// The extension of a normalised path: behind the last dot of its last segment, unless the segment begins with that dot.
+/// The extension of a normalised path: what follows the last dot of the last segment, unless that segment begins with
+/// it.
 pub fn extension(path: &[u8]) -> &[u8] {
     let segment = memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);
     match memchr::memrchr(b'.', &path[segment..]) {
@@ -159,7 +161,7 @@ pub fn extension(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The value of the first argument of that name (`$arg_name`): raw, the name compared without case.
+/// The value of the first argument with this name (`$arg_name`), not decoded. Names are compared without case.
 pub fn arg<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     args.split(|c| *c == b'&').find_map(|pair| {
         let value = pair.get(name.len()..)?.strip_prefix(b"=")?;
@@ -169,8 +171,8 @@ pub fn arg<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     })
 }
 
-/// May an internal target that came from outside (`X-Accel-Redirect`, a Destination) be followed? Splits off the
-/// arguments and decodes the path; `None` when it is empty, holds NUL, or a `..` segment, escaped or not.
+/// Splits an internal target that came from outside (`X-Accel-Redirect`, a Destination) into decoded path and
+/// arguments. `None` if the path is empty or holds NUL or a `..` segment, escaped or not.
 pub fn safe(target: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (path, args) = match memchr::memchr(b'?', target) {
         Some(mark) => (&target[..mark], &target[mark + 1..]),
