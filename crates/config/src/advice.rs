@@ -1,7 +1,8 @@
-//! What the text around an error says of its cause: mistakes of those who write their first configuration, which are found late and
-//! called by another name.
+//! Hints from the text around an error: typical mistakes in a first configuration, which are found late and reported as
+//! something else.
 //!
-//! Not here: what an error is. Invariant: nothing is accepted or refused by this; only a hint is added, below nginx's sentence.
+//! Not here: what counts as an error. Invariant: this module accepts and refuses nothing; it only adds a hint below
+//! nginx's sentence.
 
 mod braces;
 
@@ -12,23 +13,23 @@ use braces::Finding;
 use crate::error::Error;
 use crate::text::{Origin, Place, Text};
 
-/// What some editors put before the first byte of a text (U+FEFF in UTF-8).
+/// The byte order mark that some editors write at the start of a text (U+FEFF in UTF-8).
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Quotes of typesetting, which editors and web pages put in the place of those of a program.
+/// Typographic quotes, which editors and web pages substitute for plain ones.
 const TYPOGRAPHIC_QUOTES: &str = "“”„‟‘’‚‛«»‹›";
-/// Characters that look like a space, or like nothing.
+/// Characters that look like a space or are invisible.
 const INVISIBLE: &str = "\u{a0}\u{2002}\u{2003}\u{2007}\u{2009}\u{202f}\u{200b}\u{3000}\u{feff}";
-/// What begins a comment elsewhere.
+/// Beginnings of comments in other languages.
 const COMMENTS: [&str; 4] = ["//", "/*", "--", "<!--"];
-/// Words that follow the condition of other languages.
+/// Words that continue a condition in other languages.
 const ELSE: [&str; 3] = ["else", "elseif", "elsif"];
-/// The bytes of a line that are looked at.
+/// Bytes of a line that are examined on each side of the error.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// What to tell of a comment of another language.
+/// The hint for a comment of another language.
 pub(crate) const COMMENT: &str = "a comment begins with \"#\" and ends with its line";
 
-/// The error, with the hint that its text gives; with its own where that gives none.
+/// Adds the hint that the text gives; otherwise the error keeps its own.
 pub(crate) fn add(error: Error) -> Error {
     let Some(place) = error
         .place()
@@ -46,18 +47,18 @@ pub(crate) fn add(error: Error) -> Error {
     error
 }
 
-/// Whether a word opens a comment of another language.
+/// Whether a word begins a comment of another language.
 pub(crate) fn is_comment(word: &str) -> bool {
     COMMENTS.iter().any(|begin| word.starts_with(begin))
 }
 
-/// Whether a word begins with a quote that is none in a configuration.
+/// Whether a word begins with a typographic quote, which is none in a configuration.
 pub(crate) fn is_typeset(word: &[u8]) -> bool {
     let is_it = |quote: char| word.starts_with(quote.encode_utf8(&mut [0; 4]).as_bytes());
     word.first().is_some_and(|byte| *byte >= 0x80) && TYPOGRAPHIC_QUOTES.chars().any(is_it)
 }
 
-/// What to tell of it.
+/// The hint for a typographic quote.
 pub(crate) fn typeset(quote: char) -> String {
     format!("{quote} is a quote of typesetting: a configuration's quotes are \" and '")
 }
@@ -140,7 +141,7 @@ fn about_braces(error: Error) -> Error {
     }
 }
 
-/// The line on which the byte at `start` stands, so far as it is no comment.
+/// The line that holds the byte at `start`, without a comment that follows.
 fn line_around(bytes: &[u8], start: usize) -> String {
     let start = start.min(bytes.len());
     let from = start.saturating_sub(LINE_BYTES_MAX);
@@ -153,7 +154,7 @@ fn line_around(bytes: &[u8], start: usize) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-/// What stands before the place on its line.
+/// The part of the line before the position.
 fn before(place: &Place) -> String {
     let bytes = place.text.bytes();
     let start = bytes.len().min(place.span.start as usize);

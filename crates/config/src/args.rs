@@ -1,18 +1,19 @@
-//! How many arguments a directive takes, and whether a block follows.
+//! How many arguments a directive takes, and whether it has a block.
 //!
-//! The count is of the words after the name. A set of counts rather than a range: nginx has directives that take one or
-//! three. Written in tables as `1`, `1..=2`, `2..`, `[1, 3]`, `FLAG`, `ANY`; in constants with the functions below.
+//! The number is that of the words after the name. It is a set of numbers rather than a range, because some directives
+//! of nginx take one or three. Written in tables as `1`, `1..=2`, `2..`, `[1, 3]`, `FLAG`, `ANY`; in constants with the
+//! functions below.
 
 use std::fmt;
 use std::ops::{RangeFrom, RangeInclusive};
 
-/// The counts that are told apart; more arguments than this count as this many.
+/// The largest count that is distinguished; every larger number of arguments is treated as this one.
 const COUNT_MAX: u32 = 31;
 
-/// How many arguments a directive takes (any `flag` takes one: on or off), and whether it opens a block.
+/// The numbers of arguments that a directive takes (a `flag` takes one: on or off), and whether it opens a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Args {
-    /// Bit n: n arguments are right. The highest bit stands for every larger count as well.
+    /// Bit n is set if n arguments are accepted. The highest bit also stands for every larger number.
     counts: u32,
     is_flag: bool,
     has_block: bool,
@@ -24,13 +25,13 @@ pub const FLAG: Args = Args {
     is_flag: true,
     has_block: false,
 };
-/// Any number of arguments, none included.
+/// Any number of arguments, including none.
 pub const ANY: Args = Args::at_least(0);
 
 impl Args {
     /// `on` or `off`.
     pub const FLAG: Self = FLAG;
-    /// Any number of arguments, none included.
+    /// Any number of arguments, including none.
     pub const ANY: Self = ANY;
     /// No argument at all.
     pub const NONE: Self = Self::exactly(0);
@@ -53,7 +54,7 @@ impl Args {
         Self::of(1 << count)
     }
 
-    /// From `least` to `most` arguments, both included.
+    /// From `least` to `most` arguments, inclusive.
     #[must_use]
     pub const fn between(least: u32, most: u32) -> Self {
         assert!(
@@ -63,7 +64,7 @@ impl Args {
         Self::of((u32::MAX << least) & !(u32::MAX << (most + 1)))
     }
 
-    /// This many arguments or more.
+    /// At least this many arguments.
     #[must_use]
     pub const fn at_least(least: u32) -> Self {
         assert!(
@@ -73,7 +74,7 @@ impl Args {
         Self::of(u32::MAX << least)
     }
 
-    /// One of these counts, such as one or three.
+    /// Any of these numbers of arguments, such as one or three.
     #[must_use]
     pub const fn one_of(counts: &[u32]) -> Self {
         let (mut set, mut next) = (0, 0);
@@ -84,14 +85,14 @@ impl Args {
         Self::of(set)
     }
 
-    /// The same, with a block `{ … }` in place of the `;`.
+    /// The same arguments, followed by a block `{ … }` instead of `;`.
     #[must_use]
     pub const fn block(mut self) -> Self {
         self.has_block = true;
         self
     }
 
-    /// Whether a directive with this many arguments is right.
+    /// Whether this number of arguments is accepted.
     #[must_use]
     pub const fn accepts(self, count: usize) -> bool {
         let bit = if count < COUNT_MAX as usize {
@@ -139,7 +140,7 @@ impl<const N: usize> From<[u32; N]> for Args {
     }
 }
 
-/// What a hint says: `no argument`, `1 argument`, `1 or 2 arguments`, `at least 2 arguments`.
+/// The words used in hints: `no argument`, `1 argument`, `1 or 2 arguments`, `at least 2 arguments`.
 impl fmt::Display for Args {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_flag {

@@ -1,19 +1,19 @@
-//! Where a directive may stand: a set of contexts.
+//! Where a directive may be used: a set of contexts.
 //!
-//! A directive's table entry names a set; the place where it is read is a set of one. Not an inheritance chain: which
-//! level inherits from which is [`Level`](crate::Level).
+//! A directive's table entry names a set; the context in which it is read is a set of one. This is not an inheritance
+//! chain: [`Level`](crate::Level) says which level inherits from which.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// A set of the contexts in which a directive may stand.
+/// A set of contexts in which a directive may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Context(u32);
 
 impl Context {
-    /// In no context at all.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Outside of every block.
+    /// Outside of all blocks.
     pub const MAIN: Self = Self(1);
     /// Inside `events { }`.
     pub const EVENTS: Self = Self(1 << 1);
@@ -41,12 +41,12 @@ impl Context {
     pub const MAIL: Self = Self(1 << 12);
     /// Inside `server { }` of `mail`.
     pub const MAIL_SERVER: Self = Self(1 << 13);
-    /// Inside a block whose lines are data and not directives (`types`, `map`, `geo`, `split_clients`, …).
+    /// Inside a block whose lines are data rather than directives (`types`, `map`, `geo`, `split_clients`, …).
     pub const LINES: Self = Self(1 << 14);
     /// Inside `mgmt { }`.
     pub const MGMT: Self = Self(1 << 15);
 
-    /// Every single context with the name that messages and the manual give it, outermost first.
+    /// Every single context with its name in messages and the manual, outermost first.
     pub const NAMES: &'static [(Self, &'static str)] = &[
         (Self::MAIN, "main"),
         (Self::EVENTS, "events"),
@@ -78,7 +78,7 @@ impl Context {
         self.0 & other.0 != 0
     }
 
-    /// The contexts of both sets; as `|`, but for constants.
+    /// The contexts of both sets; like `|`, but usable in constants.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -1,7 +1,8 @@
-//! What is wrong with a configuration, in nginx's words, with the place.
+//! Errors of a configuration, in nginx's words, with their position.
 //!
-//! A [`Problem`] is what a value's parser finds, without knowing the directive; an [`Error`] is the finished message. The
-//! first line is always what nginx writes, since scripts look for it; the excerpt and the hint stand below.
+//! A [`Problem`] is what the parser of a value reports, without knowing the directive; an [`Error`] is the complete
+//! message. Its first line is always the one that nginx writes, since scripts look for it; the excerpt and the hint
+//! follow.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::fmt;
 use crate::excerpt;
 use crate::text::{Place, Span};
 
-/// What is wrong with one directive, before it is known which.
+/// An error in a directive, before the directive is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     sentence: Sentence,
@@ -18,20 +19,20 @@ pub struct Problem {
     voice: Voice,
 }
 
-/// Whose a message is, which its first word says.
+/// The program that a message is attributed to: its first word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Voice {
-    /// nginx says the same.
+    /// A message that nginx has too.
     #[default]
     Nginx,
-    /// Only this program has it to say.
+    /// A message that only this program has.
     Own,
-    /// The same, of a directive that has no effect here: where nobody tests a configuration all such lines are one.
+    /// As `Own`, about a directive without effect; unless a configuration is being tested, all such lines become one.
     NoEffect,
 }
 
 impl Voice {
-    /// The program that says it.
+    /// The name of the program.
     fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -44,14 +45,14 @@ impl Voice {
 enum Sentence {
     /// The whole sentence.
     Whole(String),
-    /// What follows `"NAME" directive `.
+    /// The words after `"NAME" directive `.
     AboutDirective(String),
-    /// `invalid value "VALUE" in "NAME" directive` and what follows it.
+    /// The value in `invalid value "VALUE" in "NAME" directive`, and the words after that.
     InvalidValue(String, String),
 }
 
 impl Problem {
-    /// A problem whose whole sentence is this.
+    /// A problem with a complete sentence.
     #[must_use]
     pub fn new(sentence: impl Into<String>) -> Self {
         Self {
@@ -79,7 +80,7 @@ impl Problem {
         Self::directive("is duplicate").hint_that("it may stand only once at each level")
     }
 
-    /// `invalid value "VALUE" in "NAME" directive` and `rest`, which opens with its own comma or space.
+    /// `invalid value "VALUE" in "NAME" directive` followed by `rest`, which begins with its own comma or space.
     #[must_use]
     pub fn invalid_value(value: &[u8], rest: &str) -> Self {
         let value = String::from_utf8_lossy(value).into_owned();
@@ -99,7 +100,7 @@ impl Problem {
         ))
     }
 
-    /// A directive that is taken and has no effect, and why: a clause.
+    /// A directive that is accepted but has no effect; `why` is a clause.
     #[must_use]
     pub fn ignored(why: &str) -> Self {
         Self {
@@ -108,27 +109,27 @@ impl Problem {
         }
     }
 
-    /// The same, said by this program and not by nginx.
+    /// The same problem, attributed to this program instead of nginx.
     #[must_use]
     pub fn own(mut self) -> Self {
         self.voice = Voice::Own;
         self
     }
 
-    /// Whose it is.
+    /// The program that the message is attributed to.
     #[must_use]
     pub fn voice(&self) -> Voice {
         self.voice
     }
 
-    /// Adds what helps to mend it.
+    /// Adds a hint that helps to correct it.
     #[must_use]
     pub fn hint_that(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says which argument it is about, counted from 0.
+    /// Sets the argument that it is about, counted from 0.
     #[must_use]
     pub fn at(mut self, argument: usize) -> Self {
         self.word = Some(argument);
@@ -141,13 +142,13 @@ impl Problem {
         self.word
     }
 
-    /// What helps to mend it.
+    /// The hint that helps to correct it.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// nginx's sentence for a directive of this name.
+    /// The sentence, in nginx's words, for a directive of this name.
     #[must_use]
     pub fn sentence_for(&self, name: &str) -> String {
         match &self.sentence {
@@ -160,12 +161,12 @@ impl Problem {
     }
 }
 
-/// How bad it is: nginx's log levels, as far as a configuration has them.
+/// How severe a message is: those of nginx's log levels that a configuration needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
     /// The configuration cannot be used.
     Emerg,
-    /// It can, but the user should know.
+    /// The configuration can be used, but the user should know.
     Warn,
 }
 
@@ -178,16 +179,16 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A message about the configuration: an error, or a warning.
+/// A message about the configuration: an error or a warning.
 ///
-/// `Display` gives nginx's line without the `nginx: [emerg] ` before it, for a log that writes levels itself;
-/// [`Error::render`] gives all of it, for a terminal.
+/// `Display` gives nginx's line without the leading `nginx: [emerg] `, for a log that writes levels itself;
+/// [`Error::render`] gives the complete message, for a terminal.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{sentence}{}", self.location())]
 pub struct Error {
     severity: Severity,
     sentence: String,
-    /// Boxed: an error travels up through every `Result` of the parser.
+    /// Boxed, because every `Result` of the parser carries an error.
     place: Option<Box<Spot>>,
     hint: Option<String>,
     voice: Voice,
@@ -195,14 +196,14 @@ pub struct Error {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Spot {
-    /// What the excerpt marks.
+    /// The range that the excerpt marks.
     marked: Place,
-    /// The offset on whose line nginx is when it finds the error: that of a directive's end.
+    /// The offset whose line nginx reports: that of a directive's end.
     found: u32,
 }
 
 impl Error {
-    /// An error at a place, which names that place's line.
+    /// An error at a position, whose line it reports.
     #[must_use]
     pub fn at(sentence: impl Into<String>, place: &Place) -> Self {
         let spot = Spot {
@@ -218,7 +219,7 @@ impl Error {
         }
     }
 
-    /// This error at a place, if it has none yet.
+    /// This error at a position, if it has none yet.
     #[must_use]
     pub fn or_at(self, place: &Place) -> Self {
         if self.place.is_some() {
@@ -231,7 +232,7 @@ impl Error {
         }
     }
 
-    /// An error of no place in any text, such as a root file that is not there.
+    /// An error without a position in any text, such as a missing root file.
     #[must_use]
     pub fn without_place(sentence: impl Into<String>) -> Self {
         Self {
@@ -243,27 +244,27 @@ impl Error {
         }
     }
 
-    /// Adds what helps to mend it; replaces an earlier hint.
+    /// Sets the hint that helps to correct it, replacing an earlier one.
     #[must_use]
     pub fn with_hint(mut self, hint: Option<&str>) -> Self {
         self.hint = hint.map(str::to_owned).or(self.hint);
         self
     }
 
-    /// The same message, of this program or of nginx.
+    /// The same message, attributed to this program or to nginx.
     #[must_use]
     pub fn of(mut self, voice: Voice) -> Self {
         self.voice = voice;
         self
     }
 
-    /// Whose it is.
+    /// The program that the message is attributed to.
     #[must_use]
     pub fn voice(&self) -> Voice {
         self.voice
     }
 
-    /// Adds what the text around its place says of its cause.
+    /// Adds a hint from the text around the position of the error.
     #[must_use]
     pub fn advised(self) -> Self {
         crate::advice::add(self)
@@ -276,7 +277,7 @@ impl Error {
         self
     }
 
-    /// Names the line of this offset instead of the marked place's.
+    /// Reports the line of this offset instead of that of the marked position.
     pub(crate) fn on_line_of(mut self, offset: u32) -> Self {
         if let Some(spot) = &mut self.place {
             spot.found = offset;
@@ -284,7 +285,7 @@ impl Error {
         self
     }
 
-    /// Marks this stretch of the same text; the line that is named stays.
+    /// Marks this range of the same text; the reported line does not change.
     pub(crate) fn marking(mut self, span: Span) -> Self {
         if let Some(spot) = &mut self.place {
             spot.marked.span = span;
@@ -292,7 +293,7 @@ impl Error {
         self
     }
 
-    /// How bad it is.
+    /// How severe the message is.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.severity
@@ -304,19 +305,19 @@ impl Error {
         &self.sentence
     }
 
-    /// What helps to mend it.
+    /// The hint that helps to correct it.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The marked place.
+    /// The marked position.
     #[must_use]
     pub fn place(&self) -> Option<&Place> {
         self.place.as_ref().map(|spot| &spot.marked)
     }
 
-    /// The line that is named.
+    /// The reported line.
     pub(crate) fn line(&self) -> Option<usize> {
         let spot = self.place.as_ref()?;
         Some(spot.marked.text.line_of(spot.found))
@@ -329,9 +330,8 @@ impl Error {
         }
     }
 
-    /// The whole message: `nginx: [emerg] SENTENCE in FILE:LINE`, the excerpt, the hint. Ends in a newline. What nginx does not say begins
-    /// with `freewheel:`.
-    /// `in_colour` adds terminal colours to the excerpt.
+    /// The complete message: `nginx: [emerg] SENTENCE in FILE:LINE`, the excerpt, the hint; ends in a newline. Messages
+    /// that nginx does not have begin with `freewheel:`. `in_colour` adds terminal colours to the excerpt.
     #[must_use]
     pub fn render(&self, in_colour: bool) -> String {
         let mut out = format!("{}: [{}] {self}\n", self.voice.name(), self.severity);

@@ -1,4 +1,4 @@
-//! The few lines of a text around an error, with the place marked.
+//! The excerpt of an error message: the line of the text, with the position marked.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use crate::error::Severity;
 use crate::text::{Place, Span};
 
-/// The bytes of a line that are shown before and behind the marked place.
+/// Bytes of the line shown on either side of the marked range.
 const AROUND_BYTES_MAX: usize = 200;
-/// The bytes of a marked place that are shown.
+/// Bytes of the marked range that are shown.
 const MARKED_BYTES_MAX: usize = 200;
 
-/// The line of `place` with the place marked and the hint below; ends in a newline.
+/// The line of `place` with the range marked and the hint below; ends in a newline.
 pub(crate) fn draw(
     place: &Place,
     severity: Severity,
@@ -50,7 +50,7 @@ pub(crate) fn draw(
     out
 }
 
-/// The marked bytes: at most one line of them.
+/// The marked bytes, within one line.
 fn marked_range(bytes: &[u8], span: Span) -> Range<usize> {
     let start = bytes.len().min(span.start as usize);
     let most = bytes
@@ -62,7 +62,7 @@ fn marked_range(bytes: &[u8], span: Span) -> Range<usize> {
     start..line_end.map_or(most, |length| start + length)
 }
 
-/// The marked bytes' line, or so much of it as is fit to be shown.
+/// The part of the line around the marked bytes that is shown.
 fn shown_range(bytes: &[u8], marked: &Range<usize>) -> Range<usize> {
     let from = marked.start.saturating_sub(AROUND_BYTES_MAX);
     let to = bytes.len().min(marked.end + AROUND_BYTES_MAX);

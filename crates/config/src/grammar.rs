@@ -1,7 +1,7 @@
-//! The check of names, contexts, block or `;`, and argument counts, in nginx's order.
+//! Checks names, contexts, block or `;`, and numbers of arguments, in nginx's order.
 //!
-//! A directive is looked for in the tables of this program, and then among nginx's own ([`known`]), so that one which is
-//! not built is refused or ignored as such. Values are not looked at.
+//! A directive is looked up in the tables of this program and then among nginx's own ([`known`]), so that one that is
+//! not implemented is refused or ignored as such. Values are not checked here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,12 +37,12 @@ pub struct Grammar {
 #[derive(Default)]
 struct Warnings {
     list: Vec<Error>,
-    /// The names that were warned of: each gets one warning, however often it stands.
+    /// The names already warned about: each gets one warning, however often it occurs.
     names: HashSet<&'static str>,
 }
 
 impl Grammar {
-    /// The grammar of these tables. `include` belongs to it always.
+    /// The grammar of these tables. `include` is always part of it.
     #[must_use]
     pub fn new(tables: impl IntoIterator<Item = &'static Table>) -> Self {
         let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
@@ -59,19 +59,18 @@ impl Grammar {
         Self { by_name }
     }
 
-    /// Checks every directive of the tree, in the order in which they stand. Returns the warnings: one for each name
-    /// that is ignored.
+    /// Checks every directive of the tree, in order. Returns the warnings: one for each name that is ignored.
     ///
     /// # Errors
-    /// The first that is unknown, stands in the wrong place, has a block or lacks one, or has too many or too few
-    /// arguments, in nginx's words; or that nginx has and this program has not.
+    /// The first directive that is unknown, is used in the wrong context, has or lacks a block, or has too many or too
+    /// few arguments, in nginx's words; or that nginx has and this program does not implement.
     pub fn check(&self, tree: &Tree) -> Result<Vec<Error>, Error> {
         let mut warnings = Warnings::default();
         self.check_all(&tree.directives, Context::MAIN, &mut warnings)?;
         Ok(warnings.list)
     }
 
-    /// The table entry of a directive that stands in `context`: none if it may not stand there, or is not built.
+    /// The table entry of a directive in `context`; `None` if it is not allowed there or not implemented.
     #[must_use]
     pub fn entry(&self, name: &[u8], context: Context) -> Option<&'static DirectiveEntry> {
         self.by_name
@@ -149,7 +148,7 @@ impl Grammar {
         }
     }
 
-    /// Not allowed here, or unknown.
+    /// The error for a directive that is not allowed here, or unknown.
     fn misplaced(&self, directive: &Directive) -> Error {
         let name = &directive.name.bytes()[..];
         let here = self
@@ -190,9 +189,9 @@ fn is_off(directive: &Directive) -> bool {
     value.is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"off"))
 }
 
-/// Where the tables' contexts or arguments are not nginx's, a line each: so that a test can hold them to it.
+/// The differences between the contexts and arguments in the tables and nginx's, one per line, for a test to check.
 ///
-/// A directive that nginx does not know is no difference, and neither is a module of nginx of which no context is built.
+/// Directives that nginx does not know do not count, nor does a module of nginx none of whose contexts is implemented.
 #[must_use]
 pub fn differences(tables: &[&Table]) -> Vec<String> {
     let mut found = Vec::new();
@@ -244,7 +243,7 @@ fn check_shape(directive: &Directive, args: Args) -> Result<(), Error> {
     }))
 }
 
-/// What is right to the letter, and yet hardly what was meant.
+/// Warns of something that is valid but probably not what was meant.
 fn suspicion(directive: &Directive, context: Context) -> Option<Error> {
     if let Some(word) = directive.args.iter().find(|word| is_typeset(word)) {
         let quote = word.display().chars().next()?;

@@ -1,8 +1,9 @@
-//! What one level says of a group of directives, and what becomes of it: shared by all levels that say nothing else.
+//! The lines of a group of directives at one level, and their merged and finished values, shared by all levels that add
+//! nothing to them.
 //!
-//! A level that says nothing of a group holds nothing of it. What it inherits, and the finished values, are made once for all that
-//! inherit the same, so that ten thousand locations of which each says three lines take the room of those lines. Not here: what a
-//! group's values are ([`Section`]).
+//! A level without lines of a group stores nothing for it. The inherited lines and the finished values are made once
+//! for all levels that inherit the same, so that ten thousand locations of three lines each take the memory of those
+//! lines. Not here: what the values of a group are ([`Section`]).
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -12,16 +13,17 @@ use crate::error::Error;
 use crate::scope::Scope;
 use crate::section::Section;
 
-/// The lines of one group at one level; nothing, where the level has none.
+/// The lines of one group at one level; holds `None` if the level has none.
 #[derive(Debug)]
 pub struct Group<S: Section>(Option<Rc<Shared<S>>>);
 
 #[derive(Debug)]
 struct Shared<S: Section> {
     raw: S::Raw,
-    /// The values that hold, once they were asked for.
+    /// The finished values, made when they are first asked for.
     finished: OnceCell<Arc<S>>,
-    /// What holds at a level inside that says nothing, once there was one; unused where that is the same.
+    /// The merged lines of an inner level without lines of its own, made for the first one. Unused where they are the
+    /// same.
     inherited: OnceCell<Group<S>>,
 }
 
@@ -52,13 +54,13 @@ impl<S: Section> Group<S> {
         Self(Some(Rc::new(Shared::new(raw))))
     }
 
-    /// What is said, if anything is.
+    /// The lines of this level, if it has any.
     #[must_use]
     pub fn get(&self) -> Option<&S::Raw> {
         self.0.as_deref().map(|shared| &shared.raw)
     }
 
-    /// What is said, to be changed here alone.
+    /// The lines of this level, to be changed for this level alone.
     pub fn edit(&mut self) -> &mut S::Raw {
         let shared = self
             .0
@@ -72,10 +74,10 @@ impl<S: Section> Group<S> {
         &mut shared.raw
     }
 
-    /// Takes a line in by `set`, which says whether it is one of the group.
+    /// Adds a line by calling `set`, which returns whether the line belongs to the group.
     ///
     /// # Errors
-    /// That of `set`.
+    /// The error of `set`.
     pub fn take_in(
         &mut self,
         set: impl FnOnce(&mut S::Raw) -> Result<bool, Error>,
@@ -91,7 +93,7 @@ impl<S: Section> Group<S> {
         Ok(is_known)
     }
 
-    /// What holds at the inner level `child`.
+    /// The lines in force at the inner level `child`.
     #[must_use]
     pub fn merge(&self, child: Self) -> Self {
         match (&self.0, child.0) {
@@ -108,7 +110,7 @@ impl<S: Section> Group<S> {
         }
     }
 
-    /// Puts in the defaults.
+    /// Fills in the defaults.
     ///
     /// # Errors
     /// As [`Section::fill`].
@@ -116,7 +118,7 @@ impl<S: Section> Group<S> {
         S::fill(self.edit(), scope)
     }
 
-    /// The values that hold.
+    /// The final values.
     ///
     /// # Errors
     /// As [`Section::finish`].

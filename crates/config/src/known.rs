@@ -1,13 +1,13 @@
-//! The whole grammar of nginx 1.31.5: every directive that its public modules know, built here or not.
+//! The complete grammar of nginx 1.31.5: every directive of its public modules, implemented here or not.
 //!
 //! With it a configuration is accepted or refused knowingly: a directive that nginx knows is never called unknown, and
-//! what cannot be obeyed says why. It says nothing about what *is* built: that stands in the `directives!` tables, which
-//! are asked first; a row's [`Fate`] holds only where no table has the name in that place.
+//! one that is not obeyed gets a message with the reason. It does not say what *is* implemented: the `directives!`
+//! tables do, and they are consulted first. A row's [`Fate`] applies only where no table has the name in that context.
 //!
-//! Facts only, taken from nginx's command tables: names, places, numbers of arguments. A name has one row per nginx
+//! Facts only, taken from nginx's command tables: names, contexts, numbers of arguments. A name has one row per nginx
 //! module that knows it.
 //!
-//! Invariant: within a module the rows are sorted by name and no name stands twice.
+//! Invariant: within a module the rows are sorted by name, and no name occurs twice.
 
 mod core;
 pub mod foreign;
@@ -31,24 +31,25 @@ pub struct KnownDirective {
     pub contexts: Context,
     /// How many arguments nginx takes, and whether a block follows.
     pub args: Args,
-    /// nginx's module, as its documentation is headed but for `ngx_` and `_module`: `http_core`, `stream_proxy`.
+    /// nginx's module, named as in its documentation without `ngx_` and `_module`: `http_core`, `stream_proxy`.
     pub module: &'static str,
     /// What becomes of it where no table of ours has it.
     pub fate: Fate,
 }
 
-/// What becomes of a directive of nginx that is not built here. The reasons are clauses that complete a sentence.
+/// What becomes of a directive of nginx that is not implemented here. Each reason is a clause that completes a
+/// sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It is to come; until then a configuration with it is refused.
+    /// Planned; until then a configuration with it is refused.
     NotYet,
-    /// Leaving it out changes no answer: one warning, with the reason.
+    /// Ignoring it changes no response: one warning, with the reason.
     Ignored(&'static str),
-    /// It will not come: a configuration with it is refused, with the reason.
+    /// Will never be implemented: a configuration with it is refused, with the reason.
     Refused(&'static str),
 }
 
-/// Every row, sorted by name; the rows of one name by module, outermost first.
+/// Every row, sorted by name; the rows of one name in the order of the modules, outermost first.
 static ALL: LazyLock<Vec<KnownDirective>> = LazyLock::new(|| {
     let tables = [
         core::ROWS,
@@ -62,13 +63,13 @@ static ALL: LazyLock<Vec<KnownDirective>> = LazyLock::new(|| {
     all
 });
 
-/// Every directive of nginx, sorted by name; a name stands once for each module that knows it.
+/// Every directive of nginx, sorted by name; a name occurs once for each module that knows it.
 #[must_use]
 pub fn all() -> &'static [KnownDirective] {
     &ALL
 }
 
-/// The rows of this name: none if nginx does not know it.
+/// The rows of this name; none if nginx does not know it.
 #[must_use]
 pub fn find(name: &[u8]) -> &'static [KnownDirective] {
     let all = all();
@@ -77,13 +78,13 @@ pub fn find(name: &[u8]) -> &'static [KnownDirective] {
     &all[start..start + length]
 }
 
-/// The row of this name that holds in this place, a single context: none if nginx does not know the name there.
+/// The row of this name in a single context; `None` if nginx does not know the name there.
 #[must_use]
 pub fn find_in(name: &[u8], place: Context) -> Option<&'static KnownDirective> {
     find(name).iter().find(|known| known.contexts.meets(place))
 }
 
-/// Directives that nginx or a module had once: why it does not know them any more.
+/// Directives that nginx or a module no longer has, with what replaces them.
 const GONE: &[(&str, &str)] = &[
     (
         "ssl",
@@ -99,7 +100,7 @@ const GONE: &[(&str, &str)] = &[
     ("brotli_mime_types", "\"brotli_types\" says it"),
 ];
 
-/// Why nginx does not know a directive any more that it had once.
+/// Why nginx or a module no longer has a directive.
 #[must_use]
 pub fn gone(name: &[u8]) -> Option<&'static str> {
     let mut gone = GONE.iter();

@@ -1,9 +1,9 @@
-//! Bytes to statements: the words up to a `;`, a `{`, a `}` or the end.
+//! Splits bytes into statements: the words up to a `;`, a `{`, a `}` or the end.
 //!
-//! Follows nginx's tokenizer byte by byte (`ngx_conf_read_token`), oddities included: a backslash keeps the next byte
-//! from ending a word but only `\" \' \\ \t \r \n` are replaced; `${` does not open a block; `"` and `#` inside a word
-//! are ordinary bytes; after a closing quote only white space, `;`, `{` or `)` may follow. One difference: a comment may
-//! be longer than nginx's buffer. Invariant: every byte is looked at once, so that the work is linear.
+//! Follows nginx's tokenizer byte by byte (`ngx_conf_read_token`), with its oddities: a backslash keeps the next byte
+//! from ending a word, but only `\" \' \\ \t \r \n` are replaced; `${` does not open a block; `"` and `#` inside a word
+//! are ordinary bytes; after a closing quote only white space, `;`, `{` or `)` may follow. One difference: a comment
+//! may be longer than nginx's buffer. Invariant: every byte is looked at once, so the work is linear.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::error::Error;
 use crate::text::{Origin, Place, Span, Text};
 use crate::tree::Word;
 
-/// The bytes that a word of a file may have before its end must have come (nginx's `NGX_CONF_BUFFER`).
+/// Maximum length of a word in a file in bytes; its end must come within them (nginx's `NGX_CONF_BUFFER`).
 pub const WORD_BYTES_MAX: usize = 4096;
-/// The words that one statement may have.
+/// Maximum number of words of one statement.
 pub const WORDS_MAX: usize = 65_536;
 
-/// The bytes of a too long word that its message shows, as many as nginx shows.
+/// Bytes of an overlong word that its message shows, as many as in nginx.
 const SHOWN_BYTES: usize = 10;
 
-/// What the lexer came upon.
+/// The words of a statement and the byte that ended them, or the end of the text.
 #[derive(Debug)]
 pub(crate) enum Statement {
     /// Words ended by a `;` at this offset.
@@ -39,7 +39,7 @@ pub(crate) enum Statement {
 pub(crate) struct Lexer<'a> {
     text: &'a Arc<Text>,
     at: usize,
-    /// Where nginx's buffer would have to start to hold what is being read: no more than [`WORD_BYTES_MAX`] behind `at`.
+    /// Where nginx's buffer would have to start to hold the current token: at most [`WORD_BYTES_MAX`] before `at`.
     held_from: usize,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text that is read.
+    /// The text being read.
     pub(crate) fn text(&self) -> &'a Arc<Text> {
         self.text
     }
@@ -89,7 +89,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next byte, as long as nginx's buffer would hold all that it belongs to. `quote` is the one that is open.
+    /// The next byte, as long as nginx's buffer would hold the whole current token. `quote` is the open quote, if any.
     fn next(&mut self, quote: Option<u8>) -> Result<Option<u8>, Error> {
         let byte = self.text.bytes().get(self.at).copied();
         let is_full = self.at - self.held_from == WORD_BYTES_MAX;
@@ -107,7 +107,7 @@ impl<'a> Lexer<'a> {
         self.held_from = self.at;
     }
 
-    /// Reads a word whose first byte was just read, and which ends before white space, `;` or `{`.
+    /// Reads a word whose first byte was just read; white space, `;` or `{` ends it.
     fn plain_word(&mut self, before: &[Word]) -> Result<Word, Error> {
         self.at -= 1;
         let start = self.at;
@@ -116,7 +116,7 @@ impl<'a> Lexer<'a> {
         Ok(self.word(start, end, false))
     }
 
-    /// Reads a word whose opening quote was just read, and looks at the byte behind the closing one.
+    /// Reads a word whose opening quote was just read, and checks the byte after the closing one.
     fn quoted_word(&mut self, quote: u8, before: &[Word]) -> Result<Word, Error> {
         let start = self.at;
         self.held_from = start;
@@ -131,7 +131,7 @@ impl<'a> Lexer<'a> {
         Err(self.unexpected(self.at).with_hint(Some(hint)))
     }
 
-    /// Reads on to the byte that ends the word, and returns that byte's offset.
+    /// Reads up to the byte that ends the word, and returns that byte's offset.
     fn word_end(
         &mut self,
         start: usize,
@@ -269,7 +269,7 @@ fn missing_semicolon(words: &[Word]) -> String {
     format!("is a \";\" missing behind the directive \"{name}\"?")
 }
 
-/// Undoes the escapes that nginx knows; every other backslash stays, with the byte behind it.
+/// Undoes the escapes that nginx knows; any other backslash is kept, with the byte after it.
 fn unescape(raw: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(raw.len());
     let mut rest = raw.iter().copied().peekable();

@@ -1,13 +1,13 @@
 //! nginx's configuration language: words, blocks, directive tables, inheritance, errors, the manual.
 //!
-//! Pure: it opens, resolves and binds nothing. Texts come from a [`Source`]; what they mean for sockets, files and names
-//! is the server's. The way of a configuration:
+//! Pure: it opens no file, resolves no name and binds no socket. Texts come from a [`Source`]; what they mean for
+//! sockets, files and host names is up to the server. The steps:
 //!
 //! 1. [`load_checked`] reads the texts into a [`Tree`] and checks it against the [`Grammar`] of all tables.
-//! 2. The server walks the tree. For each level it has a `Raw` of its sections, and hands it the directives
-//!    ([`Section::set`]); values are parsed here, into the types of [`Value`].
+//! 2. The server walks the tree. At each level it has a `Raw` of its sections and passes the directives to it
+//!    ([`Section::set`]); the values are parsed here, into types that implement [`Value`].
 //! 3. Levels are merged from the outside in ([`Section::merge`]) and finished ([`Section::finish`]).
-//! 4. [`Scope::check`] asks for every variable that was named.
+//! 4. [`Scope::check`] checks every variable name that was used.
 //!
 //! # A table of directives
 //!
@@ -130,7 +130,7 @@ pub use value::{
     Placed, Sec, Size, Slot, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,
 };
 
-/// The problem of a word that is none of a closed set: for [`choices!`] and [`choice_set!`].
+/// The problem of a word outside of a closed set, for [`choices!`] and [`choice_set!`].
 #[doc(hidden)]
 #[must_use]
 pub fn not_one_of(word: &[u8], known: &[&'static str]) -> Problem {

@@ -1,8 +1,8 @@
-//! Texts to a tree: blocks nested, `include` followed.
+//! Loads texts into a tree: nests blocks, follows `include`.
 //!
-//! Reads nothing itself: a [`Source`] does, the file system's in the master, a map of what the master read in the worker.
-//! Invariants: a file is asked for once, however often it is included; every recursion and list has a bound, so that a
-//! file that includes itself, or includes that double, end in an error.
+//! Does no I/O itself: a [`Source`] does, which is the file system in the master, and in the worker a map of the files
+//! that the master read. Invariants: a file is read once, however often it is included; every recursion and list has a
+//! limit, so that files that include themselves, or double with every include, end in an error.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,43 +20,43 @@ use crate::lexer::{Lexer, Statement};
 use crate::text::{Place, Span, Text};
 use crate::tree::{Directive, Tree, Word};
 
-/// The bytes that one file may have.
+/// Maximum size of one file in bytes.
 pub const FILE_BYTES_MAX: usize = 256 << 20;
-/// The blocks that may be open at once.
+/// Maximum nesting depth of blocks.
 pub const BLOCKS_DEEP_MAX: usize = 100;
-/// The includes that may be open at once.
+/// Maximum nesting depth of includes.
 pub const INCLUDES_DEEP_MAX: usize = 64;
-/// The files that all includes together may open, counted each time, and their patterns.
+/// Maximum number of files opened by all includes together, counted each time, plus their patterns.
 pub const INCLUDES_MAX: usize = 65_536;
-/// The directives and data lines that a configuration may have.
+/// Maximum number of directives and data lines of a configuration.
 pub const DIRECTIVES_MAX: usize = 8_000_000;
 
-/// Where the texts of a configuration come from.
+/// A source of the texts of a configuration.
 pub trait Source {
-    /// A file's bytes.
+    /// Reads a file.
     ///
     /// # Errors
-    /// As the file system gives them; the message names the error's number and text.
+    /// Those of the file system; the message shows the error's number and text.
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The paths that match a pattern of glob(3) (`*`, `?`, `[…]`); none is no error.
+    /// The paths that match a pattern of glob(3) (`*`, `?`, `[…]`). No match is not an error.
     ///
     /// # Errors
-    /// As glob(3): a directory that cannot be read.
+    /// Those of glob(3): a directory that cannot be read.
     fn glob(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
-/// What was read earlier, as a source: the worker parses what the master sent.
+/// Texts that were read earlier, as a source: the worker parses what the master sent.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// The files, by the path that they were opened by.
+    /// The files, by the path under which they were opened.
     pub files: HashMap<PathBuf, Bytes>,
-    /// The patterns, with what they matched.
+    /// The patterns, with the paths that they matched.
     pub globs: HashMap<PathBuf, Vec<PathBuf>>,
 }
 
 impl Recorded {
-    /// Bytes of all texts.
+    /// The size of all texts in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.files.values().map(Bytes::len).sum()
@@ -75,7 +75,7 @@ impl Source for Recorded {
 }
 
 impl Tree {
-    /// What was read for this tree, so that the same tree can be had again elsewhere.
+    /// The texts read for this tree, from which the same tree can be loaded again elsewhere.
     #[must_use]
     pub fn recorded(&self) -> Recorded {
         let files = self
@@ -90,7 +90,7 @@ impl Tree {
     }
 }
 
-/// Reads the file `root` and what it includes. Relative includes start at the root file's directory.
+/// Reads the file `root` and everything that it includes. Relative includes start at the root file's directory.
 ///
 /// # Errors
 /// The first error of syntax, or a file that cannot be read.
@@ -99,11 +99,11 @@ pub fn load(root: &Path, source: &mut dyn Source) -> Result<Tree, Error> {
     outcome.map(|()| tree)
 }
 
-/// Reads the globals of `-g`, then the file `root` and what it includes, and checks every name, context and argument
-/// count. Returns the tree and the warnings.
+/// Reads the globals of `-g`, then the file `root` and everything that it includes, and checks every name, context and
+/// number of arguments. Returns the tree and the warnings.
 ///
 /// # Errors
-/// The error that stands first, as nginx finds it: an unknown directive before a missing `}`, for instance.
+/// The first error in the order of the text, as in nginx: an unknown directive before a missing `}`, for instance.
 pub fn load_checked(
     root: &Path,
     globals: Option<&[u8]>,
@@ -118,7 +118,7 @@ pub fn load_checked(
     }
 }
 
-/// Parses one text alone, as for a fuzzer: no include is followed, no name is checked.
+/// Parses a single text, for example for a fuzzer: follows no include, checks no name.
 ///
 /// # Errors
 /// The first error of syntax.
@@ -139,7 +139,7 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<Tree, Error> {
     load(Path::new("nginx.conf"), &mut Alone(bytes))
 }
 
-/// Reads as far as it goes: the tree holds everything before the error.
+/// Reads as far as possible: the tree holds everything before the error.
 fn read(root: &Path, globals: Option<&[u8]>, source: &mut dyn Source) -> (Tree, Result<(), Error>) {
     let directory = root.parent().unwrap_or(Path::new("")).to_owned();
     let mut loader = Loader {
@@ -166,15 +166,15 @@ struct Loader<'a> {
     directory: PathBuf,
     tree: Tree,
     by_path: HashMap<PathBuf, Arc<Text>>,
-    /// Each pattern's place in the tree's list.
+    /// The index of each pattern in the tree's list.
     by_pattern: HashMap<PathBuf, usize>,
-    /// The files that are being read: the root, what it includes, what that includes.
+    /// The chain of files being read: the root, a file that it includes, a file that that one includes, …
     open: Vec<PathBuf>,
     includes: usize,
     directives: usize,
 }
 
-/// What is being read: it decides which ends are right.
+/// The kind of text being read, which decides how it may end.
 #[derive(Clone, Copy)]
 enum Within<'a> {
     File,

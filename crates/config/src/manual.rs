@@ -1,7 +1,7 @@
-//! The manual, made from the tables: pages in Markdown, and the text of `--explain`.
+//! The manual, generated from the tables: pages in Markdown, and the text of `--explain`.
 //!
-//! Nothing here is written by hand but the frame: what a directive does stands in its table, next to the code that obeys
-//! it. A page's text depends on the tables alone, so that a test can tell a stale one.
+//! Only the frame is written here: the description of a directive is in its table, next to the code that obeys it. A
+//! page's text depends on the tables alone, so that a test can detect a stale one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,15 +12,15 @@ use crate::known::{self, Fate, KnownDirective};
 use crate::suggest;
 use crate::table::{DirectiveEntry, Inherit, Table};
 
-/// Opens every generated page.
+/// The first line of every generated page.
 pub const GENERATED: &str =
     "<!-- Generated from the directive tables. Do not edit: change the table. -->\n";
 
-/// A directive whose text begins so is taken in for the sake of configurations that have it.
+/// The prefix of the text of a directive that is accepted only for the sake of configurations that have it.
 const IGNORED: &str = "Ignored: ";
 
-/// Every page of the reference, as file name and text: `README.md` (the index), one for each table, and
-/// `compatibility.md`. `include` is added.
+/// Every page of the reference, as file name and text: `README.md` (the index), one page per table, and
+/// `compatibility.md`. Adds `include`.
 #[must_use]
 pub fn pages(tables: &[&Table]) -> Vec<(String, String)> {
     let tables = with_include(tables);
@@ -36,11 +36,11 @@ pub fn pages(tables: &[&Table]) -> Vec<(String, String)> {
     by_file.into_iter().collect()
 }
 
-/// What `--explain NAME` prints: syntax, default, contexts and the text, for each meaning that the name has; for a
-/// directive of nginx that is not built, what becomes of it.
+/// The output of `--explain NAME`: syntax, default, contexts and text, for each meaning of the name; for a directive of
+/// nginx that is not implemented, what becomes of it.
 ///
 /// # Errors
-/// The sentence for a name that nobody knows, with a suggestion where one is near.
+/// The sentence for an unknown name, with a suggestion where one is near.
 pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
     let tables = with_include(tables);
     let mut out = String::new();
@@ -85,7 +85,7 @@ fn with_include<'a>(tables: &[&'a Table]) -> Vec<&'a Table> {
     all
 }
 
-/// The heading makes the name: "Static files" has the page `static-files.md`.
+/// The file name, from the heading: "Static files" has the page `static-files.md`.
 fn file_name(table: &Table) -> String {
     let heading = heading(table).0.to_ascii_lowercase();
     let words = heading
@@ -94,7 +94,7 @@ fn file_name(table: &Table) -> String {
     words.collect::<Vec<_>>().join("-") + ".md"
 }
 
-/// The doc comment's first sentence without its full stop, and the rest.
+/// The first sentence of the doc comment without its full stop, and the rest.
 fn heading(table: &Table) -> (String, String) {
     let text = paragraphs(table.doc);
     let (first, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -128,7 +128,7 @@ fn page_of(table: &Table) -> String {
     out
 }
 
-/// The lines above a directive's text, as title and value.
+/// The lines above the text of a directive, as title and value.
 fn facts(entry: &DirectiveEntry) -> impl Iterator<Item = (&'static str, String)> {
     let space = if entry.syntax.is_empty() { "" } else { " " };
     let end = if entry.args.has_block() {
@@ -161,7 +161,7 @@ fn facts(entry: &DirectiveEntry) -> impl Iterator<Item = (&'static str, String)>
         .filter_map(|(title, text)| text.map(|text| (title, text)))
 }
 
-/// A text in a cell of a Markdown table.
+/// A text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
@@ -190,7 +190,7 @@ fn index(tables: &[&Table]) -> String {
     out
 }
 
-/// Why a directive that a table takes in has no effect: its text says so.
+/// Why a directive in a table has no effect, taken from its text.
 fn without_effect<'a>(tables: &[&'a Table], row: &KnownDirective) -> Option<&'a str> {
     let mut entries = tables
         .iter()
@@ -199,7 +199,7 @@ fn without_effect<'a>(tables: &[&'a Table], row: &KnownDirective) -> Option<&'a 
     entries.find_map(|entry| entry.doc.trim_start().strip_prefix(IGNORED))
 }
 
-/// Whether a table has the directive in every context in which nginx's module has it.
+/// Whether tables have the directive in every context in which nginx's module has it.
 fn is_built(tables: &[&Table], row: &KnownDirective) -> bool {
     let entries = tables
         .iter()
@@ -287,7 +287,7 @@ fn compatibility(tables: &[&Table]) -> String {
     out
 }
 
-/// What becomes of a directive, in the order of the columns of [`counts`].
+/// The column of a directive in [`counts`], by what becomes of it.
 fn column(tables: &[&Table], row: &KnownDirective) -> usize {
     match row.fate {
         _ if is_built(tables, row) => usize::from(without_effect(tables, row).is_some()),
@@ -297,7 +297,8 @@ fn column(tables: &[&Table], row: &KnownDirective) -> usize {
     }
 }
 
-/// How many directives are what, in sum and for each module of nginx. A name counts for each module that knows it.
+/// The table of how many directives are implemented, ignored, refused and planned, in total and for each module of
+/// nginx. A name counts once for each module that knows it.
 fn counts(tables: &[&Table]) -> String {
     const COLUMNS: usize = 4;
     let mut modules: BTreeMap<&str, [usize; COLUMNS]> = BTreeMap::new();
@@ -327,7 +328,7 @@ fn counts(tables: &[&Table]) -> String {
     out
 }
 
-/// The same list without neighbours that are equal.
+/// The same list without equal neighbours.
 fn distinct(mut names: Vec<String>) -> Vec<String> {
     names.dedup();
     names

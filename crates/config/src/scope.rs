@@ -1,39 +1,39 @@
-//! What the values of a configuration share while they are parsed: the names of variables, and the warnings.
+//! State shared by the values of a configuration while they are parsed: variable names and warnings.
 //!
-//! Not the variables themselves: which names exist, and what they stand for, is the server's knowledge. It asks for
-//! every name once all is parsed, so that a name may be used before the line that defines it.
+//! Not here: the variables themselves. The server knows which names exist and what they mean. It checks every name once
+//! everything is parsed, so that a name may be used before the line that defines it.
 
 use std::collections::HashMap;
 
 use crate::error::{Error, Problem};
 use crate::text::Place;
 
-/// The names of variables that a configuration may use.
+/// Maximum number of variable names that a configuration may use.
 pub const VARIABLES_MAX: usize = 65_536;
 
-/// A variable's number: its name's place in [`Scope::variables`].
+/// A variable's number: the index of its name in [`Scope::variables`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct VariableIndex(pub u32);
 
-/// A variable's name as a configuration uses it.
+/// A variable name used in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
     /// The name without `$`, lower-cased: nginx's variables have no case.
     pub name: String,
-    /// Where it was used first; `None` for one that the server asked for itself.
+    /// The position of its first use; `None` for a name that the server itself asked for.
     pub first_use: Option<Place>,
 }
 
-/// How a configuration gives a variable a meaning of its own.
+/// How the configuration itself defines a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Defined {
-    /// By lines that give it a value where they are obeyed, and nothing else.
+    /// Only by lines that assign a value when they are executed.
     Assigned,
-    /// In another way as well.
+    /// In another way, too.
     Made,
 }
 
-/// Names of variables and warnings, gathered while values are parsed.
+/// Variable names and warnings, collected while values are parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     variables: Vec<Variable>,
@@ -43,13 +43,13 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A scope that knows no name yet.
+    /// A scope without names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The number of the variable of this name (without `$`, in any case), which is new or known.
+    /// The number of the variable with this name (without `$`, in any case), which is added if it is new.
     ///
     /// # Errors
     /// More than [`VARIABLES_MAX`] names.
@@ -78,8 +78,8 @@ impl Scope {
         Ok(index)
     }
 
-    /// As [`Scope::intern`], for a name that the configuration itself gives a meaning (a named group of a regular
-    /// expression, the target of a `map`): it counts as known from here on.
+    /// As [`Scope::intern`], for a name that the configuration itself defines (a named group of a regular expression,
+    /// the target of a `map`): from here on the name counts as known.
     ///
     /// # Errors
     /// As [`Scope::intern`].
@@ -89,8 +89,8 @@ impl Scope {
         Ok(index)
     }
 
-    /// As [`Scope::define`], for a name that gets its values from lines that are obeyed while a request is answered (`set`): until
-    /// one is, it has none.
+    /// As [`Scope::define`], for a name that gets its values from lines executed while a request is answered (`set`);
+    /// it has no value before the first of them.
     ///
     /// # Errors
     /// As [`Scope::intern`].
@@ -100,25 +100,25 @@ impl Scope {
         Ok(index)
     }
 
-    /// Whether the configuration gives the variable a meaning of its own.
+    /// Whether the configuration itself defines the variable.
     #[must_use]
     pub fn is_defined(&self, index: VariableIndex) -> bool {
         self.defined.contains_key(&index)
     }
 
-    /// Whether the variable has only the values that lines assign to it.
+    /// Whether only lines that assign to it (`set`) define the variable.
     #[must_use]
     pub fn is_only_assigned(&self, index: VariableIndex) -> bool {
         self.defined.get(&index) == Some(&Defined::Assigned)
     }
 
-    /// The number of a name that is known already.
+    /// The number of a name that was already used.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<VariableIndex> {
         self.by_name.get(&name.to_ascii_lowercase()).copied()
     }
 
-    /// Every name, in the order of their numbers.
+    /// All names, in the order of their numbers.
     #[must_use]
     pub fn variables(&self) -> &[Variable] {
         &self.variables
@@ -132,10 +132,10 @@ impl Scope {
             .map_or("", |variable| &variable.name)
     }
 
-    /// Checks that every name is one that `is_known`; `near` gives the name that may be meant by one that is not.
+    /// Checks that every name is one that `is_known`; `near` suggests a name for one that is not.
     ///
     /// # Errors
-    /// `unknown "x" variable`, at its first use; the one that was used first, as nginx.
+    /// `unknown "x" variable`, at its first use; if there are several, the one that was used first, as in nginx.
     pub fn check<'a>(
         &self,
         mut is_known: impl FnMut(&str) -> bool,
@@ -157,12 +157,12 @@ impl Scope {
         Err(error.with_hint(hint.as_deref()))
     }
 
-    /// Notes a warning.
+    /// Records a warning.
     pub fn warn(&mut self, warning: Error) {
         self.warnings.push(warning.as_warning());
     }
 
-    /// The warnings so far, which are forgotten here.
+    /// Takes the warnings recorded so far.
     pub fn take_warnings(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.warnings)
     }

@@ -1,8 +1,8 @@
 //! Groups of directives: their tables, and how their values are set, inherited and finished.
 //!
-//! A level of the configuration (`http`, a server, a location) has one `Raw` of each group: what is written at that level
-//! alone. After the whole tree is read, each level is merged with the one around it and then finished: whatever is still
-//! not set gets its default. So the order of lines never matters, as nginx has it.
+//! A level of the configuration (`http`, a server, a location) has one `Raw` of each group: the lines written at that
+//! level alone. After the whole tree is read, each level is merged with the one around it and then finished: whatever
+//! is still unset gets its default. The order of lines therefore never matters, as in nginx.
 
 use crate::error::Error;
 use crate::scope::Scope;
@@ -11,45 +11,46 @@ use crate::tree::Directive;
 
 /// A group of directives, or several groups together.
 pub trait Section: Sized {
-    /// What one level says.
+    /// The lines of one level.
     type Raw: Clone + Default + std::fmt::Debug;
 
-    /// Does a level that says nothing have all of its parent's values, so that both can share them?
+    /// Whether a level without lines of its own has exactly its parent's values, so that both can share them.
     const IS_INHERITED_WHOLE: bool = false;
 
     /// The tables of its directives.
     fn tables() -> Vec<&'static Table>;
 
-    /// Takes in a directive. `Ok(false)`: it is none of this group.
+    /// Sets the value of a directive. `Ok(false)`: the directive is not one of this group.
     ///
     /// # Errors
-    /// A wrong value, or a second line of a directive that may stand only once, at its place.
+    /// A wrong value, or a second line of a directive that may occur only once; with its place.
     fn set(raw: &mut Self::Raw, directive: &Directive, scope: &mut Scope) -> Result<bool, Error>;
 
-    /// What holds at the inner level.
+    /// The values in force at the inner level.
     #[must_use]
     fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw;
 
-    /// Puts in the defaults. Done once at the outermost level it spares every inner level the work; which values were
-    /// written still shows in each slot's place.
+    /// Fills in the defaults. Done once at the outermost level, it spares every inner level the work; each slot's place
+    /// still tells which values were written.
     ///
     /// # Errors
-    /// A default that its own type refuses: a mistake of the table, which its tests find.
+    /// A default that its own type refuses: a mistake in the table, which its tests find.
     fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error>;
 
-    /// The values that hold.
+    /// Returns the final values.
     ///
     /// # Errors
     /// As [`Section::fill`].
     fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error>;
 }
 
-/// A group whose directives may have other names: several modules of nginx have the same directives, each behind a prefix of its own.
+/// A group whose directives exist under other names too: several modules of nginx have the same directives, each with a
+/// prefix of its own.
 pub trait Renamed: Section {
-    /// As [`Section::set`], for a directive that stands for the one of this name.
+    /// As [`Section::set`], for a directive that stands in for the one of this name.
     ///
     /// # Errors
-    /// As [`Section::set`]; they name the directive as it is written.
+    /// As [`Section::set`]; the messages name the directive as it is written.
     fn set_as(
         raw: &mut Self::Raw,
         name: &[u8],
@@ -61,15 +62,15 @@ pub trait Renamed: Section {
 /// Declares a group of directives: one table, one struct of finished values.
 ///
 /// `NAME: TYPE = DEFAULT, [CONTEXTS] ARGS;` where
-/// * `NAME as "word"` gives a directive whose name is a keyword of Rust,
+/// * `NAME as "word"` declares a directive whose name is a keyword of Rust,
 /// * `TYPE` is a [`Value`](crate::Value),
-/// * `DEFAULT` is a text in the user's syntax, a constant of one in parentheses, or `none`: then the type must have a value of its own for nothing
-///   (an `Option`, a [`List`](crate::List)),
-/// * `CONTEXTS` are of [`Context`](crate::Context), with `|` between them,
+/// * `DEFAULT` is a text in the configuration's syntax, a constant of one in parentheses, or `none`: then the type must
+///   have a value of its own for "not set" (an `Option`, a [`List`](crate::List)),
+/// * `CONTEXTS` are constants of [`Context`](crate::Context), separated by `|`,
 /// * `ARGS` is `1`, `1..=2`, `2..`, `[1, 3]`, `FLAG` or `ANY`,
-/// * `, inherit never`, `, inherit append` or `, inherit joined` may follow (in this order), then `, syntax "…"` for the manual.
+/// * `, inherit never`, `, inherit append` or `, inherit joined` may follow, and then `, syntax "…"` for the manual.
 ///
-/// See the crate's page for an example.
+/// The crate's page has an example.
 #[macro_export]
 macro_rules! directives {
     (
@@ -89,7 +90,7 @@ macro_rules! directives {
         }
 
         const _: () = {
-            /// What one level says about the directives of the group.
+            /// The lines of one level that belong to this group.
             #[derive(Clone, Debug, Default)]
             pub struct Raw {
                 $($(#[doc = $about])* pub $field: $crate::Slot<$Type>,)*
@@ -182,8 +183,8 @@ macro_rules! directives {
 
 /// Declares several groups as one: a directive goes to the group that has it.
 ///
-/// The struct's `Raw` has a field of the same name for each group, a [`Group`](crate::Group): what several levels have in common they
-/// share.
+/// The struct's `Raw` has a field of the same name for each group, a [`Group`](crate::Group): levels share what they
+/// have in common.
 #[macro_export]
 macro_rules! sections {
     (
@@ -199,7 +200,7 @@ macro_rules! sections {
         }
 
         const _: () = {
-            /// What one level says about the directives of all groups.
+            /// The lines of one level that belong to any of the groups.
             #[derive(Clone, Debug, Default)]
             pub struct Raw {
                 $($(#[$one_meta])* pub $field: $crate::Group<$Section>,)+
@@ -248,11 +249,11 @@ macro_rules! sections {
     };
 }
 
-/// Declares directives that code of their own reads out of the tree: blocks, and lines that are not just values.
+/// Declares directives that the server reads from the tree itself: blocks, and lines that are more than plain values.
 ///
-/// `"NAME": [CONTEXTS] ARGS;` is a line, `"NAME": [CONTEXTS] ARGS => INNER;` a block, in which directives of the context
-/// `INNER` stand (`LINES`: data, which is not checked). A `= "default"` may follow the name; `, syntax "…"` the rest. A
-/// name may stand several times, for different contexts.
+/// `"NAME": [CONTEXTS] ARGS;` is a line, `"NAME": [CONTEXTS] ARGS => INNER;` a block of directives in the context
+/// `INNER` (`LINES`: data lines, which are not checked). A `= "default"` may follow the name, and `, syntax "…"` the
+/// rest. A name may occur several times, for different contexts.
 ///
 /// ```
 /// config::blocks! {
@@ -307,7 +308,7 @@ macro_rules! blocks {
     };
 }
 
-/// The directive's name: the field's, unless another is given.
+/// The directive's name: the field's, unless another one is given.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! directive_name {
@@ -334,7 +335,7 @@ macro_rules! directive_default {
     };
 }
 
-/// The manual's text for the arguments: the type's, unless another is given.
+/// The manual's text for the arguments: the type's, unless another one is given.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! directive_syntax {
@@ -388,7 +389,7 @@ macro_rules! directive_inherit {
     };
 }
 
-/// A block's or a line's arguments.
+/// The arguments of a block or a line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! block_args {

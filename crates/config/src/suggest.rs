@@ -1,11 +1,11 @@
-//! "Did you mean …?": the known name nearest to a mistyped one.
+//! "Did you mean …?": finds the known name nearest to a mistyped one.
 
-/// The bytes of a word that are compared; a longer one gets no suggestion.
+/// Length in bytes of the words that are compared; a longer one gets no suggestion.
 const WORD_BYTES_MAX: usize = 64;
-/// The declared names that a message shows.
+/// Declared names that a message lists.
 const SHOWN_MAX: usize = 8;
 
-/// The candidate nearest to `word`, if it is near enough to be meant: at most one edit for each three letters.
+/// The candidate nearest to `word`, if it is near enough: at most one edit for every three letters.
 pub fn nearest<'a>(word: &[u8], candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > WORD_BYTES_MAX {
         return None;
@@ -20,7 +20,7 @@ pub fn nearest<'a>(word: &[u8], candidates: impl Iterator<Item = &'a str>) -> Op
         .map(|(_, name)| name)
 }
 
-/// What to tell of a name that nothing declares: the one that is meant, or those that there are.
+/// The hint for a name that is not declared: the nearest declared one, or a list of them.
 #[must_use]
 pub fn of_declared(word: &[u8], declared: &[String], by: &str) -> String {
     if declared.is_empty() {
@@ -42,8 +42,8 @@ pub fn of_declared(word: &[u8], declared: &[String], by: &str) -> String {
     format!("\"{by}\" declares {}{more}", shown.join(", "))
 }
 
-/// Edits from one word to the other: a letter put in, left out, replaced, or two neighbours exchanged (optimal string
-/// alignment).
+/// The edit distance of two words. An edit inserts, deletes or replaces a letter, or swaps two adjacent ones (optimal
+/// string alignment).
 fn distance(one: &[u8], two: &[u8]) -> usize {
     let mut before = vec![0; two.len() + 1];
     let mut above: Vec<usize> = (0..=two.len()).collect();

@@ -1,20 +1,20 @@
-//! Directive tables as data: what the grammar checks by, and what the manual is made of.
+//! Directive tables as data: the grammar checks against them, and the manual is generated from them.
 
 use crate::args::Args;
 use crate::context::Context;
 
-/// On which levels a group of directives is set: the chain along which it is inherited, outermost first.
+/// The levels at which a group of directives can be set: the chain along which it is inherited, outermost first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Outside of every block.
+    /// Outside of all blocks.
     Main,
     /// `events`.
     Events,
-    /// `http` alone.
+    /// Only `http`.
     Http,
     /// `http`, then `server`.
     Server,
-    /// `http`, `server`, `location` (and `if`, `limit_except`), as deep as they are nested.
+    /// `http`, `server`, `location` (and `if`, `limit_except`), as deeply as they are nested.
     Location,
     /// `upstream`.
     Upstream,
@@ -22,16 +22,16 @@ pub enum Level {
     Stream,
 }
 
-/// What a level gets from the one around it when both set a directive, or only the outer one does.
+/// How an inner level inherits a directive from the one around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inherit {
-    /// The inner one's value, else the outer one's.
+    /// The inner level's value, or else the outer level's.
     Normal,
-    /// Only the inner one's.
+    /// Only the inner level's value.
     Never,
-    /// The outer one's lines and then the inner one's.
+    /// The outer level's lines followed by the inner level's.
     Append,
-    /// What the value makes of both; its text says what that is.
+    /// A combination that the value's type makes of both; its text describes it.
     Joined,
 }
 
@@ -40,19 +40,19 @@ pub enum Inherit {
 pub struct DirectiveEntry {
     /// Its name.
     pub name: &'static str,
-    /// Where it may stand.
+    /// The contexts in which it may be used.
     pub contexts: Context,
-    /// How many arguments it takes, and whether a block follows.
+    /// The number of arguments, and whether it has a block.
     pub args: Args,
     /// The context inside its block.
     pub inner: Option<Context>,
-    /// Its default in the user's syntax; `None` when it has none.
+    /// Its default in the configuration's syntax; `None` if it has none.
     pub default: Option<&'static str>,
-    /// What a level gets from the one around it.
+    /// How it is inherited.
     pub inherit: Inherit,
     /// Its arguments as the manual shows them.
     pub syntax: &'static str,
-    /// What it does, in Markdown.
+    /// Its description in Markdown.
     pub doc: &'static str,
 }
 
@@ -61,16 +61,16 @@ pub struct DirectiveEntry {
 pub struct Table {
     /// The group's name, such as `StaticFiles`.
     pub name: &'static str,
-    /// What the group is about, in Markdown; its first sentence is the heading in the manual.
+    /// The description of the group in Markdown; its first sentence becomes the heading in the manual.
     pub doc: &'static str,
-    /// Where it is set and how it is inherited.
+    /// The levels at which it can be set and along which it is inherited.
     pub level: Level,
-    /// Its directives, in the order declared.
+    /// Its directives, in the order of declaration.
     pub entries: Vec<DirectiveEntry>,
 }
 
 impl Table {
-    /// Its entries of this name: a name may mean different things in different contexts.
+    /// The entries with this name: a name may have different meanings in different contexts.
     pub fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a DirectiveEntry> {
         self.entries
             .iter()

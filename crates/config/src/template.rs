@@ -1,7 +1,7 @@
 //! Text with variables: `$uri`, `${uri}`, and captures `$1` to `$9`.
 //!
-//! Parsed once; evaluating it is a walk over [`Template::parts`], and a text without variables is had at once from
-//! [`Template::literal`]. What a variable's value is, the server knows.
+//! Parsed once. To evaluate a template, walk over [`Template::parts`]; a text without variables is available directly
+//! as [`Template::literal`]. The server knows the values of the variables.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::text::Place;
 use crate::tree::Word;
 use crate::value::Value;
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TemplatePart {
-    /// Text as it stands; never empty.
+    /// Literal text; never empty.
     Literal(Bytes),
-    /// A variable's value.
+    /// The value of a variable.
     Variable(VariableIndex),
-    /// What the last regular expression captured: 1 to 9.
+    /// A capture of the last regular expression, 1 to 9.
     Capture(u8),
 }
 
@@ -33,7 +33,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// A text in which `$` means nothing.
+    /// A literal text, in which `$` has no meaning.
     #[must_use]
     pub fn from_literal(text: Bytes) -> Self {
         let parts = if text.is_empty() {
@@ -51,12 +51,12 @@ impl Template {
     /// Parses a word.
     ///
     /// # Errors
-    /// nginx's: `invalid variable name`, `the closing bracket in "x" variable is missing`.
+    /// As in nginx: `invalid variable name`, `the closing bracket in "x" variable is missing`.
     pub fn of_word(word: &Word, scope: &mut Scope) -> Result<Self, Problem> {
         Self::parse(word.bytes(), &word.place(), scope)
     }
 
-    /// Parses a text that stands at `place`, such as what follows `pool=` in a word.
+    /// Parses a text at `place`, such as the part of a word after `pool=`.
     ///
     /// # Errors
     /// As [`Template::of_word`].
@@ -89,13 +89,13 @@ impl Template {
         })
     }
 
-    /// The whole text, when it has no variable and no capture.
+    /// The whole text, if it has no variable and no capture.
     #[must_use]
     pub fn literal(&self) -> Option<&Bytes> {
         self.is_literal.then_some(&self.source)
     }
 
-    /// The pieces, in order; none when the text is empty.
+    /// The parts, in order; none if the text is empty.
     #[must_use]
     pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
@@ -128,7 +128,7 @@ impl Value for Template {
     }
 }
 
-/// Reads what follows a `$` before `at`; returns it with the offset behind it.
+/// Parses the reference that begins at `at`, after a `$`; returns it with the offset after it.
 fn reference(
     text: &Bytes,
     at: usize,

@@ -1,8 +1,8 @@
-//! The texts of a configuration, and places in them.
+//! The texts of a configuration, and positions in them.
 //!
-//! A text is a file's bytes as they were read, the command line's globals, or a default out of a directive table. It is
-//! shared: every [`Word`](crate::Word) knows its text, so that an error found long after parsing still names file and
-//! line. Invariant: a text's bytes never change, and are fewer than 4 GiB.
+//! A text holds the bytes of a file as they were read, the globals of the command line, or a default from a directive
+//! table. It is shared: every [`Word`](crate::Word) refers to its text, so that an error found long after parsing can
+//! still name file and line. Invariant: a text's bytes never change, and are fewer than 4 GiB.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Where a text came from, which decides how a message names it.
+/// The origin of a text, which decides how a message names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A file: named by its path and a line.
     File,
     /// The argument of `-g`: named "command line", as nginx does.
     CommandLine,
-    /// The default of a directive, out of its table: named "the default".
+    /// The default of a directive, from its table: named "the default".
     Default,
 }
 
@@ -30,7 +30,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// A file's text.
+    /// The text of a file.
     #[must_use]
     pub fn file(path: PathBuf, bytes: Bytes) -> Self {
         Self {
@@ -67,19 +67,19 @@ impl Text {
         &self.path
     }
 
-    /// The text itself, unchanged.
+    /// The bytes, unchanged.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Where the text came from.
+    /// The origin of the text.
     #[must_use]
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// The line on which the byte at `offset` stands, counted from 1.
+    /// The line of the byte at `offset`, counted from 1.
     #[must_use]
     pub fn line_of(&self, offset: u32) -> usize {
         let before = &self.bytes[..self.bytes.len().min(offset as usize)];
@@ -107,17 +107,17 @@ impl fmt::Debug for Text {
     }
 }
 
-/// A stretch of a text: byte offsets, `end` excluded.
+/// A range of a text, as byte offsets; `end` is exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
-    /// The first byte.
+    /// The offset of the first byte.
     pub start: u32,
-    /// One after the last byte.
+    /// The offset after the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// The stretch from `start` to before `end`.
+    /// The range from `start` to before `end`.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         let offset = |at| {
             u32::try_from(at).expect("a text is shorter than 4 GiB: the loader refuses longer ones")
@@ -129,12 +129,12 @@ impl Span {
     }
 }
 
-/// A stretch of a known text: what an error points at.
+/// A range of a particular text: the position that an error points at.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Place {
     /// The text.
     pub text: Arc<Text>,
-    /// The stretch of it.
+    /// The range within it.
     pub span: Span,
 }
 

@@ -1,7 +1,8 @@
 //! The configuration as a tree of directives.
 //!
-//! What was written, with `include` already replaced by what it included; not what it means: names, contexts and argument
-//! counts are [`Grammar`](crate::Grammar)'s, values are the directive tables'.
+//! The tree holds the text as written, with each `include` replaced by the included lines. It does not hold their
+//! meaning: [`Grammar`](crate::Grammar) checks names, contexts and argument counts, and the directive tables the
+//! values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,25 +34,25 @@ impl Word {
         }
     }
 
-    /// The word's bytes (not always UTF-8), without quotes and with escapes undone.
+    /// The word's bytes, without quotes and with escapes undone. Not necessarily UTF-8.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The word for a message; bytes that are not UTF-8 are replaced.
+    /// The word for a message; invalid UTF-8 is replaced.
     #[must_use]
     pub fn display(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// Whether the word stood in quotes. nginx never asks; a `;` or `{` in it needs none.
+    /// Whether the word was quoted. nginx never asks; in a quoted word `;` and `{` need no escape.
     #[must_use]
     pub fn is_quoted(&self) -> bool {
         self.is_quoted
     }
 
-    /// Where the word stands, quotes included.
+    /// The position of the word, including its quotes.
     #[must_use]
     pub fn place(&self) -> Place {
         Place {
@@ -60,7 +61,7 @@ impl Word {
         }
     }
 
-    /// The error of a problem with this word, outside of any directive's own checks.
+    /// The error for a problem with this word, outside of the checks of any directive.
     #[must_use]
     pub fn error(&self, problem: &Problem) -> Error {
         Error::at(problem.sentence_for(&self.display()), &self.place()).with_hint(problem.hint())
@@ -87,22 +88,22 @@ impl fmt::Debug for Word {
     }
 }
 
-/// A directive: a name, its arguments, and a block where it has one. In a block of data lines (`types`, `map`, …) also
-/// such a line, whose first word is then the "name".
+/// A directive: a name, its arguments, and an optional block. In a block of data lines (`types`, `map`, …) each line is
+/// one too, with its first word as the name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Directive {
     /// The first word.
     pub name: Word,
     /// The words after it.
     pub args: Vec<Word>,
-    /// What stands between its braces; `None` when it ended in `;`.
+    /// The content of its block; `None` if it ended in `;`.
     pub block: Option<Vec<Directive>>,
-    /// The offset of its `;` or `{`: nginx names that line in errors.
+    /// The offset of its `;` or `{`: nginx reports that line in errors.
     pub(crate) end: u32,
 }
 
 impl Directive {
-    /// From its name to its `;` or `{`.
+    /// The range from its name to its `;` or `{`.
     #[must_use]
     pub fn place(&self) -> Place {
         let mut place = self.name.place();
@@ -110,8 +111,8 @@ impl Directive {
         place
     }
 
-    /// The error of a problem with this directive: nginx's line, with the word marked that the problem names (else the
-    /// directive's name).
+    /// The error for a problem with this directive: nginx's line, and the excerpt with the word marked that the problem
+    /// is about (or else the directive's name).
     #[must_use]
     pub fn error(&self, problem: &Problem) -> Error {
         let word = problem
@@ -131,7 +132,7 @@ impl Directive {
         }
     }
 
-    /// The first argument that opens a line and is the name of a directive: the `;` of the line before was forgotten.
+    /// The first argument that begins a line and is the name of a directive: the line before lacks its `;`.
     pub(crate) fn swallowed(&self) -> Option<Swallowed> {
         let mut before = self.name.place();
         for (argument, word) in self.args.iter().enumerate() {
@@ -151,13 +152,13 @@ impl Directive {
         None
     }
 
-    /// The same as [`Directive::error`], but a warning.
+    /// As [`Directive::error`], but a warning.
     #[must_use]
     pub fn warning(&self, problem: &Problem) -> Error {
         self.error(problem).as_warning()
     }
 
-    /// The directives of its block; none when it has no block.
+    /// The directives of its block; empty if it has no block.
     #[must_use]
     pub fn children(&self) -> &[Directive] {
         self.block.as_deref().unwrap_or_default()
@@ -166,25 +167,26 @@ impl Directive {
 
 /// An argument that was meant as the next directive.
 pub(crate) struct Swallowed {
-    /// Its number, counted from 0.
+    /// Its index among the arguments, counted from 0.
     pub(crate) argument: usize,
-    /// What helps.
+    /// The hint.
     pub(crate) hint: String,
 }
 
 /// A configuration as it was read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree {
-    /// Every file, once, in the order first opened; the globals of the command line are not among them.
+    /// Every file once, in the order first opened; without the globals of the command line.
     pub texts: Vec<Arc<Text>>,
-    /// Every pattern that an `include` had, with the paths that it matched then (sorted).
+    /// Every pattern of an `include`, with the paths that it matched at that time (sorted).
     pub globs: Vec<(PathBuf, Vec<PathBuf>)>,
-    /// The directives outside of every block: the command line's first, then the root file's.
+    /// The directives outside of all blocks: those of the command line, then the root file's.
     pub directives: Vec<Directive>,
 }
 
 impl Tree {
-    /// Shows every directive, each before those inside of it; blocks nest at most [`BLOCKS_DEEP_MAX`](crate::BLOCKS_DEEP_MAX) deep.
+    /// Calls `see` for every directive, each before those within it; blocks nest at most
+    /// [`BLOCKS_DEEP_MAX`](crate::BLOCKS_DEEP_MAX) deep.
     pub fn each<'a>(&'a self, see: &mut dyn FnMut(&'a Directive)) {
         fn all<'a>(lines: &'a [Directive], see: &mut dyn FnMut(&'a Directive)) {
             for line in lines {
@@ -195,7 +197,7 @@ impl Tree {
         all(&self.directives, see);
     }
 
-    /// What `-T` prints: each file once, in the order first opened, its bytes unchanged.
+    /// The output of `-T`: each file once, in the order first opened, its bytes unchanged.
     #[must_use]
     pub fn dump(&self) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt;

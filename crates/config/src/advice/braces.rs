@@ -1,8 +1,8 @@
-//! Which `}` is missing, or one too many, by how deep the lines stand: for a reader a block ends where its lines do, for the language
-//! it ends at a brace.
+//! Finds a missing or superfluous `}` from the indentation: for a reader a block ends where the indentation does, for
+//! the language it ends at a brace.
 //!
-//! Invariant: a text that is not indented gives no finding but the last block that is open at its end;
-//! how deep a word stands costs no more than the blanks before it.
+//! Invariants: a text without indentation gives no finding except the last block that is open at its end; finding a
+//! word's column costs no more than the blanks before it.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use crate::lexer::{Lexer, Statement};
 use crate::load::BLOCKS_DEEP_MAX;
 use crate::text::{Span, Text};
 
-/// Columns of a tab.
+/// Columns per tab.
 const TAB_COLUMNS: usize = 8;
 
-/// Where braces and depth of lines part first.
+/// The first disagreement between braces and indentation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A block that is open where the lines say that it has ended.
+    /// A block that is still open although the indentation says that it has ended.
     Unclosed {
-        /// Its name, and where that stands.
+        /// Its name and the span of the name.
         name: String,
         span: Span,
-        /// The first line that should not be in it.
+        /// The first line that should not be in the block.
         before: usize,
     },
-    /// A `}` that ends more than the lines say.
+    /// A `}` that closes more than the indentation says.
     TooMany {
         /// Its line.
         line: usize,
     },
 }
 
-/// A block that is open.
+/// An open block.
 struct Open {
     name: String,
     span: Span,
     column: Option<usize>,
-    /// Lines in it stand deeper than it does.
+    /// Whether lines in it are indented deeper than the block.
     is_indented: bool,
-    /// Where the block began that ended last in it.
+    /// The column of the block that ended last within it.
     last_block: Option<usize>,
 }
 
-/// Whether a missing or superfluous `}` may be behind an error of this sentence.
+/// Whether a missing or superfluous `}` may be the cause of an error with this sentence.
 pub(crate) fn may_be_why(sentence: &str) -> bool {
     sentence.ends_with("directive is not allowed here")
         || sentence == "unexpected \"}\""
@@ -51,7 +51,7 @@ pub(crate) fn may_be_why(sentence: &str) -> bool {
         || sentence.starts_with("named location \"")
 }
 
-/// The first place where they part. None: nowhere, or the text cannot be read up to there.
+/// The first disagreement; `None` if there is none, or if the text cannot be read up to there.
 pub(crate) fn find(text: &Arc<Text>) -> Option<Finding> {
     let mut lexer = Lexer::new(text);
     let mut open: Vec<Open> = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) fn find(text: &Arc<Text>) -> Option<Finding> {
     }
 }
 
-/// A statement that stands no deeper than the block that it is in, when others in that block do.
+/// Finds a statement indented no deeper than its block, if other statements in that block are.
 fn stands_outside(
     text: &Text,
     block: Option<&mut Open>,
@@ -125,7 +125,7 @@ fn stands_outside(
     })
 }
 
-/// A `}` that stands less deep than its block, or as deep as one that has ended in it.
+/// Finds a `}` indented less than its block, or as deep as a block that has ended within it.
 fn closing(text: &Text, block: &Open, at: u32) -> Option<Finding> {
     let (outer, column) = (block.column?, column_of(text, at)?);
     let line = text.line_of(at);
@@ -140,7 +140,7 @@ fn closing(text: &Text, block: &Open, at: u32) -> Option<Finding> {
     (column > outer && block.last_block == Some(column)).then_some(Finding::TooMany { line })
 }
 
-/// How deep a byte stands, if it is the first of its line.
+/// The column of a byte, if it is the first on its line.
 fn column_of(text: &Text, at: u32) -> Option<usize> {
     let before = &text.bytes()[..at as usize];
     let blanks = before

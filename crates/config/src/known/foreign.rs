@@ -1,15 +1,16 @@
-//! Directives of modules that are no part of nginx's source, and that configurations in the wild have all the same: whose they are, and what
-//! does their work here.
+//! Directives of modules that are not part of nginx's source but occur in real configurations: the module they belong
+//! to, and what replaces them here.
 //!
-//! Not here: those that are built in (ngx_brotli's and its like). Invariant: nothing here is accepted, it is only told.
+//! Not here: modules that are built in (ngx_brotli and the like). Invariant: these names are only used in messages;
+//! none is accepted.
 
-/// A module, or the commercial nginx.
+/// A third-party module, or the commercial nginx.
 struct Foreign {
-    /// Whose the directives are.
+    /// The name of the module or product.
     whose: &'static str,
-    /// What does their work: a clause.
+    /// What replaces it: a clause.
     instead: &'static str,
-    /// Their names; with `*` at an end all that begin, or end, so.
+    /// The names of its directives; a `*` at either end matches anything.
     names: &'static [&'static str],
 }
 
@@ -226,7 +227,7 @@ static ALL: &[Foreign] = &[
     },
 ];
 
-/// Beginnings of the names of variables that such modules make, and whose they are.
+/// Prefixes of the variables that such modules define, with the module.
 const VARIABLES: &[(&str, &str)] = &[
     ("geoip2_", "ngx_http_geoip2_module"),
     ("echo_", "echo-nginx-module"),
@@ -241,7 +242,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("modsecurity", "ModSecurity-nginx"),
 ];
 
-/// Whose an unknown variable (without `$`) is, and what does the work of that: a sentence.
+/// The module of an unknown variable (given without `$`) and what replaces it, as a sentence.
 #[must_use]
 pub fn told_of_variable(name: &str) -> Option<String> {
     let mut variables = VARIABLES.iter();
@@ -250,7 +251,7 @@ pub fn told_of_variable(name: &str) -> Option<String> {
     Some(all.find(|foreign| foreign.whose == *whose)?.sentence())
 }
 
-/// Whose an unknown directive is, and what does its work: a sentence.
+/// The module of an unknown directive and what replaces it, as a sentence.
 #[must_use]
 pub fn told(name: &str) -> Option<String> {
     let fits = |pattern: &&str| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {

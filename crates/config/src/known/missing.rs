@@ -1,27 +1,29 @@
-//! What an operator is told of nginx's directives that are not built yet: what it is that is missing, and what does its work until then.
+//! Messages about nginx's directives that are not implemented yet: the missing feature, and what replaces it until
+//! then.
 //!
-//! Not here: which directives these are ([`super::Fate::NotYet`]). Invariant: each of them belongs to one of these.
+//! Not here: which directives these are ([`super::Fate::NotYet`]). Invariant: each of them belongs to one of the
+//! features.
 
 use super::KnownDirective;
 
-/// A part of nginx that is not built.
+/// A feature of nginx that is not implemented.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Missing {
     /// Its name, which begins a sentence.
     pub what: &'static str,
-    /// What can be done without it: a clause.
+    /// What to do without it: a clause.
     pub instead: &'static str,
-    /// What asks for it, where no directive does: those that only say how are ignored without it.
+    /// What enables the feature, if no directive does; directives that only configure it are ignored without it.
     pub asked_by: &'static str,
-    /// Beginnings of the names of its modules.
+    /// Prefixes of the names of its modules.
     modules: &'static [&'static str],
-    /// Beginnings of the names of its directives, whatever their module.
+    /// Prefixes of the names of its directives, in any module.
     names: &'static [&'static str],
-    /// Beginnings of the names of its variables.
+    /// Prefixes of the names of its variables.
     variables: &'static [&'static str],
 }
 
-/// All, in the order in which they are asked for a directive.
+/// All features, in the order in which they are tried for a directive.
 static ALL: &[Missing] = &[
     Missing {
         what: "`stream` (TCP and UDP)",
@@ -119,13 +121,13 @@ static ALL: &[Missing] = &[
     },
 ];
 
-/// All parts of nginx that are not built.
+/// All features of nginx that are not implemented.
 #[must_use]
 pub fn all() -> &'static [Missing] {
     ALL
 }
 
-/// What is missing for the directives of this module of nginx, whose names begin as this one does.
+/// The missing feature that a directive of this module and name belongs to.
 #[must_use]
 pub fn of(module: &str, name: &str) -> Option<&'static Missing> {
     let begins = |text: &str, list: &[&str]| list.iter().any(|begin| text.starts_with(begin));
@@ -133,7 +135,7 @@ pub fn of(module: &str, name: &str) -> Option<&'static Missing> {
         .find(|missing| begins(module, missing.modules) || begins(name, missing.names))
 }
 
-/// What is missing for a variable of this name (without `$`).
+/// The missing feature that a variable of this name (without `$`) belongs to.
 #[must_use]
 pub fn of_variable(name: &str) -> Option<&'static Missing> {
     let begins = |missing: &&Missing| {
@@ -146,7 +148,7 @@ pub fn of_variable(name: &str) -> Option<&'static Missing> {
 }
 
 impl Missing {
-    /// What it is, and what can be done: a sentence without its stop.
+    /// The feature and what to do without it: a sentence without its full stop.
     #[must_use]
     pub fn sentence(&self) -> String {
         format!("{} is not built yet: {}", self.what, self.instead).replace('`', "\"")
@@ -154,7 +156,7 @@ impl Missing {
 }
 
 impl KnownDirective {
-    /// What is missing for it.
+    /// The missing feature that the directive belongs to.
     #[must_use]
     pub fn missing(&self) -> Option<&'static Missing> {
         of(self.module, self.name)

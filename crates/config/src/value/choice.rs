@@ -1,6 +1,6 @@
-//! Values that are one word, or several words, of a closed set.
+//! Values that are one or more words of a closed set.
 
-/// Declares an enum of which a directive takes one word, in any case, as nginx reads it.
+/// Declares an enum for a directive that takes one of a set of words, in any case, as in nginx.
 ///
 /// ```
 /// config::choices! {
@@ -49,8 +49,8 @@ macro_rules! choices {
     };
 }
 
-/// Declares a set of words of which a directive takes one or more, as bit flags; a word given twice is a warning. Several lines of one
-/// level are one set, as in nginx.
+/// Declares a set of words, as bit flags, for a directive that takes one or more of them. A word given twice is a
+/// warning. Several lines at one level make one set, as in nginx.
 ///
 /// ```
 /// config::choice_set! {
@@ -80,7 +80,7 @@ macro_rules! choice_set {
 
         #[allow(dead_code)]
         impl $Set {
-            /// Every word of the set with its flag, in the order declared.
+            /// Every word of the set with its flag, in the order of declaration.
             pub const WORDS: &'static [(Self, &'static str)] = &[$((Self::$ONE, $word)),+];
             $crate::choice_set!(@flags 0u32; $($(#[$one_meta])* $ONE)+);
 
@@ -139,7 +139,7 @@ macro_rules! choice_set {
     (@flags $bit:expr;) => {};
 }
 
-/// Words with ` | ` between them, as the manual shows a choice.
+/// The words separated by ` | `, as the manual shows a choice.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! joined {

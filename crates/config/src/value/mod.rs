@@ -1,7 +1,7 @@
-//! Values: what the arguments of a directive mean.
+//! Values: the parsed arguments of a directive.
 //!
-//! A directive's type says how its arguments are read, what is wrong with them in nginx's words, and what a second line
-//! of the same name does (an error, unless the type is a [`List`]).
+//! A directive's type defines how its arguments are parsed, the errors in nginx's words, and what a second line of the
+//! same name does (an error, unless the type is a [`List`]).
 
 mod choice;
 mod number;
@@ -18,10 +18,10 @@ use crate::scope::Scope;
 use crate::text::{Place, Text};
 use crate::tree::{Directive, Word};
 
-/// The lines that a repeatable directive may have at one level.
+/// Maximum number of lines of a repeatable directive at one level.
 pub const LIST_MAX: usize = 65_536;
 
-/// What a directive's arguments are parsed into.
+/// A type that a directive's arguments are parsed into.
 ///
 /// A module writes its own where none of the types here fits:
 ///
@@ -52,16 +52,16 @@ pub trait Value: Sized + Clone {
     /// The arguments as the manual shows them, such as `on | off`.
     const SYNTAX: &'static str;
 
-    /// Reads the arguments of one line. How many there may be was checked before, by the directive's table.
+    /// Parses the arguments of one line. Their number was checked before, against the directive's table.
     ///
     /// # Errors
-    /// What is wrong, in nginx's words.
+    /// The error, in nginx's words.
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem>;
 
-    /// Takes in one line. `slot` holds what an earlier line of the same level set.
+    /// Adds one line. `slot` holds the value of earlier lines at the same level.
     ///
     /// # Errors
-    /// As [`Value::parse`]; also a second line, unless the type takes several.
+    /// As [`Value::parse`]; also for a second line, unless the type accepts several.
     fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
         if slot.is_some() {
             return Err(Problem::duplicate());
@@ -70,21 +70,21 @@ pub trait Value: Sized + Clone {
         Ok(())
     }
 
-    /// The value where the directive is not written and its table has no default.
+    /// The value where the directive is not used and its table has no default.
     #[must_use]
     fn absent() -> Option<Self> {
         None
     }
 }
 
-/// A value that can add its parent's: for `inherit append` and `inherit joined`.
+/// A value that can be combined with its parent's, for `inherit append` and `inherit joined`.
 pub trait Append: Value {
-    /// The parent's lines, then the child's own, or what else the value makes of both.
+    /// The parent's lines followed by the child's, or whatever else the type makes of both.
     #[must_use]
     fn append(parent: &Self, child: Self) -> Self;
 }
 
-/// A directive that may be left out and then has no value.
+/// A directive without a default: no value if it is not used.
 impl<T: Value> Value for Option<T> {
     const SYNTAX: &'static str = T::SYNTAX;
 
@@ -113,7 +113,7 @@ impl<T: Append> Append for Option<T> {
     }
 }
 
-/// One value for each line of a directive that may be repeated.
+/// A value for each line of a repeatable directive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct List<T>(pub Vec<T>);
 
@@ -192,12 +192,12 @@ impl<T: Value> Value for OrOff<T> {
     }
 }
 
-/// A value that knows where it was written, for errors that show only later.
+/// A value with its position, for errors that are found only later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed<T> {
     /// The value.
     pub value: T,
-    /// Its first argument; `None` when it has no argument.
+    /// The position of its first argument; `None` if it has no argument.
     pub place: Option<Place>,
 }
 
@@ -213,7 +213,7 @@ impl<T: Value> Value for Placed<T> {
 }
 
 impl<T> Placed<T> {
-    /// An error at this value's place.
+    /// An error at the position of this value.
     #[must_use]
     pub fn error(&self, sentence: impl Into<String>) -> Error {
         match &self.place {
@@ -223,12 +223,12 @@ impl<T> Placed<T> {
     }
 }
 
-/// What one level says about one directive: a value, or nothing.
+/// The value of one directive at one level, if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot<T> {
-    /// The value, when it was set here or inherited.
+    /// The value, if it was set here or inherited.
     pub value: Option<T>,
-    /// The first line that set it; `None` for a default.
+    /// The position of the first line that set it; `None` for a default.
     pub place: Option<Place>,
 }
 
@@ -242,10 +242,10 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T: Value> Slot<T> {
-    /// Takes in one line.
+    /// Adds one line.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// The error of the line, with its position.
     pub fn set(&mut self, directive: &Directive, scope: &mut Scope) -> Result<(), Error> {
         T::set(&mut self.value, &directive.args, scope)
             .map_err(|problem| directive.error(&problem))?;
@@ -253,7 +253,7 @@ impl<T: Value> Slot<T> {
         Ok(())
     }
 
-    /// The child's value, else the parent's: `inherit normal`.
+    /// The child's value, or else the parent's: `inherit normal`.
     #[must_use]
     pub fn merge_normal(parent: &Self, child: Self) -> Self {
         if child.value.is_some() {
@@ -269,7 +269,7 @@ impl<T: Value> Slot<T> {
         child
     }
 
-    /// The parent's lines and then the child's: `inherit append`, `inherit joined`.
+    /// The parent's lines followed by the child's: `inherit append`, `inherit joined`.
     #[must_use]
     pub fn merge_append(parent: &Self, child: Self) -> Self
     where
@@ -288,10 +288,10 @@ impl<T: Value> Slot<T> {
         }
     }
 
-    /// Puts the default in where nothing was set.
+    /// Fills in the default if no value was set.
     ///
     /// # Errors
-    /// A default that its own type refuses: a mistake of the table, which its tests find.
+    /// A default that its own type refuses: a mistake in the table, which its tests find.
     pub fn fill(
         &mut self,
         name: &str,
@@ -324,7 +324,7 @@ impl<T: Value> Slot<T> {
     }
 }
 
-/// Reads a default as if it stood in a file.
+/// Parses a default as if it were written in a file.
 fn parse_default<T: Value>(name: &str, default: &str, scope: &mut Scope) -> Result<T, Error> {
     let text = std::sync::Arc::new(Text::default_of(name, &format!("{name} {default};")));
     let Statement::Line(words, _) = Lexer::new(&text).statement()? else {

@@ -1,14 +1,14 @@
-//! Numbers and sizes, read as nginx reads them: decimal digits alone, `k`, `m` and (for offsets) `g` behind them.
+//! Numbers and sizes, parsed as in nginx: decimal digits only, with a suffix `k`, `m` or (for offsets) `g`.
 
 use super::Value;
 use crate::error::Problem;
 use crate::scope::Scope;
 use crate::tree::Word;
 
-/// The largest number that nginx reads: its integers are signed, of 64 bits.
+/// The largest number that nginx accepts: its integers are signed and have 64 bits.
 const LARGEST: u64 = i64::MAX as u64;
 
-/// A number, not negative, at most 2^63 - 1.
+/// A non-negative number of at most 2^63 - 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Number(pub u64);
 
@@ -23,7 +23,7 @@ impl Value for Number {
     }
 }
 
-/// A number from `LOW` to `HIGH`, both included; `HIGH` of [`u64::MAX`] is no bound.
+/// A number from `LOW` to `HIGH`, inclusive; a `HIGH` of [`u64::MAX`] means no upper bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NumberWithin<const LOW: u64, const HIGH: u64>(pub u64);
 
@@ -43,7 +43,7 @@ impl<const LOW: u64, const HIGH: u64> Value for NumberWithin<LOW, HIGH> {
     }
 }
 
-/// A size in bytes, with `k` or `m` for 1024 or 1024² of them.
+/// A size in bytes, with an optional suffix `k` (1024) or `m` (1024²).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);
 
@@ -66,7 +66,7 @@ impl Value for Size {
     }
 }
 
-/// A size of a file in bytes, with `k`, `m` or `g` for 1024, 1024² or 1024³ of them.
+/// A file size in bytes, with an optional suffix `k` (1024), `m` (1024²) or `g` (1024³).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Offset(pub u64);
 
@@ -80,12 +80,12 @@ impl Value for Offset {
     }
 }
 
-/// So many buffers of one size: `8 4k`.
+/// A number of buffers and their size: `8 4k`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bufs {
-    /// How many; not 0.
+    /// The number of buffers; not 0.
     pub count: u64,
-    /// The bytes of each; not 0.
+    /// The size of each in bytes; not 0.
     pub size: u64,
 }
 
@@ -112,7 +112,7 @@ fn invalid(hint: &str) -> Problem {
     Problem::directive("invalid value").hint_that(hint).at(0)
 }
 
-/// Digits alone.
+/// Parses digits only.
 pub(super) fn parse_number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -124,7 +124,7 @@ pub(super) fn parse_number(text: &[u8]) -> Option<u64> {
         .filter(|number| *number <= LARGEST)
 }
 
-/// A size in bytes: `512`, `8k`, `1M`. `None` where nginx refuses it.
+/// Parses a size in bytes: `512`, `8k`, `1M`. `None` where nginx refuses it.
 #[must_use]
 pub fn parse_size(text: &[u8]) -> Option<u64> {
     let (digits, scale) = match text.split_last()? {
@@ -137,7 +137,7 @@ pub fn parse_size(text: &[u8]) -> Option<u64> {
         .filter(|size| *size <= LARGEST)
 }
 
-/// A size of a file in bytes: as [`parse_size`], and `1g`.
+/// Parses a file size in bytes: as [`parse_size`], and `1g`.
 #[must_use]
 pub fn parse_offset(text: &[u8]) -> Option<u64> {
     match text.split_last()? {

@@ -1,4 +1,4 @@
-//! Values that are words as they stand: flags, texts, paths.
+//! Values that are taken literally: flags, texts, paths.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +31,7 @@ impl Value for Flag {
     }
 }
 
-/// One word as it stands; `$` means nothing in it.
+/// One word, taken literally; `$` has no meaning in it.
 impl Value for Bytes {
     const SYNTAX: &'static str = "text";
 
@@ -44,7 +44,7 @@ impl Value for Bytes {
     }
 }
 
-/// All arguments of the line as they stand.
+/// All arguments of the line, taken literally.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Words(pub Vec<Word>);
 
@@ -64,12 +64,12 @@ impl Value for Words {
     }
 }
 
-/// A path without variables, absolute or relative to a directory that the directive's page names.
+/// A path without variables, absolute or relative to a directory that the manual's page of the directive names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathText(pub Bytes);
 
 impl PathText {
-    /// The path, from `directory` when it is relative.
+    /// The path, resolved against `directory` if it is relative.
     #[must_use]
     pub fn resolve(&self, directory: &Path) -> PathBuf {
         directory.join(OsStr::from_bytes(&self.0))

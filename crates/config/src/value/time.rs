@@ -1,7 +1,7 @@
-//! Times, read as nginx reads them: `30`, `90s`, `1h 30m`, `1d12h`; from large units to small, each once.
+//! Times, parsed as in nginx: `30`, `90s`, `1h 30m`, `1d12h`; from large units to small, each at most once.
 //!
-//! A month has 30 days, a year 365. A number without a unit counts seconds. Where milliseconds are kept, `ms` is allowed
-//! and years and months are not; where seconds are kept, the other way round.
+//! A month has 30 days, a year 365. A number without a unit counts seconds. Values kept in milliseconds allow `ms` but
+//! not years and months; values kept in seconds are the other way round.
 
 use std::time::Duration;
 
@@ -58,10 +58,10 @@ fn invalid(hint: &str) -> Problem {
     Problem::directive("invalid value").hint_that(hint).at(0)
 }
 
-/// The largest sum: nginx's integers are signed, of 64 bits.
+/// The largest sum: nginx's integers are signed and have 64 bits.
 const LARGEST: u64 = i64::MAX as u64;
 
-/// The units from large to small. `ms` is told from `m` by the byte behind it; a space ends a number of seconds.
+/// The units from large to small. The byte after an `m` distinguishes `ms` from it; a space ends a number of seconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Unit {
     Start,
@@ -77,7 +77,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// Seconds of one; milliseconds count themselves.
+    /// The unit in seconds; 1 for milliseconds.
     fn scale(self) -> u64 {
         match self {
             Self::Year => 365 * 86_400,
@@ -91,13 +91,13 @@ impl Unit {
     }
 }
 
-/// A time in milliseconds. `None` where nginx refuses it.
+/// Parses a time into milliseconds. `None` where nginx refuses it.
 #[must_use]
 pub fn parse_msec(text: &[u8]) -> Option<u64> {
     parse(text, false)
 }
 
-/// A time in seconds. `None` where nginx refuses it.
+/// Parses a time into seconds. `None` where nginx refuses it.
 #[must_use]
 pub fn parse_sec(text: &[u8]) -> Option<u64> {
     parse(text, true)
@@ -156,7 +156,7 @@ fn unit_of(byte: u8, is_millisecond: bool) -> Option<Unit> {
     })
 }
 
-/// The step after this unit, if it may stand here: units go from large to small.
+/// The step of this unit if it is allowed here: units must go from large to small.
 fn step_to(step: Unit, unit: Unit, in_seconds: bool) -> Option<Unit> {
     let allowed = match unit {
         Unit::Year => step == Unit::Start,
