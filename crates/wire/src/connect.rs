@@ -1,8 +1,8 @@
-//! Opening connections to upstreams, over TCP and unix sockets, without waiting for the other side.
+//! Opens connections to upstreams, over TCP and Unix sockets, without blocking.
 //!
-//! Not here: which server is asked, and whether a kept connection is used instead. Limit: the kernel looks up a
-//! unix socket's path in `connect(2)` itself, which could wait for a disk; so a caller on a loop opens the path by `disk`
-//! (O_PATH) and gives `/proc/self/fd/N`.
+//! Not here: the choice of the server, and the reuse of kept connections. Limit: the kernel looks up a Unix socket's
+//! path within `connect(2)` itself, which could wait for a disk; a caller on a loop therefore opens the path with
+//! `disk` (O_PATH) and passes `/proc/self/fd/N`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::event_loop::Loop;
 use crate::exchange::UpstreamConnection;
 use crate::stream::Stream;
 
-/// Where to connect.
+/// The address to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination<'a> {
     /// TCP.
@@ -29,45 +29,45 @@ pub enum Destination<'a> {
     Unix(&'a Path),
 }
 
-/// How a connection is to be. Nothing of it matters for unix sockets.
+/// Socket options of a connection. They have no effect on Unix sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The address to come from (`proxy_bind`); port 0: any.
+    /// The local address (`proxy_bind`); port 0 lets the kernel choose.
     pub from: Option<SocketAddr>,
-    /// That address need not be this machine's (IP_TRANSPARENT, `proxy_bind … transparent`).
+    /// Whether the local address may be one that is not this machine's (IP_TRANSPARENT, `proxy_bind … transparent`).
     pub is_transparent: bool,
     /// SO_KEEPALIVE (`proxy_socket_keepalive`).
     pub probes: bool,
-    /// Bytes of the kernel's receive buffer (`proxy_socket_rcvbuf`); 0: as it is.
+    /// The kernel's receive buffer in bytes (`proxy_socket_rcvbuf`); 0 leaves the default.
     pub receive_bytes: u32,
-    /// Bytes of the kernel's send buffer (`proxy_socket_sndbuf`); 0: as it is.
+    /// The kernel's send buffer in bytes (`proxy_socket_sndbuf`); 0 leaves the default.
     pub send_bytes: u32,
 }
 
-/// Why there is no connection, in nginx's words.
+/// Why a connection failed, in nginx's words.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The server did not answer in time.
     #[error("upstream timed out (110: Connection timed out)")]
     Timeout,
-    /// The address to come from is not to be had.
+    /// The local address is not available.
     #[error("bind({from}) failed {}", numbered(.error))]
     Bind {
-        /// What the kernel says.
+        /// The kernel's error.
         error: io::Error,
         /// The address.
         from: SocketAddr,
     },
-    /// Nobody may come from foreign addresses here: that needs CAP_NET_RAW or CAP_NET_ADMIN.
+    /// This process may not use foreign addresses: that needs CAP_NET_RAW or CAP_NET_ADMIN.
     #[error("setsockopt(IP_TRANSPARENT) failed {}", numbered(.0))]
     Transparent(io::Error),
-    /// The server refused, or there is no way to it.
+    /// The server refused, or is unreachable.
     #[error("connect() failed {}", numbered(.0))]
     Refused(io::Error),
 }
 
 impl ConnectError {
-    /// Was there no descriptor to be had?
+    /// Whether no file descriptor was available.
     #[must_use]
     pub fn lacks_descriptor(&self) -> bool {
         let Self::Refused(error) = self else {
@@ -81,7 +81,7 @@ impl ConnectError {
     }
 }
 
-/// Connects, in at most `timeout` (`proxy_connect_timeout`).
+/// Connects within `timeout` (`proxy_connect_timeout`).
 ///
 /// # Errors
 /// The server cannot be reached, or not in time.
@@ -140,14 +140,15 @@ fn bind(socket: &TcpSocket, from: SocketAddr, is_transparent: bool) -> Result<()
         outcome.map_err(|error| ConnectError::Transparent(error.into()))?;
     }
     if from.port() == 0 {
-        // The port is chosen with the way to the server, not for all servers together. Where that cannot be had, it is as it was.
+        // The port is chosen at connect(2), when the destination is known, and so need not be unique among all of them.
+        // Best effort: without the option the port is chosen here.
         let _ = setsockopt(socket, IpBindAddressNoPort, &true);
     }
     let outcome = socket.bind(from);
     outcome.map_err(|error| ConnectError::Bind { error, from })
 }
 
-/// `(111: Connection refused)`, as nginx writes what the kernel says.
+/// The kernel's error as nginx writes it: `(111: Connection refused)`.
 pub(crate) fn numbered(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {

@@ -1,28 +1,28 @@
-//! Writes requests as uwsgi and SCGI have them: names and values in front of the body. (Answers are a CGI program's:
+//! Writes uwsgi and SCGI requests: names and values, before the body. (The responses are those of CGI programs:
 //! [`crate::http1::answer::AnswerReader::of_gateway`].)
 //!
-//! Knows no socket. Invariant: what is written is one request, whatever the values are.
+//! Knows no socket. Invariant: the output is exactly one request, whatever the values are.
 
-/// Bytes of names and values of a uwsgi request.
+/// Maximum size in bytes of the names and values of a uwsgi request.
 pub const UWSGI_PARAMS_MAX: usize = u16::MAX as usize;
-/// Bytes of names and values of an SCGI request.
+/// Maximum size in bytes of the names and values of an SCGI request.
 pub const SCGI_PARAMS_MAX: usize = 1024 * 1024;
 
-/// What cannot be sent.
+/// Why a request cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
-    /// So many bytes of names and values.
+    /// Its names and values have this number of bytes, which is too many.
     #[error("{0} request is too big: {1}")]
     TooBig(&'static str, usize),
-    /// A name or value that holds a NUL, which would end it.
+    /// A name or value holds NUL, which would end it.
     #[error("invalid parameter \"{0}\" for scgi upstream")]
     Nul(String),
 }
 
-/// Appends a uwsgi packet's head and what `write` appends, each pair by [`uwsgi_pair`].
+/// Appends the head of a uwsgi packet and the pairs that `write` appends, each with [`uwsgi_pair`].
 ///
 /// # Errors
-/// More than [`UWSGI_PARAMS_MAX`] bytes; `out` is then of no use.
+/// More than [`UWSGI_PARAMS_MAX`] bytes; the content of `out` is then invalid.
 pub fn uwsgi<E: From<Unsendable>>(
     out: &mut Vec<u8>,
     modifiers: (u8, u8),
@@ -39,7 +39,7 @@ pub fn uwsgi<E: From<Unsendable>>(
     Ok(())
 }
 
-/// Appends a name and its value. (Of what is longer than two bytes can say, the packet is refused.)
+/// Appends a name and its value. (A length over two bytes is cut off, but the packet is then refused.)
 pub fn uwsgi_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for text in [name, value] {
         out.extend_from_slice(&(text.len() as u16).to_le_bytes());
@@ -47,10 +47,10 @@ pub fn uwsgi_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Appends an SCGI head: the body's length, and what `write` appends, each pair by [`scgi_pair`].
+/// Appends an SCGI head: the length of the body, and the pairs that `write` appends, each with [`scgi_pair`].
 ///
 /// # Errors
-/// More than [`SCGI_PARAMS_MAX`] bytes; `out` is then of no use.
+/// More than [`SCGI_PARAMS_MAX`] bytes; the content of `out` is then invalid.
 pub fn scgi<E: From<Unsendable>>(
     out: &mut Vec<u8>,
     body_length: u64,

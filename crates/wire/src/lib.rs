@@ -1,7 +1,9 @@
-//! Bytes ↔ messages: sockets, HTTP/1 reading and writing, body framing, what gateways speak, and the timeouts of a loop.
+//! Bytes ↔ messages: sockets, reading and writing HTTP/1, body framing, the gateway protocols, and the timeouts of a
+//! loop.
 //!
-//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `fastcgi`, `gateway`, `rate`) see byte slices alone; `stream`, `connection` and
-//! `exchange` put them on sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything that is read is bounded.
+//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `fastcgi`, `gateway`, `rate`) work on byte slices
+//! only; `stream`, `connection` and `exchange` connect them to sockets. Invariants: an idle connection holds no buffer;
+//! nothing here blocks; everything read is bounded.
 
 pub mod clock;
 pub mod connect;

@@ -1,7 +1,8 @@
-//! Reads what an upstream answers to one request: interim heads, the head, the body, and whether the connection lives on.
+//! Reads the response of an upstream to one request: interim heads, the head, the body, and whether the connection can
+//! be reused.
 //!
-//! Knows no socket: gets the bytes that have come, says what they are. Invariant: the end is reported only when the framing
-//! says so (RFC 9112, 6.3), and a connection of which anything is in doubt is never to be used again.
+//! Knows no socket: it is given the bytes received so far, and returns what they are. Invariant: the end is reported
+//! only when the framing says so (RFC 9112, 6.3), and a connection about which there is any doubt is never reused.
 
 use std::ops::Range;
 
@@ -11,53 +12,53 @@ use super::body::{BodyFault, Decoder};
 use super::response::{ParsedResponse, ResponseParser};
 use crate::fastcgi::RecordReader;
 
-/// Interim heads before an answer.
+/// Maximum number of interim heads before a response.
 pub const INTERIM_HEADS_MAX: usize = 64;
 
-/// What was asked, as far as the answer's framing depends on it.
+/// The kind of request, as far as the framing of the response depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Anything else.
+    /// Any other request.
     Plain,
-    /// HEAD: no body comes, whatever the head says.
+    /// HEAD: the response has no body, whatever its head says.
     Head,
-    /// With `Upgrade`: a 101 may come, behind which is no HTTP.
+    /// With `Upgrade`: a 101 may come, after which the connection is no longer HTTP.
     Upgrade,
 }
 
-/// What is wrong with an answer, in nginx's words.
+/// An error in a response, in nginx's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFault {
     /// The head cannot be passed on: 502.
     #[error("{0}")]
     Head(String),
-    /// The connection ended before the answer did. Before its head: 502.
+    /// The connection ended before the response did. If before the head: 502.
     #[error("upstream prematurely closed connection")]
     Closed,
-    /// What frames the body is wrong.
+    /// The framing of the body is invalid.
     #[error("{0}")]
     Body(String),
-    /// What comes is no record of an answer (FastCGI).
+    /// The bytes are not a record of a response (FastCGI).
     #[error("{0}")]
     Record(String),
-    /// The body is not made of chunks as its head says.
+    /// The body is not made of chunks, although the head says so.
     #[error("upstream sent invalid chunked response")]
     Chunks,
 }
 
-/// What was found.
+/// The next part of a response.
 #[derive(Debug)]
 pub enum Event {
     /// More bytes are needed.
     Partial,
-    /// A 1xx (not 101); nothing is lost when it is dropped.
+    /// A 1xx (not 101), which may be ignored.
     Interim(Box<ResponseHead>),
-    /// The head. Its version is 0.9 when the bytes do not begin as HTTP: all of them are then the body of a 200, as nginx
-    /// takes it ("upstream sent no valid HTTP/1.0 header").
+    /// The head. Its version is 0.9 if the bytes do not begin as HTTP: all of them are then the body of a 200, as in
+    /// nginx ("upstream sent no valid HTTP/1.0 header").
     Head(Box<ResponseHead>),
-    /// These of the bytes given are data of the body; never none.
+    /// The range of the given bytes that is data of the body; never empty.
     Data(Range<usize>),
-    /// The end of the answer.
+    /// The end of the response.
     End,
 }
 
@@ -65,13 +66,13 @@ pub enum Event {
 enum Place {
     Head(ResponseParser),
     Body(Decoder),
-    /// It comes in records, from its head to its end (FastCGI).
+    /// The response comes in records, from its head to its end (FastCGI).
     Records(Box<RecordReader>),
-    /// Behind a 101: bytes of another protocol, up to the connection's end.
+    /// After a 101: bytes of another protocol, until the connection ends.
     Tunnel,
 }
 
-/// An answer on its way.
+/// The state of a response that is being received.
 #[derive(Debug)]
 pub struct AnswerReader {
     asked: Asked,
@@ -83,7 +84,7 @@ pub struct AnswerReader {
 }
 
 impl AnswerReader {
-    /// For the answer to one request; a head has at most `head_bytes_max` bytes (`proxy_buffer_size`).
+    /// Reads the response to one request; a head has at most `head_bytes_max` bytes (`proxy_buffer_size`).
     pub fn new(asked: Asked, head_bytes_max: usize) -> AnswerReader {
         AnswerReader {
             asked,
@@ -95,7 +96,7 @@ impl AnswerReader {
         }
     }
 
-    /// For the answer of a gateway (SCGI, uwsgi): a CGI program's head and body, up to the connection's end.
+    /// Reads the response of a gateway (SCGI, uwsgi): head and body of a CGI program, until the connection ends.
     pub fn of_gateway(asked: Asked, head_bytes_max: usize) -> AnswerReader {
         AnswerReader {
             place: Place::Head(ResponseParser::of_gateway(head_bytes_max)),
@@ -103,7 +104,7 @@ impl AnswerReader {
         }
     }
 
-    /// For an answer that comes in records.
+    /// Reads a response that comes in records.
     pub fn of_records(records: RecordReader) -> AnswerReader {
         AnswerReader {
             place: Place::Records(Box::new(records)),
@@ -111,12 +112,12 @@ impl AnswerReader {
         }
     }
 
-    /// Goes on with `bytes`: all that came and was not used yet. Gives how many of them are done with, and what was found in
-    /// them. Call again, with the rest, until `Partial` or `End`; `Partial` in a turn that is over ([`crate::turn`]) may stand before bytes
-    /// that nobody looked at, which are for the next turn.
+    /// Continues with `bytes`: everything received and not yet consumed. Returns the number of bytes consumed, and what
+    /// was found in them. Call again, with the rest, until `Partial` or `End`. When the task's turn is over
+    /// ([`crate::turn`]), `Partial` may leave bytes that have not been examined; they are for the next turn.
     ///
     /// # Errors
-    /// The answer cannot be passed on, or not further.
+    /// The response cannot be passed on, or not any further.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<(usize, Event), AnswerFault> {
         if self.is_ended {
             return Ok((0, Event::End));
@@ -139,10 +140,10 @@ impl AnswerReader {
         }
     }
 
-    /// The connection has ended, and `advance` has seen all that came.
+    /// Call when the connection has ended and `advance` has seen all bytes.
     ///
     /// # Errors
-    /// The answer had not.
+    /// The response had not ended.
     pub fn close(&mut self) -> Result<(), AnswerFault> {
         self.is_last = true;
         let may_end = match &mut self.place {
@@ -158,7 +159,7 @@ impl AnswerReader {
         Ok(())
     }
 
-    /// Has the head come?
+    /// Whether the head has been read.
     pub fn has_head(&self) -> bool {
         match &self.place {
             Place::Head(_) => false,
@@ -167,7 +168,7 @@ impl AnswerReader {
         }
     }
 
-    /// Bytes that came before the head and between its parts, and are none of it: of records around it (FastCGI).
+    /// Bytes before and between the parts of the head that are not part of it: the framing of records (FastCGI).
     pub fn beside_head(&self) -> u64 {
         match &self.place {
             Place::Records(records) => records.beside_head(),
@@ -175,18 +176,18 @@ impl AnswerReader {
         }
     }
 
-    /// Does it come in records (FastCGI)?
+    /// Whether the response comes in records (FastCGI).
     pub fn is_in_records(&self) -> bool {
         matches!(self.place, Place::Records(_))
     }
 
-    /// Has the end come?
+    /// Whether the response has ended.
     pub fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// May another request be sent on the connection? Not while bytes are `unused`: nobody asked for these. (Nor when the
-    /// request was not sent completely, which this does not know.)
+    /// Whether the connection may be used for another request. Not if bytes are `unused`, because they are unsolicited.
+    /// (Nor if the request was not sent completely, which is not known here.)
     pub fn is_reusable(&self, unused: usize) -> bool {
         let may_be = match &self.place {
             Place::Records(records) => records.is_complete(),
@@ -195,12 +196,12 @@ impl AnswerReader {
         may_be && self.is_ended && !self.is_last && unused == 0
     }
 
-    /// Is all that comes now data, up to the end?
+    /// Whether everything that follows is data, up to the end.
     pub fn is_plain(&self) -> bool {
         matches!(&self.place, Place::Body(decoder) if decoder.is_plain())
     }
 
-    /// The trailers, once the end has come.
+    /// The trailers, once the response has ended.
     pub fn trailers(&self) -> Vec<Header> {
         match &self.place {
             Place::Body(decoder) if self.is_ended => decoder.trailers(),
@@ -245,7 +246,7 @@ impl AnswerReader {
     }
 }
 
-/// Up to the next run of data, or the end.
+/// Reads up to the next run of data, or the end.
 fn body(
     decoder: &mut Decoder,
     bytes: &[u8],

@@ -1,8 +1,8 @@
-//! Finds the end of a body: by its length, by chunks (strictly: RFC 9112, 7.1, and nginx since 1.29.4), or by the end of
-//! the connection.
+//! Finds the end of a body: by its length, by chunks (strictly: RFC 9112, 7.1, and nginx since 1.29.4), or by the end
+//! of the connection.
 //!
-//! Knows no socket: gets the bytes that have come, says which of them are data. Invariant: whatever a peer sends, the end is
-//! reported only when the framing says so; everything between (extensions, trailers) is bounded.
+//! Knows no socket: it is given the bytes received so far, and returns which of them are data. Invariant: whatever a
+//! peer sends, the end is reported only when the framing says so; extensions and trailers are bounded.
 
 use std::ops::Range;
 
@@ -12,48 +12,48 @@ use message::{Field, Framing, Header, ResponseFraming, ResponseHead, status};
 use super::line;
 use crate::turn;
 
-/// Bytes of a chunk's size line with its extensions.
+/// Maximum length of a chunk's size line in bytes, including its extensions.
 pub const SIZE_LINE_MAX: u32 = 4096;
-/// Bytes of all trailers together.
+/// Maximum size of all trailers in bytes.
 pub const TRAILERS_MAX: usize = 16 * 1024;
-/// Bytes of the lines behind the last chunk, those that are left out counted: they end somewhere.
+/// Maximum size in bytes of all lines after the last chunk, including those that are dropped, so that they must end.
 pub const TRAILERS_READ_MAX: u32 = 256 * 1024;
 
-/// What is wrong with a body.
+/// A framing error in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyFault {
-    /// Not chunks. To be answered with 400.
+    /// Not chunked as announced. Answered with 400.
     #[error("client sent invalid chunked body")]
     Framing,
-    /// More than the limit. To be answered with 413.
+    /// More than the limit. Answered with 413.
     #[error("client intended to send too large chunked body: {received}+{size} bytes")]
     TooLarge {
-        /// What had come.
+        /// Bytes received so far.
         received: u64,
-        /// The size of the chunk that is too much.
+        /// Size of the chunk that exceeds the limit.
         size: u64,
     },
 }
 
-/// What was found in the bytes given.
+/// The result of decoding some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// So many bytes are done with.
+    /// Number of bytes consumed.
     pub used: usize,
-    /// Which of them are data; perhaps none.
+    /// The range of them that is data; may be empty.
     pub data: Range<usize>,
-    /// Was that the end of the body?
+    /// Whether the body has ended.
     pub is_end: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many bytes of a body of known length are to come.
+    /// The remaining bytes of a body of known length.
     Length(u64),
     UntilClose,
     ChunkStart,
     ChunkSize,
-    /// Blanks behind the size: an extension may follow, or the line's end.
+    /// Whitespace after the size: an extension or the end of the line may follow.
     SizeBlank,
     Extension,
     SizeLineFeed,
@@ -67,11 +67,11 @@ enum State {
     End,
 }
 
-/// The state of a body that is being read.
+/// The state of a body that is being received.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     state: State,
-    /// Bytes left of the current chunk, or its size so far.
+    /// Bytes left of the current chunk, or its size as far as it has been read.
     size: u64,
     size_line: u32,
     received: u64,
@@ -81,13 +81,13 @@ pub struct Decoder {
     trailers_read: u32,
     line_start: usize,
     fields: Vec<Field>,
-    /// A trailer that is none is left out.
+    /// Whether an invalid trailer line is dropped instead of refused.
     is_lenient: bool,
 }
 
 impl Decoder {
-    /// A request's body; chunks that sum up to more than `limit` bytes are refused (`client_max_body_size`; 0: no limit).
-    /// A body of known length is not measured: who reads it has compared it before.
+    /// Decodes a request body. Chunks that add up to more than `limit` bytes are refused (`client_max_body_size`; 0: no
+    /// limit). A body of known length is not checked: the caller has already compared its length.
     pub fn new(framing: Framing, limit: u64) -> Decoder {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::End,
@@ -97,7 +97,7 @@ impl Decoder {
         Decoder::at(state, limit)
     }
 
-    /// The body behind a response's head; none for an answer to HEAD, whatever the head says.
+    /// Decodes the body after a response head; a response to HEAD has none, whatever the head says.
     pub fn of_response(head: &ResponseHead, answers_head: bool) -> Decoder {
         if answers_head || status::is_bodiless(head.status) {
             return Decoder::new(Framing::None, 0);
@@ -105,7 +105,7 @@ impl Decoder {
         match head.framing {
             ResponseFraming::UntilClose => Decoder::until_close(),
             ResponseFraming::Length(length) => Decoder::new(Framing::Length(length), 0),
-            // Behind its last chunk the body is whole: what is wrong there cannot make it another one.
+            // After its last chunk the body is complete: an error in the trailers cannot change it.
             ResponseFraming::Chunked => Decoder {
                 is_lenient: true,
                 ..Decoder::new(Framing::Chunked, 0)
@@ -113,7 +113,7 @@ impl Decoder {
         }
     }
 
-    /// A response's body that ends with the connection.
+    /// Decodes a response body that ends with the connection.
     pub fn until_close() -> Decoder {
         Decoder::at(State::UntilClose, 0)
     }
@@ -134,37 +134,37 @@ impl Decoder {
         }
     }
 
-    /// Sets the limit of [`Decoder::new`] for what is still to come.
+    /// Changes the limit of [`Decoder::new`] for the rest of the body.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
 
-    /// Has the end been seen?
+    /// Whether the end has been seen.
     pub fn is_end(&self) -> bool {
         self.state == State::End
     }
 
-    /// May the connection end here without a loss?
+    /// Whether the connection may end here without loss.
     pub fn may_close(&self) -> bool {
         matches!(self.state, State::End | State::UntilClose)
     }
 
-    /// Is all that comes now data, with nothing that frames it?
+    /// Whether everything that follows is data, without any framing.
     pub fn is_plain(&self) -> bool {
         matches!(self.state, State::Length(_) | State::UntilClose)
     }
 
-    /// Bytes of data so far.
+    /// Bytes of data received so far.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Bytes on the wire so far: data and what frames it.
+    /// Bytes received so far, data and framing.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// Bytes of data still to come, where known.
+    /// Bytes of data still to come, if known.
     pub fn remaining(&self) -> Option<u64> {
         match self.state {
             State::Length(left) => Some(left),
@@ -173,7 +173,7 @@ impl Decoder {
         }
     }
 
-    /// The trailers, once the end has been seen. Those with an invalid name were dropped, as in a head.
+    /// The trailers, once the end has been seen. Lines with an invalid name were dropped, as in a head.
     pub fn trailers(&self) -> Vec<Header> {
         let text = Bytes::copy_from_slice(&self.trailers);
         let part = |span: message::Span| text.slice(span.start as usize..span.end());
@@ -186,10 +186,10 @@ impl Decoder {
             .collect()
     }
 
-    /// Goes through `input`, up to the end of one run of data. Call again while bytes are left and it was not the end.
+    /// Decodes `input` up to the end of one run of data. Call again while bytes are left and the body has not ended.
     ///
     /// # Errors
-    /// What is no chunk, no size or no trailer line, and what is over a bound of this module.
+    /// An invalid chunk, size or trailer line, or one that exceeds a limit of this module.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
         let decoded = self.decode_next(input)?;
         self.used += decoded.used as u64;
@@ -281,7 +281,7 @@ impl Decoder {
             (_, b'\r') => Ok(State::SizeLineFeed),
             (State::ChunkSize | State::SizeBlank, b';') => Ok(State::Extension),
             (State::ChunkSize | State::SizeBlank, b' ' | b'\t') => Ok(State::SizeBlank),
-            // Somebody else could take for digits what stands behind a blank.
+            // Digits after whitespace could be read differently by another server.
             (State::SizeBlank, _) => Err(BodyFault::Framing),
             (State::Extension, b'\t') => Ok(State::Extension),
             (State::Extension, control) if control.is_ascii_control() => Err(BodyFault::Framing),
@@ -352,7 +352,7 @@ fn hex(digit: u8) -> Result<u64, BodyFault> {
         .ok_or(BodyFault::Framing)
 }
 
-/// Decodes `input` as far as the task's turn may, or up to the end of the body; gives how much was used.
+/// Decodes `input` as far as the task's turn allows, or to the end of the body; returns the number of bytes consumed.
 pub(crate) fn decode(
     decoder: &mut Decoder,
     input: &[u8],
@@ -377,7 +377,7 @@ mod tests {
 
     use super::*;
 
-    /// Decodes `input` in pieces of `step` bytes; gives data, bytes used, and whether it ended.
+    /// Decodes `input` in pieces of `step` bytes; returns the data, the bytes consumed, and whether the body ended.
     fn run(
         decoder: &mut Decoder,
         input: &[u8],

@@ -1,15 +1,16 @@
-//! Where the bytes of heads and of small bodies lie. Invariant: a block goes when the last of what lies in it does.
+//! Memory for heads and small bodies, cut from shared blocks. Invariant: a block is freed with the last piece cut from
+//! it.
 
 use std::cell::{Cell, RefCell};
 
 use bytes::{Bytes, BytesMut};
 
-/// Heads of one thread are cut from blocks of so many bytes...
+/// Size in bytes of the blocks that the heads of a thread are cut from.
 const BLOCK: usize = 4096;
-/// ...and longer ones have memory of their own, so that a block holds several.
+/// Longer heads in bytes get memory of their own, so that a block holds several heads.
 const CUT_MAX: usize = BLOCK / 4;
 
-/// What a thread keeps of the memory that a head was written into.
+/// Capacity in bytes that a thread keeps of the buffer that heads are written into.
 const WRITTEN_KEPT: usize = 16 * 1024;
 
 thread_local! {
@@ -17,12 +18,12 @@ thread_local! {
     static WRITTEN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What `write` appends, copied as by [`copied`].
+/// The bytes that `write` appends, copied by [`copied`].
 ///
 /// # Errors
-/// What `write` fails with.
+/// The error of `write`.
 pub fn written<T, E>(write: impl FnOnce(&mut Vec<u8>) -> Result<T, E>) -> Result<(Bytes, T), E> {
-    // Whoever writes another meanwhile finds an empty place.
+    // A nested call finds an empty buffer here.
     let mut out = WRITTEN.take();
     out.clear();
     let outcome = write(&mut out);
@@ -32,7 +33,8 @@ pub fn written<T, E>(write: impl FnOnce(&mut Vec<u8>) -> Result<T, E>) -> Result
     outcome
 }
 
-/// A copy of a head. Copies share their memory, so that a request costs no allocation for it, nor for each part of it that is kept.
+/// A copy of a head. Copies share blocks of memory, so that a request needs no allocation for its head, nor for the
+/// parts of it that are kept.
 pub fn copied(head: &[u8]) -> Bytes {
     if head.len() > CUT_MAX {
         return Bytes::copy_from_slice(head);

@@ -1,49 +1,49 @@
-//! The lines of a head: the request line and header lines, of requests, responses and trailers alike.
+//! Parses the lines of a head: request lines, and the header lines of requests, responses and trailers.
 //!
-//! A line is parsed when it is complete; the beginning of one can be checked too, so that garbage (a TLS hello on a plain
-//! port) is refused at once and not after a timeout.
+//! A line is parsed when it is complete. The beginning of a line can be checked too, so that garbage (a TLS hello on a
+//! plain port) is refused at once and not after a timeout.
 
 use message::{Field, HeaderId, Method, Span, Version};
 
-/// What is wrong with a line.
+/// A syntax error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A method of other bytes than upper case letters, `_` and `-`.
+    /// A method with bytes other than upper case letters, `_` and `-`.
     Method,
-    /// Another fault in a request line.
+    /// Another error in a request line.
     Request,
     /// A major version above 1.
     Version,
-    /// A request without a version that is not GET.
+    /// A request without a version that is not a GET.
     Method09,
-    /// A header line, at this byte.
+    /// An error in a header line, at this byte.
     Header(u32),
 }
 
-/// A request line, with spans from the line's first byte.
+/// A request line, as spans from its first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestLine {
-    /// The method's text.
+    /// The text of the method.
     pub method_text: Span,
-    /// Which one.
+    /// The method.
     pub method: Option<Method>,
     /// Path, arguments and fragment.
     pub target: Span,
-    /// The path alone, right if `is_complex` is not set.
+    /// The path alone; valid unless `is_complex`.
     pub path: Span,
-    /// The arguments, right if `is_complex` is not set.
+    /// The arguments; valid unless `is_complex`.
     pub args: Span,
-    /// The extension, right if `is_complex` is not set.
+    /// The extension; valid unless `is_complex`.
     pub extension: Span,
-    /// Must the path be normalised?
+    /// Whether the path must be normalised.
     pub is_complex: bool,
-    /// An authority and no path?
+    /// Whether the target has an authority but no path.
     pub is_path_empty: bool,
-    /// Scheme of an absolute target.
+    /// The scheme of an absolute target.
     pub scheme: Span,
     /// Host and port of an absolute or CONNECT target.
     pub authority: Span,
-    /// `HTTP/1.1`; empty: 0.9.
+    /// `HTTP/1.1`; empty for 0.9.
     pub protocol: Span,
     /// The version.
     pub version: Option<Version>,
@@ -54,7 +54,7 @@ const MARK: u8 = 1; // . / % ? # in a target
 const BLANK: u8 = 2;
 const CONTROL: u8 = 3;
 
-/// Classes of a target's bytes.
+/// Classes of the bytes in a target.
 static TARGET: [u8; 256] = {
     let mut classes = [PLAIN; 256];
     let mut byte = 0;
@@ -73,10 +73,11 @@ static TARGET: [u8; 256] = {
     classes
 };
 
-/// Parses a request line without its line end. When it `is_complete` is not so, only checks what is there, and gives `None`.
+/// Parses a request line without its line end. Unless it `is_complete`, only checks the bytes so far and returns
+/// `None`.
 ///
 /// # Errors
-/// The first byte that cannot stand there.
+/// The first byte that is not allowed.
 pub fn parse_request(line: &[u8], is_complete: bool) -> Result<Option<RequestLine>, Fault> {
     let mut scan = Scan {
         line,
@@ -123,7 +124,7 @@ impl Scan<'_> {
         }
         self.version(&mut found)?;
         if method == Method::Connect {
-            // A CONNECT has no path; like nginx we borrow the slash of "HTTP/", so that its URI is "/".
+            // CONNECT has no path; as in nginx the slash of "HTTP/" serves as one, so that its URI is "/".
             let slash = found.protocol.start as usize + 4;
             found.target = Span::new(slash, slash + 1);
             found.path = found.target;
@@ -138,7 +139,7 @@ impl Scan<'_> {
         self.line.get(self.at).copied().ok_or(Stop::End)
     }
 
-    /// Moves on while `is_wanted` says so; gives where it stopped.
+    /// Advances while `is_wanted` accepts the byte; returns the offset at which it stopped.
     fn skip(&mut self, is_wanted: impl Fn(u8) -> bool) -> usize {
         while self.at < self.line.len() && is_wanted(self.line[self.at]) {
             self.at += 1;
@@ -169,7 +170,7 @@ impl Scan<'_> {
                 found.is_path_empty = true;
                 self.target(found, self.at)
             }
-            // No path: the URI is "/", for which there is one behind the scheme.
+            // No path: the URI is "/", which the scheme's "//" provides.
             Ok(b' ') => {
                 found.target = Span::new(end + 1, end + 2);
                 found.path = found.target;
@@ -180,7 +181,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Host and port; for CONNECT the port must be there, and a blank behind it.
+    /// Parses host and port; for CONNECT the port is required, and a space after it.
     fn authority(&mut self, found: &mut RequestLine, is_connect: bool) -> Result<(), Stop> {
         let start = self.at;
         if self.peek()? == b'[' {
@@ -207,7 +208,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// From the path's first byte (or a `?`) up to a blank.
+    /// Parses from the first byte of the path (or a `?`) to a space.
     fn target(&mut self, found: &mut RequestLine, start: usize) -> Result<(), Stop> {
         let line = self.line;
         let (mut query, mut dot, mut slash) = (None, None, start);
@@ -267,7 +268,7 @@ impl Scan<'_> {
         }
         self.expect(b".")?;
         let minor = self.digits(Fault::Request)?;
-        // RFC 9112, 2.3: one digit.
+        // RFC 9112, 2.3: the minor version has one digit.
         if self.line[self.at - 2].is_ascii_digit() {
             return Err(Stop::Fault(Fault::Request));
         }
@@ -280,7 +281,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Up to three digits, at least one.
+    /// Parses one to three digits.
     fn digits(&mut self, too_many: Fault) -> Result<u16, Stop> {
         let start = self.at;
         let end = self.skip(|c| c.is_ascii_digit());
@@ -303,7 +304,7 @@ const NAME_ODD: u8 = 2;
 const NAME_COLON: u8 = 3;
 const NAME_BAD: u8 = 4;
 
-/// Classes of a header name's bytes. nginx takes letters, digits and `-` alone for valid, less than RFC 9110's token.
+/// Classes of the bytes in a header name. nginx accepts only letters, digits and `-`: fewer than RFC 9110's token.
 static NAME: [u8; 256] = {
     let mut classes = [NAME_ODD; 256];
     let mut byte = 0usize;
@@ -321,21 +322,22 @@ static NAME: [u8; 256] = {
     classes
 };
 
-/// A header line, and whether its name is one that nginx drops by default.
+/// A header line, and whether nginx drops it by default because of its name.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderLine {
-    /// Spans from the line's first byte.
+    /// The spans, from the line's first byte.
     pub field: Field,
-    /// Has the name other bytes than letters, digits, `-` (and `_` if allowed)?
+    /// Whether the name has bytes other than letters, digits, `-` (and `_` if allowed).
     pub is_invalid: bool,
-    /// Is there a colon? nginx takes a line without one for a name with an empty value; RFC 9112, 5.1 knows no such line.
+    /// Whether there is a colon. nginx takes a line without one as a name with an empty value; RFC 9112, 5.1 has no
+    /// such line.
     pub has_colon: bool,
 }
 
-/// Parses a header line without its line end. An empty line is a fault: who reads a head looks for it before.
+/// Parses a header line without its line end. The caller must look for an empty line first.
 ///
 /// # Errors
-/// The first byte that cannot stand there; an empty line.
+/// The first byte that is not allowed; an empty line.
 pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, Fault> {
     if line.is_empty() {
         return Err(Fault::Header(0));
@@ -381,7 +383,7 @@ pub fn check_header(line: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Where the name ends, and whether it is invalid.
+/// The offset at which the name ends, and whether it is invalid.
 fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), Fault> {
     let mut is_invalid = false;
     for (at, byte) in line.iter().enumerate() {
@@ -396,7 +398,7 @@ fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), Fau
     Ok((line.len(), is_invalid))
 }
 
-/// A line without the carriage returns before its line feed (nginx takes several behind a header line).
+/// The line without the carriage returns before its line feed (nginx accepts several after a header line).
 pub fn without_returns(line: &[u8]) -> &[u8] {
     let mut line = line;
     while let [rest @ .., b'\r'] = line {

@@ -1,5 +1,5 @@
-//! HTTP/1 as pure functions over byte slices (RFC 9112), by nginx's rules: `read`, `body` and `write` as a server, `request`,
-//! `response` and `answer` as a client.
+//! HTTP/1 as pure functions on byte slices (RFC 9112), by nginx's rules: `read`, `body` and `write` for the server
+//! side, `request`, `response` and `answer` for the client side.
 
 pub mod answer;
 

@@ -1,7 +1,7 @@
-//! Reads a request's head out of the bytes that have come so far, by nginx's rules.
+//! Parses request heads from the bytes received so far, by nginx's rules.
 //!
-//! Knows no socket. A [`Parser`] goes on where it stopped, so that a head that comes byte by byte costs no more than one that
-//! comes at once; its answers do not depend on how the bytes were cut.
+//! Knows no socket. A [`Parser`] continues where it stopped, so that a head that arrives byte by byte costs no more
+//! than one that arrives at once; the result does not depend on how the bytes were split.
 
 use bytes::Bytes;
 use message::head::HostText;
@@ -12,32 +12,32 @@ use message::{
 use super::head_buffers::copied;
 use super::line::{self, Fault};
 
-/// Empty lines before a request line are skipped, up to so many bytes (nginx: without bound, in a buffer that it reuses).
+/// Maximum number of bytes of empty lines skipped before a request line (nginx: unlimited, in a buffer that it reuses).
 pub const BLANK_LINES_MAX: usize = 4096;
 
-/// What a head may be. Changes to that of the virtual server once the host is known.
+/// Limits and options for a head. Once the host is known, those of its virtual server apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `client_header_buffer_size`: lines are read into this one first.
+    /// `client_header_buffer_size` in bytes: lines are read into this buffer first.
     pub client_header_buffer_size: usize,
-    /// `large_client_header_buffers`, how many.
+    /// `large_client_header_buffers`, their number.
     pub large_buffers: usize,
-    /// `large_client_header_buffers`, bytes of each: no line may be longer.
+    /// `large_client_header_buffers`, bytes of each: the longest line.
     pub large_buffer_size: usize,
     /// `max_headers`.
     pub max_headers: usize,
-    /// `ignore_invalid_headers`: drop them.
+    /// `ignore_invalid_headers`: whether to drop header lines with invalid names.
     pub ignore_invalid_headers: bool,
-    /// `underscores_in_headers`: are valid.
+    /// `underscores_in_headers`: whether underscores are valid in names.
     pub underscores_in_headers: bool,
     /// `merge_slashes`.
     pub merge_slashes: bool,
-    /// Is CONNECT answered by anything else than 405 (`tunnel_pass`)?
+    /// Whether CONNECT is accepted (`tunnel_pass`) rather than answered with 405.
     pub allow_connect: bool,
 }
 
 impl Default for Limits {
-    /// nginx's defaults.
+    /// The defaults of nginx.
     fn default() -> Limits {
         Limits {
             client_header_buffer_size: 1024,
@@ -52,57 +52,57 @@ impl Default for Limits {
     }
 }
 
-/// What has been found.
+/// The result of parsing.
 #[derive(Debug)]
 pub enum Parsed {
     /// More bytes are needed.
     Partial,
-    /// A head that took so many bytes.
+    /// A complete head, and its length in bytes.
     Complete(Box<RequestHead>, usize),
-    /// A request to be answered with an error, after which the connection is closed.
+    /// A request to answer with an error; the connection is then closed.
     Refused(Box<Refusal>),
 }
 
-/// Why a request is refused.
+/// A refused request.
 #[derive(Debug)]
 pub struct Refusal {
     /// 400, 405, 414, 494, 501 or 505.
     pub status: u16,
-    /// nginx's words for its log (level info).
+    /// The reason in nginx's words, for the log (level info).
     pub why: String,
-    /// What could be read of it; without a URI if that is at fault.
+    /// The part of the head that could be read; without a URI if that is the cause.
     pub head: RequestHead,
-    /// Is more of it likely to come, so that the connection must linger?
+    /// Whether more of the request is likely to follow, so that the connection must linger.
     pub must_linger: bool,
-    /// Had its head come as a whole?
+    /// Whether the head was received completely.
     pub is_whole: bool,
-    /// Is it for the log alone, and nothing is to be sent (the client left or was too slow)?
+    /// Whether it is only logged, and no response is sent (the client left or was too slow).
     pub is_silent: bool,
 }
 
-/// How the server is chosen by its name: gives the limits of the virtual server, or `None` to keep those there are.
+/// Chooses the server by its name: returns the limits of the virtual server, or `None` to keep the current ones.
 pub type Choose<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Limits>;
 
-/// Parses a head that stands alone, with the same limits whatever its host.
+/// Parses a complete head, with the same limits for every host.
 pub fn parse_head(bytes: &[u8], limits: &Limits) -> Parsed {
     Parser::new(limits).advance(bytes, &mut |_| None)
 }
 
-/// A head on its way. Each call gets all of the bytes from the head's first one on.
+/// The state of a head that is being received. Each call gets all bytes from the start of the head.
 #[derive(Debug)]
 pub struct Parser {
     limits: Limits,
     head: Option<Box<RequestHead>>,
-    /// Where the current line begins.
+    /// Offset at which the current line begins.
     at: usize,
-    /// Up to where no line feed was found.
+    /// Offset up to which there is no line feed.
     scanned: usize,
-    /// How much of the current line has been checked.
+    /// Number of bytes of the current line that have been checked.
     checked: usize,
-    /// Bytes of the lines that were read.
+    /// Total length in bytes of the lines read.
     counted: usize,
     has_line: bool,
-    /// Had the head its empty line?
+    /// Whether the empty line after the head has been read.
     is_whole: bool,
     headers: usize,
     has_host_field: bool,
@@ -129,7 +129,7 @@ impl Stop {
 }
 
 impl Parser {
-    /// For a new request.
+    /// A parser for a new request.
     pub fn new(limits: &Limits) -> Parser {
         Parser {
             limits: *limits,
@@ -149,12 +149,12 @@ impl Parser {
         }
     }
 
-    /// Has the request line not begun yet?
+    /// Whether the request line has not begun yet.
     pub fn is_untouched(&self) -> bool {
         !self.has_line && self.scanned == self.at
     }
 
-    /// What there is of a head that will not come to its end; nothing is to be answered.
+    /// Turns the received part of an incomplete head into a refusal for the log; no response is sent.
     pub fn broken_off(mut self, bytes: &[u8], status: u16, why: String) -> Refusal {
         let head = self.head.take().unwrap_or_else(RequestHead::boxed);
         let mut refusal = self.refuse(bytes, *head, Stop::new(status, why));
@@ -162,7 +162,7 @@ impl Parser {
         refusal
     }
 
-    /// Goes on with `bytes`, which begin with what the last call got.
+    /// Continues with `bytes`, which begin with the bytes of the previous call.
     pub fn advance(&mut self, bytes: &[u8], choose: Choose<'_>) -> Parsed {
         let mut head = self.head.take().unwrap_or_else(RequestHead::boxed);
         match self.lines(bytes, &mut head, choose) {
@@ -179,7 +179,7 @@ impl Parser {
         }
     }
 
-    /// Is the head complete?
+    /// Parses lines; returns whether the head is complete.
     fn lines(
         &mut self,
         bytes: &[u8],
@@ -228,7 +228,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Accounts for a complete line of `len` bytes in nginx's buffers.
+    /// Counts a complete line of `len` bytes against nginx's buffers.
     fn occupy(&mut self, len: usize, bytes: &[u8]) -> Result<(), Stop> {
         if len <= self.room {
             self.room -= len;
@@ -245,7 +245,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Checks a line of which only the beginning is there: its length at once, its bytes whenever it has doubled.
+    /// Checks an incomplete line: its length at every call, its bytes whenever their number has doubled.
     fn check_begun(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         let begun = &bytes[self.at..];
         let fits_large = self.room < self.limits.large_buffer_size
@@ -342,7 +342,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Checks a host; the first one is the request's.
+    /// Validates a host; the first one becomes the request's.
     fn take_host(
         &mut self,
         bytes: &[u8],
@@ -400,7 +400,7 @@ impl Parser {
             HeaderId::Other => Ok(()),
             _ => self.known_header(bytes, field, head, choose),
         };
-        // What is at fault is there to be logged.
+        // The first line of a name is kept even if it is invalid, for the log.
         if is_first || judged.is_ok() {
             head.push(field);
         }
@@ -438,7 +438,7 @@ impl Parser {
         Ok(())
     }
 
-    /// What can be judged only when all lines are known.
+    /// Checks what depends on the complete set of lines.
     fn finish(&mut self, bytes: &[u8], head: &mut RequestHead) -> Result<(), Stop> {
         if !self.has_host_field && head.version > Version::HTTP_10 {
             return Err(Stop::new(
@@ -494,7 +494,7 @@ impl Parser {
         head.length = self.counted as u32;
         head.framing = Framing::None;
         if !self.has_line {
-            // nginx logs the line as far as it came.
+            // nginx logs the line as far as it was received.
             let start = if head.line.is_empty() {
                 self.at
             } else {
@@ -502,7 +502,7 @@ impl Parser {
             };
             let len = memchr::memchr2(b'\r', b'\n', &bytes[start..]).unwrap_or(bytes.len() - start);
             head.line = Span::new(start, start + len);
-            // The answer to HEAD has no body, whatever else is wrong with it. (In 0.9 there is no HEAD.)
+            // The response to HEAD has no body, even if the line is invalid elsewhere. (HTTP/0.9 has no HEAD.)
             let line = &bytes[start..start + len];
             if head.method == Method::Other && head.version > Version::HTTP_09 {
                 let end = memchr::memchr(b' ', line).unwrap_or(0);
@@ -563,7 +563,7 @@ fn duplicate(bytes: &[u8], field: Field, head: &RequestHead) -> Stop {
     )
 }
 
-/// Names that a request may have once.
+/// Header names that may occur only once in a request.
 fn is_unique(id: HeaderId) -> bool {
     use HeaderId::*;
     let unique = Host.bit()
@@ -581,7 +581,7 @@ fn is_unique(id: HeaderId) -> bool {
     unique & id.bit() != 0
 }
 
-/// Digits alone, at least one, at most `i64::MAX`.
+/// Parses digits only: at least one, and a value of at most `i64::MAX`.
 pub fn parse_length(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

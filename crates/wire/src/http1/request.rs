@@ -1,57 +1,57 @@
-//! Writes requests as a client: the head, and what stands around the pieces of a body.
+//! Writes requests to upstreams: the head, and the framing around the pieces of a body.
 //!
-//! Says nothing of its own accord but where the body ends. Invariant: what is written is one request and no other, to whoever
-//! reads it: one length or one coding, no byte that ends a line inside of a line, no name that is not a token (RFC 9110, 5.6.2).
-//! What cannot be written so is refused, and nothing is written.
+//! Adds nothing of its own except the framing of the body. Invariant: the output is exactly one request, whichever
+//! server reads it: one length or one coding, no byte that ends a line within a line, no name that is not a token (RFC
+//! 9110, 5.6.2). Anything else is refused, and nothing is written.
 
 use message::{Framing, Header, HeaderId};
 
 use super::write;
 use crate::fastcgi;
 
-/// A request's head.
+/// The head of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// As it is to be sent.
+    /// The method as it is sent.
     pub method: &'a [u8],
-    /// The request's target, escaped as it is to be sent.
+    /// The request target, escaped as it is sent.
     pub target: &'a [u8],
-    /// Is it HTTP/1.0 that is spoken (`proxy_http_version`)?
+    /// Whether HTTP/1.0 is spoken (`proxy_http_version`).
     pub is_http10: bool,
     /// How the body ends.
     pub framing: Framing,
 }
 
-/// What cannot be sent.
+/// Why a request cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestFault {
-    /// The method is no token.
+    /// The method is not a token.
     #[error("invalid method \"{0}\" for upstream")]
     Method(String),
-    /// The target is empty, or holds a blank, a control byte, or what would be taken for the line's end.
+    /// The target is empty, or holds a space, a control byte, or a byte that could be read as the end of the line.
     #[error("invalid URI \"{0}\" for upstream")]
     Target(String),
-    /// A name is no token, or a value holds NUL, CR or LF.
+    /// A name is not a token, or a value holds NUL, CR or LF.
     #[error("invalid header \"{0}\" for upstream")]
     Header(String),
-    /// A chunked body to a server of which only HTTP/1.0 is expected.
+    /// A chunked body for a server that may only speak HTTP/1.0.
     #[error("chunked body for an HTTP/1.0 upstream")]
     Chunked10,
-    /// The body is longer or shorter than its head said.
+    /// The length of the body is not the announced one.
     #[error("request body of {found} bytes where {announced} were announced")]
     Length {
-        /// Bytes that the head announced.
+        /// Number of bytes announced by the head.
         announced: u64,
-        /// Bytes that came, up to where it showed.
+        /// Number of bytes received until the mismatch was detected.
         found: u64,
     },
 }
 
-/// Appends a request's head, empty line included. `fields` stand in their order, and behind them the line that says where the body
-/// ends; lines that say so themselves are left out, and so is `Expect`: nobody waits for a 100.
+/// Appends the head of a request, including the empty line. `fields` keep their order; the line that frames the body
+/// follows them. Framing lines among `fields` are dropped, and so is `Expect`, because no caller waits for a 100.
 ///
 /// # Errors
-/// What would not be read as this one request; `out` is then as it was.
+/// The request would not be read as exactly this one; `out` is then unchanged.
 pub fn head<'a>(
     out: &mut Vec<u8>,
     request: &Outgoing<'_>,
@@ -60,8 +60,8 @@ pub fn head<'a>(
     head_with(out, request, fields, std::iter::empty())
 }
 
-/// As [`head`], with lines behind them that were read from a request and are passed on; of these, one whose name is no token is
-/// left out.
+/// As [`head`], followed by lines that were read from a request and are passed on; of these, a line whose name is not a
+/// token is dropped.
 ///
 /// # Errors
 /// As [`head`].
@@ -138,7 +138,7 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), RequestFaul
     line(out, name, value)
 }
 
-/// Is it said by what is written itself, or not at all?
+/// Whether this module writes the line itself, or it is never sent.
 fn is_own(id: HeaderId) -> bool {
     use HeaderId::{ContentLength, Expect, TransferEncoding};
     matches!(id, ContentLength | TransferEncoding | Expect)
@@ -154,7 +154,7 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), RequestFault
     Ok(())
 }
 
-/// Bytes of a method or a header's name (RFC 9110, 5.6.2).
+/// The bytes of a token: a method or a header name (RFC 9110, 5.6.2).
 static TOKEN: [bool; 256] = {
     let mut is_token = [false; 256];
     let mut byte = 0usize;
@@ -171,17 +171,17 @@ static TOKEN: [bool; 256] = {
     is_token
 };
 
-/// Is it a name or a method that can be sent (RFC 9110, 5.6.2)?
+/// Whether it can be sent as a name or method (RFC 9110, 5.6.2).
 pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| TOKEN[*byte as usize])
 }
 
-/// Bytes over 126 pass, as nginx sends them.
+/// Whether it can be sent as a target. Bytes over 126 are accepted, as in nginx.
 fn is_target(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| *byte > 0x20 && *byte != 0x7f)
 }
 
-/// The body of a request on its way out.
+/// Writes the body of a request.
 #[derive(Clone, Debug)]
 pub struct BodyWriter {
     framing: Framing,
@@ -190,7 +190,7 @@ pub struct BodyWriter {
 }
 
 impl BodyWriter {
-    /// For the body behind a head that announced `framing`.
+    /// For the body after a head that announced `framing`.
     pub fn new(framing: Framing) -> BodyWriter {
         BodyWriter {
             framing,
@@ -199,12 +199,12 @@ impl BodyWriter {
         }
     }
 
-    /// Is it known to have no byte?
+    /// Whether the body is known to be empty.
     pub fn is_empty(&self) -> bool {
         matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
-    /// For a body in FastCGI's records; `framing` says how long it is, chunks: that this is not known.
+    /// For a body in FastCGI records, of the length that `framing` gives; chunked means that the length is unknown.
     pub fn in_records(framing: Framing) -> BodyWriter {
         BodyWriter {
             is_in_records: true,
@@ -212,7 +212,7 @@ impl BodyWriter {
         }
     }
 
-    /// A piece has at most so many bytes.
+    /// Maximum size of a piece in bytes.
     pub fn piece_max(&self) -> usize {
         match self.is_in_records {
             true => fastcgi::CONTENT_MAX,
@@ -220,11 +220,11 @@ impl BodyWriter {
         }
     }
 
-    /// A piece of `len` bytes, at most [`BodyWriter::piece_max`], comes next: appends to `out` what stands before it, and gives what
-    /// stands behind it.
+    /// Begins a piece of `len` bytes, at most [`BodyWriter::piece_max`]: appends the framing before it to `out`, and
+    /// returns the framing after it.
     ///
     /// # Errors
-    /// The body is longer than its head said; no byte of the piece may be sent.
+    /// The body is longer than announced; no byte of the piece may be sent.
     pub fn piece(&mut self, out: &mut Vec<u8>, len: u64) -> Result<&'static [u8], RequestFault> {
         if len == 0 {
             return Ok(b"");
@@ -241,10 +241,10 @@ impl BodyWriter {
         }
     }
 
-    /// The body has ended: appends what says so.
+    /// Ends the body: appends the framing that says so.
     ///
     /// # Errors
-    /// The body is shorter than its head said: all that is left is to close the connection.
+    /// The body is shorter than announced: the connection must be closed.
     pub fn end(&mut self, out: &mut Vec<u8>, trailers: &[Header]) -> Result<(), RequestFault> {
         match self.announced() {
             Some(announced) if self.written != announced => Err(self.mismatch(announced)),
@@ -260,7 +260,7 @@ impl BodyWriter {
         }
     }
 
-    /// Bytes of the body so far, what stands around its pieces not counted.
+    /// Bytes of the body so far, without framing.
     pub fn written(&self) -> u64 {
         self.written
     }

@@ -1,7 +1,7 @@
-//! Reads a response's head as an upstream sends it, by nginx's rules: strict about framing, lenient about names. The head of a CGI
-//! program's answer (RFC 3875, 6.2) is one without a status line, whose `Status` says what it would.
+//! Parses response heads from upstreams, by nginx's rules: strict about framing, lenient about names. The head of a CGI
+//! program's response (RFC 3875, 6.2) has no status line; its `Status` line takes that role.
 //!
-//! Knows no socket. A [`ResponseParser`] goes on where it stopped; every fault is a 502, and its words are nginx's.
+//! Knows no socket. A [`ResponseParser`] continues where it stopped; every error is a 502, in nginx's words.
 
 use bytes::Bytes;
 use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
@@ -11,34 +11,34 @@ use super::line::{self, Fault};
 use super::read::{contains_word, parse_length};
 use super::request::is_token;
 
-/// Header lines of a response; the buffer that it must fit in (`proxy_buffer_size`) usually ends it earlier.
+/// Maximum number of header lines; the buffer that a head must fit in (`proxy_buffer_size`) is usually the lower limit.
 pub const RESPONSE_HEADERS_MAX: usize = 4096;
 
-/// What has been found.
+/// The result of parsing.
 #[derive(Debug)]
 pub enum ParsedResponse {
     /// More bytes are needed.
     Partial,
-    /// A head that took so many bytes. An interim one (1xx) may be followed by another: begin anew behind it.
+    /// A complete head, and its length in bytes. After an interim one (1xx) parse the next head with a new parser.
     Complete(Box<ResponseHead>, usize),
-    /// It does not begin as HTTP. nginx takes all of it for the body of an HTTP/0.9 response.
+    /// The bytes do not begin as HTTP. nginx takes all of them as the body of an HTTP/0.9 response.
     NotHttp,
-    /// It cannot be passed on; nginx's words.
+    /// The head cannot be passed on, for this reason in nginx's words.
     Refused(String),
 }
 
-/// How a head may begin.
+/// The permitted beginning of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beginning {
-    /// With a status line.
+    /// A status line.
     Http,
-    /// With a status line or without one: nothing has come yet.
+    /// A status line or a header line; nothing has been received yet.
     Either,
-    /// Without a status line.
+    /// A header line.
     Cgi,
 }
 
-/// A response's head on its way. Each call gets all of the bytes from the head's first one on.
+/// The state of a response head that is being received. Each call gets all bytes from the start of the head.
 #[derive(Debug)]
 pub struct ResponseParser {
     bytes_max: usize,
@@ -50,7 +50,7 @@ pub struct ResponseParser {
     is_chunked: bool,
 }
 
-/// Parses a head of at most `bytes_max` bytes that is there as a whole.
+/// Parses a complete head of at most `bytes_max` bytes.
 pub fn parse_response_head(bytes: &[u8], bytes_max: usize) -> ParsedResponse {
     ResponseParser::new(bytes_max).advance(bytes)
 }
@@ -61,17 +61,17 @@ enum Stop {
 }
 
 impl ResponseParser {
-    /// For a head of at most `bytes_max` bytes (`proxy_buffer_size`).
+    /// A parser for a head of at most `bytes_max` bytes (`proxy_buffer_size`).
     pub fn new(bytes_max: usize) -> ResponseParser {
         ResponseParser::of(Beginning::Http, bytes_max)
     }
 
-    /// For the head of a CGI program's answer, which has no status line.
+    /// A parser for the head of a CGI program's response, which has no status line.
     pub fn of_cgi(bytes_max: usize) -> ResponseParser {
         ResponseParser::of(Beginning::Cgi, bytes_max)
     }
 
-    /// For the head of a gateway's answer (SCGI, uwsgi), which may have one.
+    /// A parser for the head of a gateway's response (SCGI, uwsgi), which may have a status line.
     pub fn of_gateway(bytes_max: usize) -> ResponseParser {
         ResponseParser::of(Beginning::Either, bytes_max)
     }
@@ -88,7 +88,7 @@ impl ResponseParser {
         }
     }
 
-    /// Goes on with `bytes`, which begin with what the last call got.
+    /// Continues with `bytes`, which begin with the bytes of the previous call.
     pub fn advance(&mut self, bytes: &[u8]) -> ParsedResponse {
         let mut head = self
             .head
@@ -108,7 +108,7 @@ impl ResponseParser {
         }
     }
 
-    /// Is the head complete?
+    /// Parses lines; returns whether the head is complete.
     fn lines(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<bool, Stop> {
         if head.status == 0
             && self.beginning != Beginning::Cgi
@@ -142,7 +142,7 @@ impl ResponseParser {
         Ok(false)
     }
 
-    /// What came begins with no status line. (A line that only begins as one is left out, as a second one is.)
+    /// Continues without a status line. (A line that only looks like one is dropped, like a second status line.)
     fn go_on_without_status(&mut self) -> Result<(), Stop> {
         match self.beginning {
             Beginning::Http => Err(Stop::NotHttp),
@@ -172,14 +172,15 @@ impl ResponseParser {
         if !head.is_interim() {
             self.framing_line(bytes, field, head)?;
         }
-        // nginx passes a line without a colon on as a name without a value, and any name; what is no field is not sent (RFC 9110, 2.2).
+        // nginx passes on a line without a colon as a name without a value, and accepts any name; a line that is not a
+        // field is dropped here (RFC 9110, 2.2).
         if found.has_colon && (!found.is_invalid || is_token(field.name.of(bytes))) {
             head.push(field);
         }
         Ok(())
     }
 
-    /// Lines that say where the response ends: any doubt about them is a fault.
+    /// Parses the lines that frame the body; anything ambiguous is an error.
     fn framing_line(
         &mut self,
         bytes: &[u8],
@@ -213,7 +214,7 @@ impl ResponseParser {
         Ok(())
     }
 
-    /// Is it the first line that says where the body ends?
+    /// Refuses a second line that frames the body.
     fn check_alone(&self, bytes: &[u8], field: Field, head: &ResponseHead) -> Result<(), Stop> {
         if let Some(before) = head.fields.iter().find(|before| before.id == field.id) {
             return Err(Stop::Refused(format!(
@@ -244,14 +245,14 @@ impl ResponseParser {
     }
 }
 
-/// What a gateway's head means for HTTP: its status, where no status line says it. `Status` says it, or `Location` that it is a
-/// redirect (RFC 3875, 6.2.3). It is no HTTP connection that it came through: nothing is in chunks, and nothing comes behind it.
+/// Determines the HTTP status of a gateway's head without a status line: given by `Status`, or implied by `Location`
+/// (RFC 3875, 6.2.3). The head came over a connection that is not HTTP: nothing is chunked, and no response follows.
 fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
     if head.framing == ResponseFraming::Chunked {
         head.framing = ResponseFraming::UntilClose;
     }
     head.is_last = true;
-    // Of several the first one counts, as in nginx.
+    // The first of several counts, as in nginx.
     let mut is_first = true;
     head.fields.retain(|field| {
         let is_status = field.name.of(bytes).eq_ignore_ascii_case(b"Status");
@@ -283,7 +284,7 @@ fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
     }
 }
 
-/// The three digits that a `Status` begins with.
+/// The three digits at the start of a `Status` value.
 fn leading_code(value: &[u8]) -> Option<u16> {
     let code = value.get(..3)?;
     let is_number = code.iter().all(u8::is_ascii_digit);
@@ -308,7 +309,7 @@ fn begins_as_http(begun: &[u8]) -> bool {
     begun[..len] == START[..len]
 }
 
-/// `HTTP/1.1 404 Not Found`; the text may be absent, the code has three digits.
+/// Parses `HTTP/1.1 404 Not Found`; the text may be missing, the code has three digits.
 fn status_line(
     bytes: &[u8],
     start: usize,
@@ -332,7 +333,7 @@ fn status_line(
     }
 }
 
-/// The version, and where the code begins.
+/// The version, and the offset of the code.
 fn scan_status(text: &[u8]) -> Option<(Version, usize)> {
     let rest = text.strip_prefix(b"HTTP/")?;
     let digits = |text: &[u8]| text.iter().take_while(|c| c.is_ascii_digit()).count();

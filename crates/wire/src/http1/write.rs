@@ -1,41 +1,41 @@
-//! Writes response heads and chunks, in nginx's order of lines, into a buffer that the caller reuses.
+//! Writes response heads and chunks, in nginx's order of header lines, into a buffer that the caller reuses.
 //!
-//! Says nothing of its own accord: connection, chunks, date and server line are given. Invariant: a head that is written
-//! holds each of Content-Length, Transfer-Encoding and Connection at most once, and no CR or LF inside a line.
+//! Decides nothing itself: the caller passes connection, framing, date and server line. Invariant: a head holds each of
+//! Content-Length, Transfer-Encoding and Connection at most once, and no CR or LF within a line.
 
 use message::{Header, Response, date, status};
 
-/// What a head says about the connection.
+/// The `Connection` header of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionHeader {
     /// `Connection: close`
     Close,
-    /// `Connection: keep-alive`, and `Keep-Alive: timeout=` when so many seconds are given (second argument of
+    /// `Connection: keep-alive`, with `Keep-Alive: timeout=` if a number of seconds is given (second argument of
     /// `keepalive_timeout`).
     KeepAlive(Option<u64>),
     /// `Connection: upgrade`, for 101.
     Upgrade,
 }
 
-/// What a head needs beside the response.
+/// The parts of a head that are not in the response.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadContext<'a> {
-    /// The whole line with its end, `Server: freewheel\r\n`; empty: none.
+    /// The complete line with its line end, `Server: freewheel\r\n`; if empty, none is written.
     pub server_line: &'a [u8],
-    /// Of now.
+    /// The current date.
     pub date: &'a [u8; date::DATE_LEN],
-    /// The line about the connection.
+    /// The `Connection` header.
     pub connection: ConnectionHeader,
-    /// Is the body sent in chunks?
+    /// Whether the body is sent in chunks.
     pub is_chunked: bool,
 }
 
-/// The answer to `Expect: 100-continue`.
+/// The interim response to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// Bytes reserved for a head; longer ones grow the buffer.
+/// Bytes reserved for a head; a longer one grows the buffer.
 const HEAD_TYPICAL: usize = 512;
 
-/// Appends a response's head, empty line included. Not for HTTP/0.9, which has none.
+/// Appends a response head, including the empty line. Not for HTTP/0.9, which has none.
 pub fn head<F>(out: &mut Vec<u8>, response: &Response<F>, context: &HeadContext<'_>) {
     out.reserve(HEAD_TYPICAL);
     status_line(out, response);
@@ -97,7 +97,7 @@ fn status_line<F>(out: &mut Vec<u8>, response: &Response<F>) {
     }
 }
 
-/// nginx writes the blank behind a code also where no text follows.
+/// Writes the space after the code even if there is no text, as nginx does.
 fn code_and_text(out: &mut Vec<u8>, status: u16) {
     let digit = |value: u16| b'0' + (value % 10) as u8;
     out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
@@ -158,14 +158,14 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A line whose value is digits or a date of our own.
+/// Writes a line whose value is digits or our own date and so needs no check.
 fn safe_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
-/// A text without what would end its line: whoever let a CR or LF come here must not split the response.
+/// Writes a text without the bytes that would end its line: a CR or LF that got this far must not split the response.
 fn text(out: &mut Vec<u8>, value: &[u8]) {
     if memchr::memchr2(b'\r', b'\n', value).is_none() {
         out.extend_from_slice(value);
@@ -174,7 +174,7 @@ fn text(out: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
-/// Appends what stands before a chunk of `len` bytes (not 0, which would end the body). `CRLF` stands behind it.
+/// Appends the size line of a chunk of `len` bytes (not 0, which would end the body). `CRLF` must follow the chunk.
 pub fn chunk_head(out: &mut Vec<u8>, len: u64) {
     debug_assert!(len > 0);
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -185,10 +185,10 @@ pub fn chunk_head(out: &mut Vec<u8>, len: u64) {
     out.extend_from_slice(CRLF);
 }
 
-/// Stands behind a chunk.
+/// The line end after a chunk.
 pub const CRLF: &[u8] = b"\r\n";
 
-/// Appends a whole chunk; nothing when it is empty.
+/// Appends a complete chunk; nothing if `data` is empty.
 pub fn chunk(out: &mut Vec<u8>, data: &[u8]) {
     if !data.is_empty() {
         chunk_head(out, data.len() as u64);
