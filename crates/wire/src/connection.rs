@@ -1,8 +1,8 @@
-//! A client's connection: waits, reads heads and bodies, sends, lingers, each with its timeout.
+//! A client connection: waits, reads heads and bodies, sends, lingers, each with a timeout.
 //!
-//! Not here: what a request means, and when a connection is kept (`server`). Invariants: reads go into the loop's one scratch
-//! buffer, so that an idle connection holds none, and only bytes that came too early are kept (`unread`); the scratch and the
-//! out buffer are never borrowed across an `await`.
+//! Not here: what a request means, and whether a connection is kept (`server`). Invariants: reads go into the one
+//! scratch buffer of the loop, so that an idle connection holds none, and only bytes received too early are kept
+//! (`unread`); the scratch buffer and the out buffer are never borrowed across an `await`.
 
 mod prologue;
 
@@ -24,24 +24,25 @@ use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::turn;
 
-/// A body up to this length is copied behind the head, a longer one is sent from where it lies, with the same call.
+/// Maximum length in bytes of a body that is copied behind its head; a longer one is sent from its own memory, in the
+/// same system call.
 pub const BODY_COPIED_MAX: usize = 4096;
-/// What the out buffer keeps of its capacity between responses.
+/// Capacity in bytes that the out buffer keeps between responses.
 const OUT_KEPT: usize = 64 * 1024;
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The timeout of this wait ran out.
+    /// The timeout of this wait expired.
     #[error("client timed out (110: Connection timed out)")]
     Timeout,
-    /// The peer closed; between requests that is how connections end.
+    /// The peer closed the connection; between requests that is the normal end.
     #[error("client prematurely closed connection")]
     Closed,
-    /// A head that is refused, or that broke off (`is_silent`).
+    /// A head that is refused, or incomplete (`is_silent`).
     #[error("{}", .0.why)]
     Refused(Box<Refusal>),
-    /// A body that is refused.
+    /// A refused body.
     #[error(transparent)]
     Body(#[from] BodyFault),
     /// The socket failed.
@@ -49,7 +50,7 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// A connection.
+/// A client connection.
 pub struct Connection {
     /// The socket.
     pub stream: Stream,
@@ -58,14 +59,14 @@ pub struct Connection {
     timer: Timer,
     received: u64,
     sent: u64,
-    /// The request at hand came whole with the event that `wait` waited for.
+    /// Whether the current request came whole with the event that `wait` waited for.
     is_prompt: bool,
-    /// The next bytes sent shall wait for those behind them.
+    /// Whether the next bytes sent shall wait for those that follow.
     holds_next: bool,
 }
 
 impl Connection {
-    /// A connection of this loop.
+    /// A connection on this loop.
     pub fn new(stream: Stream, owner: &Rc<Loop>) -> Connection {
         Connection {
             stream,
@@ -79,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// The loop it lives on.
+    /// The loop that the connection belongs to.
     pub fn owner(&self) -> &Rc<Loop> {
         &self.owner
     }
@@ -94,26 +95,26 @@ impl Connection {
         self.sent
     }
 
-    /// Did the head just read come whole with the event that [`Connection::wait`] waited for? Then its first byte was there
-    /// when the loop was last woken; else some of it may have come later.
+    /// Whether the last head came whole with the event that [`Connection::wait`] waited for. If so, its first byte was
+    /// there when the loop was last woken; otherwise some of it may have come later.
     pub fn is_prompt(&self) -> bool {
         self.is_prompt
     }
 
-    /// Have bytes of the next request come already?
+    /// Whether bytes of the next request have been received already.
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// May something be waiting in the socket that was not read? Asks the loop's last events, not the kernel.
+    /// Whether the socket may have unread bytes. Consults the loop's last events, not the kernel.
     pub fn may_have_more(&self) -> bool {
         self.stream.may_be_readable()
     }
 
-    /// Waits for the first byte of a request. `Closed` and `Timeout` are no faults here.
+    /// Waits for the first byte of a request. `Closed` and `Timeout` are not errors to report here.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Timeout`]; [`Error::Io`] when the socket failed.
+    /// [`Error::Closed`], [`Error::Timeout`]; [`Error::Io`] if the socket failed.
     pub async fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
         self.is_prompt = false;
         if self.has_unread() {
@@ -132,11 +133,12 @@ impl Connection {
         outcome
     }
 
-    /// Reads a head; `timeout` is for the whole of it. `choose` gets the host once it is known. `Closed`: the peer left
-    /// before its first byte.
+    /// Reads a head; `timeout` applies to the whole of it. `choose` gets the host once it is known. `Closed` means that
+    /// the peer left before its first byte.
     ///
     /// # Errors
-    /// [`Error::Refused`], also for one that breaks off or takes too long; those of [`Connection::wait`] before its first byte.
+    /// [`Error::Refused`], also for an incomplete head and a timeout; before its first byte those of
+    /// [`Connection::wait`].
     pub async fn read_head(
         &mut self,
         limits: &Limits,
@@ -179,10 +181,10 @@ impl Connection {
         outcome.map_err(|error| self.broken_off(parser, error))
     }
 
-    /// The next bytes of a body, or `None` at its end; `timeout` is for this piece. Trailers stay in the decoder.
+    /// The next bytes of a body, or `None` at its end; `timeout` applies to this piece. Trailers stay in the decoder.
     ///
     /// # Errors
-    /// [`Error::Body`] where it is no such body, and those of [`Connection::wait`].
+    /// [`Error::Body`] if the framing is invalid, and those of [`Connection::wait`].
     pub async fn read_body(
         &mut self,
         decoder: &mut Decoder,
@@ -194,7 +196,7 @@ impl Connection {
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
-    /// As [`Connection::read_body`], appending to `out`; nothing is appended only at the end.
+    /// As [`Connection::read_body`], but appends to `out`; nothing is appended only at the end.
     ///
     /// # Errors
     /// As [`Connection::read_body`].
@@ -208,10 +210,10 @@ impl Connection {
             .await
     }
 
-    /// As [`Connection::read_body`], for what has come already; `None`: nothing has.
+    /// As [`Connection::read_body`], but only for bytes received already; `None`: there are none.
     ///
     /// # Errors
-    /// As [`Connection::read_body`], but for [`Error::Timeout`].
+    /// As [`Connection::read_body`], except [`Error::Timeout`].
     pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
         let mut piece = Vec::new();
         let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
@@ -219,7 +221,7 @@ impl Connection {
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
-    /// Reads the rest of a body and throws it away, for at most `total`, and `between` two pieces of it
+    /// Reads and discards the rest of a body, for at most `total`, with at most `between` from one piece to the next
     /// (`lingering_time`, `lingering_timeout`).
     ///
     /// # Errors
@@ -242,8 +244,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes with care (RFC 9112, 9.6): says that nothing more comes, and reads what the peer still sends, so that it sees
-    /// the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
+    /// Lingers before a close (RFC 9112, 9.6): shuts down the sending side and reads what the peer still sends, so that the
+    /// peer sees the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
     pub async fn linger(&mut self, total: Duration, between: Duration) {
         self.unread = Vec::new();
         if self.stream.shutdown_write().is_err() {
@@ -266,11 +268,11 @@ impl Connection {
         }
     }
 
-    /// Sends what `write` appends to the loop's out buffer, with one call if the socket takes it; `timeout` is between two
-    /// writes (`send_timeout`).
+    /// Sends the bytes that `write` appends to the loop's out buffer, with one call if the socket takes them; `timeout`
+    /// applies between two writes (`send_timeout`).
     ///
     /// # Errors
-    /// [`Error::Timeout`] when the peer takes nothing; [`Error::Io`] when it is gone.
+    /// [`Error::Timeout`] if the peer takes nothing; [`Error::Io`] if it is gone.
     pub async fn send(
         &mut self,
         timeout: Duration,
@@ -279,7 +281,7 @@ impl Connection {
         self.send_with_body(timeout, write, &[]).await
     }
 
-    /// As [`Connection::send`], with a body behind it.
+    /// As [`Connection::send`], followed by a body.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -299,7 +301,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends bytes; `timeout` is between two writes.
+    /// Sends bytes; `timeout` applies between two writes.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -313,16 +315,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets the next head wait in the kernel for what is sent behind it (head and small file in one packet, with no call
-    /// more). Nothing else holds: what follows goes at once, and the kernel waits 200 ms at most.
+    /// Lets the next head wait in the kernel for the bytes that follow it (head and small file in one packet, without
+    /// another system call). Nothing else is delayed: whatever follows is sent at once, and the kernel waits 200 ms at
+    /// most.
     pub fn hold_next(&mut self, holds: bool) {
         self.holds_next = holds;
     }
 
-    /// Lets `write` send once by a call of its own (`sendfile`), as soon as the socket takes something; gives how much went.
+    /// Lets `write` send once by a system call of its own (`sendfile`), as soon as the socket can take something;
+    /// returns the number of bytes sent.
     ///
     /// # Errors
-    /// As [`Connection::send`]; what `write` fails with.
+    /// As [`Connection::send`]; the error of `write`.
     pub async fn send_by(
         &mut self,
         timeout: Duration,
@@ -335,7 +339,7 @@ impl Connection {
     /// Writes once, without waiting; `WouldBlock`: the socket is full.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`]; what `write` fails with.
+    /// [`io::ErrorKind::WouldBlock`]; the error of `write`.
     pub fn try_send_by(
         &mut self,
         write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
@@ -345,7 +349,7 @@ impl Connection {
         Ok(count)
     }
 
-    /// Waits until the socket may take something.
+    /// Waits until the socket can take something.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -362,17 +366,17 @@ impl Connection {
         outcome
     }
 
-    /// The socket and the timer, for a caller that writes by itself and waits meanwhile.
+    /// The socket and the timer, for a caller that writes by itself and waits at the same time.
     pub fn halves(&mut self) -> (&Stream, &mut Timer) {
         (&self.stream, &mut self.timer)
     }
 
-    /// Takes what came too early, for whoever reads the socket himself from here on.
+    /// Takes the bytes received too early, for a caller that reads the socket directly from here on.
     pub fn take_unread(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.unread)
     }
 
-    /// Takes the connection apart: the socket and the bytes that came too early (for a tunnel).
+    /// Takes the connection apart: the socket, and the bytes received too early (for a tunnel).
     pub fn into_parts(self) -> (Stream, Vec<u8>) {
         (self.stream, self.unread)
     }
@@ -396,7 +400,7 @@ impl Connection {
         outcome
     }
 
-    /// Reads once into the scratch buffer and hands over what came (nothing: the end) and the place for what is kept.
+    /// Reads once into the scratch buffer; passes the bytes (none at the end) and `unread` to `take`.
     fn read_once<T>(&mut self, take: impl FnOnce(&[u8], &mut Vec<u8>) -> T) -> io::Result<T> {
         let mut scratch = self.owner.scratch.borrow_mut();
         let count = self.stream.try_read(&mut scratch)?;
@@ -404,7 +408,7 @@ impl Connection {
         Ok(take(&scratch[..count], &mut self.unread))
     }
 
-    /// What to say of a head that did not come to its end: no more than the error if it had not begun.
+    /// The error for an incomplete head: only `error` if it had not begun.
     fn broken_off(&mut self, parser: Parser, error: Error) -> Error {
         let (status, why) = match &error {
             Error::Timeout => (408, error.to_string()),
@@ -422,7 +426,7 @@ impl Connection {
         Error::Refused(Box::new(parser.broken_off(&begun, status, why)))
     }
 
-    /// Goes on until data has come, or the end.
+    /// Reads until data arrives, or the end.
     async fn next_piece(
         &mut self,
         decoder: &mut Decoder,
@@ -481,11 +485,11 @@ impl Connection {
         })
     }
 
-    /// One write of what `write` appends, `body`, and a few bytes `behind` it, without waiting. Gives what is left of the first, and
-    /// how much of the others has gone.
+    /// Writes once, without waiting: the bytes that `write` appends, `body`, and a few bytes `behind` it. Returns the
+    /// unsent rest of the first, and how much of the other two was sent.
     ///
     /// # Errors
-    /// [`Error::Io`] when the peer is gone.
+    /// [`Error::Io`] if the peer is gone.
     pub fn send_now(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>),
@@ -549,9 +553,9 @@ impl Connection {
 enum Progress {
     /// Data, or the end.
     Data,
-    /// Bytes, but no data in them.
+    /// Bytes were received, but no data.
     Framing,
-    /// Nothing has come.
+    /// Nothing was received.
     Nothing,
 }
 
@@ -559,7 +563,7 @@ fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// Parses `unread` and `bytes` behind it; keeps in `unread` what is not used. `None`: more is needed.
+/// Parses `unread` followed by `bytes`; keeps unused bytes in `unread`. `None`: more bytes are needed.
 fn advance(
     parser: &mut Parser,
     bytes: &[u8],

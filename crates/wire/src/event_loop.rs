@@ -1,6 +1,7 @@
-//! What the connections of one loop share: the timeouts, the buffers, the date.
+//! The state that the connections of one loop share: timeouts, buffers, the date.
 //!
-//! Not here: what goes through the buffers ([`crate::connection`]). Invariant: a borrow of a buffer ends before the next `await`.
+//! Not here: the content of the buffers ([`crate::connection`]). Invariant: no borrow of a buffer outlives the next
+//! `await`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,10 +12,10 @@ use crate::clock;
 use crate::lending::Lender;
 use crate::timers::Wheel;
 
-/// Bytes of the scratch buffer that all connections of a loop read into.
+/// Size in bytes of the scratch buffer that all connections of a loop read into.
 pub const SCRATCH: usize = 128 * 1024;
 
-/// What the connections of one loop share.
+/// The state that the connections of one loop share.
 pub struct Loop {
     /// The loop's timeouts.
     pub wheel: Rc<Wheel>,
@@ -25,7 +26,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Spawn `loop_.wheel.clone().run()` on the same runtime.
+    /// Creates the state. Spawn `loop_.wheel.clone().run()` on the same runtime.
     pub fn new() -> Rc<Loop> {
         Rc::new(Loop {
             wheel: Wheel::new(),
@@ -36,7 +37,7 @@ impl Loop {
         })
     }
 
-    /// Frees buffers that nobody uses: memory is scarce.
+    /// Frees unused buffers, because memory is scarce.
     pub fn give_back(&self) {
         self.lender.give_back();
         if let Ok(mut out) = self.out.try_borrow_mut() {
@@ -44,13 +45,13 @@ impl Loop {
         }
     }
 
-    /// The text of `Date` for now.
+    /// The current text of the `Date` header.
     pub fn date(&self) -> [u8; date::DATE_LEN] {
         *self.date.borrow_mut().at(clock::unix_seconds())
     }
 
-    /// The scratch buffer, for a read of the caller's own that is done before the next `await` (a small body behind its
-    /// head). Nothing of this crate may be called meanwhile.
+    /// Lends the scratch buffer for a read by the caller (a small body after its head), which must end before the next
+    /// `await`. `read` must not call into this crate.
     pub fn with_scratch<T>(&self, read: impl FnOnce(&mut [u8]) -> T) -> T {
         read(&mut self.scratch.borrow_mut())
     }

@@ -1,28 +1,28 @@
-//! `limit_rate`: how much may be sent now, and how long to wait else. Pure: times come in.
+//! `limit_rate`: how much of a response may be sent now, or else how long to wait. Pure: times are passed in.
 
 use std::time::Duration;
 
 /// A rate limit of one response, counted from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Bytes per second; 0 is no limit.
+    /// Bytes per second; 0 means no limit.
     pub per_second: u64,
-    /// Bytes that go out at full speed first (`limit_rate_after`).
+    /// Bytes sent at full speed first (`limit_rate_after`).
     pub after: u64,
 }
 
-/// What may be done at a moment.
+/// What the limit allows at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Send up to so many bytes.
+    /// Send up to this number of bytes.
     Bytes(u64),
-    /// Send nothing for so long.
+    /// Send nothing for this long.
     Wait(Duration),
 }
 
 impl Rate {
-    /// What may be sent when `sent` bytes went out in the `elapsed_ms` since the response began. As in nginx, a second
-    /// that has begun counts as a whole one.
+    /// What may be sent after `sent` bytes in `elapsed_ms` since the start of the response. As in nginx, a second that
+    /// has begun counts as a whole one.
     pub fn allow(&self, sent: u64, elapsed_ms: u64) -> Allowed {
         if self.per_second == 0 {
             return Allowed::Bytes(u64::MAX);
@@ -37,7 +37,7 @@ impl Rate {
         Allowed::Wait(Duration::from_millis(self.ms_for(sent - due) + 1))
     }
 
-    /// How long to wait after a write that brought the sum from `before` to `now` bytes, to keep the rate smooth.
+    /// How long to pause after a write that raised the total from `before` to `now` bytes, to keep the rate smooth.
     pub fn pause(&self, before: u64, now: u64) -> Duration {
         if self.per_second == 0 {
             return Duration::ZERO;

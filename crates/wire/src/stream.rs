@@ -1,8 +1,8 @@
-//! Sockets of a loop: TCP and Unix streams and listeners, read and written without ever waiting in a call.
+//! Sockets of a loop: TCP and Unix streams and listeners, read and written without blocking.
 //!
-//! A read that fills less than its buffer has drained the socket, and a write that takes less than it was given has filled
-//! it: both mark the socket as not ready, which saves the call that would only say so. Each counts against the task's turn
-//! ([`crate::turn`]): when that is over, a socket would block, and is waited for until the next one.
+//! A read that fills less than its buffer has drained the socket, and a write that takes less than it was given has
+//! filled it: both mark the socket as not ready, which saves the system call that would only say so. Each counts
+//! against the task's turn ([`crate::turn`]): once that is over, a socket reports `WouldBlock` until the next turn.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -26,12 +26,12 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// Who is at the other end.
+/// The address of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// An internet address.
     Inet(SocketAddr),
-    /// A Unix socket; clients of these have no address.
+    /// A Unix socket, whose clients have no address.
     Unix,
 }
 
@@ -54,7 +54,7 @@ macro_rules! on_socket {
 }
 
 impl Stream {
-    /// Reads what is there; 0 is the end. `WouldBlock`: wait for [`Stream::poll_readable`].
+    /// Reads the bytes available; 0 is the end. `WouldBlock`: wait for [`Stream::poll_readable`].
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`], and that of read(2).
@@ -66,7 +66,7 @@ impl Stream {
         })
     }
 
-    /// Writes what goes.
+    /// Writes as much as the socket takes.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`], and that of write(2).
@@ -76,7 +76,7 @@ impl Stream {
         })
     }
 
-    /// Writes what goes, to be sent together with what is written next (MSG_MORE).
+    /// Writes as much as the socket takes, to be sent together with the next write (MSG_MORE).
     ///
     /// # Errors
     /// As [`Stream::try_write`].
@@ -86,7 +86,7 @@ impl Stream {
         })
     }
 
-    /// Writes what goes of several buffers, in one call.
+    /// Writes as much of several buffers as the socket takes, in one call.
     ///
     /// # Errors
     /// As [`Stream::try_write`].
@@ -97,10 +97,11 @@ impl Stream {
         })
     }
 
-    /// Writes by a call of the caller's own (`sendfile`), who gets the descriptor and says how much went.
+    /// Writes by a system call of the caller (`sendfile`), which gets the descriptor and returns the number of bytes
+    /// sent.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`], and what the call fails with.
+    /// [`io::ErrorKind::WouldBlock`], and the error of the call.
     pub fn try_write_with(
         &self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
@@ -108,39 +109,40 @@ impl Stream {
         self.try_io(Interest::WRITABLE, 0, || write(self.as_fd()))
     }
 
-    /// Looks at what is there without taking it; 0 is the end.
+    /// Reads the bytes available without consuming them; 0 is the end.
     ///
     /// # Errors
     /// As [`Stream::try_read`].
     pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Whoever looks asks how it stands, and is not to hear of turns.
+        // A peek asks for the state of the socket, whatever is left of the turn.
         self.call(Interest::READABLE, 0, || {
             let (got, _) = recv(self, &mut *buffer, RecvFlags::PEEK)?;
             Ok(got)
         })
     }
 
-    /// Ready when a read may find something (or the end). Only the task that asked last is woken.
+    /// Ready when a read may find something (or the end). Wakes only the task that called last.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(turn::poll_not_over(cx));
         on_socket!(self, socket => socket.poll_read_ready(cx))
     }
 
-    /// May a read find something (or the end)? Asks the loop's last events, not the kernel, and leaves alone who waits.
+    /// Whether a read may find something (or the end). Consults the loop's last events, not the kernel, and registers
+    /// no waker.
     pub fn may_be_readable(&self) -> bool {
-        // The call is made only where the socket is thought ready.
+        // `try_io` runs the closure only if the socket is marked ready.
         on_socket!(self, socket => socket.try_io(Interest::READABLE, || Ok(()))).is_ok()
     }
 
-    /// Ready when a write may take something. Only the task that asked last is woken.
+    /// Ready when a write may take something. Wakes only the task that called last.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(turn::poll_not_over(cx));
         on_socket!(self, socket => socket.poll_write_ready(cx))
     }
 
-    /// Waits until the peer has closed its side. Never ends while bytes are there that nobody has read.
+    /// Waits until the peer has closed its side. Never returns while there are unread bytes.
     pub async fn peer_closed(&self) {
-        // Not by the task's turn: whoever looks after the peer while he works would else never see it.
+        // Ignores the task's turn: a task that watches its peer while it works would otherwise never see it close.
         let is_closed = poll_fn(|cx| {
             loop {
                 let ready = on_socket!(self, socket => socket.poll_read_ready(cx));
@@ -158,17 +160,17 @@ impl Stream {
         if is_closed.await {
             return;
         }
-        // Bytes hide the end; the kernel may have told of it all the same.
+        // Unread bytes hide the end; the kernel may have reported it all the same.
         let ready = on_socket!(self, socket => socket.ready(Interest::READABLE).await);
         if ready.is_ok_and(|ready| !ready.is_read_closed()) {
             std::future::pending().await
         }
     }
 
-    /// `tcp_nodelay`. Nothing on Unix sockets.
+    /// `tcp_nodelay`. No effect on Unix sockets.
     ///
     /// # Errors
-    /// That of setsockopt(2).
+    /// Those of setsockopt(2).
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
         match self {
             Stream::Tcp(socket) => Ok(sockopt::set_tcp_nodelay(socket, is_on)?),
@@ -176,7 +178,7 @@ impl Stream {
         }
     }
 
-    /// `tcp_nopush`: hold back packets that are not full. Nothing on Unix sockets.
+    /// `tcp_nopush`: holds back packets that are not full. No effect on Unix sockets.
     ///
     /// # Errors
     /// Those of setsockopt(2).
@@ -187,18 +189,19 @@ impl Stream {
         }
     }
 
-    /// Makes the close to come a reset (`reset_timedout_connection`): no memory is kept for bytes that nobody takes.
+    /// Makes close(2) send a reset (`reset_timedout_connection`), so that no memory is kept for bytes that the peer
+    /// does not take.
     ///
     /// # Errors
-    /// That of setsockopt(2).
+    /// Those of setsockopt(2).
     pub fn set_reset_on_close(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
 
-    /// Says to the peer that nothing more will come.
+    /// Tells the peer that nothing more will be sent.
     ///
     /// # Errors
-    /// That of shutdown(2).
+    /// Those of shutdown(2).
     pub fn shutdown_write(&self) -> io::Result<()> {
         Ok(shutdown(self, Shutdown::Write)?)
     }
@@ -206,7 +209,7 @@ impl Stream {
     /// The socket's own address; `None` for Unix sockets.
     ///
     /// # Errors
-    /// That of getsockname(2).
+    /// Those of getsockname(2).
     pub fn local_addr(&self) -> io::Result<Option<SocketAddr>> {
         match self {
             Stream::Tcp(socket) => socket.local_addr().map(Some),
@@ -214,10 +217,10 @@ impl Stream {
         }
     }
 
-    /// Writes by a call of the caller's own that says more than how much went.
+    /// Writes by a system call of the caller that returns more than the number of bytes sent.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`], and what the call fails with.
+    /// [`io::ErrorKind::WouldBlock`], and the error of the call.
     pub fn try_write_by<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if !turn::may_go_on() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -227,8 +230,8 @@ impl Stream {
         outcome
     }
 
-    /// Runs `call` if the task's turn may do more and the socket is thought ready. When it moved less than `wanted` bytes (0: not
-    /// known), or would block, the socket is not ready any more.
+    /// Runs `call` if the task's turn allows it and the socket is marked ready. If it moved fewer than `wanted` bytes
+    /// (0: not known), or would block, the socket is no longer marked ready.
     fn try_io(
         &self,
         interest: Interest,
@@ -281,18 +284,18 @@ impl AsFd for Stream {
 }
 
 impl Listener {
-    /// From a socket that listens already and does not block.
+    /// A listener from a socket that is already listening and non-blocking.
     ///
     /// # Errors
-    /// The runtime cannot watch it.
+    /// The runtime cannot register it.
     pub fn tcp(socket: std::net::TcpListener) -> io::Result<Listener> {
         TcpListener::from_std(socket).map(Listener::Tcp)
     }
 
-    /// From a socket that listens already and does not block.
+    /// A listener from a socket that is already listening and non-blocking.
     ///
     /// # Errors
-    /// The runtime cannot watch it.
+    /// The runtime cannot register it.
     pub fn unix(socket: std::os::unix::net::UnixListener) -> io::Result<Listener> {
         UnixListener::from_std(socket).map(Listener::Unix)
     }
@@ -300,12 +303,12 @@ impl Listener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// That of accept(2).
+    /// Those of accept(2).
     pub async fn accept(&self) -> io::Result<(Stream, Peer)> {
         std::future::poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// The next connection, if one waits (`multi_accept`).
+    /// The next connection, if one is pending (`multi_accept`).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
         match self {
             Listener::Tcp(socket) => socket

@@ -1,9 +1,10 @@
-//! One timeout wheel per loop, in place of one tokio timer per connection.
+//! A hierarchical timing wheel per loop, in place of one tokio timer per connection.
 //!
-//! Four levels of 64 slots (1 ms, 64 ms, 4 s, 4 min wide). Re-arming for later only writes the new deadline: the entry stays
-//! in its slot and is put anew when that slot comes by, so a keep-alive connection costs one store per request and one
-//! move per slot. Deadlines of 4 s and more are rounded up to 64 ms. Invariant: every armed entry lies in a slot that comes by at
-//! or before its deadline. One task per loop drives the wheel; while nothing is armed it sleeps without a timer.
+//! Four levels of 64 slots (1 ms, 64 ms, 4 s, 4 min wide). Re-arming for later only writes the new deadline: the entry
+//! stays in its slot and is inserted again when that slot expires, so a keep-alive connection costs one store per
+//! request and one move per slot. Deadlines of 4 s and more are rounded up to 64 ms. Invariant: every armed entry is in
+//! a slot that expires at or before its deadline. One task per loop drives the wheel; while nothing is armed it sleeps
+//! without a timer.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,15 +19,15 @@ use crate::clock;
 const LEVELS: usize = 4;
 const SLOTS: u64 = 64;
 const SLOT_BITS: u32 = 6;
-/// From here on deadlines are rounded up to `COARSE_MS`.
+/// From this timeout on, in milliseconds, deadlines are rounded up to `COARSE_MS`.
 const COARSE_FROM_MS: u64 = 4096;
 const COARSE_MS: u64 = 64;
-/// No timeout is longer than a year.
+/// Maximum timeout in milliseconds: a year.
 const TIMEOUT_MAX_MS: u64 = 365 * 86_400_000;
 const NONE: u32 = u32::MAX;
 const NEVER: u64 = u64::MAX;
 
-/// The time ran out.
+/// The error of a timeout that expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -46,9 +47,9 @@ struct Slots {
     free: u32,
     heads: [[u32; SLOTS as usize]; LEVELS],
     occupied: [u64; LEVELS],
-    /// All slots up to this time have come by.
+    /// The time up to which all slots have expired.
     current: u64,
-    /// When the driver will wake by itself.
+    /// The time at which the driver will wake by itself.
     driver_wakes_at: u64,
     driver: Option<Waker>,
     expired: Vec<Waker>,
@@ -56,7 +57,7 @@ struct Slots {
 
 struct Entry {
     deadline: u64,
-    /// When its slot comes by; `NEVER` while it is in none.
+    /// The time at which its slot expires; `NEVER` while it is in none.
     placed: u64,
     level: u8,
     slot: u8,
@@ -66,7 +67,7 @@ struct Entry {
     waker: Option<Waker>,
 }
 
-/// A timeout that can be armed again and again; dropped, it leaves the wheel.
+/// A timeout that can be armed any number of times. Dropping it removes it from the wheel.
 pub struct Timer {
     wheel: Rc<Wheel>,
     key: u32,
@@ -86,14 +87,14 @@ impl Wheel {
         }
     }
 
-    /// Waits.
+    /// Waits for `duration`.
     pub async fn sleep(self: &Rc<Self>, duration: Duration) {
         let mut timer = self.timer();
         timer.arm(duration);
         poll_fn(|cx| timer.poll_expired(cx)).await;
     }
 
-    /// The future's outcome, or `Elapsed` after `duration`. Who does this per request keeps a [`Timer`] instead.
+    /// The output of the future, or `Elapsed` after `duration`. For a wait per request keep a [`Timer`] instead.
     ///
     /// # Errors
     /// [`Elapsed`]: the future was not ready in time.
@@ -105,7 +106,7 @@ impl Wheel {
         self.timer().guard(duration, future).await
     }
 
-    /// Drives the wheel; never ends.
+    /// Drives the wheel; never returns.
     pub async fn run(self: Rc<Self>) {
         loop {
             let now = clock::monotonic_ms();
@@ -137,7 +138,7 @@ impl Wheel {
         }
     }
 
-    /// Lets all slots up to `now` come by and wakes who waits there.
+    /// Expires all slots up to `now` and wakes the tasks that wait in them.
     fn turn(&self, now: u64) {
         let mut slots = self.0.borrow_mut();
         slots.advance(now);
@@ -149,7 +150,7 @@ impl Wheel {
 }
 
 impl Timer {
-    /// Sets it to expire `after` from now, wherever it stood before.
+    /// Sets the timer to expire `after` from now, whether or not it was armed.
     pub fn arm(&mut self, after: Duration) {
         let now = clock::monotonic_ms();
         let after_ms = (after.as_millis() as u64).min(TIMEOUT_MAX_MS);
@@ -160,7 +161,7 @@ impl Timer {
         self.wheel.0.borrow_mut().arm(self.key, deadline);
     }
 
-    /// Takes it back. Costs one store; the entry leaves its slot later.
+    /// Disarms the timer. Costs one store; the entry leaves its slot later.
     pub fn disarm(&mut self) {
         let mut slots = self.wheel.0.borrow_mut();
         let entry = &mut slots.entries[self.key as usize];
@@ -168,7 +169,7 @@ impl Timer {
         entry.is_expired = false;
     }
 
-    /// Ready once the deadline has passed; stays ready until armed or disarmed.
+    /// Ready once the deadline has passed, and from then on until the timer is armed or disarmed.
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut slots = self.wheel.0.borrow_mut();
         let entry = &mut slots.entries[self.key as usize];
@@ -185,7 +186,7 @@ impl Timer {
         Poll::Pending
     }
 
-    /// The future's outcome, or `Elapsed` after `after`. A future that is ready at once never touches the wheel.
+    /// The output of the future, or `Elapsed` after `after`. A future that is ready at once never touches the wheel.
     ///
     /// # Errors
     /// [`Elapsed`]: the future was not ready in time.
@@ -281,7 +282,7 @@ impl Slots {
         }
     }
 
-    /// Puts an entry that is in no slot into the widest-needed one for its deadline.
+    /// Inserts an entry that is in no slot at the lowest level that reaches its deadline.
     fn place(&mut self, key: u32) {
         let deadline = self.entries[key as usize].deadline.max(self.current + 1);
         let mut level = 0;
@@ -289,7 +290,7 @@ impl Slots {
             level += 1;
         }
         let shift = SLOT_BITS * level as u32;
-        // Beyond the last level: the farthest slot, from where it is put anew.
+        // Beyond the last level: the farthest slot, from which it is inserted again.
         let number =
             (self.current >> shift) + distance(self.current, deadline, level).min(SLOTS - 1);
         let slot = (number % SLOTS) as usize;
@@ -331,7 +332,7 @@ impl Slots {
         }
     }
 
-    /// When the next occupied slot comes by.
+    /// The time at which the next occupied slot expires.
     fn next_slot(&self) -> u64 {
         (0..LEVELS)
             .filter_map(|level| self.next_slot_of(level))
@@ -387,7 +388,7 @@ impl Slots {
     }
 }
 
-/// How many slots of `level` lie between two times.
+/// The number of slots of `level` between two times.
 fn distance(current: u64, deadline: u64, level: usize) -> u64 {
     let shift = SLOT_BITS * level as u32;
     (deadline >> shift) - (current >> shift)

@@ -1,4 +1,4 @@
-//! What stands before the first request of a connection: the PROXY protocol's header.
+//! Reads the bytes before the first request of a connection: the header of the PROXY protocol.
 
 use super::{Connection, Error, is_would_block};
 
@@ -6,8 +6,8 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 impl Connection {
-    /// Reads what stands before the first request. `parse` gets all that has come, and says how many bytes of it that is, and what it
-    /// says; `None`: more is needed. It has to know when it has seen enough.
+    /// Reads what precedes the first request. `parse` gets all bytes received so far, and returns the length and the
+    /// content of the prologue, or `None` if more bytes are needed. It must itself limit how many it asks for.
     ///
     /// # Errors
     /// Those of [`Connection::wait`].

@@ -1,4 +1,4 @@
-//! What an exchange comes to, step by step.
+//! The results of an exchange, step by step.
 
 use std::io;
 
@@ -8,40 +8,40 @@ use crate::connect::numbered;
 use crate::http1::answer::AnswerFault;
 use crate::http1::request::RequestFault;
 
-/// Why an exchange cannot go on, in nginx's words.
+/// Why an exchange cannot continue, in nginx's words.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// Nothing went or came for too long.
+    /// Nothing was sent or received for too long.
     #[error("upstream timed out (110: Connection timed out)")]
     Timeout,
-    /// The answer cannot be passed on, or not further.
+    /// The response cannot be passed on, or not any further.
     #[error(transparent)]
     Answer(#[from] AnswerFault),
-    /// The request's body is not what its head announced.
+    /// The request body does not match its announced length.
     #[error(transparent)]
     Request(#[from] RequestFault),
-    /// The connection broke while the request was sent.
+    /// The connection broke while the request was being sent.
     #[error("writev() failed {}", numbered(.0))]
     Send(io::Error),
-    /// The connection broke while the answer was awaited or read.
+    /// The connection broke while waiting for the response or reading it.
     #[error("recv() failed {}", numbered(.0))]
     Receive(io::Error),
 }
 
-/// What `Exchange::flush` came to.
+/// The result of `Exchange::flush`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushed {
-    /// All that was queued is sent.
+    /// Everything that was queued has been sent.
     All,
-    /// The server takes no more now, and has something to say: read the answer's head.
+    /// The server takes no more for now, and has begun to respond: read the head of the response.
     AnswerCame,
 }
 
-/// A head of an answer.
+/// The head of a response.
 #[derive(Debug)]
 pub enum AnswerHead {
     /// A 1xx; another head follows.
     Interim(Box<ResponseHead>),
-    /// The one that counts.
+    /// The final head.
     Final(Box<ResponseHead>),
 }

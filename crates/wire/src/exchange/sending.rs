@@ -1,6 +1,6 @@
-//! The sending side of an exchange: what is queued behind the head, and written as far as the server takes it.
+//! The sending side of an exchange: pieces are queued after the head, and written as fast as the server takes them.
 //!
-//! Not here: reading. Invariant: what was queued is sent in its order, unless the server takes no more.
+//! Not here: reading. Invariant: queued bytes are sent in order, unless the server stops reading.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -13,16 +13,16 @@ use message::Header;
 use super::{Exchange, ExchangeError, Flushed};
 use crate::http1::request::RequestFault;
 
-/// Buffers that go with one write.
+/// Maximum number of buffers in one write.
 const BUFFERS_MAX: usize = 16;
-/// What stands around a piece of a chunked body takes less than this.
+/// The framing around a piece of a chunked body takes less than this number of bytes.
 const CHUNK_HEAD_TYPICAL: usize = 24;
 
 impl Exchange {
-    /// Queues a piece of the request's body. Whoever does not want to hold the whole body flushes between the pieces.
+    /// Queues a piece of the request body. To avoid holding the whole body in memory, flush between the pieces.
     ///
     /// # Errors
-    /// The body is longer than its head said; nothing of the piece is queued.
+    /// The body is longer than announced; nothing of the piece is queued.
     pub fn queue_piece(&mut self, mut piece: Bytes) -> Result<(), RequestFault> {
         let max = self.body.piece_max();
         while piece.len() > max {
@@ -43,10 +43,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// The request's body has ended.
+    /// Ends the request body.
     ///
     /// # Errors
-    /// It is shorter than its head said: the exchange is to be dropped.
+    /// The body is shorter than announced: the exchange must be dropped.
     pub fn end_body(&mut self, trailers: &[Header]) -> Result<(), RequestFault> {
         if !self.is_body_queued {
             let mut end = Vec::new();
@@ -57,7 +57,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends what is queued; `timeout` is between two writes (`proxy_send_timeout`).
+    /// Sends the queued bytes; `timeout` applies between two writes (`proxy_send_timeout`).
     ///
     /// # Errors
     /// [`ExchangeError::Timeout`], [`ExchangeError::Send`].
@@ -87,12 +87,12 @@ impl Exchange {
         }
     }
 
-    /// Does the server take what is queued?
+    /// Whether the server still takes the request.
     pub fn takes_more(&self) -> bool {
         !self.has_stopped
     }
 
-    /// Has the request been given to the kernel completely?
+    /// Whether the kernel has taken the complete request.
     pub fn is_sent(&self) -> bool {
         self.is_body_queued && self.is_all_written()
     }
@@ -107,7 +107,7 @@ impl Exchange {
         self.first.is_empty() && self.queue.is_empty()
     }
 
-    /// Writes until nothing is left, or the socket takes no more.
+    /// Writes until the queue is empty or the socket is full.
     pub(super) fn write_queue(&mut self) -> io::Result<()> {
         while !self.is_all_written() {
             let outcome = if self.queue.is_empty() {
@@ -148,7 +148,7 @@ impl Exchange {
         }
     }
 
-    /// The server takes no more of the request.
+    /// Stops sending: the server takes no more of the request.
     pub(super) fn stop_sending(&mut self) {
         self.first.clear();
         self.queue.clear();

@@ -1,7 +1,7 @@
-//! FastCGI 1.0 as a web server speaks it: requests into records (`write`), records into an answer (`read`).
+//! FastCGI 1.0, on the web server's side: `write` turns requests into records, `read` records into responses.
 //!
-//! Knows no socket. Invariants: one request goes through a connection at a time, with the number 1; whatever comes is bounded, and an
-//! answer is at its end only where a record says so.
+//! Knows no socket. Invariants: a connection carries one request at a time, with the id 1; all input is bounded, and a
+//! response ends only where a record says so.
 
 pub mod read;
 #[cfg(test)]
@@ -10,20 +10,21 @@ pub mod write;
 
 pub use read::{RecordReader, Tell, Told};
 
-/// Bytes of a record's head.
+/// Size of the header of a record in bytes.
 pub const RECORD_HEAD: usize = 8;
-/// Bytes of names and values of one request: they go in one record, since some servers do not read a pair that lies in two.
+/// Maximum size in bytes of the names and values of a request. They go in one record, since some servers do not read a
+/// pair that is split over two.
 pub const PARAMS_MAX: usize = u16::MAX as usize;
-/// Bytes of a body in one record that is written here.
+/// Maximum size in bytes of the body data in one record that is written here.
 pub const CONTENT_MAX: usize = 32 * 1024;
-/// Bytes of what a server writes to its error stream that are told at once; more is told in pieces.
+/// Maximum number of bytes of the error stream that are reported at once; longer output is reported in pieces.
 pub const STDERR_PIECE_MAX: usize = 2048;
 
 const VERSION: u8 = 1;
-/// The number of every request.
+/// The id of every request.
 const REQUEST: [u8; 2] = [0, 1];
 
-/// Types of records.
+/// Record types.
 mod kind {
     pub const BEGIN_REQUEST: u8 = 1;
     pub const END_REQUEST: u8 = 3;

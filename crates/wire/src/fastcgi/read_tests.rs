@@ -1,4 +1,4 @@
-//! Answers in records: what they come to, whole and cut anywhere.
+//! FastCGI responses: the result of reading records, whole and split at any byte.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,8 +26,8 @@ fn end(protocol_status: u8) -> Vec<u8> {
     )
 }
 
-/// What an answer comes to that is cut into pieces: status, body, what was told, how it ended, and whether the connection
-/// may serve another request.
+/// The result of reading a response in pieces of `step` bytes: status, body, error stream, how it ended, and whether
+/// the connection may serve another request.
 fn read(bytes: &[u8], step: usize, keeps_connection: bool, asks_head: bool) -> String {
     let told = Rc::new(RefCell::new(String::new()));
     let heard = Rc::clone(&told);
@@ -202,7 +202,7 @@ fn a_body_that_nobody_asked_for_is_left_out() {
 fn what_stands_behind_the_end_is_not_used() {
     let more = [usual("A: b", "x"), vec![1]].concat();
     assert_eq!(read(&more, usize::MAX, true, false), "200 x   false");
-    // Nor judged, however it came.
+    // Nor is it checked, however it arrives.
     let broken = [out("A: b\n\nx"), record(kind::STDOUT, b"", 0), vec![9; 40]].concat();
     assert_eq!(whole(&broken, false), "200 x   false");
 }

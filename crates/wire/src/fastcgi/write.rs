@@ -1,25 +1,25 @@
-//! Writes a request in records: its beginning, names and values, and what stands around the pieces of its body.
+//! Writes requests as FastCGI records: the beginning, names and values, and the framing around the pieces of the body.
 
 use super::{PARAMS_MAX, RECORD_HEAD, REQUEST, VERSION, kind};
 
-/// The only role that is asked for: FCGI_RESPONDER.
+/// The only role in use: FCGI_RESPONDER.
 const RESPONDER: u8 = 1;
-/// FCGI_KEEP_CONN: the server leaves the connection open.
+/// FCGI_KEEP_CONN: asks the server to leave the connection open.
 const KEEP_CONN: u8 = 1;
-/// Records are filled up to a multiple of this.
+/// Records are padded to a multiple of this number of bytes.
 const ALIGNED_TO: usize = 8;
 static PADDING: [u8; ALIGNED_TO] = [0; ALIGNED_TO];
 
-/// Names and values that do not fit: so many bytes.
+/// Names and values that exceed [`PARAMS_MAX`], with their size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fastcgi request record is too big: {0}")]
 pub struct TooBig(pub usize);
 
-/// Appends a request up to its body: `write` appends names and values, each by [`pair`]. Behind a request without a body
-/// stands its end.
+/// Appends a request up to its body: `write` appends names and values, each with [`pair`]. A request without a body is
+/// ended, too.
 ///
 /// # Errors
-/// More than [`PARAMS_MAX`] bytes of names and values; `out` is then of no use.
+/// More than [`PARAMS_MAX`] bytes of names and values; the content of `out` is then invalid.
 pub fn request<E: From<TooBig>>(
     out: &mut Vec<u8>,
     keeps_connection: bool,
@@ -34,7 +34,7 @@ pub fn request<E: From<TooBig>>(
     write(out)?;
     let length = out.len() - start - RECORD_HEAD;
     match length {
-        // An empty record is the end of them.
+        // An empty record would end the names and values.
         0 => out.truncate(start),
         1..=PARAMS_MAX => {
             out[start..start + RECORD_HEAD].copy_from_slice(&record_head(kind::PARAMS, length));
@@ -57,7 +57,7 @@ pub fn pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// One byte up to 127, else four. (What does not fit there either fits in no record.)
+/// Appends a length: one byte up to 127, four bytes above. (A length that exceeds four bytes fits in no record anyway.)
 fn length(out: &mut Vec<u8>, length: usize) {
     match u8::try_from(length) {
         Ok(short @ 0..=127) => out.push(short),
@@ -65,7 +65,8 @@ fn length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Appends what stands before a piece of a body, of at most [`super::CONTENT_MAX`] bytes and not empty; gives what stands behind it.
+/// Begins a piece of a body, of 1 to [`super::CONTENT_MAX`] bytes: appends the framing before it, and returns the
+/// framing after it.
 pub fn body_piece(out: &mut Vec<u8>, length: usize) -> &'static [u8] {
     out.extend_from_slice(&record_head(kind::STDIN, length));
     padding(length)
@@ -133,7 +134,7 @@ mod tests {
             })
             .map(|()| out.len())
         };
-        // One byte for the name's length, four for the value's, and the name.
+        // One byte for the length of the name, four for that of the value, and the name.
         assert!(write(PARAMS_MAX - 6).is_ok());
         assert_eq!(write(PARAMS_MAX - 5), Err(TooBig(PARAMS_MAX + 1)));
     }

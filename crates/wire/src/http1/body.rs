@@ -281,7 +281,7 @@ impl Decoder {
             (_, b'\r') => Ok(State::SizeLineFeed),
             (State::ChunkSize | State::SizeBlank, b';') => Ok(State::Extension),
             (State::ChunkSize | State::SizeBlank, b' ' | b'\t') => Ok(State::SizeBlank),
-            // Digits after whitespace could be read differently by another server.
+            // Another server might read what follows the whitespace as more digits.
             (State::SizeBlank, _) => Err(BodyFault::Framing),
             (State::Extension, b'\t') => Ok(State::Extension),
             (State::Extension, control) if control.is_ascii_control() => Err(BodyFault::Framing),

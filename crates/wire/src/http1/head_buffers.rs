@@ -7,7 +7,8 @@ use bytes::{Bytes, BytesMut};
 
 /// Size in bytes of the blocks that the heads of a thread are cut from.
 const BLOCK: usize = 4096;
-/// Longer heads in bytes get memory of their own, so that a block holds several heads.
+/// Maximum length in bytes of a head that is cut from a block. Longer ones get memory of their own, so that a block
+/// holds several heads.
 const CUT_MAX: usize = BLOCK / 4;
 
 /// Capacity in bytes that a thread keeps of the buffer that heads are written into.

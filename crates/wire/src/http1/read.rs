@@ -22,7 +22,7 @@ pub struct Limits {
     pub client_header_buffer_size: usize,
     /// `large_client_header_buffers`, their number.
     pub large_buffers: usize,
-    /// `large_client_header_buffers`, bytes of each: the longest line.
+    /// `large_client_header_buffers`, bytes of each: the maximum length of a line.
     pub large_buffer_size: usize,
     /// `max_headers`.
     pub max_headers: usize,

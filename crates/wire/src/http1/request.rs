@@ -1,8 +1,8 @@
 //! Writes requests to upstreams: the head, and the framing around the pieces of a body.
 //!
 //! Adds nothing of its own except the framing of the body. Invariant: the output is exactly one request, whichever
-//! server reads it: one length or one coding, no byte that ends a line within a line, no name that is not a token (RFC
-//! 9110, 5.6.2). Anything else is refused, and nothing is written.
+//! server reads it: one length or one coding, no byte that ends a line within a line, no name that is not a token
+//! (RFC 9110, 5.6.2). Anything else is refused, and nothing is written.
 
 use message::{Framing, Header, HeaderId};
 
