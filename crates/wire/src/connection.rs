@@ -244,8 +244,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Lingers before a close (RFC 9112, 9.6): shuts down the sending side and reads what the peer still sends, so that the
-    /// peer sees the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
+    /// Lingers before a close (RFC 9112, 9.6): shuts down the sending side and reads what the peer still sends, so that
+    /// the peer sees the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
     pub async fn linger(&mut self, total: Duration, between: Duration) {
         self.unread = Vec::new();
         if self.stream.shutdown_write().is_err() {
