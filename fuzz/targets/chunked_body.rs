@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use message::Framing;
-use wire::http1::body::{BodyFault, Decoder};
+use wire::http1::body_decoder::{BodyFault, Decoder};
 
 /// Data, bytes used, whether it ended, and the trailers as text; or what was wrong.
 type Outcome = Result<(Vec<u8>, usize, bool, String), BodyFault>;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use wire::fastcgi::{RecordReader, Told};
-use wire::http1::answer::{AnswerReader, Event};
+use wire::http1::answer_reader::{AnswerReader, Event};
 
 /// As many bytes of a head as are allowed.
 const HEAD_BYTES_MAX: usize = 512;

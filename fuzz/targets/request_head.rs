@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use message::RequestHead;
-use wire::http1::read::{Limits, Parsed, Parser, parse_head};
+use wire::http1::request_parser::{Limits, Parsed, Parser, parse_head};
 
 fuzz_target!(|input: &[u8]| {
     let [step, switches, text @ ..] = input else {

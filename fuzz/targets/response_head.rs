@@ -3,16 +3,16 @@
 
 use libfuzzer_sys::fuzz_target;
 use message::{HeaderId, ResponseHead};
-use wire::http1::answer::{AnswerReader, Asked, Event};
+use wire::http1::answer_reader::{AnswerReader, RequestKind, Event};
 
 fuzz_target!(|input: &[u8]| {
     let [step, switches, text @ ..] = input else {
         return;
     };
     let asked = match switches & 3 {
-        0 => Asked::Head,
-        1 => Asked::Upgrade,
-        _ => Asked::Plain,
+        0 => RequestKind::Head,
+        1 => RequestKind::Upgrade,
+        _ => RequestKind::Plain,
     };
     let head_bytes_max = if switches & 4 == 0 { 4096 } else { 96 };
     let is_closed = switches & 8 != 0;
@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
 /// What an answer comes to: its heads, its body, and how it ended.
 fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
-    asked: Asked,
+    asked: RequestKind,
     head_bytes_max: usize,
     is_closed: bool,
 ) -> String {

@@ -1,6 +1,7 @@
 //! A response head as an upstream sent it: the bytes, stored once, and the spans of its parts in them.
 //!
-//! Made by `wire::http1::response`. The proxy decides what of it reaches the client, and makes a [`crate::Response`].
+//! Made by `wire::http1::response_parser`. The proxy decides what of it reaches the client, and makes a
+//! [`crate::Response`].
 
 use bytes::Bytes;
 use smallvec::SmallVec;

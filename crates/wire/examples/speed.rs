@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use message::{ETag, HeaderId, Response, conditional, date, uri};
-use wire::http1::read::{Limits, Parsed, parse_head};
-use wire::http1::write::{self, ConnectionHeader, HeadContext};
+use wire::http1::request_parser::{Limits, Parsed, parse_head};
+use wire::http1::response_writer::{self, ConnectionHeader, HeadContext};
 use wire::{Timer, Wheel};
 
 const ROUNDS: u32 = 2_000_000;
@@ -88,7 +88,7 @@ fn main() {
             connection: ConnectionHeader::KeepAlive(None),
             is_chunked: false,
         };
-        write::head(&mut out, black_box(&response), &context);
+        response_writer::head(&mut out, black_box(&response), &context);
         black_box(&out);
     });
     let wheel = Wheel::new();
@@ -99,6 +99,6 @@ fn main() {
         next += 1;
     });
     measure("clock", || {
-        black_box(wire::clock::monotonic_ms());
+        black_box(wire::loop_clock::monotonic_ms());
     });
 }

@@ -15,9 +15,9 @@ use nix::sys::socket::sockopt::{IpBindAddressNoPort, IpTransparent};
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, UnixStream};
 
-use crate::clock;
 use crate::event_loop::Loop;
 use crate::exchange::UpstreamConnection;
+use crate::loop_clock;
 use crate::stream::Stream;
 
 /// The address to connect to.
@@ -91,7 +91,7 @@ pub async fn connect(
     timeout: Duration,
     owner: &Rc<Loop>,
 ) -> Result<UpstreamConnection, ConnectError> {
-    let opened_ms = clock::monotonic_ms();
+    let opened_ms = loop_clock::monotonic_ms();
     let mut timer = owner.wheel.timer();
     let stream = timer
         .guard(timeout, open(to, options))

@@ -16,10 +16,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use message::RequestHead;
 
-use crate::clock;
 use crate::event_loop::Loop;
-use crate::http1::body::{BodyFault, Decoder, decode};
-use crate::http1::read::{Choose, Limits, Parsed, Parser, Refusal};
+use crate::http1::body_decoder::{BodyFault, Decoder, decode};
+use crate::http1::request_parser::{Choose, Limits, Parsed, Parser, Refusal};
+use crate::loop_clock;
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::turn;
@@ -232,9 +232,9 @@ impl Connection {
         total: Duration,
         between: Duration,
     ) -> Result<(), Error> {
-        let until = clock::monotonic_ms() + total.as_millis() as u64;
+        let until = loop_clock::monotonic_ms() + total.as_millis() as u64;
         while !decoder.is_end() {
-            let left = until.saturating_sub(clock::monotonic_ms());
+            let left = until.saturating_sub(loop_clock::monotonic_ms());
             if left == 0 {
                 return Err(Error::Timeout);
             }
@@ -251,13 +251,13 @@ impl Connection {
         if self.stream.shutdown_write().is_err() {
             return;
         }
-        let until = clock::monotonic_ms() + total.as_millis() as u64;
+        let until = loop_clock::monotonic_ms() + total.as_millis() as u64;
         loop {
             match self.read_once(|bytes, _| bytes.len()) {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(error) if is_would_block(&error) => {
-                    let left = until.saturating_sub(clock::monotonic_ms());
+                    let left = until.saturating_sub(loop_clock::monotonic_ms());
                     let wait = between.min(Duration::from_millis(left));
                     if left == 0 || self.wait_readable(wait).await.is_err() {
                         return;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use message::{Date, date};
 
-use crate::clock;
-use crate::lending::Lender;
+use crate::loop_clock;
+use crate::read_buffers::ReadBuffers;
 use crate::timers::Wheel;
 
 /// Size in bytes of the scratch buffer that all connections of a loop read into.
@@ -20,7 +20,7 @@ pub struct Loop {
     /// The loop's timeouts.
     pub wheel: Rc<Wheel>,
     pub(crate) scratch: RefCell<Box<[u8]>>,
-    pub(crate) lender: Lender,
+    pub(crate) read_buffers: ReadBuffers,
     pub(crate) out: RefCell<Vec<u8>>,
     date: RefCell<Date>,
 }
@@ -31,15 +31,15 @@ impl Loop {
         Rc::new(Loop {
             wheel: Wheel::new(),
             scratch: RefCell::new(vec![0; SCRATCH].into()),
-            lender: Lender::default(),
+            read_buffers: ReadBuffers::default(),
             out: RefCell::new(Vec::new()),
-            date: RefCell::new(Date::new(clock::unix_seconds())),
+            date: RefCell::new(Date::new(loop_clock::unix_seconds())),
         })
     }
 
     /// Frees unused buffers, because memory is scarce.
     pub fn give_back(&self) {
-        self.lender.give_back();
+        self.read_buffers.give_back();
         if let Ok(mut out) = self.out.try_borrow_mut() {
             out.shrink_to(SCRATCH);
         }
@@ -47,7 +47,7 @@ impl Loop {
 
     /// The current text of the `Date` header.
     pub fn date(&self) -> [u8; date::DATE_LEN] {
-        *self.date.borrow_mut().at(clock::unix_seconds())
+        *self.date.borrow_mut().at(loop_clock::unix_seconds())
     }
 
     /// Lends the scratch buffer for a read by the caller (a small body after its head), which must end before the next

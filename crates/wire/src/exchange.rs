@@ -19,9 +19,9 @@ use bytes::Bytes;
 use message::{Framing, Header};
 
 use crate::event_loop::Loop;
-use crate::http1::answer::{AnswerFault, AnswerReader, Asked, Event};
-use crate::http1::request::BodyWriter;
-use crate::lending::LENT_MIN;
+use crate::http1::answer_reader::{AnswerFault, AnswerReader, Event, RequestKind};
+use crate::http1::request_writer::BodyWriter;
+use crate::read_buffers::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::turn;
@@ -78,7 +78,7 @@ impl UpstreamConnection {
             is_body_queued: true,
             first: Bytes::new(),
             queue: VecDeque::new(),
-            reader: AnswerReader::new(Asked::Plain, 0),
+            reader: AnswerReader::new(RequestKind::Plain, 0),
             unread: Vec::new(),
             lent: Bytes::new(),
             fault: None,
@@ -90,14 +90,14 @@ impl UpstreamConnection {
         }))
     }
 
-    /// Begins a request: `head` was written by [`crate::http1::request::head`] and announced `framing`; the answer's head has
+    /// Begins a request: `head` was written by [`crate::http1::request_writer::head`] and announced `framing`; the answer's head has
     /// at most `head_bytes_max` bytes (`proxy_buffer_size`). Nothing is sent before [`Exchange::flush`] or a read.
     #[inline]
     pub fn begin(
         self,
         head: Bytes,
         framing: Framing,
-        asked: Asked,
+        asked: RequestKind,
         head_bytes_max: usize,
     ) -> Box<Exchange> {
         let reader = AnswerReader::new(asked, head_bytes_max);
@@ -136,7 +136,7 @@ impl UpstreamConnection {
         self.0.requests
     }
 
-    /// When it was opened, on the clock of [`crate::clock::monotonic_ms`].
+    /// When it was opened, on the clock of [`crate::loop_clock::monotonic_ms`].
     pub fn opened_ms(&self) -> u64 {
         self.0.opened_ms
     }
@@ -290,7 +290,7 @@ impl Exchange {
                 self.lent.is_empty(),
                 "what came is given out before more is read"
             );
-            if let Some(lent) = owner.lender.lend(scratch, came.clone()) {
+            if let Some(lent) = owner.read_buffers.lend(scratch, came.clone()) {
                 self.lent = lent;
                 return;
             }
@@ -375,7 +375,7 @@ impl Exchange {
         self.unread = Vec::new();
         // Nor what was told of an answer that came in records, which knows its request.
         if self.reader.is_in_records() {
-            self.reader = AnswerReader::new(Asked::Plain, 0);
+            self.reader = AnswerReader::new(RequestKind::Plain, 0);
         }
         Some(UpstreamConnection(self))
     }

@@ -1,11 +1,10 @@
 //! Bytes ↔ messages: sockets, reading and writing HTTP/1, body framing, the gateway protocols, and the timeouts of a
 //! loop.
 //!
-//! The pure parts (`http1::read`, `http1::body`, `http1::write`, `fastcgi`, `gateway`, `rate`) work on byte slices
-//! only; `stream`, `connection` and `exchange` connect them to sockets. Invariants: an idle connection holds no buffer;
-//! nothing here blocks; everything read is bounded.
+//! The pure parts (`http1`, `fastcgi`, `gateway`, `rate`) work on byte slices only; `stream`, `connection` and `exchange`
+//! connect them to sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything read is
+//! bounded.
 
-pub mod clock;
 pub mod connect;
 pub mod connection;
 pub mod event_loop;
@@ -13,8 +12,9 @@ pub mod exchange;
 pub mod fastcgi;
 pub mod gateway;
 pub mod http1;
-mod lending;
+pub mod loop_clock;
 pub mod rate;
+mod read_buffers;
 pub mod stream;
 pub mod timers;
 pub mod turn;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock;
+use crate::loop_clock;
 
 const LEVELS: usize = 4;
 const SLOTS: u64 = 64;
@@ -76,7 +76,7 @@ pub struct Timer {
 impl Wheel {
     /// An empty wheel. Spawn [`Wheel::run`] on the same loop.
     pub fn new() -> Rc<Wheel> {
-        Rc::new(Wheel(RefCell::new(Slots::new(clock::monotonic_ms()))))
+        Rc::new(Wheel(RefCell::new(Slots::new(loop_clock::monotonic_ms()))))
     }
 
     /// A timer that is not armed.
@@ -109,7 +109,7 @@ impl Wheel {
     /// Drives the wheel; never returns.
     pub async fn run(self: Rc<Self>) {
         loop {
-            let now = clock::monotonic_ms();
+            let now = loop_clock::monotonic_ms();
             self.turn(now);
             let next = self.0.borrow().next_slot();
             let mut sleep = pin!(
@@ -152,7 +152,7 @@ impl Wheel {
 impl Timer {
     /// Sets the timer to expire `after` from now, whether or not it was armed.
     pub fn arm(&mut self, after: Duration) {
-        let now = clock::monotonic_ms();
+        let now = loop_clock::monotonic_ms();
         let after_ms = (after.as_millis() as u64).min(TIMEOUT_MAX_MS);
         let mut deadline = now + after_ms + 1; // what is left of this one does not count: never early by a millisecond
         if after_ms >= COARSE_FROM_MS {
@@ -475,7 +475,7 @@ mod tests {
         let mut cx = Context::from_waker(&waker);
         timer.arm(Duration::from_millis(10));
         assert!(timer.poll_expired(&mut cx).is_pending());
-        let now = clock::monotonic_ms();
+        let now = loop_clock::monotonic_ms();
         wheel.turn(now + 100);
         wheel.turn(now + 200);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);

@@ -17,7 +17,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::clock;
+use crate::loop_clock;
 
 /// What all tasks that never stop may take together before others go first, in nanoseconds.
 pub const TURN_NS: u64 = 1_000_000;
@@ -77,7 +77,7 @@ impl Turn {
         if self.until_look.get() == OVER {
             return false;
         }
-        let now_ns = clock::read_ns();
+        let now_ns = loop_clock::read_ns();
         if self.began_ns.get() == 0 {
             self.began_ns.set(now_ns);
         }

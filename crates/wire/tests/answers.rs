@@ -4,7 +4,7 @@
 
 use message::{HeaderId, ResponseHead, Version};
 use proptest::prelude::*;
-use wire::http1::answer::{AnswerReader, Asked, Event, INTERIM_HEADS_MAX};
+use wire::http1::answer_reader::{AnswerReader, Event, INTERIM_HEADS_MAX, RequestKind};
 
 const HEAD_MAX: usize = 4096;
 
@@ -22,7 +22,11 @@ struct Outcome {
 }
 
 /// Reads the pieces as they come; `is_closed`: then the connection ends.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Asked, is_closed: bool) -> Outcome {
+fn read<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    asked: RequestKind,
+    is_closed: bool,
+) -> Outcome {
     let mut reader = AnswerReader::new(asked, HEAD_MAX);
     let mut outcome = Outcome::default();
     let mut unused = Vec::new();
@@ -80,7 +84,7 @@ fn check(head: &ResponseHead) {
 }
 
 /// Whole, in pieces of one size, and in two pieces cut at every byte: the same whatever the cuts.
-fn answer(text: &[u8], asked: Asked, is_closed: bool) -> Outcome {
+fn answer(text: &[u8], asked: RequestKind, is_closed: bool) -> Outcome {
     let whole = read([text], asked, is_closed);
     let shown = text.escape_ascii();
     for step in [1, 2, 3, 7] {
@@ -129,7 +133,7 @@ fn what_nginx_passes_on() {
             &[100, 102, 200], "ab", true),
     ];
     for (text, statuses, body, is_reusable) in cases {
-        let found = answer(text, Asked::Plain, !is_reusable);
+        let found = answer(text, RequestKind::Plain, !is_reusable);
         let shown = text.escape_ascii();
         assert_eq!(
             (&found.statuses[..], &found.body[..]),
@@ -188,7 +192,7 @@ fn what_nginx_refuses_in_its_words() {
         ("HTTP/1.1 102 x\r\n\r\n".repeat(INTERIM_HEADS_MAX + 1).into_bytes(), "upstream sent too many interim responses"),
     ];
     for (text, why) in cases {
-        let found = answer(text, Asked::Plain, true);
+        let found = answer(text, RequestKind::Plain, true);
         let shown = text.escape_ascii();
         assert_eq!(found.fault.as_deref(), Some(*why), "{shown}");
         assert!(!found.is_reusable, "{shown}");
@@ -208,7 +212,7 @@ fn what_does_not_begin_as_http_is_a_body() {
         // Found by fuzzing: its first line does not fit into a head's buffer.
         &[&[b'x'; HEAD_MAX + 1][..], b"\nab"].concat(),
     ] {
-        let found = answer(text, Asked::Plain, true);
+        let found = answer(text, RequestKind::Plain, true);
         let shown = text.escape_ascii();
         assert!(found.is_http09 && !found.is_reusable, "{shown}");
         assert_eq!(
@@ -228,8 +232,11 @@ fn a_head_may_fill_its_buffer_and_no_more() {
         text.splice(at..at, std::iter::repeat_n(b'a', room));
         text
     };
-    assert_eq!(answer(&head(HEAD_MAX), Asked::Plain, false).fault, None);
-    let fault = answer(&head(HEAD_MAX + 1), Asked::Plain, false).fault;
+    assert_eq!(
+        answer(&head(HEAD_MAX), RequestKind::Plain, false).fault,
+        None
+    );
+    let fault = answer(&head(HEAD_MAX + 1), RequestKind::Plain, false).fault;
     assert_eq!(fault.as_deref(), Some("upstream sent too big header"));
 }
 
@@ -240,28 +247,28 @@ fn answers_without_a_body_leave_the_connection_usable() {
         "Content-Length: 5\r\n",
         "Transfer-Encoding: chunked\r\n",
     ] {
-        let found = answer(&ok(lines, ""), Asked::Head, false);
+        let found = answer(&ok(lines, ""), RequestKind::Head, false);
         assert!(found.is_ended && found.is_reusable, "{lines:?}");
         for status in ["204 No Content", "304 Not Modified"] {
             let text = format!("HTTP/1.1 {status}\r\n{lines}\r\n");
             assert!(
-                answer(text.as_bytes(), Asked::Plain, false).is_reusable,
+                answer(text.as_bytes(), RequestKind::Plain, false).is_reusable,
                 "{text:?}"
             );
         }
     }
     // Bytes that nobody asked for.
     for (text, asked, unused) in [
-        (ok("Content-Length: 2\r\n", "abcd"), Asked::Plain, 2),
-        (ok("Content-Length: 2\r\n", "ab"), Asked::Head, 2),
+        (ok("Content-Length: 2\r\n", "abcd"), RequestKind::Plain, 2),
+        (ok("Content-Length: 2\r\n", "ab"), RequestKind::Head, 2),
         (
             ok("Transfer-Encoding: chunked\r\n", "0\r\n\r\nHTTP/1.1"),
-            Asked::Plain,
+            RequestKind::Plain,
             8,
         ),
         (
             b"HTTP/1.1 204 No\r\nContent-Length: 2\r\n\r\nab".into(),
-            Asked::Plain,
+            RequestKind::Plain,
             2,
         ),
     ] {
@@ -282,7 +289,7 @@ fn trailers_and_tunnels() {
             "Transfer-Encoding: chunked\r\n",
             "1\r\na\r\n0\r\nX: y\r\n\r\n",
         ),
-        Asked::Plain,
+        RequestKind::Plain,
         false,
     );
     assert!(
@@ -292,7 +299,7 @@ fn trailers_and_tunnels() {
     );
     let text =
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nContent-Length: 1\r\n\r\nraw bytes";
-    let found = answer(text, Asked::Upgrade, true);
+    let found = answer(text, RequestKind::Upgrade, true);
     assert_eq!(
         (&found.statuses[..], &found.body[..]),
         (&[101][..], &b"raw bytes"[..])
@@ -308,7 +315,7 @@ proptest! {
         is_head: bool,
         is_closed: bool,
     ) {
-        let asked = if is_head { Asked::Head } else { Asked::Plain };
+        let asked = if is_head { RequestKind::Head } else { RequestKind::Plain };
         let whole = read([text.as_bytes()], asked, is_closed);
         prop_assert_eq!(whole, read(text.as_bytes().chunks(step), asked, is_closed));
     }
@@ -318,8 +325,8 @@ proptest! {
         let mut with_line = b"HTTP/1.1 200 OK\r\n".to_vec();
         with_line.extend_from_slice(&text);
         for text in [text, with_line] {
-            let whole = read([&text[..]], Asked::Plain, true);
-            prop_assert_eq!(whole, read(text.chunks(step), Asked::Plain, true));
+            let whole = read([&text[..]], RequestKind::Plain, true);
+            prop_assert_eq!(whole, read(text.chunks(step), RequestKind::Plain, true));
         }
     }
 }

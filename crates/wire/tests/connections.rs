@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use message::Framing;
-use wire::http1::body::{BodyFault, Decoder};
-use wire::http1::read::Limits;
+use wire::http1::body_decoder::{BodyFault, Decoder};
+use wire::http1::request_parser::Limits;
 use wire::{Connection, Error, Loop, Stream};
 
 mod common;

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use message::Framing;
 use wire::connect::{ConnectError, Destination, Options, connect};
 use wire::exchange::{AnswerHead, ExchangeError, Flushed};
-use wire::http1::answer::Asked;
-use wire::http1::request::{self, Outgoing};
+use wire::http1::answer_reader::RequestKind;
+use wire::http1::request_writer::{self, Outgoing};
 use wire::{Exchange, Loop, UpstreamConnection};
 
 mod common;
@@ -105,7 +105,7 @@ fn begin(
     connection: UpstreamConnection,
     method: &str,
     framing: Framing,
-    asked: Asked,
+    asked: RequestKind,
 ) -> Box<Exchange> {
     let mut head = Vec::new();
     let outgoing = Outgoing {
@@ -114,12 +114,12 @@ fn begin(
         is_http10: false,
         framing,
     };
-    request::head(&mut head, &outgoing, [(&b"Host"[..], &b"h"[..])]).unwrap();
+    request_writer::head(&mut head, &outgoing, [(&b"Host"[..], &b"h"[..])]).unwrap();
     connection.begin(head.into(), framing, asked, HEAD_MAX)
 }
 
 fn get(connection: UpstreamConnection) -> Box<Exchange> {
-    begin(connection, "GET", Framing::None, Asked::Plain)
+    begin(connection, "GET", Framing::None, RequestKind::Plain)
 }
 
 async fn status(exchange: &mut Exchange) -> u16 {
@@ -164,14 +164,14 @@ fn requests_follow_each_other_on_one_connection() {
         assert_eq!((exchange.sent(), exchange.received()), (28, 43));
         let connection = exchange.finish().unwrap();
         assert!(connection.is_intact() && connection.requests() == 1);
-        let mut exchange = begin(connection, "HEAD", Framing::None, Asked::Head);
+        let mut exchange = begin(connection, "HEAD", Framing::None, RequestKind::Head);
         assert_eq!(status(&mut exchange).await, 200);
         assert_eq!(body(&mut exchange).await, (Vec::new(), Ok(())));
         let mut exchange = begin(
             exchange.finish().unwrap(),
             "POST",
             Framing::Chunked,
-            Asked::Plain,
+            RequestKind::Plain,
         );
         exchange.queue_piece(Bytes::from_static(b"abc")).unwrap();
         assert_eq!(exchange.flush(LONG).await.unwrap(), Flushed::All);
@@ -289,7 +289,12 @@ fn an_answer_may_come_before_the_request_is_sent() {
     ]);
     on_loop(async |owner| {
         let framing = Framing::Length(LARGE as u64);
-        let mut exchange = begin(to(address, &owner).await, "POST", framing, Asked::Plain);
+        let mut exchange = begin(
+            to(address, &owner).await,
+            "POST",
+            framing,
+            RequestKind::Plain,
+        );
         exchange
             .queue_piece(Bytes::from(vec![b'x'; LARGE / 2]))
             .unwrap();
@@ -314,7 +319,12 @@ fn the_request_goes_on_while_an_answer_is_read() {
     ]);
     on_loop(async |owner| {
         let framing = Framing::Length(LARGE as u64);
-        let mut exchange = begin(to(address, &owner).await, "PUT", framing, Asked::Plain);
+        let mut exchange = begin(
+            to(address, &owner).await,
+            "PUT",
+            framing,
+            RequestKind::Plain,
+        );
         exchange
             .queue_piece(Bytes::from(vec![b'x'; LARGE]))
             .unwrap();
@@ -343,7 +353,7 @@ fn a_server_that_reads_nothing_is_not_waited_for_forever() {
             to(address, &owner).await,
             "PUT",
             Framing::Chunked,
-            Asked::Plain,
+            RequestKind::Plain,
         );
         assert_eq!(exchange.flush(LONG).await.unwrap(), Flushed::All);
         exchange.queue_piece(Bytes::from_static(b"end")).unwrap();
@@ -370,7 +380,7 @@ fn a_tunnel_begins_behind_the_head() {
             to(address, &owner).await,
             "GET",
             Framing::None,
-            Asked::Upgrade,
+            RequestKind::Upgrade,
         );
         assert_eq!(status(&mut exchange).await, 101);
         let first = exchange.piece(LONG).await.unwrap().unwrap();

@@ -1,6 +1,6 @@
 //! What the fuzz target `request_head` found.
 
-use wire::http1::read::{Limits, Parsed, Parser, parse_head};
+use wire::http1::request_parser::{Limits, Parsed, Parser, parse_head};
 
 #[test]
 fn a_line_of_carriage_returns_is_neither_a_header_nor_the_end() {

@@ -4,7 +4,7 @@
 
 use message::{Framing, HeaderId, Method, RequestHead, Version};
 use proptest::prelude::*;
-use wire::http1::read::{BLANK_LINES_MAX, Limits, Parsed, Parser, parse_head};
+use wire::http1::request_parser::{BLANK_LINES_MAX, Limits, Parsed, Parser, parse_head};
 
 fn complete(text: &str) -> Box<RequestHead> {
     match parse_head(text.as_bytes(), &Limits::default()) {

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use message::Framing;
-use wire::clock::read_ns;
 use wire::connect::{Destination, Options, connect};
 use wire::fastcgi::{RecordReader, Told};
-use wire::http1::answer::{AnswerReader, Asked, Event};
-use wire::http1::body::Decoder;
-use wire::http1::read::Limits;
-use wire::http1::request::BodyWriter;
+use wire::http1::answer_reader::{AnswerReader, Event, RequestKind};
+use wire::http1::body_decoder::Decoder;
+use wire::http1::request_parser::Limits;
+use wire::http1::request_writer::BodyWriter;
+use wire::loop_clock::read_ns;
 use wire::{Connection, Error, Exchange, Loop, Stream, turn};
 
 mod common;
@@ -173,7 +173,7 @@ async fn asking(owner: &Rc<Loop>, text: &'static [u8]) -> Box<Exchange> {
     connection.begin(
         Bytes::from_static(b"GET / HTTP/1.0\r\n\r\n"),
         Framing::None,
-        Asked::Plain,
+        RequestKind::Plain,
         4096,
     )
 }

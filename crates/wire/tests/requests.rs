@@ -4,9 +4,9 @@
 
 use message::{Framing, Header};
 use proptest::prelude::*;
-use wire::http1::body::Decoder;
-use wire::http1::read::{Limits, Parsed, parse_head};
-use wire::http1::request::{self, BodyWriter, Outgoing, RequestFault};
+use wire::http1::body_decoder::Decoder;
+use wire::http1::request_parser::{Limits, Parsed, parse_head};
+use wire::http1::request_writer::{self, BodyWriter, Outgoing, RequestFault};
 
 type Fields<'a> = &'a [(&'a [u8], &'a [u8])];
 
@@ -21,7 +21,7 @@ fn get(target: &[u8]) -> Outgoing<'_> {
 
 fn written(outgoing: &Outgoing<'_>, fields: Fields<'_>) -> Result<String, RequestFault> {
     let mut out = b"before".to_vec();
-    let outcome = request::head(&mut out, outgoing, fields.iter().copied());
+    let outcome = request_writer::head(&mut out, outgoing, fields.iter().copied());
     let text = String::from_utf8(out).unwrap();
     let text = text.strip_prefix("before").unwrap().to_owned();
     assert!(
@@ -177,7 +177,7 @@ proptest! {
         let plain: Vec<(&[u8], &[u8])> = std::iter::once((&b"Host"[..], &b"h"[..]))
             .chain(fields.iter().filter(|(name, _)| name.len() > 1 && !name.eq_ignore_ascii_case("host")).map(|(name, value)| (name.as_bytes(), value.as_bytes())))
             .collect();
-        request::head(&mut out, &outgoing, plain.iter().copied()).unwrap();
+        request_writer::head(&mut out, &outgoing, plain.iter().copied()).unwrap();
         let mut body = BodyWriter::new(framing);
         for piece in &pieces {
             let behind = body.piece(&mut out, piece.len() as u64).unwrap();

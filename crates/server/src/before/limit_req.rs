@@ -183,7 +183,7 @@ struct Asked<'a> {
 /// one that decides.
 fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
     let zones = &request.generation.settings.limits.requests;
-    let now_ms = i64::try_from(wire::clock::monotonic_ms()).unwrap_or(i64::MAX);
+    let now_ms = i64::try_from(wire::loop_clock::monotonic_ms()).unwrap_or(i64::MAX);
     let mut asked: SmallVec<[Asked<'_>; 4]> = SmallVec::new();
     let mut longest: Option<(u64, i64, &Zone<Requests>, &Requests)> = None;
     for (number, limit) in limits.iter().enumerate() {

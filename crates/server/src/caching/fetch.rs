@@ -116,7 +116,7 @@ async fn fetch_alone(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -
 }
 
 fn now_ms() -> u64 {
-    wire::clock::monotonic_ms()
+    wire::loop_clock::monotonic_ms()
 }
 
 /// Fetches behind the client, who gets what is stored. False: somebody is at it already.

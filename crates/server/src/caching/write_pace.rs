@@ -42,7 +42,10 @@ pub async fn has_turn(cache: &Cache, loop_: &Loop, is_alone: bool) -> bool {
     if level() >= Level::Fills {
         return false;
     }
-    let is_wanted = !is_alone || cache.tally.is_disk_trusted(wire::clock::monotonic_ms());
+    let is_wanted = !is_alone
+        || cache
+            .tally
+            .is_disk_trusted(wire::loop_clock::monotonic_ms());
     is_wanted && wait_for_turn(cache, loop_).await
 }
 
@@ -52,7 +55,7 @@ async fn wait_for_turn(cache: &Cache, loop_: &Loop) -> bool {
     if !is_behind(cache, HURRIED) {
         return true;
     }
-    let now = wire::clock::monotonic_ms;
+    let now = wire::loop_clock::monotonic_ms;
     let begun = now();
     // While one waited in vain a moment ago, nobody else does.
     while cache.tally.is_disk_trusted(now()) {
@@ -94,7 +97,7 @@ pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming
                     if patience.is_zero() {
                         filler.stop_storing();
                         cache.shed("the disk is slower than the origin");
-                        cache.tally.distrust_disk(wire::clock::monotonic_ms());
+                        cache.tally.distrust_disk(wire::loop_clock::monotonic_ms());
                     }
                 }
             }

@@ -61,7 +61,7 @@ impl Turns {
     }
 
     async fn wait(&self, turns: Arc<Semaphore>, loop_: &Loop) -> Option<OwnedSemaphorePermit> {
-        let now = wire::clock::monotonic_ms;
+        let now = wire::loop_clock::monotonic_ms;
         if now() < self.distrusted_until.load(Relaxed) {
             return None;
         }

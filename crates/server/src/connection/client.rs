@@ -53,7 +53,7 @@ impl Client {
             local,
             listener,
             requests: Cell::new(0),
-            accepted_ms: wire::clock::monotonic_ms(),
+            accepted_ms: wire::loop_clock::monotonic_ms(),
             proxied: OnceCell::new(),
             entry: Cell::new(None),
         }
@@ -101,7 +101,7 @@ impl Client {
     /// The connection's age in milliseconds.
     #[must_use]
     pub fn age_ms(&self) -> u64 {
-        wire::clock::monotonic_ms().saturating_sub(self.accepted_ms)
+        wire::loop_clock::monotonic_ms().saturating_sub(self.accepted_ms)
     }
 
     /// The port that was asked; `None` at unix sockets.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use message::{Framing, Version};
-use wire::http1::write;
+use wire::http1::response_writer;
 
 use crate::Response;
 use crate::log::Level;
@@ -228,7 +228,10 @@ pub async fn invite(request: &mut Request, timeout: Duration) -> Result<(), wire
     if !request.body.is_to_be_invited() {
         return Ok(());
     }
-    request.wire.send_bytes(timeout, write::CONTINUE).await
+    request
+        .wire
+        .send_bytes(timeout, response_writer::CONTINUE)
+        .await
 }
 
 async fn log(request: &Request) {

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use message::{RequestHead, Version};
-use wire::http1::read::Limits;
+use wire::http1::request_parser::Limits;
 use wire::{Error as WireError, Stream, turn};
 
 use crate::log::Level;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header, Version};
-use wire::http1::write;
+use wire::http1::response_writer;
 use wire::rate::Rate;
 use wire::turn;
 
@@ -467,7 +467,7 @@ fn send_piece_now(
     let is_chunk = framing.is_chunked && !body.is_empty();
     let behind: &'static [u8] = match (is_chunk, place.has_end) {
         (true, true) => b"\r\n0\r\n\r\n",
-        (true, false) => write::CRLF,
+        (true, false) => response_writer::CRLF,
         (false, true) => b"0\r\n\r\n",
         (false, false) => &[],
     };
@@ -478,14 +478,14 @@ fn send_piece_now(
         request.response.as_ref().map_or(0, |r| r.status),
         request.keepalive,
     ) {
-        (101, _) => write::ConnectionHeader::Upgrade,
-        (_, true) => {
-            write::ConnectionHeader::KeepAlive(location.settings.keepalive.keepalive_timeout.told)
-        }
-        (_, false) => write::ConnectionHeader::Close,
+        (101, _) => response_writer::ConnectionHeader::Upgrade,
+        (_, true) => response_writer::ConnectionHeader::KeepAlive(
+            location.settings.keepalive.keepalive_timeout.told,
+        ),
+        (_, false) => response_writer::ConnectionHeader::Close,
     };
     let date = request.client.loop_.wire.date();
-    let context = write::HeadContext {
+    let context = response_writer::HeadContext {
         server_line: location.settings.identity.line().as_bytes(),
         date: &date,
         connection,
@@ -494,11 +494,11 @@ fn send_piece_now(
     let response = request.response.as_ref().expect("start put it there");
     let write = |out: &mut Vec<u8>| {
         if has_head {
-            write::head(out, response, &context);
+            response_writer::head(out, response, &context);
             head_bytes = out.len() as u64;
         }
         if is_chunk {
-            write::chunk_head(out, body.len() as u64);
+            response_writer::chunk_head(out, body.len() as u64);
         }
     };
     let sent = request.wire.send_now(write, body, behind);
@@ -526,7 +526,7 @@ async fn send_chunk(
         let len = chunk.len();
         request
             .wire
-            .send(framing.timeout, |out| write::chunk_head(out, len))
+            .send(framing.timeout, |out| response_writer::chunk_head(out, len))
             .await?;
         request.count(before, 0);
     }
@@ -538,7 +538,7 @@ async fn send_chunk(
         let before = request.wire.sent();
         request
             .wire
-            .send_bytes(framing.timeout, write::CRLF)
+            .send_bytes(framing.timeout, response_writer::CRLF)
             .await?;
         request.count(before, 0);
     }
@@ -582,7 +582,9 @@ async fn end(
     let before = request.wire.sent();
     request
         .wire
-        .send(framing.timeout, |out| write::last_chunk(out, &trailers))
+        .send(framing.timeout, |out| {
+            response_writer::last_chunk(out, &trailers)
+        })
         .await?;
     request.count(before, 0);
     Ok(())

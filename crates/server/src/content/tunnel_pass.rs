@@ -216,7 +216,7 @@ impl Opening {
                 receive_bytes: upstream_request::buffer(settings.tunnel_socket_rcvbuf),
                 send_bytes: upstream_request::buffer(settings.tunnel_socket_sndbuf),
             },
-            begun_ms: wire::clock::monotonic_ms(),
+            begun_ms: wire::loop_clock::monotonic_ms(),
         }
     }
 
@@ -229,7 +229,7 @@ impl Opening {
             };
             let (name, address) = (Arc::clone(&peer.name), peer.address.clone());
             self.record.tries.borrow_mut().begin(Arc::clone(&name));
-            let begun_ms = wire::clock::monotonic_ms();
+            let begun_ms = wire::loop_clock::monotonic_ms();
             match self.connect(&address).await {
                 Ok(connection) => {
                     self.choice.count_opened();

@@ -2,7 +2,7 @@
 
 use config::Directive;
 use message::{Method, date};
-use wire::http1::write;
+use wire::http1::response_writer;
 
 use crate::Response;
 use crate::absolute_redirect;
@@ -44,14 +44,14 @@ pub fn tell_answer(
     let chain = chain(request, lines);
     absolute_redirect::complete(request, &mut response);
     let mut head = Vec::new();
-    let context = write::HeadContext {
+    let context = response_writer::HeadContext {
         server_line: b"",
         date: &date::format(0),
-        connection: write::ConnectionHeader::Close,
+        connection: response_writer::ConnectionHeader::Close,
         is_chunked: false,
     };
     response.omits_date = true;
-    write::head(&mut head, &response, &context);
+    response_writer::head(&mut head, &response, &context);
     let head = String::from_utf8_lossy(&head).into_owned();
     let shown: Vec<&str> = head
         .lines()

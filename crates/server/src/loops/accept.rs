@@ -198,7 +198,7 @@ pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted) {
 
 /// Says that places run out, once a second at most.
 fn tell_reuse(loop_: &Rc<Loop>, max: u32) {
-    let second = wire::clock::monotonic_ms() / 1000;
+    let second = wire::loop_clock::monotonic_ms() / 1000;
     if loop_.reuse_told.replace(Some(second)) != Some(second) {
         let text = "worker_connections are not enough, reusing connections";
         error_log(Level::Warn, format_args!("{max} {text}"));

@@ -262,7 +262,7 @@ pub fn another() {
     if !ARE_COUNTED {
         return;
     }
-    let (poll_ns, now_ns) = (wire::clock::monotonic_ns(), tsc_clock::now_ns());
+    let (poll_ns, now_ns) = (wire::loop_clock::monotonic_ns(), tsc_clock::now_ns());
     PASSED.with(|passed| {
         if passed.end(poll_ns, now_ns) {
             let page = PAGE.with_borrow(Rc::clone);
@@ -282,7 +282,7 @@ pub fn waited() -> Waited {
 #[must_use]
 pub fn last() -> (u64, String, &'static str) {
     let connection = HAND.with(|hand| hand.connection.get());
-    let (poll_ns, now_ns) = (wire::clock::monotonic_ns(), tsc_clock::now_ns());
+    let (poll_ns, now_ns) = (wire::loop_clock::monotonic_ns(), tsc_clock::now_ns());
     let passed = PASSED.with(|passed| {
         let longest = passed.longest.borrow();
         longest
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_passed_request_keeps_its_line() {
-        wire::clock::remember(1);
+        wire::loop_clock::remember(1);
         Kept::default().enter(4);
         begin(b"GET /long HTTP/1.1");
         phase(Phase::Content);
@@ -376,7 +376,7 @@ mod tests {
         another();
         begin(b"GET /short HTTP/1.1");
         assert_eq!(last(), (4, "GET /long HTTP/1.1".to_owned(), "content"));
-        wire::clock::remember(tsc_clock::now_ns());
+        wire::loop_clock::remember(tsc_clock::now_ns());
         assert_eq!(last().1, "GET /short HTTP/1.1");
     }
 

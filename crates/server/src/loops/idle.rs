@@ -124,7 +124,7 @@ impl Default for IdleList {
 
 /// Those that have waited for so long, in a queue. Who came later has not, and there may be as many as there are places.
 fn waits_since(ms: u64) -> impl Fn(&Entry) -> Judgement {
-    let until_ms = wire::clock::monotonic_ms().saturating_sub(ms);
+    let until_ms = wire::loop_clock::monotonic_ms().saturating_sub(ms);
     move |entry| match entry.since_ms <= until_ms {
         true => Judgement::Goes,
         false => Judgement::IsLast,
@@ -308,7 +308,7 @@ impl List {
         let queue = &mut self.queues[rank];
         let entry = &mut self.entries[slot as usize];
         entry.waiting = waiting;
-        entry.since_ms = wire::clock::monotonic_ms();
+        entry.since_ms = wire::loop_clock::monotonic_ms();
         self.length += usize::from(rank != BODIES);
         entry.previous = queue.newest;
         entry.next = NONE;

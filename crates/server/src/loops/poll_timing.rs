@@ -6,7 +6,7 @@
 //! Not here: what is done with the figures. Invariant: between two polls of one turn the clock is
 //! read once, not twice: the end of a poll is the start of the next one. Only the first wake of a
 //! turn and a wake from another thread cost a reading more. What runs in the poll takes its start for its
-//! time (`wire::clock`), so that figures cost no reading but that of its end. A poll that lets others go first,
+//! time (`wire::loop_clock`), so that figures cost no reading but that of its end. A poll that lets others go first,
 //! of whom there is none, is one with that which follows.
 
 use std::cell::{Cell, RefCell};
@@ -86,7 +86,7 @@ thread_local! {
 /// Nanoseconds of CLOCK_MONOTONIC.
 #[must_use]
 pub fn now_ns() -> u64 {
-    wire::clock::read_ns()
+    wire::loop_clock::read_ns()
 }
 
 /// When the poll that is running was woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
@@ -94,7 +94,7 @@ pub fn now_ns() -> u64 {
 #[must_use]
 pub fn moment() -> u64 {
     if !ARE_COUNTED {
-        return wire::clock::monotonic_ns();
+        return wire::loop_clock::monotonic_ns();
     }
     MOMENT.get()
 }
@@ -296,7 +296,7 @@ fn begin_poll(figures: &LoopFigures, stamp: &Stamp, start: u64, moment: u64) {
     AT.set(start);
     MOMENT.set(moment);
     disk::forget_last_operation();
-    wire::clock::remember(start);
+    wire::loop_clock::remember(start);
     match stamp.turn_ns() {
         0 => turn::begin(start),
         turn_ns => turn::go_on_with(start, turn_ns),
@@ -466,7 +466,7 @@ impl<F: Future> Future for Timed<F> {
         let this = self.get_mut();
         let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         if !ARE_COUNTED {
-            wire::clock::forget();
+            wire::loop_clock::forget();
             turn::begin(0);
             return this.future.as_mut().poll(context);
         }

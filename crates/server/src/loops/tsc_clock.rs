@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use wire::clock::read_ns;
+use wire::loop_clock::read_ns;
 
 /// What the kernel goes by.
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";

@@ -114,7 +114,7 @@ impl Stalls {
 
     /// Takes note of a poll that was over the threshold only since its loop waited for a processor that long.
     pub fn note_processor_wait(&self, loop_index: usize, ns: u64) {
-        let minute = wire::clock::monotonic_ms() / 60_000 + 1;
+        let minute = wire::loop_clock::monotonic_ms() / 60_000 + 1;
         let untold = self.processor_waits.lock().another(minute);
         if let Some(untold) = untold {
             error_log(
@@ -130,7 +130,7 @@ impl Stalls {
 
     /// Takes note of one; its number is given here.
     pub fn note(&self, mut stall: Stall) {
-        let second = wire::clock::monotonic_ms() / 1000 + 1;
+        let second = wire::loop_clock::monotonic_ms() / 1000 + 1;
         let (stall, untold) = {
             let noted = &mut *self.noted.lock();
             let untold = noted.told.another(second);

@@ -17,7 +17,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use disk::{Pool, Temporary};
 use message::Framing;
-use wire::http1::body::{BodyFault, Decoder};
+use wire::http1::body_decoder::{BodyFault, Decoder};
 
 use crate::Failure;
 use crate::connection;

@@ -262,7 +262,7 @@ impl Resolver {
     }
 
     fn ask(self: &Arc<Self>, question: Question) -> Asked {
-        let now_s = wire::clock::unix_seconds();
+        let now_s = wire::loop_clock::unix_seconds();
         let (sender, receiver) = oneshot::channel();
         let mut table = self.table.lock();
         match table.get_mut(&question) {

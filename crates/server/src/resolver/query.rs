@@ -158,7 +158,7 @@ impl LookUp<'_> {
                 _ if step.targets.is_empty() => break,
                 _ => {
                     let holds_s = self.resolver.rules.valid_s.unwrap_or(i64::from(ttl));
-                    let valid_s = wire::clock::unix_seconds().saturating_add(holds_s);
+                    let valid_s = wire::loop_clock::unix_seconds().saturating_add(holds_s);
                     return Some(Ok((step.targets, valid_s)));
                 }
             }

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use config::VariableIndex;
 use disk::Pool;
 use hashbrown::HashMap;
-use wire::http1::read::Limits;
+use wire::http1::request_parser::Limits;
 
 use crate::after::charset::Charsets;
 use crate::before::rewrite::Program;

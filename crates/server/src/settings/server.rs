@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::{
     Bufs, Error, Flag, Msec, Number, Placed, Problem, Scope, Size, Value, Word, directives,
 };
-use wire::http1::read::Limits;
+use wire::http1::request_parser::Limits;
 
 use crate::caching::directives::Conditions;
 use crate::regex::Regex;

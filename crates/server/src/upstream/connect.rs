@@ -62,7 +62,7 @@ async fn connect_to_path(
         true => path.to_owned(),
         false => Path::new("/proc/self/cwd").join(path),
     };
-    let begun_ms = wire::clock::monotonic_ms();
+    let begun_ms = wire::loop_clock::monotonic_ms();
     let access = Access::new(pool);
     let opening = loop_
         .disk
@@ -72,7 +72,7 @@ async fn connect_to_path(
     let opened = opened.map_err(|_| ConnectError::Timeout)?;
     let file = opened.map_err(|error| ConnectError::Refused(plain(&error)))?;
     let at = PathBuf::from(format!("/proc/self/fd/{}", file.number()));
-    let spent = Duration::from_millis(wire::clock::monotonic_ms().saturating_sub(begun_ms));
+    let spent = Duration::from_millis(wire::loop_clock::monotonic_ms().saturating_sub(begun_ms));
     let left = timeout.saturating_sub(spent);
     wire::connect::connect(Destination::Unix(&at), options, left, &loop_.wire).await
 }

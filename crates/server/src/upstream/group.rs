@@ -363,6 +363,6 @@ fn seed() -> u64 {
     // Up to 256 bytes come at once, or none before the kernel has its first entropy: then the clock has to do.
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
         Ok(8) => u64::from_ne_bytes(bytes),
-        _ => wire::clock::monotonic_ms(),
+        _ => wire::loop_clock::monotonic_ms(),
     }
 }

@@ -30,7 +30,7 @@ impl Shelf {
     pub fn take(&self, upstream: &Upstream, wanted: &Wanted) -> Option<UpstreamConnection> {
         let mut all = self.kept.borrow_mut();
         let kept = all.get_mut(&upstream.id())?;
-        kept.take(wanted, wire::clock::monotonic_ms())
+        kept.take(wanted, wire::loop_clock::monotonic_ms())
     }
 
     /// Keeps a connection for the next request, or closes it.
@@ -57,7 +57,7 @@ impl Shelf {
             }
         }
         let kept = all.entry(id).or_insert_with(|| Kept::new(limits));
-        kept.put(connection, like, wire::clock::monotonic_ms());
+        kept.put(connection, like, wire::loop_clock::monotonic_ms());
         drop(all);
         self.begin_tending(loop_);
     }
@@ -97,7 +97,7 @@ impl Shelf {
 
     /// Closes what is dead or too old. Is anything left?
     fn sweep(&self) -> bool {
-        let now_ms = wire::clock::monotonic_ms();
+        let now_ms = wire::loop_clock::monotonic_ms();
         self.kept.borrow_mut().retain(|_, kept| {
             kept.sweep(now_ms);
             !kept.is_empty()

@@ -6,7 +6,7 @@
 use message::Method;
 use wire::connect::ConnectError;
 use wire::exchange::ExchangeError;
-use wire::http1::answer::AnswerFault;
+use wire::http1::answer_reader::AnswerFault;
 
 use super::Outcome;
 
@@ -167,7 +167,7 @@ impl NextRules {
 
 #[cfg(test)]
 mod tests {
-    use wire::http1::request::RequestFault;
+    use wire::http1::request_writer::RequestFault;
 
     use super::*;
 

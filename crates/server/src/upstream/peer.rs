@@ -24,7 +24,7 @@ impl Now {
     /// This moment, by the loop's clock.
     #[must_use]
     pub fn read() -> Now {
-        let ms = wire::clock::monotonic_ms();
+        let ms = wire::loop_clock::monotonic_ms();
         Now {
             seconds: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
             ms,

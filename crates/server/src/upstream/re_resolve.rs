@@ -71,7 +71,7 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
                 // nginx asks again after so long.
                 let again_s = watching.resolver.rules.valid_s.unwrap_or(10);
                 Arc::new(Found {
-                    valid_s: wire::clock::unix_seconds().saturating_add(again_s),
+                    valid_s: wire::loop_clock::unix_seconds().saturating_add(again_s),
                     ..Found::default()
                 })
             }
@@ -93,7 +93,9 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
 
 /// How long an answer holds yet, and a second.
 fn left(valid_s: i64) -> Duration {
-    let left = valid_s.saturating_sub(wire::clock::unix_seconds()).max(0);
+    let left = valid_s
+        .saturating_sub(wire::loop_clock::unix_seconds())
+        .max(0);
     Duration::from_secs(left.unsigned_abs() + 1)
 }
 

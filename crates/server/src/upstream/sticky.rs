@@ -122,7 +122,7 @@ impl Sticky {
         let sid = match &self.kind {
             Kind::Cookie(_) | Kind::Route => id.clone(),
             Kind::Learn(learn) => {
-                let now_ms = wire::clock::monotonic_ms();
+                let now_ms = wire::loop_clock::monotonic_ms();
                 let found = learn.zone.sessions().find(&id, learn.timeout_ms, now_ms);
                 found.map_or_else(Bytes::new, Bytes::from)
             }
@@ -186,7 +186,7 @@ impl Lesson {
 
     /// Remembers it.
     pub fn learn(&self) {
-        let now_ms = wire::clock::monotonic_ms();
+        let now_ms = wire::loop_clock::monotonic_ms();
         self.sessions
             .learn(&self.id, &self.sid, self.is_new, self.timeout_ms, now_ms);
     }
@@ -199,7 +199,7 @@ impl Cookie {
             None => {}
             Some(Expires::Max) => out.extend_from_slice(EXPIRES_MAX),
             Some(Expires::Seconds(seconds)) => {
-                let now = wire::clock::unix_seconds();
+                let now = wire::loop_clock::unix_seconds();
                 let seconds_i64 = i64::try_from(seconds).unwrap_or(i64::MAX / 2);
                 out.extend_from_slice(b"; expires=");
                 append_cookie_time(&mut out, now.saturating_add(seconds_i64));

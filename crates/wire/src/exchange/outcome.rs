@@ -5,8 +5,8 @@ use std::io;
 use message::ResponseHead;
 
 use crate::connect::numbered;
-use crate::http1::answer::AnswerFault;
-use crate::http1::request::RequestFault;
+use crate::http1::answer_reader::AnswerFault;
+use crate::http1::request_writer::RequestFault;
 
 /// Why an exchange cannot continue, in nginx's words.
 #[derive(Debug, thiserror::Error)]

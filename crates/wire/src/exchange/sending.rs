@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use message::Header;
 
 use super::{Exchange, ExchangeError, Flushed};
-use crate::http1::request::RequestFault;
+use crate::http1::request_writer::RequestFault;
 
 /// Maximum number of buffers in one write.
 const BUFFERS_MAX: usize = 16;

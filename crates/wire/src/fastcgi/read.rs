@@ -9,8 +9,8 @@ use std::ops::Range;
 use message::{ResponseFraming, ResponseHead, status};
 
 use super::{RECORD_HEAD, REQUEST, STDERR_PIECE_MAX, VERSION, kind};
-use crate::http1::answer::{AnswerFault, Event};
-use crate::http1::response::{ParsedResponse, ResponseParser};
+use crate::http1::answer_reader::{AnswerFault, Event};
+use crate::http1::response_parser::{ParsedResponse, ResponseParser};
 use crate::turn;
 
 /// Bytes of what FCGI_END_REQUEST says.
@@ -137,7 +137,7 @@ impl RecordReader {
         self.head.is_none()
     }
 
-    /// See [`crate::http1::answer::AnswerReader::beside_head`].
+    /// See [`crate::http1::answer_reader::AnswerReader::beside_head`].
     pub fn beside_head(&self) -> u64 {
         self.beside_head
     }
@@ -147,7 +147,7 @@ impl RecordReader {
         self.is_complete && self.keeps_connection
     }
 
-    /// Goes on with `bytes`; see [`crate::http1::answer::AnswerReader::advance`].
+    /// Goes on with `bytes`; see [`crate::http1::answer_reader::AnswerReader::advance`].
     ///
     /// # Errors
     /// What is no record, no record of an answer, or no head.

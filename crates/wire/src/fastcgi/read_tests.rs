@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::read::{RecordReader, Tell, Told};
 use super::{STDERR_PIECE_MAX, kind};
-use crate::http1::answer::{AnswerReader, Event};
+use crate::http1::answer_reader::{AnswerReader, Event};
 
 const CLOSED_STDOUT: &str = "upstream prematurely closed FastCGI stdout";
 const CLOSED_REQUEST: &str = "upstream prematurely closed FastCGI request";

@@ -1,12 +1,12 @@
-//! HTTP/1 as pure functions on byte slices (RFC 9112), by nginx's rules: `read`, `body` and `write` for the server
-//! side, `request`, `response` and `answer` for the client side.
+//! HTTP/1 as pure functions on byte slices (RFC 9112), by nginx's rules. The server side: `request_parser`,
+//! `body_decoder`, `response_writer`. The client side: `request_writer`, and `answer_reader` with `response_parser` and
+//! `body_decoder`. Both: `line`, `head_buffers`.
 
-pub mod answer;
-
-pub mod body;
+pub mod answer_reader;
+pub mod body_decoder;
 pub mod head_buffers;
 pub mod line;
-pub mod read;
-pub mod request;
-pub mod response;
-pub mod write;
+pub mod request_parser;
+pub mod request_writer;
+pub mod response_parser;
+pub mod response_writer;

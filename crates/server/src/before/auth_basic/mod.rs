@@ -145,7 +145,7 @@ fn append_user(said: &Said, out: &mut Vec<u8>) {
 /// Does the password fit? Found out by the threads for that, unless it is known.
 async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password, Failure> {
     let proof = Proof::of(&said.user, &said.password, &stored);
-    let now_ms = wire::clock::monotonic_ms;
+    let now_ms = wire::loop_clock::monotonic_ms;
     if proven::is_known(&proof, now_ms()) {
         return Ok(Password::Remembered);
     }

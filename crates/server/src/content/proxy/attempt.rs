@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
-use wire::http1::answer::AnswerFault;
+use wire::http1::answer_reader::AnswerFault;
 
 use crate::log::Level;
 use crate::request_body::{PieceError, Pieces};
@@ -72,7 +72,7 @@ impl Try {
                 options: order.options,
                 location: order.about.location,
             },
-            begun_ms: wire::clock::monotonic_ms(),
+            begun_ms: wire::loop_clock::monotonic_ms(),
             is_kept: false,
             is_sent: false,
             interim_bytes: 0,
@@ -87,7 +87,7 @@ impl Try {
     }
 
     pub fn elapsed_ms(&self) -> u64 {
-        wire::clock::monotonic_ms().saturating_sub(self.begun_ms)
+        wire::loop_clock::monotonic_ms().saturating_sub(self.begun_ms)
     }
 
     /// Connects, and sends the request.

@@ -1,7 +1,7 @@
 //! Early hints (103): heads that come before an answer's own, passed on where the location says so.
 
 use message::{Header, HeaderId, HopByHop, ResponseHead, Version};
-use wire::http1::write;
+use wire::http1::response_writer;
 
 use crate::request::Request;
 
@@ -34,7 +34,9 @@ pub async fn pass(request: &mut Request, head: &ResponseHead) {
     let before = request.wire.sent();
     let sent = request
         .wire
-        .send(timeout, |out| write::interim(out, EARLY_HINTS, &lines))
+        .send(timeout, |out| {
+            response_writer::interim(out, EARLY_HINTS, &lines)
+        })
         .await;
     request.count(before, u64::MAX);
     if sent.is_err() {

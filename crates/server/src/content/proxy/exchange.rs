@@ -119,7 +119,7 @@ impl Asking {
         Asking {
             order,
             choice: Some(choice),
-            begun_ms: wire::clock::monotonic_ms(),
+            begun_ms: wire::loop_clock::monotonic_ms(),
             current: None,
         }
     }
@@ -220,7 +220,7 @@ impl Asking {
             method: self.order.method,
             is_sent: one.is_sent,
             is_unbuffered: !self.order.body.is_replayable(),
-            elapsed_ms: wire::clock::monotonic_ms().saturating_sub(self.begun_ms),
+            elapsed_ms: wire::loop_clock::monotonic_ms().saturating_sub(self.begun_ms),
             tries_left: self.choice.as_ref().map_or(0, Choice::tries_left)
                 + usize::from(one.is_forgiven(failure)),
         };

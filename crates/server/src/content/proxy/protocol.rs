@@ -9,8 +9,8 @@ use message::{ResponseFraming, ResponseHead};
 use wire::UpstreamConnection;
 use wire::exchange::Exchange;
 use wire::fastcgi::{RecordReader, Tell, Told};
-use wire::http1::answer::{AnswerReader, Asked};
-use wire::http1::request::BodyWriter;
+use wire::http1::answer_reader::{AnswerReader, RequestKind};
+use wire::http1::request_writer::BodyWriter;
 
 use crate::log::Level;
 
@@ -32,7 +32,7 @@ pub fn begin(
         let reader = AnswerReader::of_gateway(order.asked, head_bytes_max);
         return connection.begin_with(head, BodyWriter::new(order.framing), reader);
     }
-    let answers_head = order.asked == Asked::Head;
+    let answers_head = order.asked == RequestKind::Head;
     let keeps_connection = matches!(
         packing(order),
         Some(Packing::Fastcgi {

@@ -15,7 +15,7 @@ use disk::{OpenFile, Pool};
 use message::{BodyError, Chunk, FileRange, Header, Source, status};
 use wire::Timer;
 use wire::exchange::{Exchange, ExchangeError};
-use wire::http1::answer::{AnswerFault, Asked};
+use wire::http1::answer_reader::{AnswerFault, RequestKind};
 use wire::rate::{Allowed, Rate};
 
 use crate::content::files;
@@ -102,7 +102,7 @@ impl Limit {
                 per_second,
                 after: 0,
             },
-            since_ms: wire::clock::monotonic_ms(),
+            since_ms: wire::loop_clock::monotonic_ms(),
             given: 0,
             timer: order.about.loop_().wire.wheel.timer(),
             is_waiting: false,
@@ -117,7 +117,7 @@ impl Limit {
                 self.timer.disarm();
                 self.is_waiting = false;
             }
-            let elapsed_ms = wire::clock::monotonic_ms().saturating_sub(self.since_ms);
+            let elapsed_ms = wire::loop_clock::monotonic_ms().saturating_sub(self.since_ms);
             match self.rate.allow(self.given, elapsed_ms) {
                 Allowed::Bytes(bytes) => {
                     return Poll::Ready(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -407,7 +407,7 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
         one.bytes_received = exchange.received();
         // Some answers have no body, whatever stands behind their head.
         one.response_length = match order.asked {
-            Asked::Head => 0,
+            RequestKind::Head => 0,
             _ if status::is_bodiless(one.status) => 0,
             _ => exchange.received().saturating_sub(progress.head_bytes),
         };

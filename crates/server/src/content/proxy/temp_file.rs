@@ -126,7 +126,7 @@ impl Spool {
             job,
             output,
             len,
-            begun_ms: wire::clock::monotonic_ms(),
+            begun_ms: wire::loop_clock::monotonic_ms(),
             was_told: false,
         });
         true
@@ -143,7 +143,7 @@ impl Spool {
             return Poll::Ready(0);
         };
         let Poll::Ready(outcome) = part.job.as_mut().poll(cx) else {
-            let waited_ms = wire::clock::monotonic_ms().saturating_sub(part.begun_ms);
+            let waited_ms = wire::loop_clock::monotonic_ms().saturating_sub(part.begun_ms);
             if waited_ms >= SLOW_MS && !std::mem::replace(&mut part.was_told, true) {
                 let path = self.path.escape_ascii();
                 let what = format!("temporary file \"{path}\" is written too slowly");

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use message::escape::Escape;
 use message::{Framing, HeaderId, HopByHop, Method};
 use wire::connect::Options;
-use wire::http1::answer::Asked;
+use wire::http1::answer_reader::RequestKind;
 use wire::http1::head_buffers;
-use wire::http1::request::{self, Outgoing};
+use wire::http1::request_writer::{self, Outgoing};
 
 use crate::Failure;
 use crate::log::Level;
@@ -49,7 +49,7 @@ pub struct Order {
     /// How its body ends.
     pub framing: Framing,
     /// What is asked, as far as the answer's framing depends on it.
-    pub asked: Asked,
+    pub asked: RequestKind,
     /// Its body.
     pub body: RequestBody,
     /// The client's method: some are not sent twice.
@@ -135,9 +135,9 @@ impl Order {
             uri,
             framing: body.framing(),
             asked: match (is_head, asks_upgrade) {
-                (true, _) => Asked::Head,
-                (false, true) => Asked::Upgrade,
-                (false, false) => Asked::Plain,
+                (true, _) => RequestKind::Head,
+                (false, true) => RequestKind::Upgrade,
+                (false, false) => RequestKind::Plain,
             },
             body,
             method: request.method,
@@ -259,9 +259,9 @@ impl Writing<'_> {
             let passed_on = lines.filter(|(name, _, id)| {
                 !replaced.has(name, *id) && !hop_by_hop.contains(name, *id)
             });
-            request::head_with(out, &outgoing, host.chain(own), passed_on)
+            request_writer::head_with(out, &outgoing, host.chain(own), passed_on)
         } else {
-            request::head(out, &outgoing, host.chain(own))
+            request_writer::head(out, &outgoing, host.chain(own))
         };
         outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
         let start = method.len() + 1;

@@ -550,9 +550,9 @@ mod tests {
         fn what_is_written_is_read(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..6), step in 1usize..200) {
             let mut text = Vec::new();
             for piece in &pieces {
-                super::super::write::chunk(&mut text, piece);
+                super::super::response_writer::chunk(&mut text, piece);
             }
-            super::super::write::last_chunk(&mut text, &[]);
+            super::super::response_writer::last_chunk(&mut text, &[]);
             let length = text.len();
             text.extend_from_slice(b"next");
             let (data, used, is_end) = run(&mut Decoder::new(Framing::Chunked, 0), &text, step).unwrap();

@@ -8,8 +8,8 @@ use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
 
 use super::head_buffers::copied;
 use super::line::{self, Fault};
-use super::read::{contains_word, parse_length};
-use super::request::is_token;
+use super::request_parser::{contains_word, parse_length};
+use super::request_writer::is_token;
 
 /// Maximum number of header lines; the buffer that a head must fit in (`proxy_buffer_size`) is usually the lower limit.
 pub const RESPONSE_HEADERS_MAX: usize = 4096;

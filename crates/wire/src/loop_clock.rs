@@ -1,26 +1,28 @@
-//! The clocks of a loop: its time, which is read once in a poll of a task, and the kernel's coarse one (a tick, 1 to 10 ms) for dates.
+//! The clocks of a loop: CLOCK_MONOTONIC, read once per poll of a task, and the kernel's coarse real-time clock (one tick,
+//! 1 to 10 ms) for dates.
 
 use std::cell::Cell;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Of a thread that never says when its next task begins: nothing is remembered.
+/// In a thread that never calls [`forget`] or [`remember`]: nothing is cached.
 const NEVER: u64 = u64::MAX;
-/// Nothing is remembered yet.
+/// Nothing is cached yet in this poll.
 const UNKNOWN: u64 = 0;
 
 thread_local! {
-    /// What was read last in the poll of a task that is running.
+    /// The clock as last read in the current poll of a task.
     static REMEMBERED: Cell<u64> = const { Cell::new(NEVER) };
 }
 
-/// Milliseconds since some fixed moment; never goes back. Where loops call [`forget`] or [`remember`], that of the poll that is running.
+/// Milliseconds since an arbitrary fixed time; never goes back. In a loop that calls [`forget`] or [`remember`], the time
+/// of the current poll.
 #[inline]
 pub fn monotonic_ms() -> u64 {
     monotonic_ns() / 1_000_000
 }
 
-/// The same in nanoseconds, on the clock of [`read_ns`].
+/// As [`monotonic_ms`], in nanoseconds, on the clock of [`read_ns`].
 #[inline]
 pub fn monotonic_ns() -> u64 {
     match REMEMBERED.get() {
@@ -34,19 +36,20 @@ pub fn monotonic_ns() -> u64 {
     }
 }
 
-/// For a loop, where the poll of a task begins: within one, which takes less than a millisecond as a rule, one reading will do.
+/// Forgets the cached time. A loop calls it before each poll of a task: a poll usually takes less than a millisecond, so
+/// one reading is enough.
 #[inline]
 pub fn forget() {
     REMEMBERED.set(UNKNOWN);
 }
 
-/// The same for who has just read the clock.
+/// Sets the cached time, for a loop that has just read the clock.
 #[inline]
 pub fn remember(now_ns: u64) {
     REMEMBERED.set(now_ns);
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, now.
+/// Reads CLOCK_MONOTONIC, in nanoseconds.
 pub fn read_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     (time.tv_sec as u64)
@@ -60,7 +63,7 @@ pub fn unix_ms() -> i64 {
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 
-/// Seconds since 1970, for `Date` and expiry.
+/// Seconds since 1970, for the `Date` header and expiry times.
 pub fn unix_seconds() -> i64 {
     clock_gettime(ClockId::RealtimeCoarse).tv_sec
 }

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use message::{Header, ResponseHead, Version};
 
-use super::body::{BodyFault, Decoder};
-use super::response::{ParsedResponse, ResponseParser};
+use super::body_decoder::{BodyFault, Decoder};
+use super::response_parser::{ParsedResponse, ResponseParser};
 use crate::fastcgi::RecordReader;
 
 /// Maximum number of interim heads before a response.
@@ -17,7 +17,7 @@ pub const INTERIM_HEADS_MAX: usize = 64;
 
 /// The kind of request, as far as the framing of the response depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestKind {
     /// Any other request.
     Plain,
     /// HEAD: the response has no body, whatever its head says.
@@ -63,7 +63,7 @@ pub enum Event {
 }
 
 #[derive(Debug)]
-enum Place {
+enum ReadState {
     Head(ResponseParser),
     Body(Decoder),
     /// The response comes in records, from its head to its end (FastCGI).
@@ -75,31 +75,31 @@ enum Place {
 /// The state of a response that is being received.
 #[derive(Debug)]
 pub struct AnswerReader {
-    asked: Asked,
+    asked: RequestKind,
     head_bytes_max: usize,
     interim_heads: usize,
-    place: Place,
+    state: ReadState,
     is_ended: bool,
     is_last: bool,
 }
 
 impl AnswerReader {
     /// Reads the response to one request; a head has at most `head_bytes_max` bytes (`proxy_buffer_size`).
-    pub fn new(asked: Asked, head_bytes_max: usize) -> AnswerReader {
+    pub fn new(asked: RequestKind, head_bytes_max: usize) -> AnswerReader {
         AnswerReader {
             asked,
             head_bytes_max,
             interim_heads: 0,
-            place: Place::Head(ResponseParser::new(head_bytes_max)),
+            state: ReadState::Head(ResponseParser::new(head_bytes_max)),
             is_ended: false,
             is_last: false,
         }
     }
 
     /// Reads the response of a gateway (SCGI, uwsgi): head and body of a CGI program, until the connection ends.
-    pub fn of_gateway(asked: Asked, head_bytes_max: usize) -> AnswerReader {
+    pub fn of_gateway(asked: RequestKind, head_bytes_max: usize) -> AnswerReader {
         AnswerReader {
-            place: Place::Head(ResponseParser::of_gateway(head_bytes_max)),
+            state: ReadState::Head(ResponseParser::of_gateway(head_bytes_max)),
             ..AnswerReader::new(asked, head_bytes_max)
         }
     }
@@ -107,8 +107,8 @@ impl AnswerReader {
     /// Reads a response that comes in records.
     pub fn of_records(records: RecordReader) -> AnswerReader {
         AnswerReader {
-            place: Place::Records(Box::new(records)),
-            ..AnswerReader::new(Asked::Plain, 0)
+            state: ReadState::Records(Box::new(records)),
+            ..AnswerReader::new(RequestKind::Plain, 0)
         }
     }
 
@@ -122,21 +122,21 @@ impl AnswerReader {
         if self.is_ended {
             return Ok((0, Event::End));
         }
-        match &mut self.place {
-            Place::Head(parser) => match parser.advance(bytes) {
+        match &mut self.state {
+            ReadState::Head(parser) => match parser.advance(bytes) {
                 ParsedResponse::Partial => Ok((0, Event::Partial)),
                 ParsedResponse::Complete(head, used) => Ok((used, self.take_head(head)?)),
                 ParsedResponse::NotHttp => Ok((0, self.without_head())),
                 ParsedResponse::Refused(why) => Err(AnswerFault::Head(why)),
             },
-            Place::Body(decoder) => body(decoder, bytes, &mut self.is_ended),
-            Place::Records(records) => {
+            ReadState::Body(decoder) => body(decoder, bytes, &mut self.is_ended),
+            ReadState::Records(records) => {
                 let (used, event) = records.advance(bytes)?;
                 self.is_ended = matches!(event, Event::End);
                 Ok((used, event))
             }
-            Place::Tunnel if bytes.is_empty() => Ok((0, Event::Partial)),
-            Place::Tunnel => Ok((bytes.len(), Event::Data(0..bytes.len()))),
+            ReadState::Tunnel if bytes.is_empty() => Ok((0, Event::Partial)),
+            ReadState::Tunnel => Ok((bytes.len(), Event::Data(0..bytes.len()))),
         }
     }
 
@@ -146,11 +146,11 @@ impl AnswerReader {
     /// The response had not ended.
     pub fn close(&mut self) -> Result<(), AnswerFault> {
         self.is_last = true;
-        let may_end = match &mut self.place {
-            Place::Head(_) => false,
-            Place::Body(decoder) => decoder.may_close(),
-            Place::Records(records) => records.close().is_ok(),
-            Place::Tunnel => true,
+        let may_end = match &mut self.state {
+            ReadState::Head(_) => false,
+            ReadState::Body(decoder) => decoder.may_close(),
+            ReadState::Records(records) => records.close().is_ok(),
+            ReadState::Tunnel => true,
         };
         if !may_end {
             return Err(AnswerFault::Closed);
@@ -161,24 +161,24 @@ impl AnswerReader {
 
     /// Whether the head has been read.
     pub fn has_head(&self) -> bool {
-        match &self.place {
-            Place::Head(_) => false,
-            Place::Records(records) => records.has_head(),
-            Place::Body(_) | Place::Tunnel => true,
+        match &self.state {
+            ReadState::Head(_) => false,
+            ReadState::Records(records) => records.has_head(),
+            ReadState::Body(_) | ReadState::Tunnel => true,
         }
     }
 
     /// Bytes before and between the parts of the head that are not part of it: the framing of records (FastCGI).
     pub fn beside_head(&self) -> u64 {
-        match &self.place {
-            Place::Records(records) => records.beside_head(),
+        match &self.state {
+            ReadState::Records(records) => records.beside_head(),
             _ => 0,
         }
     }
 
     /// Whether the response comes in records (FastCGI).
     pub fn is_in_records(&self) -> bool {
-        matches!(self.place, Place::Records(_))
+        matches!(self.state, ReadState::Records(_))
     }
 
     /// Whether the response has ended.
@@ -189,8 +189,8 @@ impl AnswerReader {
     /// Whether the connection may be used for another request. Not if bytes are `unused`, because they are unsolicited.
     /// (Nor if the request was not sent completely, which is not known here.)
     pub fn is_reusable(&self, unused: usize) -> bool {
-        let may_be = match &self.place {
-            Place::Records(records) => records.is_complete(),
+        let may_be = match &self.state {
+            ReadState::Records(records) => records.is_complete(),
             _ => true,
         };
         may_be && self.is_ended && !self.is_last && unused == 0
@@ -198,13 +198,13 @@ impl AnswerReader {
 
     /// Whether everything that follows is data, up to the end.
     pub fn is_plain(&self) -> bool {
-        matches!(&self.place, Place::Body(decoder) if decoder.is_plain())
+        matches!(&self.state, ReadState::Body(decoder) if decoder.is_plain())
     }
 
     /// The trailers, once the response has ended.
     pub fn trailers(&self) -> Vec<Header> {
-        match &self.place {
-            Place::Body(decoder) if self.is_ended => decoder.trailers(),
+        match &self.state {
+            ReadState::Body(decoder) if self.is_ended => decoder.trailers(),
             _ => Vec::new(),
         }
     }
@@ -216,21 +216,21 @@ impl AnswerReader {
                 let why = "upstream sent too many interim responses";
                 return Err(AnswerFault::Head(why.into()));
             }
-            self.place = Place::Head(ResponseParser::new(self.head_bytes_max));
+            self.state = ReadState::Head(ResponseParser::new(self.head_bytes_max));
             return Ok(Event::Interim(head));
         }
         self.is_last = head.is_last;
         if head.status == 101 {
-            if self.asked != Asked::Upgrade {
+            if self.asked != RequestKind::Upgrade {
                 let why = "upstream sent 101 that was not asked for"; // RFC 9110, 15.2.2
                 return Err(AnswerFault::Head(why.into()));
             }
-            self.place = Place::Tunnel;
+            self.state = ReadState::Tunnel;
             self.is_last = true;
         } else {
-            let decoder = Decoder::of_response(&head, self.asked == Asked::Head);
+            let decoder = Decoder::of_response(&head, self.asked == RequestKind::Head);
             self.is_ended = decoder.is_end();
-            self.place = Place::Body(decoder);
+            self.state = ReadState::Body(decoder);
         }
         Ok(Event::Head(head))
     }
@@ -241,7 +241,7 @@ impl AnswerReader {
         head.status = 200;
         head.is_last = true;
         self.is_last = true;
-        self.place = Place::Body(Decoder::until_close());
+        self.state = ReadState::Body(Decoder::until_close());
         Event::Head(Box::new(head))
     }
 }

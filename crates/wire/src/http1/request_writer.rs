@@ -6,7 +6,7 @@
 
 use message::{Framing, Header, HeaderId};
 
-use super::write;
+use super::response_writer;
 use crate::fastcgi;
 
 /// The head of a request.
@@ -112,7 +112,7 @@ fn append<'a>(
             line(out, name, value)?;
         }
     }
-    out.extend_from_slice(write::CRLF);
+    out.extend_from_slice(response_writer::CRLF);
     Ok(())
 }
 
@@ -122,7 +122,7 @@ fn framing_line(out: &mut Vec<u8>, framing: Framing) {
         Framing::Length(length) => {
             out.extend_from_slice(b"Content-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-            out.extend_from_slice(write::CRLF);
+            out.extend_from_slice(response_writer::CRLF);
         }
         Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
@@ -148,7 +148,7 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), RequestFault
     if memchr::memchr3(0, b'\r', b'\n', value).is_some() {
         return Err(RequestFault::Header(name.escape_ascii().to_string()));
     }
-    for part in [name, b": ", value, write::CRLF] {
+    for part in [name, b": ", value, response_writer::CRLF] {
         out.extend_from_slice(part);
     }
     Ok(())
@@ -235,8 +235,8 @@ impl BodyWriter {
             _ if self.is_in_records => Ok(fastcgi::write::body_piece(out, len as usize)),
             Some(_) => Ok(b""),
             None => {
-                write::chunk_head(out, len);
-                Ok(write::CRLF)
+                response_writer::chunk_head(out, len);
+                Ok(response_writer::CRLF)
             }
         }
     }
@@ -254,7 +254,7 @@ impl BodyWriter {
             }
             Some(_) => Ok(()),
             None => {
-                write::last_chunk(out, trailers);
+                response_writer::last_chunk(out, trailers);
                 Ok(())
             }
         }

@@ -1,9 +1,9 @@
-//! Large reads without a copy: the scratch buffer itself is given away with what was read into it, and another takes its place.
+//! Large reads without a copy: the scratch buffer is lent out with the bytes read into it, and another takes its place.
 //!
-//! Not where memory is tight: a buffer that is away is mostly empty, and a copy has the size of what was read.
+//! Not used where memory is tight: a lent buffer is mostly empty, while a copy has the size of the bytes read.
 //!
-//! Invariant: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into; who finds none left copies, so that
-//! readers who are slow hold no more memory than that.
+//! Invariant: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into; when none is left the bytes are
+//! copied, so that slow readers hold at most this much memory.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -17,32 +17,32 @@ use crate::event_loop::SCRATCH;
 use disk::memory::level::level;
 use disk::memory::{self, Charge, Holder, Level, charge};
 
-/// Buffers that may be away at once.
+/// Maximum number of buffers lent out at a time.
 const BUFFERS_MAX: usize = 16;
-/// Fewer bytes are copied: that costs less than to give a buffer away.
+/// Minimum number of bytes to lend a buffer for; copying fewer costs less.
 pub const LENT_MIN: usize = 16 * 1024;
 
 type Buffers = Mutex<Vec<Box<[u8]>>>;
 
-/// A loop's buffers.
-pub struct Lender {
-    /// Those that came back, or were never away. Bytes may be dropped by another thread, which wrote them to a disk.
-    back: Arc<Buffers>,
+/// The read buffers of a loop.
+pub struct ReadBuffers {
+    /// The buffers that are not lent out. Locked, because another thread, which wrote the bytes to a disk, may drop them.
+    free: Arc<Buffers>,
     made: Cell<usize>,
     charge: RefCell<Charge>,
 }
 
-impl Default for Lender {
+impl Default for ReadBuffers {
     fn default() -> Self {
         Self {
-            back: Arc::default(),
+            free: Arc::default(),
             made: Cell::new(0),
             charge: RefCell::new(charge(Holder::Buffers, 0)),
         }
     }
 }
 
-/// Buffers that a loop may have now.
+/// The number of buffers that a loop may have now.
 fn buffers_max() -> usize {
     if level() >= Level::Buffers || memory::is_tight(memory::budget()) {
         return 0;
@@ -53,34 +53,34 @@ fn buffers_max() -> usize {
         .min(BUFFERS_MAX)
 }
 
-struct Lent {
+struct LentBuffer {
     bytes: Box<[u8]>,
     home: Arc<Buffers>,
 }
 
-impl Lender {
-    /// Gives a part of `scratch` away and puts another buffer in its place; `None`: there is no other.
+impl ReadBuffers {
+    /// Lends out `scratch` as the bytes of `part`, and puts another buffer in its place; `None`: there is no other.
     pub fn lend(&self, scratch: &mut Box<[u8]>, part: Range<usize>) -> Option<Bytes> {
         let other = self.another()?;
-        let lent = Lent {
+        let lent = LentBuffer {
             bytes: mem::replace(scratch, other),
-            home: Arc::clone(&self.back),
+            home: Arc::clone(&self.free),
         };
         Some(Bytes::from_owner(lent).slice(part))
     }
 
     fn another(&self) -> Option<Box<[u8]>> {
-        let back = self.back.lock().pop();
-        if back.is_some() || self.made.get() >= buffers_max() {
-            return back;
+        let free = self.free.lock().pop();
+        if free.is_some() || self.made.get() >= buffers_max() {
+            return free;
         }
         self.count(self.made.get() + 1);
         Some(vec![0; SCRATCH].into())
     }
 
-    /// Frees those that are not away.
+    /// Frees the buffers that are not lent out.
     pub fn give_back(&self) {
-        let freed = std::mem::take(&mut *self.back.lock());
+        let freed = std::mem::take(&mut *self.free.lock());
         self.count(self.made.get() - freed.len());
     }
 
@@ -90,13 +90,13 @@ impl Lender {
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for LentBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentBuffer {
     fn drop(&mut self) {
         self.home.lock().push(mem::take(&mut self.bytes));
     }
@@ -107,17 +107,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_come_back_and_are_bounded() {
-        let lender = Lender::default();
+    fn buffers_are_returned_and_bounded() {
+        let buffers = ReadBuffers::default();
         let mut scratch: Box<[u8]> = vec![7; SCRATCH].into();
-        let first = lender.lend(&mut scratch, 1..3).unwrap();
+        let first = buffers.lend(&mut scratch, 1..3).unwrap();
         assert_eq!((&first[..], scratch[0]), (&[7, 7][..], 0));
         let others: Vec<_> = (1..BUFFERS_MAX)
-            .map(|_| lender.lend(&mut scratch, 0..9).unwrap())
+            .map(|_| buffers.lend(&mut scratch, 0..9).unwrap())
             .collect();
-        assert!(lender.lend(&mut scratch, 0..9).is_none());
+        assert!(buffers.lend(&mut scratch, 0..9).is_none());
         drop(first);
-        assert!(lender.lend(&mut scratch, 0..9).is_some());
-        assert_eq!(others.len() + 1, lender.made.get());
+        assert!(buffers.lend(&mut scratch, 0..9).is_some());
+        assert_eq!(others.len() + 1, buffers.made.get());
     }
 }
