@@ -1,7 +1,8 @@
 //! A request head as it was read: the bytes, stored once, and the spans of its parts in them.
 //!
-//! Made by `wire::http1::request_parser` and never changed; rewrites change the server's own request instead. Invariant:
-//! every span lies in `bytes`; `host` and `path` differ from the raw text only where it had to be normalised.
+//! Made by `wire::http1::request_parser` and never changed; rewrites change the server's own request instead.
+//! Invariant: every span lies in `bytes`; `host` and `path` differ from the raw text only where it had to be
+//! normalised.
 
 use bytes::Bytes;
 use smallvec::SmallVec;

@@ -1,9 +1,9 @@
 //! Bytes ↔ messages: sockets, reading and writing HTTP/1, body framing, the gateway protocols, and the timeouts of a
 //! loop.
 //!
-//! The pure parts (`http1`, `fastcgi`, `gateway`, `rate`) work on byte slices only; `stream`, `connection` and `exchange`
-//! connect them to sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything read is
-//! bounded.
+//! The pure parts (`http1`, `fastcgi`, `gateway`, `rate`) work on byte slices only; `stream`, `connection` and
+//! `exchange` connect them to sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything
+//! read is bounded.
 
 pub mod connect;
 pub mod connection;

@@ -1,5 +1,5 @@
-//! The clocks of a loop: CLOCK_MONOTONIC, read once per poll of a task, and the kernel's coarse real-time clock (one tick,
-//! 1 to 10 ms) for dates.
+//! The clocks of a loop: CLOCK_MONOTONIC, read once per poll of a task, and the kernel's coarse real-time clock (one
+//! tick, 1 to 10 ms) for dates.
 
 use std::cell::Cell;
 
@@ -15,8 +15,8 @@ thread_local! {
     static REMEMBERED: Cell<u64> = const { Cell::new(NEVER) };
 }
 
-/// Milliseconds since an arbitrary fixed time; never goes back. In a loop that calls [`forget`] or [`remember`], the time
-/// of the current poll.
+/// Milliseconds since an arbitrary fixed time; never goes back. In a loop that calls [`forget`] or [`remember`], the
+/// time of the current poll.
 #[inline]
 pub fn monotonic_ms() -> u64 {
     monotonic_ns() / 1_000_000
@@ -36,8 +36,8 @@ pub fn monotonic_ns() -> u64 {
     }
 }
 
-/// Forgets the cached time. A loop calls it before each poll of a task: a poll usually takes less than a millisecond, so
-/// one reading is enough.
+/// Forgets the cached time. A loop calls it before each poll of a task: a poll usually takes less than a millisecond,
+/// so one reading is enough.
 #[inline]
 pub fn forget() {
     REMEMBERED.set(UNKNOWN);

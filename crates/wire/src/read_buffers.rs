@@ -2,8 +2,8 @@
 //!
 //! Not used where memory is tight: a lent buffer is mostly empty, while a copy has the size of the bytes read.
 //!
-//! Invariant: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into; when none is left the bytes are
-//! copied, so that slow readers hold at most this much memory.
+//! Invariant: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into; when none is left the bytes
+//! are copied, so that slow readers hold at most this much memory.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -26,7 +26,8 @@ type Buffers = Mutex<Vec<Box<[u8]>>>;
 
 /// The read buffers of a loop.
 pub struct ReadBuffers {
-    /// The buffers that are not lent out. Locked, because another thread, which wrote the bytes to a disk, may drop them.
+    /// The buffers that are not lent out. Locked, because another thread, which wrote the bytes to a disk, may drop
+    /// them.
     free: Arc<Buffers>,
     made: Cell<usize>,
     charge: RefCell<Charge>,
