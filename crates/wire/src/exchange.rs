@@ -1,8 +1,9 @@
-//! One request to an upstream and its answer, over one connection, and what becomes of the connection.
+//! One request to an upstream and its response over one connection, and the fate of the connection.
 //!
-//! Not here: which server, what the request says, and what is done when it fails. Invariants: reads go into the loop's one
-//! scratch buffer, which is given away with a large piece (`lending`); an answer that comes before the request was sent completely is seen at once; only a connection of which
-//! nothing is in doubt comes out of [`Exchange::finish`].
+//! Not here: the choice of the server, the content of the request, and the reaction to a failure. Invariants: reads go
+//! into the one scratch buffer of the loop, which is lent out with a large piece (`read_buffers`); a response that
+//! comes before the request was sent completely is seen at once; [`Exchange::finish`] returns the connection only if
+//! there is no doubt about its state.
 
 mod outcome;
 mod sending;
@@ -28,11 +29,11 @@ use crate::turn;
 
 pub use outcome::{AnswerHead, ExchangeError, Flushed};
 
-/// A connection to an upstream that nobody uses now. It holds the place for an exchange, which so is made once for all requests
-/// that go through the connection.
+/// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
+/// on the connection.
 pub struct UpstreamConnection(Box<Exchange>);
 
-/// A request and its answer, and the connection that they go through.
+/// A request and its response, and the connection that they use.
 pub struct Exchange {
     stream: Stream,
     owner: Rc<Loop>,
@@ -41,21 +42,22 @@ pub struct Exchange {
     requests: u64,
     body: BodyWriter,
     is_body_queued: bool,
-    /// To be sent before the queue: the head.
+    /// The head, sent before the queue.
     first: Bytes,
-    /// To be sent, in order; none is empty.
+    /// Bytes to send, in order; no element is empty.
     queue: VecDeque<Bytes>,
     reader: AnswerReader,
-    /// Came, and not looked at or not understood yet.
+    /// Bytes received that have not been examined, or not understood yet.
     unread: Vec<u8>,
-    /// Came before `unread`: nothing but data and what is behind it, not looked at yet, in the buffer that it was read into.
+    /// Bytes received before `unread`, in the buffer that they were read into: data only and what follows it, not
+    /// examined yet.
     lent: Bytes,
-    /// Shows once the data before it has been given out.
+    /// An error to report once the data before it has been returned.
     fault: Option<AnswerFault>,
     is_closed: bool,
-    /// The server takes no more of the request.
+    /// Whether the server takes no more of the request.
     has_stopped: bool,
-    /// Armed since the last read.
+    /// Whether the timer has been armed since the last read.
     is_waiting: bool,
     sent: u64,
     received: u64,
@@ -90,8 +92,9 @@ impl UpstreamConnection {
         }))
     }
 
-    /// Begins a request: `head` was written by [`crate::http1::request_writer::head`] and announced `framing`; the answer's head has
-    /// at most `head_bytes_max` bytes (`proxy_buffer_size`). Nothing is sent before [`Exchange::flush`] or a read.
+    /// Begins a request: `head` was written by [`crate::http1::request_writer::head`] and announced `framing`; the head
+    /// of the response has at most `head_bytes_max` bytes (`proxy_buffer_size`). Nothing is sent before
+    /// [`Exchange::flush`] or a read.
     #[inline]
     pub fn begin(
         self,
@@ -104,7 +107,8 @@ impl UpstreamConnection {
         self.begin_with(head, BodyWriter::new(framing), reader)
     }
 
-    /// As [`UpstreamConnection::begin`], for whatever is spoken: `body` writes what follows `head`, `reader` reads the answer.
+    /// As [`UpstreamConnection::begin`], for any protocol: `body` writes what follows `head`, `reader` reads the
+    /// response.
     #[inline]
     pub fn begin_with(
         mut self,
@@ -125,18 +129,18 @@ impl UpstreamConnection {
         self.0
     }
 
-    /// Is it as it was left: open, with nothing come that nobody asked for? Costs a call only if the loop's last events say
-    /// that something came.
+    /// Whether the connection is as it was left: open, without unsolicited bytes. Costs a system call only if the
+    /// loop's last events say that something came.
     pub fn is_intact(&self) -> bool {
         self.0.is_silent()
     }
 
-    /// Requests that went through it.
+    /// The number of requests sent on the connection.
     pub fn requests(&self) -> u64 {
         self.0.requests
     }
 
-    /// When it was opened, on the clock of [`crate::loop_clock::monotonic_ms`].
+    /// The time at which it was opened, on the clock of [`crate::loop_clock::monotonic_ms`].
     pub fn opened_ms(&self) -> u64 {
         self.0.opened_ms
     }
@@ -146,21 +150,22 @@ impl UpstreamConnection {
         &self.0.stream
     }
 
-    /// The socket alone, for what is no HTTP.
+    /// The socket alone, for a protocol other than HTTP.
     pub fn into_stream(self) -> Stream {
         self.0.stream
     }
 }
 
 impl Exchange {
-    /// Waits until the server says something, or closes, though the request's body has not been sent. Nothing is sent meanwhile.
+    /// Waits until the server sends something or closes, even if the request body has not been sent. Sends nothing
+    /// itself.
     pub async fn answer_begins(&self) {
         if self.unread.is_empty() {
             self.more_comes().await;
         }
     }
 
-    /// Waits until the server says more than was looked at, or closes. Nothing is sent meanwhile.
+    /// Waits until the server sends more than has been examined, or closes. Sends nothing itself.
     pub async fn more_comes(&self) {
         let stream = &self.stream;
         loop {
@@ -171,10 +176,10 @@ impl Exchange {
         }
     }
 
-    /// Waits until something of the answer may be read, as long as [`Exchange::head`] would; nothing is read yet.
+    /// Waits until a part of the response can be read, for as long as [`Exchange::head`] would; reads nothing itself.
     ///
     /// # Errors
-    /// Nothing came.
+    /// Nothing was received.
     pub async fn answer_comes(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
         let look = |exchange: &mut Exchange| match exchange.stream.may_be_readable() {
             true => Ok(()),
@@ -186,15 +191,15 @@ impl Exchange {
         }
     }
 
-    /// The next head; `timeout` is between two reads (`proxy_read_timeout`). What is still queued is sent meanwhile.
+    /// The next head; `timeout` applies between two reads (`proxy_read_timeout`). Sends the queue in the meantime.
     ///
     /// # Errors
-    /// No head came, or none that can be passed on.
+    /// No head was received, or none that can be passed on.
     pub async fn head(&mut self, timeout: Duration) -> Result<AnswerHead, ExchangeError> {
         poll_fn(|cx| self.poll_head(cx, timeout)).await
     }
 
-    /// The next head, or `None` as soon as all that is queued was sent: more of the body may be queued then. `timeout` is as in
+    /// The next head, or `None` as soon as the queue has been sent and more of the body may be queued. `timeout` as in
     /// [`Exchange::flush`].
     ///
     /// # Errors
@@ -205,7 +210,7 @@ impl Exchange {
     ) -> Result<Option<AnswerHead>, ExchangeError> {
         poll_fn(|cx| match self.poll_head(cx, timeout) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map(Some)),
-            // Where it is only this turn that is over, more may have come than was looked at.
+            // If only this turn is over, more may have been received than was examined.
             Poll::Pending if self.is_all_written() && !turn::is_over() => {
                 if std::mem::take(&mut self.is_waiting) {
                     self.timer.disarm();
@@ -225,7 +230,7 @@ impl Exchange {
         if !self.unread.is_empty() {
             let unread = std::mem::take(&mut self.unread);
             let outcome = self.look(&unread);
-            // Rare: bytes behind an interim head, or what came before its end.
+            // Rare: bytes after an interim head, or the first part of an incomplete one.
             self.unread = unread;
             let (used, found) = outcome?;
             self.unread.drain(..used);
@@ -234,7 +239,7 @@ impl Exchange {
             }
         }
         loop {
-            // What has come may be more than this turn may look at.
+            // More may have been received than this turn may examine.
             ready!(turn::poll_go_on(cx));
             if self.is_closed {
                 return Poll::Ready(Err(self.closed()));
@@ -246,7 +251,7 @@ impl Exchange {
         }
     }
 
-    /// Looks for a head in all that came; gives how much of it is done with.
+    /// Looks for a head in the bytes received; returns the number of bytes consumed.
     fn look(&mut self, bytes: &[u8]) -> Result<(usize, Option<AnswerHead>), AnswerFault> {
         match self.reader.advance(bytes)? {
             (used, Event::Interim(head)) => Ok((used, Some(AnswerHead::Interim(head)))),
@@ -259,7 +264,7 @@ impl Exchange {
         }
     }
 
-    /// Reads once and looks for a head right where it was read; what is behind it is kept.
+    /// Reads once and looks for a head in the scratch buffer; keeps the bytes after it.
     fn read_head_once(&mut self) -> io::Result<Result<Option<AnswerHead>, AnswerFault>> {
         let owner = Rc::clone(&self.owner);
         let mut scratch = owner.scratch.borrow_mut();
@@ -283,7 +288,7 @@ impl Exchange {
         }))
     }
 
-    /// Keeps what was read and not looked at: a large piece of plain data in the buffer itself.
+    /// Keeps bytes that were read but not examined: a large piece of plain data stays in its buffer.
     fn keep(&mut self, owner: &Loop, scratch: &mut Box<[u8]>, came: Range<usize>) {
         if came.len() >= LENT_MIN && self.unread.is_empty() && self.reader.is_plain() {
             debug_assert!(
@@ -298,10 +303,10 @@ impl Exchange {
         self.unread.extend_from_slice(&scratch[came]);
     }
 
-    /// The next piece of the body; `None` at its end. `timeout` as in [`Exchange::head`], after which it is asked.
+    /// The next piece of the body; `None` at its end. `timeout` as in [`Exchange::head`], which must have been called.
     ///
     /// # Errors
-    /// The body broke off, or is not what its head said. What came before was given out.
+    /// The body ended early, or is not what its head said. All data before that has been returned.
     pub async fn piece(&mut self, timeout: Duration) -> Result<Option<Bytes>, ExchangeError> {
         poll_fn(|cx| self.poll_piece(cx, timeout)).await
     }
@@ -315,7 +320,7 @@ impl Exchange {
         self.poll_piece_of(cx, timeout, usize::MAX)
     }
 
-    /// The same, with reads of at most `read_max` bytes, which is more than none; what has been read before counts for nothing.
+    /// As [`Exchange::poll_piece`], with reads of at most `read_max` bytes (not 0). Bytes read before are not limited.
     #[inline]
     pub fn poll_piece_of(
         &mut self,
@@ -328,7 +333,7 @@ impl Exchange {
             if !data.is_empty() {
                 return Poll::Ready(Ok(Some(data)));
             }
-            // What has come may be more than this turn may look at.
+            // More may have been received than this turn may examine.
             ready!(turn::poll_go_on(cx));
             if let Some(fault) = self.fault.take() {
                 return Poll::Ready(Err(fault.into()));
@@ -345,12 +350,12 @@ impl Exchange {
         }
     }
 
-    /// What has come of the body, without another read; empty: nothing.
+    /// The data of the body received so far, without another read; may be empty.
     pub fn ready_piece(&mut self) -> Bytes {
         self.take_data()
     }
 
-    /// Has the answer come to its end? (Before the last piece was given out, too.)
+    /// Whether the end of the response has been seen. (It may be seen before the last piece is returned.)
     pub fn is_ended(&self) -> bool {
         self.reader.is_ended()
     }
@@ -360,8 +365,8 @@ impl Exchange {
         self.reader.trailers()
     }
 
-    /// The answer is read. Gives the connection back if another request may go through it: the request was sent and the
-    /// answer read completely, and nothing else came.
+    /// Ends the exchange. Returns the connection if it may be used for another request: the request was sent and the
+    /// response read completely, and nothing else was received.
     pub fn finish(mut self: Box<Self>) -> Option<UpstreamConnection> {
         let is_sent = self.is_sent();
         let is_reusable = self.reader.is_reusable(self.unread.len() + self.lent.len());
@@ -373,19 +378,19 @@ impl Exchange {
         self.first = Bytes::new();
         self.queue = VecDeque::new();
         self.unread = Vec::new();
-        // Nor what was told of an answer that came in records, which knows its request.
+        // Nor the receiver of the messages of a response in records, which refers to its request.
         if self.reader.is_in_records() {
             self.reader = AnswerReader::new(RequestKind::Plain, 0);
         }
         Some(UpstreamConnection(self))
     }
 
-    /// Behind a 101: the socket, and what came behind the head.
+    /// After a 101: the socket, and the bytes after the head.
     pub fn into_tunnel(self) -> (Stream, Vec<u8>) {
         (self.stream, self.unread)
     }
 
-    /// Bytes that were sent (`$upstream_bytes_sent`).
+    /// Bytes sent (`$upstream_bytes_sent`).
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -395,22 +400,22 @@ impl Exchange {
         self.reader.beside_head()
     }
 
-    /// Bytes that were received (`$upstream_bytes_received`).
+    /// Bytes received (`$upstream_bytes_received`).
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Has something come, or has the server closed? Asks the kernel only if the loop's last events say so.
+    /// Whether something was received or the server has closed. Asks the kernel only if the loop's last events say so.
     fn has_answer(&self) -> bool {
         !self.unread.is_empty() || !self.lent.is_empty() || !self.is_silent()
     }
 
-    /// Is the socket open, with nothing in it that was not read?
+    /// Whether the socket is open, without unread bytes.
     fn is_silent(&self) -> bool {
         !self.stream.may_be_readable() || is_would_block(self.stream.try_peek(&mut [0]))
     }
 
-    /// Waits until `read` has something, and sends what is queued meanwhile.
+    /// Waits until `read` has a result, and sends the queue in the meantime.
     fn poll_io<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -459,7 +464,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// All data of the body that came, in one piece; as far as this turn may look.
+    /// All data of the body received so far, in one piece, as far as this turn may examine it.
     fn take_data(&mut self) -> Bytes {
         let lent = std::mem::take(&mut self.lent);
         if !lent.is_empty() {

@@ -1,16 +1,18 @@
-//! What a task may do in one turn: then the loop's other tasks go first, and events are asked for. A turn is all that a task is polled for
-//! until then: who wakes himself, or is woken by others, goes on in it.
+//! Limits the work of one task before the event loop goes on. A turn is everything that a task is polled for until the
+//! loop's other tasks have been polled and the loop has asked for events: a task that wakes itself, or is woken by
+//! another task, continues the same turn.
 //!
-//! A peer that never stops is always ready: without a bound, whoever reads or writes it would never come to an `await` that waits. So
-//! sockets count what they move ([`crate::Stream`]), and work on bytes without a socket counts itself ([`spend`]). When a turn is over, a
-//! socket says that it would block, and waiting for it is waiting for the next turn: whoever obeys `WouldBlock` needs no rule of
-//! its own. The clock is looked at only now and then, since reading it costs as much as moving a few hundred bytes.
+//! A peer that never stops is always ready; without a limit, a task that reads from it or writes to it would never
+//! reach an `await` that waits. Therefore sockets count the bytes that they move ([`crate::Stream`]), and work on bytes
+//! without a socket counts itself ([`spend`]). When a turn is over, a socket returns `WouldBlock`, and waiting for it
+//! means waiting for the next turn: code that obeys `WouldBlock` needs no rule of its own. The clock is read only now
+//! and then, since reading it costs as much as moving a few hundred bytes.
 //!
-//! Whoever polls others again from the outermost to the innermost (bodies around bodies) asks behind what it does, so that each poll gets as far as
-//! the innermost one.
+//! Code that polls others again from the outermost to the innermost (bodies around bodies) checks the turn after its
+//! work and not before, so that each poll gets as far as the innermost one.
 //!
-//! Not here: in which order tasks are polled (the runtime, and `server::loops::poll_timing`). Invariant: outside of a loop, which says when a
-//! turn begins, none is ever over.
+//! Not here: the order in which tasks are polled (the runtime, and `server::loops::poll_timing`). Invariant: outside of
+//! a loop, where no turn begins, none is ever over.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -19,43 +21,43 @@ use std::task::{Context, Poll, Waker};
 
 use crate::loop_clock;
 
-/// What all tasks that never stop may take together before others go first, in nanoseconds.
+/// The time in nanoseconds that all tasks that never stop may take together before other tasks run.
 pub const TURN_NS: u64 = 1_000_000;
-/// What one of many such tasks has at least, in nanoseconds: less would go into changing between them. Whose polls take no more is not one
-/// of them.
+/// The minimum share of one of many such tasks, in nanoseconds: with less, the time would go into switching between
+/// them. A task whose polls take no longer is not one of them.
 const SHARE_MIN_NS: u64 = 50_000;
-/// Bytes that a turn may move, however fast.
+/// Maximum number of bytes that a turn may move, however fast.
 pub const TURN_BYTES: i64 = 2 << 20;
-/// Bytes after which the clock is looked at.
+/// Number of bytes after which the clock is read.
 pub const LOOK_BYTES: i64 = 64 << 10;
-/// What a call for the kernel counts as, beside what it moves.
+/// The cost of a system call in bytes, in addition to those that it moves.
 pub const CALL_BYTES: i64 = 4 << 10;
-/// What finding a part of what came counts as, beside its bytes: a chunk, a record, however small.
+/// The cost of a part of the input in bytes, in addition to its length: a chunk, a record, however small.
 pub const PART_BYTES: usize = 64;
-/// What telling somebody of it counts as: a line of a log.
+/// The cost of reporting something, in bytes: a line of a log.
 pub const TOLD_BYTES: usize = 1 << 10;
-/// In place of the bytes until the next look: the turn is over.
+/// The value of `until_look` in a turn that is over.
 const OVER: i64 = i64::MIN;
 
 thread_local! {
     static TURN: Turn = const { Turn::new() };
 }
 
-/// The turn that runs on this thread.
+/// The current turn of this thread.
 struct Turn {
-    /// Bytes until the clock is looked at, or [`OVER`].
+    /// Bytes until the clock is read, or [`OVER`].
     until_look: Cell<i64>,
-    /// What that was at the last look.
+    /// The value of `until_look` after the clock was last read.
     looked_at: Cell<i64>,
-    /// Bytes that are left of the turn, as of the last look.
+    /// Bytes left in the turn when the clock was last read.
     bytes: Cell<i64>,
-    /// When it began; 0: at the first look.
+    /// The start of the turn; 0: it is set when the clock is first read.
     began_ns: Cell<u64>,
-    /// How long it may be.
+    /// The maximum duration of a turn.
     share_ns: Cell<u64>,
-    /// What those polls took together, since the loop last asked for events, that were long.
+    /// The total duration of the long polls since the loop last asked for events.
     busy_ns: Cell<u64>,
-    /// A socket was read, and none written since.
+    /// Whether a socket has been read, and none written since.
     has_read: Cell<bool>,
 }
 
@@ -94,7 +96,7 @@ impl Turn {
     }
 }
 
-/// For a loop: the poll of a task begins.
+/// For a loop: a turn begins with the poll of a task.
 #[inline]
 pub fn begin(now_ns: u64) {
     TURN.with(|turn| {
@@ -106,7 +108,7 @@ pub fn begin(now_ns: u64) {
     });
 }
 
-/// For a loop: a poll begins of a task whose long polls took `took_ns` since it asked for events. The turn goes on.
+/// For a loop: the poll of a task whose long polls since it last asked for events took `took_ns`. The turn continues.
 pub fn go_on_with(now_ns: u64, took_ns: u64) {
     begin(now_ns.saturating_sub(took_ns));
     TURN.with(|turn| {
@@ -117,7 +119,7 @@ pub fn go_on_with(now_ns: u64, took_ns: u64) {
     });
 }
 
-/// For a loop: a poll took so long. Was it a long one? Others count for nothing.
+/// For a loop: reports the duration of a poll; returns whether it was a long one. Short polls do not count.
 #[inline]
 pub fn took(poll_ns: u64) -> bool {
     let is_long = poll_ns > SHARE_MIN_NS;
@@ -127,14 +129,15 @@ pub fn took(poll_ns: u64) -> bool {
     is_long
 }
 
-/// For a loop: how long a turn may be now.
+/// For a loop: the current maximum duration of a turn.
 #[inline]
 pub fn share_ns() -> u64 {
     TURN.with(|turn| turn.share_ns.get())
 }
 
-/// For a loop: it has asked for events. By how much the long polls before took more or less time than they may together, turns are shorter or
-/// longer from now on; a longer one is not trusted at once, since those that wait for events are not there each time.
+/// For a loop that has asked for events. Shortens or lengthens turns by the ratio of the time that the long polls may
+/// take together to the time that they took. A lengthening is limited to twice the duration, because tasks that wait
+/// for events are not there every time.
 #[inline]
 pub fn share() {
     TURN.with(|turn| {
@@ -150,13 +153,13 @@ fn next_share(share_ns: u64, busy_ns: u64) -> u64 {
     fitting_ns.min(share_ns * 2).clamp(SHARE_MIN_NS, TURN_NS)
 }
 
-/// Counts the finding of a part of what came, of so many bytes with what frames it.
+/// Counts a part of the input, of this number of bytes including its framing.
 #[inline]
 pub fn spend_part(bytes: usize) {
     spend(bytes.saturating_add(PART_BYTES));
 }
 
-/// Counts work on so many bytes.
+/// Counts work on this number of bytes.
 #[inline]
 pub fn spend(bytes: usize) {
     let bytes = i64::try_from(bytes).unwrap_or(TURN_BYTES).min(TURN_BYTES);
@@ -168,28 +171,29 @@ pub fn spend(bytes: usize) {
     });
 }
 
-/// Counts a call that moved so many bytes.
+/// Counts a system call that moved this number of bytes.
 #[inline]
 pub(crate) fn spend_call(bytes: usize) {
     spend(bytes.saturating_add(CALL_BYTES as usize));
 }
 
-/// Counts a call that read so many bytes: they may be passed on in this turn ([`may_write`]).
+/// Counts a system call that read this number of bytes, which may be passed on in this turn ([`may_write`]).
 #[inline]
 pub(crate) fn spend_read(bytes: usize) {
     spend_call(bytes);
     TURN.with(|turn| turn.has_read.set(true));
 }
 
-/// May this turn write to a socket? What it has read it may pass on by one call, even if the read was its end: by the next turn others
-/// would have driven it out of the processor's cache, and its buffer would be away until then.
+/// Whether this turn may write to a socket. It may pass on by one call what it has read, even if the read ended the
+/// turn: by the next turn others would have driven the bytes out of the processor's cache, and their buffer would be in
+/// use until then.
 #[inline]
 pub(crate) fn may_write() -> bool {
     let has_read = TURN.with(|turn| turn.has_read.replace(false));
     may_go_on() || has_read
 }
 
-/// Counts work that may have taken long, whatever it moved: the clock is looked at before more is done.
+/// Counts work that may have taken long, whatever it moved: the clock is read before anything else is done.
 #[inline]
 pub fn spend_time() {
     TURN.with(|turn| {
@@ -201,19 +205,20 @@ pub fn spend_time() {
     });
 }
 
-/// May this turn do more?
+/// Whether this turn may do more.
 #[inline]
 pub fn may_go_on() -> bool {
     TURN.with(|turn| turn.until_look.get() > 0 || turn.look())
 }
 
-/// Was it said that this turn may do no more?
+/// Whether the turn was found to be over; does not read the clock.
 #[inline]
 pub fn is_over() -> bool {
     TURN.with(|turn| turn.until_look.get() == OVER)
 }
 
-/// Ready where this turn may do more; else the task is woken for its next one, behind all that is ready by then.
+/// Ready if this turn may do more; otherwise the task is woken for its next turn, after everything that is ready by
+/// then.
 #[inline]
 pub fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
     match may_go_on() {
@@ -222,7 +227,7 @@ pub fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
     }
 }
 
-/// The same for who has been told `WouldBlock`: does not look.
+/// As [`poll_go_on`], after `WouldBlock`: does not read the clock.
 #[inline]
 pub(crate) fn poll_not_over(cx: &mut Context<'_>) -> Poll<()> {
     match is_over() {
@@ -231,7 +236,7 @@ pub(crate) fn poll_not_over(cx: &mut Context<'_>) -> Poll<()> {
     }
 }
 
-/// Goes on in this turn if it may do more, else in the next one.
+/// Continues in this turn if it may do more, and otherwise in the next one.
 pub async fn go_on() {
     poll_fn(poll_go_on).await;
 }
@@ -242,10 +247,11 @@ fn wait_for_next(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// Wakes a task when the loop has asked for events, behind those that they are for. A task that wakes itself would be polled again and
-/// again before: the runtime asks for events when nothing is ready, or after some dozens of polls.
+/// Wakes a task after the loop has asked for events, behind the tasks that these wake. If it woke itself, it would be
+/// polled again and again before that: the runtime asks for events when nothing is ready, or after some dozens of
+/// polls.
 pub fn put_off(waker: &Waker) {
-    // The runtime's own way to do that; it hands the waker on when it is first polled.
+    // The runtime's own way to defer a task; it passes the waker on when it is first polled.
     let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker));
 }
 
@@ -259,14 +265,14 @@ mod tests {
         for (share_ns, busy_ns, next) in [
             (ms, 0, ms),
             (ms, ms / 2, ms),
-            // Four took a whole turn each, then what they may.
+            // Four tasks took a whole turn each, and then their share.
             (ms, 4 * ms, ms / 4),
             (ms / 4, ms, ms / 4),
-            // Looking at the clock now and then, they took more.
+            // They took more, because the clock is read only now and then.
             (ms / 4, ms + ms / 4, ms / 5),
             (ms, 1000 * ms, least),
             (least, 1000 * ms, least),
-            // Nobody is busy any more, or those wait for events.
+            // No task is busy any more, or the busy ones are waiting for events.
             (ms / 4, 0, ms / 2),
             (ms / 4, ms / 8, ms / 2),
             (ms / 2, 0, ms),

@@ -1,7 +1,8 @@
-//! Reads the records of an answer: what of them is its head, what its body, what the server wrote to its error stream, and where it ends.
+//! Reads the records of a response: its head, its body, the output on the error stream, and its end.
 //!
-//! Knows no socket: gets the bytes that have come, says what they are, as far as the task's turn may go. Invariant: whatever comes, the end
-//! is reported only where a record says so and the body is not shorter than its head said.
+//! Knows no socket: it is given the bytes received so far, and returns what they are, as far as the task's turn allows.
+//! Invariant: whatever comes, the end is reported only when a record says so and the body is not shorter than its head
+//! said.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,96 +14,96 @@ use crate::http1::answer_reader::{AnswerFault, Event};
 use crate::http1::response_parser::{ParsedResponse, ResponseParser};
 use crate::turn;
 
-/// Bytes of what FCGI_END_REQUEST says.
+/// Size in bytes of the content of FCGI_END_REQUEST.
 const END_REQUEST_BODY: usize = 8;
 const CLOSED_STDOUT: &str = "upstream prematurely closed FastCGI stdout";
 const CLOSED_REQUEST: &str = "upstream prematurely closed FastCGI request";
 
-/// What is to be told while an answer is read.
+/// A message to report while a response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told<'a> {
-    /// The server wrote this to its error stream, before the answer's head was read.
+    /// Output of the server on its error stream, before the head of the response was read.
     Stderr(&'a [u8]),
-    /// The same behind the head.
+    /// The same after the head.
     LateStderr(&'a [u8]),
-    /// More of a body came than its head said, which is left out.
+    /// The body is longer than its head said; the excess is dropped.
     TooLong,
 }
 
-/// Who is told. The answer is refused where this gives `false` for [`Told::Stderr`].
+/// Receives the messages. The response is refused if it returns `false` for [`Told::Stderr`].
 pub type Tell = Box<dyn FnMut(Told<'_>) -> bool>;
 
-/// Where in the stream of records it stands.
+/// The position in the stream of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// So many bytes of a record's head have come.
+enum ReadState {
+    /// This number of bytes of a record's header has been received.
     Head(usize),
     Content,
     Padding,
 }
 
-/// How much of a body is to come.
+/// The rest of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// All that there is.
+    /// Everything that follows.
     Unknown,
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(u64),
-    /// All that there is, and nobody wants it: the answer is to HEAD, or has none.
+    /// Everything that follows, to be dropped: the response is to HEAD, or has no body.
     Unwanted,
 }
 
-/// The records of an answer on their way.
+/// The state of a response in records that is being received.
 pub struct RecordReader {
-    place: Place,
+    state: ReadState,
     record_head: [u8; RECORD_HEAD],
     kind: u8,
-    /// Bytes of the record's content that are to come.
+    /// Bytes of the record's content that are still to come.
     left: usize,
-    /// Bytes behind it.
+    /// Bytes of padding after it.
     padding: usize,
-    /// Until the answer's head has come.
+    /// The head of the response, until it is complete.
     head: Option<Head>,
     rest: Rest,
-    /// Of the error stream, not told yet.
+    /// Output on the error stream that has not been reported yet.
     stderr: Vec<u8>,
-    /// Of FCGI_END_REQUEST.
+    /// The content of FCGI_END_REQUEST.
     end: [u8; END_REQUEST_BODY],
     end_len: usize,
     answers_head: bool,
-    /// Bytes that came up to the end of the answer's head and are none of it.
+    /// Bytes before the end of the response head that are not part of it.
     beside_head: u64,
     keeps_connection: bool,
-    /// FCGI_STDOUT has ended.
+    /// Whether FCGI_STDOUT has ended.
     is_closed: bool,
-    /// FCGI_END_REQUEST has come as a whole, padding included.
+    /// Whether FCGI_END_REQUEST was received completely, including its padding.
     is_complete: bool,
     tell: Tell,
 }
 
-/// An answer's head on its way.
+/// The state of a response head that is being received.
 #[derive(Debug)]
 struct Head {
     parser: ResponseParser,
-    /// What came of it, without the records around it.
+    /// The bytes of the head, without the records around them.
     text: Vec<u8>,
 }
 
 impl fmt::Debug for RecordReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            place,
+            state,
             kind,
             left,
             rest,
             ..
         } = self;
-        write!(f, "{place:?} of {kind}, {left} to come, {rest:?}")
+        write!(f, "{state:?} of {kind}, {left} to come, {rest:?}")
     }
 }
 
 impl RecordReader {
-    /// For the answer to one request; its head has at most `head_bytes_max` bytes.
+    /// Reads the response to one request; its head has at most `head_bytes_max` bytes.
     pub fn new(
         answers_head: bool,
         head_bytes_max: usize,
@@ -110,7 +111,7 @@ impl RecordReader {
         tell: Tell,
     ) -> RecordReader {
         RecordReader {
-            place: Place::Head(0),
+            state: ReadState::Head(0),
             record_head: [0; RECORD_HEAD],
             kind: 0,
             left: 0,
@@ -132,7 +133,7 @@ impl RecordReader {
         }
     }
 
-    /// Has the head come?
+    /// Whether the head has been read.
     pub fn has_head(&self) -> bool {
         self.head.is_none()
     }
@@ -142,15 +143,15 @@ impl RecordReader {
         self.beside_head
     }
 
-    /// Has FCGI_END_REQUEST come as a whole, so that another request may follow?
+    /// Whether FCGI_END_REQUEST was received completely, so that another request may follow.
     pub fn is_complete(&self) -> bool {
         self.is_complete && self.keeps_connection
     }
 
-    /// Goes on with `bytes`; see [`crate::http1::answer_reader::AnswerReader::advance`].
+    /// Continues with `bytes`; see [`crate::http1::answer_reader::AnswerReader::advance`].
     ///
     /// # Errors
-    /// What is no record, no record of an answer, or no head.
+    /// The bytes are not a record, not a record of a response, or not a head.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<(usize, Event), AnswerFault> {
         let has_head = self.has_head();
         let outcome = self.go_on(bytes);
@@ -159,7 +160,7 @@ impl RecordReader {
                 Event::Head(head) => head.bytes.len() as u64,
                 _ => 0,
             };
-            // Parts of the head are counted when they come, and taken off when it is whole.
+            // Parts of the head are counted when they arrive, and subtracted when it is complete.
             self.beside_head = (self.beside_head + *used as u64).saturating_sub(head);
         }
         outcome
@@ -169,15 +170,15 @@ impl RecordReader {
         let mut at = 0;
         while at < bytes.len() && !self.is_ended() && turn::may_go_on() {
             let before = at;
-            match self.place {
-                Place::Head(len) => at += self.record_head(len, &bytes[at..])?,
-                Place::Padding => {
+            match self.state {
+                ReadState::Head(len) => at += self.record_head(len, &bytes[at..])?,
+                ReadState::Padding => {
                     let len = self.padding.min(bytes.len() - at);
                     self.padding -= len;
                     at += len;
                     self.end_padding();
                 }
-                Place::Content => {
+                ReadState::Content => {
                     let len = self.left.min(bytes.len() - at);
                     let (used, event) = self.content(&bytes[at..at + len])?;
                     let found = at..at + used;
@@ -202,10 +203,11 @@ impl RecordReader {
         }
     }
 
-    /// The connection has ended. That is an end of the answer too, where all that its head announced has come.
+    /// Call when the connection has ended. That also ends the response, if everything that its head announced was
+    /// received.
     ///
     /// # Errors
-    /// The answer had none.
+    /// The response had not ended.
     pub fn close(&mut self) -> Result<(), AnswerFault> {
         self.tell_stderr();
         let is_whole = self.is_closed || matches!(self.rest, Rest::Bytes(0) | Rest::Unwanted);
@@ -215,16 +217,16 @@ impl RecordReader {
         }
     }
 
-    /// Where the server does not keep the connection, nobody waits for its last word.
+    /// Whether the response has ended. If the server does not keep the connection, its last record need not be awaited.
     fn is_ended(&self) -> bool {
         self.is_complete || (self.is_closed && !self.keeps_connection)
     }
 
-    /// Goes on with a record's head; gives how many bytes are of it.
+    /// Continues with the header of a record; returns the number of bytes consumed.
     fn record_head(&mut self, len: usize, bytes: &[u8]) -> Result<usize, AnswerFault> {
         let more = (RECORD_HEAD - len).min(bytes.len());
         self.record_head[len..len + more].copy_from_slice(&bytes[..more]);
-        self.place = Place::Head(len + more);
+        self.state = ReadState::Head(len + more);
         if len + more < RECORD_HEAD {
             return Ok(more);
         }
@@ -254,7 +256,7 @@ impl RecordReader {
         self.kind = kind;
         self.left = usize::from(u16::from_be_bytes([high, low]));
         self.padding = usize::from(padding);
-        self.place = Place::Content;
+        self.state = ReadState::Content;
         if self.left == 0 {
             self.empty_record()?;
             self.end_content()?;
@@ -262,7 +264,7 @@ impl RecordReader {
         Ok(more)
     }
 
-    /// A stream has ended.
+    /// Handles the end of a stream.
     fn empty_record(&mut self) -> Result<(), AnswerFault> {
         if self.kind == kind::STDOUT {
             if !self.has_head() || matches!(self.rest, Rest::Bytes(1..)) {
@@ -273,7 +275,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// All of a record's content that has come; gives how much of it is done with.
+    /// Reads the content of a record received so far; returns the number of bytes consumed.
     fn content(&mut self, bytes: &[u8]) -> Result<(usize, Found), AnswerFault> {
         let (used, found) = match self.kind {
             kind::STDERR => (self.stderr(bytes)?, Found::Nothing),
@@ -289,8 +291,8 @@ impl RecordReader {
     }
 
     fn end_content(&mut self) -> Result<(), AnswerFault> {
-        if self.left == 0 && self.place == Place::Content {
-            self.place = Place::Padding;
+        if self.left == 0 && self.state == ReadState::Content {
+            self.state = ReadState::Padding;
             match self.kind {
                 kind::STDERR => self.end_stderr()?,
                 kind::END_REQUEST => self.judge_end()?,
@@ -303,7 +305,7 @@ impl RecordReader {
 
     fn end_padding(&mut self) {
         if self.padding == 0 {
-            self.place = Place::Head(0);
+            self.state = ReadState::Head(0);
             self.is_complete = self.kind == kind::END_REQUEST;
         }
     }
@@ -361,7 +363,7 @@ impl RecordReader {
                     return (len, Found::Data(len));
                 }
                 (self.tell)(Told::TooLong);
-                // Nothing is waited for behind it, and the connection is not used again.
+                // The rest is not awaited, and the connection is not reused.
                 self.keeps_connection = false;
                 self.is_closed = true;
                 (bytes.len(), Found::TooLong)
@@ -387,7 +389,7 @@ impl RecordReader {
         }
     }
 
-    /// Tells what has come of the error stream; is the answer still wanted?
+    /// Reports the output on the error stream so far; returns whether the response is still wanted.
     fn tell_stderr(&mut self) -> bool {
         let text = std::mem::take(&mut self.stderr);
         if text.is_empty() {
@@ -410,7 +412,7 @@ impl RecordReader {
         bytes.len()
     }
 
-    /// FCGI_END_REQUEST has come: is the answer whole?
+    /// Checks at FCGI_END_REQUEST that the response is complete.
     fn judge_end(&mut self) -> Result<(), AnswerFault> {
         let why = match (self.has_head(), self.rest) {
             (true, Rest::Bytes(1..)) => CLOSED_REQUEST.to_owned(),
@@ -429,7 +431,7 @@ impl RecordReader {
         Err(self.fault(why))
     }
 
-    /// A record that cannot be.
+    /// The error for an invalid record.
     fn broken(&self, why: String) -> AnswerFault {
         match self.has_head() {
             false => AnswerFault::Head(why),
@@ -437,7 +439,7 @@ impl RecordReader {
         }
     }
 
-    /// Records that say what cannot be: before the head that is as bad as a head that cannot be read.
+    /// The error for impossible content of records: before the head it counts as an unreadable head.
     fn fault(&self, why: String) -> AnswerFault {
         match self.has_head() {
             false => AnswerFault::Head(why),
@@ -446,17 +448,17 @@ impl RecordReader {
     }
 }
 
-/// What was found in a record's content.
+/// The result of reading the content of a record.
 enum Found {
     Nothing,
     Head(Box<ResponseHead>),
-    /// So many bytes of the body.
+    /// This number of bytes of the body.
     Data(usize),
-    /// The body is whole, and yet more came.
+    /// The body is complete, but more bytes follow.
     TooLong,
 }
 
-/// Where data lies that begins where something was found.
+/// The range of data that begins at the start of `found`.
 fn data(found: &Range<usize>, len: usize) -> Range<usize> {
     found.start..found.start + len
 }
