@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_configuration_holds_is_not_refused() {
+    fn common_directives_are_not_refused() {
         for name in ["types_hash_max_size", "variables_hash_max_size"] {
             let row = find_in(name.as_bytes(), Context::HTTP).unwrap();
             assert!(matches!(row.fate, Fate::Ignored(_)), "{name}");

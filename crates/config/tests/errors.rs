@@ -1,4 +1,4 @@
-//! What a wrong configuration is told: nginx's sentence and line first, then the excerpt and the hint.
+//! Messages for wrong configurations: nginx's sentence and line first, then the excerpt and the hint.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
@@ -69,14 +69,14 @@ fn sentence(text: &str) -> String {
 }
 
 #[test]
-fn a_right_configuration_is_accepted_without_a_word() {
+fn a_correct_configuration_gives_no_message() {
     let text = "http { root a; types { a/b c; 'x y' z; } upstream u { server a; } server { if ($a) { } location = / {
         location ~ x { if ($a) { root b; } } index a b c; etag off; } } }";
     assert_eq!(check(text).unwrap(), []);
 }
 
 #[test]
-fn an_unknown_directive_is_named_with_what_was_meant() {
+fn an_unknown_directive_gets_a_suggestion() {
     assert_eq!(
         refused("http {\n  rooot a;\n}"),
         (
@@ -96,7 +96,7 @@ fn an_unknown_directive_is_named_with_what_was_meant() {
 }
 
 #[test]
-fn a_misplaced_directive_is_told_where_it_may_stand() {
+fn a_misplaced_directive_gets_its_contexts_listed() {
     assert_eq!(
         refused("root a;"),
         (
@@ -170,7 +170,7 @@ fn the_number_of_arguments_is_checked_last() {
 }
 
 #[test]
-fn a_forgotten_semicolon_is_found_where_the_next_line_was_taken_in() {
+fn a_missing_semicolon_is_found_before_the_swallowed_line() {
     let error = check("http {\n    root a\n    index b;\n}").unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -201,7 +201,7 @@ fn the_line_is_that_of_the_directive_s_end_as_in_nginx() {
 }
 
 #[test]
-fn the_error_that_stands_first_is_told_first() {
+fn the_first_error_in_the_text_is_reported() {
     assert_eq!(
         sentence("http { rooot a;"),
         "unknown directive \"rooot\" in /n.conf:1"
@@ -317,7 +317,7 @@ config::blocks! {
 }
 
 #[test]
-fn a_table_that_is_not_nginx_s_shows() {
+fn differences_from_nginx_are_listed() {
     let found = config::differences(&[nearly_nginx()]);
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0], "pid: nginx has it in main, we in main, http");

@@ -1,4 +1,4 @@
-//! The manual's pages and `--explain`, out of the tables.
+//! The manual's pages and `--explain`, generated from the tables.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use config::manual::{explain, pages};

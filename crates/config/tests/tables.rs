@@ -126,7 +126,7 @@ fn texts(list: &[Template]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_not_written_has_its_default() {
+fn unset_values_have_their_defaults() {
     let Kinds {
         root,
         etag,
@@ -174,7 +174,7 @@ fn what_is_not_written_has_its_default() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_values_are_parsed() {
     let kinds = settings(&["root /srv; etag OFF; requests 5; buffer 1m; body 3; timeout 10ms; inactive 1y; buffers 2 1k;
         compare OFF; next off; file a; log off; return 204; header a b; header c d; note x; page p;"])
     .kinds;
@@ -224,7 +224,7 @@ fn lines_are_replaced_as_a_whole_unless_they_are_added() {
 }
 
 #[test]
-fn what_is_never_inherited_is_not() {
+fn inherit_never_is_not_inherited() {
     assert!(settings(&["return 204;", ""]).kinds.return_.is_none());
     assert!(
         settings(&["return 204;", "return 205;"])
@@ -320,7 +320,7 @@ fn slots_know_the_line_that_set_them() {
 }
 
 #[test]
-fn levels_that_say_nothing_of_a_group_share_its_values() {
+fn levels_without_lines_of_a_group_share_its_values() {
     let mut scope = Scope::new();
     let mut outer = level("root a; return 204;", &mut scope).unwrap();
     Both::fill(&mut outer, &mut scope).unwrap();

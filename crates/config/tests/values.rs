@@ -106,7 +106,7 @@ fn template(text: &str, scope: &mut Scope) -> Result<Template, Error> {
 }
 
 #[test]
-fn a_template_without_variables_is_had_at_once() {
+fn a_template_without_variables_is_a_literal() {
     let mut scope = Scope::new();
     for text in ["", "plain", "a}b{c", "100%"] {
         let template = template(text, &mut scope).unwrap();
@@ -174,7 +174,7 @@ fn a_wrong_reference_is_refused_in_nginx_s_words() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_told_at_its_first_use() {
+fn an_unknown_name_is_reported_at_its_first_use() {
     let mut scope = Scope::new();
     for text in ["$uri", "$nope", "$nope$never"] {
         template(text, &mut scope).unwrap();

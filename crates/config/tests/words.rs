@@ -180,7 +180,7 @@ fn words_of_a_directive_are_bounded() {
     assert!(refused(&line(config::WORDS_MAX + 1)).starts_with("too many words in one directive"));
 }
 
-/// Writes words so that they are read again as they were.
+/// Writes words so that the tokenizer reads the same words again.
 fn written(words: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     for word in words {
@@ -197,7 +197,7 @@ fn written(words: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Bytes of which the grammar is made, and some others.
+/// Bytes that the grammar is made of, and some others.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b' '),

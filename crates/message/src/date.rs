@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_refused() {
+    fn invalid_dates_are_refused() {
         for text in [
             "",
             "0",
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kept_text_follows_the_second() {
+    fn the_cached_text_changes_with_the_second() {
         let mut date = Date::new(0);
         assert_eq!(date.at(0), b"Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(date.at(61), b"Thu, 01 Jan 1970 00:01:01 GMT");

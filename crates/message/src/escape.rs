@@ -229,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_escaped_comes_back(text in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn escaped_text_is_restored_by_unescaping(text in proptest::collection::vec(any::<u8>(), 0..60)) {
             for kind in [Escape::Uri, Escape::Args, Escape::Component] {
                 let escaped = kind.apply(&text);
                 prop_assert_eq!(unescape(&escaped, Unescape::All).0, text.clone());

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_wants_of_the_connection() {
+    fn keepalive_and_expect_follow_version_and_headers() {
         let mut head = RequestHead::of_fields(&[("Expect", "100-Continue")]);
         assert!(head.wants_keepalive() && head.expects_continue());
         head.version = Version::HTTP_10;

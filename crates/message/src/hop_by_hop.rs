@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_this_hop_end_here() {
+    fn hop_by_hop_lines_are_removed() {
         let fields = [
             ("Host", "a"),
             ("Connection", "close, X-One ,, x-two"),

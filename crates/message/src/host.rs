@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hosts() {
+    fn invalid_hosts_are_refused() {
         for text in [
             "",
             ".",

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn no_paths() {
+    fn invalid_paths_are_refused() {
         for raw in [
             "/..",
             "/../",

@@ -1,4 +1,4 @@
-//! How long the pure parts of one keep-alive request take: `cargo run --release -p wire --example speed`.
+//! Measures the pure parts of one keep-alive request: `cargo run --release -p wire --example speed`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

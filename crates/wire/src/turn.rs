@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_are_busy_share_the_time() {
+    fn busy_tasks_share_the_time() {
         let (ms, least) = (TURN_NS, SHARE_MIN_NS);
         for (share_ns, busy_ns, next) in [
             (ms, 0, ms),

@@ -1,4 +1,4 @@
-//! Answers of upstreams as bytes, and what nginx 1.31.5 made of them when it was sent the same.
+//! Responses of upstreams as bytes, and what nginx 1.31.5 made of the same bytes.
 
 #![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 
@@ -8,7 +8,7 @@ use wire::http1::answer_reader::{AnswerReader, Event, INTERIM_HEADS_MAX, Request
 
 const HEAD_MAX: usize = 4096;
 
-/// What came of an answer: the codes of its heads, its body, how it ended, and whether the connection lives on.
+/// The result of a response: the codes of its heads, its body, how it ended, and whether the connection is reusable.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     statuses: Vec<u16>,
@@ -21,7 +21,7 @@ struct Outcome {
     unused: usize,
 }
 
-/// Reads the pieces as they come; `is_closed`: then the connection ends.
+/// Reads the pieces in order; if `is_closed`, the connection then ends.
 fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     asked: RequestKind,
@@ -83,7 +83,7 @@ fn check(head: &ResponseHead) {
     assert!(head.get_each(HeaderId::ContentLength).count() <= 1);
 }
 
-/// Whole, in pieces of one size, and in two pieces cut at every byte: the same whatever the cuts.
+/// Reads whole, in pieces of one size, and in two pieces split at every byte: the result must be the same.
 fn answer(text: &[u8], asked: RequestKind, is_closed: bool) -> Outcome {
     let whole = read([text], asked, is_closed);
     let shown = text.escape_ascii();
@@ -103,7 +103,7 @@ fn ok(lines: &str, rest: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_nginx_passes_on() {
+fn responses_that_nginx_passes_on() {
     let chunks = "2\r\nab\r\n0\r\n\r\n";
     #[rustfmt::skip]
     let cases: &[(Vec<u8>, &[u16], &str, bool)] = &[
@@ -128,7 +128,7 @@ fn what_nginx_passes_on() {
         (b"HTTP/1.1 304 No\r\nContent-Length: 2\r\n\r\n".into(), &[304], "", true),
         (b"HTTP/1.1 103 Early\r\nLink: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab".into(),
             &[103, 200], "ab", true),
-        // nginx takes these for the answer, and what follows for its body.
+        // nginx takes these as the response, and what follows as its body.
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab".into(),
             &[100, 102, 200], "ab", true),
     ];
@@ -150,7 +150,7 @@ fn what_nginx_passes_on() {
 }
 
 #[test]
-fn what_nginx_refuses_in_its_words() {
+fn responses_that_nginx_refuses() {
     #[rustfmt::skip]
     let cases: &[(Vec<u8>, &str)] = &[
         (ok("Content-Length\r\n", "ab"), r#"upstream sent invalid "Content-Length" header: "Content-Length: ""#),
@@ -200,7 +200,7 @@ fn what_nginx_refuses_in_its_words() {
 }
 
 #[test]
-fn what_does_not_begin_as_http_is_a_body() {
+fn bytes_that_do_not_begin_as_http_are_a_body() {
     for text in [
         &b"ab"[..],
         b"\r\nHTTP/1.1 200 OK\r\n\r\n",
@@ -257,7 +257,7 @@ fn answers_without_a_body_leave_the_connection_usable() {
             );
         }
     }
-    // Bytes that nobody asked for.
+    // Unsolicited bytes.
     for (text, asked, unused) in [
         (ok("Content-Length: 2\r\n", "abcd"), RequestKind::Plain, 2),
         (ok("Content-Length: 2\r\n", "ab"), RequestKind::Head, 2),

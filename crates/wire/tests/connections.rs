@@ -1,4 +1,4 @@
-//! Connections over socket pairs: what a client sends and sees.
+//! Connections over socket pairs: what a client sends and receives.
 
 #![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 
@@ -63,7 +63,7 @@ fn pipelined_requests_come_one_by_one() {
 }
 
 #[test]
-fn heads_that_break_off_are_told_from_idle_ends() {
+fn incomplete_heads_differ_from_idle_ends() {
     on_connection(async |mut connection, mut client, _| {
         assert!(matches!(connection.wait(SOON).await, Err(Error::Timeout)));
         assert!(matches!(

@@ -25,25 +25,25 @@ const SOON: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(60);
 const HEAD_MAX: usize = 4096;
 
-/// What an origin does with a connection, in order; then it closes.
+/// An action of an origin on a connection. The origin performs its actions in order and then closes.
 enum Act {
-    /// Reads until this has come.
+    /// Reads until this text has been received.
     Read(&'static str),
-    /// Reads so many bytes more.
+    /// Reads this number of further bytes.
     ReadBytes(usize),
     /// Writes this.
     Write(&'static str),
     /// Writes byte by byte, each in a packet of its own.
     Trickle(&'static str),
-    /// Writes so many bytes `x`.
+    /// Writes this number of bytes `x`.
     WriteBytes(usize),
-    /// Says that nothing more comes.
+    /// Shuts down the sending side.
     Shut,
     /// Reads until the other side closes.
     ReadToEnd,
 }
 
-/// An origin for one connection; joined, it gives all that it read.
+/// An origin for one connection; joining it returns everything that it read.
 fn origin(script: Vec<Act>) -> (SocketAddr, JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -191,7 +191,7 @@ fn requests_follow_each_other_on_one_connection() {
 }
 
 #[test]
-fn connections_of_which_something_is_in_doubt_are_not_given_back() {
+fn doubtful_connections_are_not_reused() {
     for (text, expected) in [
         (
             "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
@@ -492,7 +492,7 @@ fn servers_that_cannot_be_reached() {
 
 #[test]
 fn a_connect_that_hangs_times_out() {
-    // A queue of one that is full: the kernel answers nobody any more.
+    // A full queue of one: the kernel does not answer any further client.
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::STREAM,

@@ -1,4 +1,4 @@
-//! What the fuzz target `request_head` found.
+//! Findings of the fuzz target `request_head`.
 
 use wire::http1::request_parser::{Limits, Parsed, Parser, parse_head};
 

@@ -128,7 +128,7 @@ fn a_host_in_the_target_comes_first() {
 }
 
 #[test]
-fn hosts_that_are_none() {
+fn invalid_hosts_are_refused() {
     for host in [
         "", ".", "a..b", "a/b", "a b", "h:1:2", "h:65536", "[::1", "x[::1]", "h\x7f",
     ] {
@@ -331,7 +331,7 @@ fn what_follows_a_head_is_not_touched() {
     );
 }
 
-/// What matters of an outcome.
+/// The relevant parts of a result.
 fn summary(parsed: Parsed) -> Option<(u16, Vec<u8>, Vec<u8>, usize)> {
     match parsed {
         Parsed::Partial => None,

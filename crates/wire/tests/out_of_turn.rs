@@ -1,4 +1,5 @@
-//! Peers that never stop: how much of what they say one turn of a task takes, and that it waits where its turn is over.
+//! Peers that never stop: how many of their bytes one turn of a task takes, and that the task waits once its turn is
+//! over.
 
 #![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 #![expect(clippy::disallowed_methods, reason = "the pause is the test's own")]
@@ -29,9 +30,9 @@ mod common;
 use common::on_loop;
 
 const LONG: Duration = Duration::from_secs(60);
-/// Records of nothing but padding: the largest of them is much for little work.
+/// Number of records that hold only padding: at their largest they are many bytes for little work.
 const RECORDS: usize = 128 << 10;
-/// What a turn may take: the last read may fill the loop's buffer.
+/// Maximum number of bytes in a turn: the last read may fill the loop's buffer.
 const TURN_MAX: u64 = turn::TURN_BYTES as u64 + (128 << 10);
 /// Time for the socket to fill between two turns.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -43,7 +44,7 @@ fn one_turn_takes_a_bounded_part_of_what_is_no_answer() {
     let origin = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut [0; 5]).unwrap();
-        // The error stream, and an answer behind it.
+        // The error stream, followed by a response.
         let nothing = [&[1, 7, 0, 1, 0, 0, 255, 0][..], &[0; 255]].concat();
         stream.write_all(&nothing.repeat(RECORDS)).unwrap();
         stream
@@ -99,7 +100,8 @@ fn connected(text: &[u8]) -> (Stream, Plain) {
     (stream, client)
 }
 
-/// Polls `work` once in a turn that is over: it waits, though nothing keeps it. Then to its end, a turn for each poll.
+/// Polls `work` once in a turn that is over: it must wait, though nothing else keeps it. Then polls it to its end, with
+/// a turn for each poll.
 async fn waits_for_its_turn<T>(what: &str, mut work: Pin<&mut impl Future<Output = T>>) -> T {
     turn::begin(read_ns());
     turn::spend(turn::TURN_BYTES as usize);
@@ -118,7 +120,7 @@ async fn waits_for_its_turn<T>(what: &str, mut work: Pin<&mut impl Future<Output
 }
 
 #[test]
-fn whoever_reads_a_client_or_sends_to_it_waits_for_the_next_turn() {
+fn client_io_waits_for_the_next_turn() {
     on_loop(|owner| async move {
         let ready = || tokio::time::sleep(PAUSE);
         let body = |length| Decoder::new(Framing::Length(length), 0);
@@ -163,7 +165,7 @@ fn whoever_reads_a_client_or_sends_to_it_waits_for_the_next_turn() {
     });
 }
 
-/// An exchange whose server says `text` and no more.
+/// An exchange whose server sends `text` and nothing more.
 async fn asking(owner: &Rc<Loop>, text: &'static [u8]) -> Box<Exchange> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = Destination::Inet(listener.local_addr().unwrap());
@@ -179,7 +181,7 @@ async fn asking(owner: &Rc<Loop>, text: &'static [u8]) -> Box<Exchange> {
 }
 
 #[test]
-fn whoever_asks_a_server_waits_for_the_next_turn() {
+fn upstream_io_waits_for_the_next_turn() {
     on_loop(|owner| async move {
         turn::begin(read_ns());
         let mut exchange = asking(&owner, b"HTTP/1.0 200 OK\r\n\r\nabc").await;
@@ -204,7 +206,7 @@ fn what_is_left_of_a_turn_is_not_more_for_small_chunks() {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n";
         let mut exchange = asking(&owner, text).await;
         exchange.head(LONG).await.unwrap();
-        // They are here, and the turn is over before they are looked at.
+        // They have been received, and the turn is over before they are examined.
         let piece = waits_for_its_turn("small chunks", pin!(exchange.piece(LONG))).await;
         assert_eq!(piece.unwrap().unwrap(), "ab");
         assert_eq!(exchange.piece(LONG).await.unwrap(), None);
@@ -225,14 +227,14 @@ fn what_the_last_read_of_a_turn_brought_is_written_in_it() {
         assert_eq!(to.try_write(&bytes).unwrap(), 3);
         let again = to.try_write(&bytes);
         assert_eq!(again.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-        // What an earlier turn read was for that one.
+        // A read in an earlier turn counts for that turn only.
         turn::begin(read_ns());
         turn::spend(turn::TURN_BYTES as usize);
         assert!(to.try_write(&bytes).is_err());
     });
 }
 
-/// A turn of which the time is up: it goes on until the clock is looked at.
+/// A turn whose time is up: it continues until the clock is read.
 fn begin_late() {
     turn::begin(read_ns() - 2 * turn::TURN_NS);
 }
@@ -242,11 +244,11 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[1, kind, 0, 1, high, low, 0, 0][..], content].concat()
 }
 
-/// What of a turn is left before the clock is looked at is enough for so many parts.
+/// Number of parts that fit in what is left of a turn before the clock is read.
 const PARTS_MAX: usize = turn::LOOK_BYTES as usize / turn::PART_BYTES + 1;
 const LINES: usize = 5000;
 
-/// Many lines of the error stream, and an answer behind them.
+/// Many lines on the error stream, followed by a response.
 fn complaints() -> Vec<u8> {
     let mut text = record(7, b"a complaint").repeat(LINES);
     text.extend(record(6, b"A: b\r\n\r\nbody"));
@@ -302,7 +304,7 @@ fn a_head_behind_more_than_a_turn_may_look_at_is_found() {
             .await
             .unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        // The connection stays open: nothing comes that would wake who has stopped.
+        // The connection stays open: nothing arrives that would wake a task that has stopped.
         let sent = std::thread::spawn(move || {
             server.write_all(&complaints()).unwrap();
             server
@@ -314,7 +316,7 @@ fn a_head_behind_more_than_a_turn_may_look_at_is_found() {
             AnswerReader::of_records(records),
         );
         let mut asking = pin!(async {
-            // As who sends a body piece by piece: there is room for one, and none to be sent.
+            // As when a body is sent piece by piece: there is room for a piece, and none to send.
             loop {
                 match exchange.head_or_room(LONG).await.unwrap() {
                     Some(_) => break,

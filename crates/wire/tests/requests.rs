@@ -75,7 +75,7 @@ fn heads() {
 }
 
 #[test]
-fn what_would_be_read_as_something_else() {
+fn ambiguous_requests_are_refused() {
     for target in [
         &b""[..],
         b"/a b",
@@ -163,7 +163,7 @@ fn bodies_have_the_length_that_was_announced() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_one_request(
+    fn written_requests_are_read_as_one_request(
         method in "[A-Z]{1,7}",
         target in "/[!-~]{0,30}",
         fields in proptest::collection::vec(("[A-Za-z][A-Za-z0-9-]{0,9}", "([!-~][ -~]{0,9}[!-~])?"), 0..6),

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_indented_and_closed_has_no_finding() {
+    fn correct_indentation_has_no_finding() {
         for text in [
             "a {\n  b {\n    c;\n  }\n  d;\n}\n",
             "a {\nb {\nc;\n}\nd;\n}\n",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brace_too_many_is_found() {
+    fn a_superfluous_brace_is_found() {
         let text = "a {\n  b {\n    c;\n  }\n  }\n  d;\n}\n";
         assert_eq!(finding(text), Some(Finding::TooMany { line: 5 }));
     }

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_nginx_is_taken_for_another_s() {
+    fn no_directive_of_nginx_is_foreign() {
         for known in known::all() {
             assert_eq!(told(known.name), None, "{}", known.name);
         }

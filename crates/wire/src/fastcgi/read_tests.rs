@@ -145,7 +145,7 @@ fn answers_that_end_too_early() {
 }
 
 #[test]
-fn answers_that_are_none() {
+fn invalid_responses_are_refused() {
     let head = out("A: b\r\n\r\nx");
     let mut other = head.clone();
     other[3] = 2;
@@ -191,7 +191,7 @@ fn the_error_stream_is_told() {
 }
 
 #[test]
-fn a_body_that_nobody_asked_for_is_left_out() {
+fn an_unwanted_body_is_dropped() {
     assert_eq!(
         read(&usual("Content-Length: 9", "xy"), 1, true, true),
         "200    true"
@@ -199,7 +199,7 @@ fn a_body_that_nobody_asked_for_is_left_out() {
 }
 
 #[test]
-fn what_stands_behind_the_end_is_not_used() {
+fn bytes_after_the_end_are_not_consumed() {
     let more = [usual("A: b", "x"), vec![1]].concat();
     assert_eq!(read(&more, usize::MAX, true, false), "200 x   false");
     // Nor is it checked, however it arrives.

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn no_chunks() {
+    fn invalid_chunks_are_refused() {
         for input in [
             "\r\n",
             "x\r\n",
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_that_are_left_out_end_somewhere() {
+    fn dropped_trailers_are_bounded() {
         let lenient = || Decoder {
             is_lenient: true,
             ..Decoder::new(Framing::Chunked, 0)
@@ -547,7 +547,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..6), step in 1usize..200) {
+        fn written_values_are_parsed(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..6), step in 1usize..200) {
             let mut text = Vec::new();
             for piece in &pieces {
                 super::super::response_writer::chunk(&mut text, piece);
