@@ -60,9 +60,8 @@ impl Store {
         now: Seconds,
         moment: FetchMoment,
     ) -> Result<EntryWriter, Error> {
-        let tag = moment.tag();
         let description = Description {
-            tag,
+            tag: moment.tag(),
             ..*description
         };
         let mut purge_filter = PurgeFilter::of_key(description.main, description.key_text);
@@ -97,7 +96,7 @@ impl Store {
             status: description.status,
             lifetime: description.lifetime,
             extent: index::Extent {
-                file: tag,
+                file: description.tag,
                 offset: 0,
                 blocks: 0,
             },
