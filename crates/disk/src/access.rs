@@ -1,7 +1,7 @@
 //! How a caller wants its files touched: the settings of its location, in this crate's words.
 
+use crate::keeping::open_file_cache::OpenFileCache;
 use crate::pool::Pool;
-use crate::stale::StaleFiles;
 
 /// Whether disk work may wait on the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct Access<'a> {
     /// Bytes of one buffer where ranges are read into buffers (`output_buffers`).
     pub output_buffer: usize,
     /// `open_file_cache`: what may be out of date for a while. None: off, every answer is exact.
-    pub stale: Option<&'a StaleFiles>,
+    pub stale: Option<&'a OpenFileCache>,
     /// When the request had come, at the latest: a number that grows (say, the nanosecond of the event loop's last wake). A
     /// look at a kept file that was made for one moment is good for every request of that moment or an earlier one, so that
     /// the requests that one `epoll_wait` brought share it. 0: unknown, look anew.

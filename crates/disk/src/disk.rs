@@ -1,13 +1,12 @@
 //! What all loops of a process share: mounts, pools, and what the kernel permits.
 
-use crate::count::{Count, Counters, OPERATIONS};
-use crate::mappings::FAULT_AROUND;
 use crate::memory::limits::{self, Groups};
 use crate::memory::{self, BUFFERS_SHARE};
+use crate::metrics::counters::{Count, Counters, OPERATIONS};
 use crate::mount::{self, Filesystem, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
-use crate::send::BUFFERS_KIB;
-use crate::window::Windows;
+use crate::residency::mappings::FAULT_AROUND;
+use crate::residency::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
@@ -25,6 +24,8 @@ use tokio::sync::Semaphore;
 /// Pools that one process may have.
 pub const POOLS_MAX: usize = 256;
 
+/// KiB that all buffers for evicted windows of a process have at most.
+const BUFFERS_KIB: usize = 64 << 10;
 /// KiB of buffers at least, whatever memory there is.
 const BUFFERS_KIB_MIN: usize = 1 << 10;
 /// How often a debug switch is looked at.

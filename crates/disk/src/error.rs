@@ -1,8 +1,10 @@
 //! What can go wrong in this crate.
 
-use crate::change::STEPS_MAX;
 use crate::pool::Overflow;
 use std::io;
+
+/// Steps that one change ([`crate::BatchStep`]) has at most: a thread of a pool is busy with it for as long as they take.
+pub const STEPS_MAX: usize = 64;
 
 /// The answer is not in memory: ask again with the `async` twin, which goes through a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

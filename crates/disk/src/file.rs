@@ -1,9 +1,9 @@
 //! An open file (or directory) and what is known of it.
 
-use crate::copies::Copy;
+use crate::keeping::memfd_copies::MemfdCopy;
 use crate::mount::{Filesystem, Mount};
 use crate::pool::Pool;
-use crate::proofs::Proofs;
+use crate::residency::memo::ResidencyMemo;
 use bytes::Bytes;
 use rustix::fs::{FileType, Stat};
 use std::any::Any;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Larger files, and deleted ones, are closed in the pool: their last `close` may free blocks, so wait for a disk. (Also
 /// where they were only looked at: an O_PATH descriptor is no open file, but holds the name's entry and so the inode,
 /// which is freed with the last reference, whoever has it. A large file with a name may lose it just before the `close`.)
-pub const INLINE_CLOSE_MAX: u64 = 1 << 20;
+pub(crate) const INLINE_CLOSE_MAX: u64 = 1 << 20;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub fn new(fd: OwnedFd, mount: Option<Arc<Mount>>, pool: &Pool) -> Handle {
+    pub(crate) fn new(fd: OwnedFd, mount: Option<Arc<Mount>>, pool: &Pool) -> Handle {
         Handle {
             fd: Some(fd),
             mount,
@@ -167,8 +167,8 @@ pub struct OpenFile {
     /// Bytes of its body that count as kept.
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
-    copy: RefCell<Option<Rc<Copy>>>,
-    proofs: OnceCell<Box<Proofs>>,
+    copy: RefCell<Option<Rc<MemfdCopy>>>,
+    proofs: OnceCell<Box<ResidencyMemo>>,
     slot: OnceCell<Rc<dyn Any>>,
 }
 
@@ -252,16 +252,16 @@ impl OpenFile {
         self.sendings.get() >= MANY
     }
 
-    pub(crate) fn proofs(&self) -> &Proofs {
+    pub(crate) fn proofs(&self) -> &ResidencyMemo {
         self.proofs.get_or_init(Box::default)
     }
 
     /// Its copy, which stays for as long as the one who asks has it.
-    pub(crate) fn copy(&self) -> Option<Rc<Copy>> {
+    pub(crate) fn copy(&self) -> Option<Rc<MemfdCopy>> {
         self.copy.borrow().clone()
     }
 
-    pub(crate) fn set_copy(&self, copy: Option<Copy>) {
+    pub(crate) fn set_copy(&self, copy: Option<MemfdCopy>) {
         *self.copy.borrow_mut() = copy.map(Rc::new);
     }
 

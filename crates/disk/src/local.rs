@@ -1,11 +1,11 @@
 //! The disk layer of one loop: everything that needs no lock.
 
-use crate::cache::Files;
-use crate::count::{Count, Counters, OPERATIONS, Operation};
 use crate::disk::Disk;
 use crate::file::OpenFile;
-use crate::guards::Guards;
+use crate::keeping::open_files::OpenFiles;
+use crate::keeping::path_guards::PathGuards;
 use crate::memory::{self, Level};
+use crate::metrics::counters::{Count, Counters, OPERATIONS, Operation};
 use crate::pool;
 use rustix::process::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 /// One loop's handle on the disk layer; cheap to clone, bound to its thread.
 #[derive(Clone, Debug)]
-pub struct Local(pub(crate) Rc<Inner>);
+pub struct Local(pub(crate) Rc<LocalInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct LocalInner {
     pub disk: Arc<Disk>,
     pub counters: Arc<Counters>,
-    pub files: RefCell<Files>,
-    pub guards: RefCell<Guards>,
+    pub files: RefCell<OpenFiles>,
+    pub guards: RefCell<PathGuards>,
     /// The moment for which events were last taken in.
     events_at: Cell<u64>,
     /// The table of mounts as last seen.
@@ -49,11 +49,11 @@ impl Local {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let guards_max = descriptors / GUARDS_SHARE;
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(LocalInner {
             disk: disk.clone(),
             counters: disk.begin_counters(),
-            files: RefCell::new(Files::new(descriptors)),
-            guards: RefCell::new(Guards::new(guards_max)),
+            files: RefCell::new(OpenFiles::new(descriptors)),
+            guards: RefCell::new(PathGuards::new(guards_max)),
             events_at: Cell::new(0),
             mounts: Cell::new(disk.mounts.generation()),
             scarcity: Cell::new(disk.scarcity()),
@@ -127,7 +127,7 @@ impl Local {
     }
 }
 
-async fn sweep_now_and_then(loops: Weak<Inner>) {
+async fn sweep_now_and_then(loops: Weak<LocalInner>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         let Some(inner) = loops.upgrade() else { return };
@@ -135,10 +135,10 @@ async fn sweep_now_and_then(loops: Weak<Inner>) {
     }
 }
 
-impl Inner {
+impl LocalInner {
     /// Lets go of files that were not asked for since the last sweep or have changed, of guards that guard nothing, and of
     /// idle mappings.
-    pub async fn sweep(&self) {
+    pub(crate) async fn sweep(&self) {
         let mut from = 0;
         while self.files.borrow_mut().sweep(from, SWEEP_STEP) {
             from += SWEEP_STEP;
@@ -154,7 +154,7 @@ impl Inner {
 
     /// Looks a path up in the table of open files, after everything that happened to its directories up to `moment`
     /// ([`Access::moment`](crate::Access)).
-    pub fn look_up(&self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
+    pub(crate) fn look_up(&self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
         self.take_events(moment);
         self.files.borrow_mut().look_up(path, moment)
     }

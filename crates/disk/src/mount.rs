@@ -50,7 +50,7 @@ impl Filesystem {
 
 /// One mount.
 #[derive(Debug)]
-pub struct Mount {
+pub(crate) struct Mount {
     id: u64,
     point: Box<[u8]>,
     opened: OnceLock<Option<Opened>>,
@@ -65,15 +65,9 @@ struct Opened {
 }
 
 impl Mount {
-    /// Where it is mounted.
-    #[must_use]
-    pub fn point(&self) -> &[u8] {
-        &self.point
-    }
-
     /// Its kind; None until something on it was opened by a pool.
     #[must_use]
-    pub fn filesystem(&self) -> Option<Filesystem> {
+    pub(crate) fn filesystem(&self) -> Option<Filesystem> {
         Some(
             self.opened
                 .get()?
@@ -84,7 +78,7 @@ impl Mount {
 
     /// Do open, fstat and close of small files on it never wait?
     #[must_use]
-    pub fn answers_inline(&self) -> bool {
+    pub(crate) fn answers_inline(&self) -> bool {
         self.filesystem()
             .is_some_and(|filesystem| filesystem != Filesystem::Foreign)
     }
@@ -163,12 +157,12 @@ pub(crate) struct Mounts {
 
 impl Mounts {
     /// Changes whenever the table does.
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
 
     /// The known mount with the longest point above an absolute path, and the path below it (never empty: `.`).
-    pub fn find<'p>(&self, path: &'p [u8]) -> Option<(Arc<Mount>, &'p [u8])> {
+    pub(crate) fn find<'p>(&self, path: &'p [u8]) -> Option<(Arc<Mount>, &'p [u8])> {
         let table = self.table.read();
         table
             .iter()
@@ -176,7 +170,7 @@ impl Mounts {
     }
 
     /// The mount with this id.
-    pub fn by_id(&self, id: u64) -> Option<Arc<Mount>> {
+    pub(crate) fn by_id(&self, id: u64) -> Option<Arc<Mount>> {
         self.table
             .read()
             .iter()
@@ -186,7 +180,7 @@ impl Mounts {
 
     /// Reads /proc/self/mountinfo again, keeping what is known of mounts that are still there. (procfs: no disk, but a
     /// lock that mount(2) holds; so in a pool or before the loops.)
-    pub fn refresh(&self) {
+    pub(crate) fn refresh(&self) {
         #[expect(
             clippy::disallowed_methods,
             reason = "procfs, in a pool or before the loops run"
@@ -228,7 +222,7 @@ impl Mounts {
     }
 
     /// The mount of an open file, opened and known; reads the table again if it is new. **Waits.**
-    pub fn learn(&self, fd: BorrowedFd<'_>) -> Option<Arc<Mount>> {
+    pub(crate) fn learn(&self, fd: BorrowedFd<'_>) -> Option<Arc<Mount>> {
         let id = mount_id(fd)?;
         let mount = self.by_id(id).or_else(|| {
             self.refresh();
@@ -321,7 +315,7 @@ mod tests {
         let mounts = Mounts::default();
         mounts.refresh();
         let (mount, rest) = mounts.find(b"/proc/self/stat").unwrap();
-        assert_eq!((mount.point(), rest), (&b"/proc"[..], &b"self/stat"[..]));
+        assert_eq!((&*mount.point, rest), (&b"/proc"[..], &b"self/stat"[..]));
         mount.open();
         assert_eq!(mount.filesystem(), Some(Filesystem::Foreign));
     }

@@ -8,7 +8,7 @@ use super::{FILE_MODE, snapshot};
 use crate::error::Error;
 use crate::index::{Index, KnownKey};
 use crate::key::Key;
-use disk::{Access, Create, Local, Output, Pool, READ_MAX, Step};
+use disk::{Access, BatchStep, Create, Local, Output, Pool, READ_MAX};
 use std::time::{Duration, SystemTime};
 
 /// Entries that are deleted for a log if its file system is full.
@@ -90,7 +90,7 @@ pub(super) async fn free_some(
     place: impl Fn(&Key) -> Vec<u8>,
 ) -> Result<(), Error> {
     let oldest = std::iter::from_fn(|| index.evict()).take(FREED_MAX);
-    let unlink = |known: KnownKey| Step::Unlink(place(&known.key).into());
+    let unlink = |known: KnownKey| BatchStep::Unlink(place(&known.key).into());
     Ok(local.change(oldest.map(unlink).collect(), pool).await?)
 }
 

@@ -27,7 +27,7 @@ use crate::index::{Index, KnownKey};
 use crate::key::{Key, Levels};
 use crate::purge::PurgeList;
 use bytes::Bytes;
-use disk::{Errno, Local, Lock, Output, Pool, Step};
+use disk::{BatchStep, Errno, Local, Lock, Output, Pool};
 use files::{JournalFiles, begin_log, boot_id, free_some, log_name, recover};
 use frame::Batch;
 use hashbrown::HashSet;
@@ -109,7 +109,7 @@ struct JournalState {
     retry_from: u64,
 }
 
-/// Records to be appended to the log: a [`Step`] for the job that makes the change they describe. To be kept until the
+/// Records to be appended to the log: a [`BatchStep`] for the job that makes the change they describe. To be kept until the
 /// index has the change too.
 #[derive(Debug)]
 #[must_use = "its step is to be taken, and the index changed, before it is dropped"]
@@ -143,8 +143,8 @@ impl JournalState {
 impl Ticket {
     /// The step that appends the records to the log.
     #[must_use]
-    pub fn step(&self) -> Step {
-        Step::Append(self.log.clone(), vec![self.frame.clone()])
+    pub fn step(&self) -> BatchStep {
+        BatchStep::Append(self.log.clone(), vec![self.frame.clone()])
     }
 
     /// The log and the bytes to append to it, for a caller that groups several tickets.
@@ -344,7 +344,7 @@ impl Journal {
     /// [`Error::Disk`]: the next start compares once more.
     pub async fn purged(&self, local: &Local, number: u32) -> Result<(), Error> {
         let ticket = self.ticket(&[Record::Purged { number }]);
-        let steps = vec![Step::Sync(ticket.log.clone()), ticket.step()];
+        let steps = vec![BatchStep::Sync(ticket.log.clone()), ticket.step()];
         Ok(local.change(steps, &self.0.pool).await?)
     }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX, VARY_UNKNOWN};
 use crate::key::Key;
 use bytes::Bytes;
-use disk::{Create, Local, Output, STEPS_MAX, Step};
+use disk::{BatchStep, Create, Local, Output, STEPS_MAX};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -49,7 +49,7 @@ impl Journal {
         let generation = self.generation();
         let temp = self.new_temp(generation);
         if let Err(error) = self.write_snapshot(local, index, generation, &temp).await {
-            let unlink = Step::Unlink(temp.as_slice().into());
+            let unlink = BatchStep::Unlink(temp.as_slice().into());
             // The first error is reported, not that the temp file cannot be deleted either.
             if local.change(vec![unlink], pool).await.is_ok() {
                 self.0.state.lock().old.retain(|name| *name != temp);
@@ -58,7 +58,7 @@ impl Journal {
         }
         let old = self.take_old(generation);
         for names in old.chunks(STEPS_MAX) {
-            let unlink = |name: &Vec<u8>| Step::Unlink(name.as_slice().into());
+            let unlink = |name: &Vec<u8>| BatchStep::Unlink(name.as_slice().into());
             local
                 .change(names.iter().map(unlink).collect(), pool)
                 .await?;
@@ -189,9 +189,9 @@ impl Journal {
         }
         let (frames, bytes) = writer.finish(is_walked);
         let steps = vec![
-            Step::Append(output.clone(), frames),
-            Step::Sync(output),
-            Step::Rename(temp.into(), name(folder, generation).into()),
+            BatchStep::Append(output.clone(), frames),
+            BatchStep::Sync(output),
+            BatchStep::Rename(temp.into(), name(folder, generation).into()),
         ];
         local.change(steps, pool).await?;
         let mut state = self.0.state.lock();

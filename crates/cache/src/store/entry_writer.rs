@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::purge::{FetchMoment, PurgeFilter};
 use crate::space::{NoRoom, Reservation};
 use bytes::Bytes;
-use disk::{Create, Errno, Local, Output, Place, Step};
+use disk::{BatchStep, Create, Errno, Local, NewFile, Output};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -388,15 +388,15 @@ impl EntryWriter {
     }
 
     /// The steps that complete the temp file and give it its name.
-    fn last_steps(&mut self, output: Output, finished: Finished, put: Step) -> Vec<Step> {
+    fn last_steps(&mut self, output: Output, finished: Finished, put: BatchStep) -> Vec<BatchStep> {
         let (from, to) = (self.temp_path(), self.store.path(&self.known.key));
         let mut rest = std::mem::take(&mut self.waiting);
         rest.push(finished.table);
         vec![
-            Step::Append(output.clone(), rest),
-            Step::Overwrite(output, 0, finished.front.slice(..PROLOGUE_BYTES)),
+            BatchStep::Append(output.clone(), rest),
+            BatchStep::Overwrite(output, 0, finished.front.slice(..PROLOGUE_BYTES)),
             put,
-            Step::Rename(from.into(), to.into()),
+            BatchStep::Rename(from.into(), to.into()),
         ]
     }
 
@@ -432,7 +432,7 @@ impl EntryWriter {
 
     /// Adds the steps that make the file. Deletions come before the write, so that the directory never exceeds its
     /// limit.
-    fn push_place(&mut self, finished: Finished, steps: &mut Vec<Step>) {
+    fn push_place(&mut self, finished: Finished, steps: &mut Vec<BatchStep>) {
         let (store, key) = (&self.store, &self.known.key);
         let mut contents = Vec::with_capacity(self.waiting.len() + 2);
         contents.push(finished.front);
@@ -444,7 +444,7 @@ impl EntryWriter {
             .iter()
             .filter(|known| store.is_its_own(known))
             .map(|known| store.path(&known.key).into());
-        let file = Place {
+        let file = NewFile {
             path: store.path(key).into(),
             ending: temp_ending(self.known.extent.file),
             is_watched: store.is_cold() || store.has(key),
@@ -452,8 +452,8 @@ impl EntryWriter {
             mode: FILE_MODE,
             contents,
         };
-        steps.extend(files.map(Step::Unlink));
-        steps.push(Step::Place(file));
+        steps.extend(files.map(BatchStep::Unlink));
+        steps.push(BatchStep::Create(file));
     }
 
     /// Abandons the entry: deletes the temp file and gives the space back.

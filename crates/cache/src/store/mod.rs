@@ -37,7 +37,7 @@ use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_te
 use crate::key::{Directory, Key, LEVELS_MAX, Levels, PATH_BYTES_MAX};
 use crate::purge::{FetchMoment, PurgeRules};
 use crate::space::{Limits, Reservation, Space};
-use disk::{Errno, Group, Local, Pool, READ_MAX, STEPS_MAX, Step};
+use disk::{BatchStep, Errno, GroupCommit, Local, Pool, READ_MAX, STEPS_MAX};
 use hashbrown::HashSet;
 use message::date::Seconds;
 use parking_lot::Mutex;
@@ -106,7 +106,7 @@ struct Inner {
     space: Space,
     journal: Journal,
     /// Groups the jobs that write small entries.
-    group: Group,
+    group: GroupCommit,
     /// The next fetch's tag. Within a process, tags increase in the order in which origins are asked.
     next_tag: AtomicU32,
     /// `inactive`, in seconds; a reload may change it.
@@ -156,7 +156,7 @@ impl Store {
             Journal::open(local, directory, settings.levels, pool, &index).await?;
         // Far from the tags of the previous start.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
-        let group = Group::new(pool);
+        let group = GroupCommit::new(pool);
         let store = Self(Arc::new(Inner {
             group,
             inactive: AtomicI64::new(settings.inactive),
@@ -341,7 +341,7 @@ impl Store {
     }
 
     /// Steps that create those directories of a key that are not known to exist.
-    fn unknown_directories(&self, key: &Key) -> Vec<Step> {
+    fn unknown_directories(&self, key: &Key) -> Vec<BatchStep> {
         let known = self.0.directories.lock();
         let mut all = key.directories(self.0.settings.levels);
         if all.all(|(directory, _)| known.contains(&directory)) {
@@ -350,13 +350,13 @@ impl Store {
         self.directories(key, |directory| !known.contains(directory))
     }
 
-    fn directories(&self, key: &Key, is_wanted: impl Fn(&Directory) -> bool) -> Vec<Step> {
+    fn directories(&self, key: &Key, is_wanted: impl Fn(&Directory) -> bool) -> Vec<BatchStep> {
         let settings = &self.0.settings;
         let place = key.path(settings.levels);
         let path = |end| [&settings.directory[..], b"/", &place.as_bytes()[..end]].concat();
         key.directories(settings.levels)
             .filter(|(directory, _)| is_wanted(directory))
-            .map(|(_, end)| Step::Directory(path(end).into(), DIRECTORY_MODE))
+            .map(|(_, end)| BatchStep::Directory(path(end).into(), DIRECTORY_MODE))
             .collect()
     }
 
@@ -423,7 +423,7 @@ impl Store {
         if fills.is_empty() {
             return Ok(());
         }
-        let unlink = |(key, tag): &(Key, u32)| Step::Unlink(self.temp_path(key, *tag).into());
+        let unlink = |(key, tag): &(Key, u32)| BatchStep::Unlink(self.temp_path(key, *tag).into());
         let steps = fills.iter().map(unlink).collect();
         local.change(steps, &self.0.settings.pool).await?;
         for (key, tag) in fills {

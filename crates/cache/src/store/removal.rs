@@ -15,7 +15,7 @@ use crate::index::{Index, KeyState, KnownKey};
 use crate::journal::{Record, TICKET_RECORDS_MAX, Ticket};
 use crate::key::Key;
 use crate::space::Reservation;
-use disk::{Local, Step};
+use disk::{BatchStep, Local};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -200,7 +200,7 @@ impl Store {
         }
         let places = part.iter().filter(|known| self.is_its_own(known));
         let mut steps: Vec<_> = places
-            .map(|known| Step::Unlink(self.path(&known.key).into()))
+            .map(|known| BatchStep::Unlink(self.path(&known.key).into()))
             .collect();
         let tickets: Vec<_> = part
             .chunks(TICKET_RECORDS_MAX)

@@ -8,7 +8,7 @@ use crate::index::{Extent, KnownKey};
 use crate::journal::Record;
 use crate::lifetime::Lifetime;
 use crate::purge::{FetchMoment, PurgeFilter};
-use disk::{Access, Errno, Local, Step};
+use disk::{Access, BatchStep, Errno, Local};
 
 /// The changes that a 304 makes to an entry.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Store {
         let vary = entry.vary().clone();
         let put = self.0.journal.ticket(&[Record::Put { known, vary }]);
         let path = self.path(&known.key).into();
-        let steps = vec![put.step(), Step::Patch { path, now, then }];
+        let steps = vec![put.step(), BatchStep::Patch { path, now, then }];
         let done = local.change(steps, &self.0.settings.pool).await;
         self.0.journal.ended(known.key, tag);
         match done {

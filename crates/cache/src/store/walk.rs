@@ -11,7 +11,7 @@ use crate::error::{Error, Fault};
 use crate::index::{Extent, KeyState, KnownKey};
 use crate::journal::{FOLDER, temp_of};
 use crate::key::{KEY_BYTES, Key};
-use disk::{Access, Kind, Local, Meta, Name, Step};
+use disk::{Access, BatchStep, Kind, Local, Meta, Name};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -217,7 +217,7 @@ impl Walk {
         let meta = local.stat(&path, access).await;
         let is_old = meta.is_ok_and(|meta: Meta| meta.mtime < now.saturating_sub(TEMP_AGE));
         if is_old && !is_running {
-            let unlink = Step::Unlink(path.into());
+            let unlink = BatchStep::Unlink(path.into());
             local.change(vec![unlink], &store.0.settings.pool).await?;
         }
         Ok(())

@@ -44,7 +44,7 @@ impl Groups {
             if !is_unified && !controllers.split(',').any(|name| name == "memory") {
                 continue;
             }
-            let mut found = mounts.lines().filter_map(Mount::parse);
+            let mut found = mounts.lines().filter_map(CgroupMount::parse);
             let Some(mount) = found.find(|mount| mount.is_unified == is_unified) else {
                 continue;
             };
@@ -59,14 +59,14 @@ impl Groups {
 }
 
 /// A line of mountinfo that is a hierarchy with memory: `ID PARENT MAJ:MIN ROOT POINT OPTIONS … - TYPE SOURCE SUPEROPTIONS`.
-struct Mount {
+struct CgroupMount {
     root: String,
     point: PathBuf,
     is_unified: bool,
 }
 
-impl Mount {
-    fn parse(line: &str) -> Option<Mount> {
+impl CgroupMount {
+    fn parse(line: &str) -> Option<CgroupMount> {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
         let is_unified = match kind.next()? {
@@ -75,7 +75,7 @@ impl Mount {
             _ => return None,
         };
         let mut place = place.split(' ').skip(3);
-        Some(Mount {
+        Some(CgroupMount {
             root: unescaped(place.next()?),
             point: PathBuf::from(unescaped(place.next()?)),
             is_unified,
@@ -212,10 +212,10 @@ pub(crate) mod tests {
     use super::*;
 
     /// A tree of files in place of /proc and of the mounts of control groups.
-    pub(crate) struct Tree(pub tempfile::TempDir);
+    pub(crate) struct Tree(pub(crate) tempfile::TempDir);
 
     impl Tree {
-        pub fn new(cgroup: &str, unified_root: &str, memory_root: &str) -> Tree {
+        pub(crate) fn new(cgroup: &str, unified_root: &str, memory_root: &str) -> Tree {
             let tree = Tree(tempfile::tempdir().unwrap());
             let path = tree.0.path().display().to_string();
             tree.write("proc/self/cgroup", cgroup);
@@ -233,13 +233,13 @@ pub(crate) mod tests {
             tree
         }
 
-        pub fn write(&self, path: &str, text: &str) {
+        pub(crate) fn write(&self, path: &str, text: &str) {
             let path = self.0.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
 
-        pub fn groups(&self) -> Groups {
+        pub(crate) fn groups(&self) -> Groups {
             Groups::of(&self.0.path().join("proc"))
         }
 

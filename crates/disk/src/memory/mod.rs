@@ -1,19 +1,19 @@
 //! The memory that this process takes beside the kernel's cache: what bounds it, who holds it, how scarce it is.
 //!
 //! * [`limits`]: the least of all bounds (control groups, the process's own, the machine).
-//! * [`held`]: who holds how much, counted by each thread for itself; [`charge`] is how others have their memory counted.
+//! * [`accounts`]: who holds how much, counted by each thread for itself; [`charge`] is how others have their memory counted.
 //! * [`level`]: how scarce memory is, and so what is given up; set by one thread, read by all.
-//! * [`group`]: what the control group says of its memory.
+//! * [`cgroup`]: what the control group says of its memory.
 //!
 //! Not here: the thread that watches, and those who give up what they hold (each its own). Invariant: nobody waits for anybody here; to
 //! be counted costs a thread a store to memory of its own.
 
-pub mod group;
-pub mod held;
+pub mod accounts;
+pub mod cgroup;
 pub mod level;
 pub mod limits;
 
-pub use held::{Charge, Holder, charge};
+pub use accounts::{Charge, Holder, charge};
 pub use level::Level;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -104,7 +104,7 @@ pub fn buffers_of_a_loop() -> u64 {
 pub(crate) struct Keeps(());
 
 impl Keeps {
-    pub fn begin() -> Keeps {
+    pub(crate) fn begin() -> Keeps {
         LOOPS.fetch_add(1, Relaxed);
         Keeps(())
     }

@@ -6,7 +6,7 @@
 use super::mailbox::{self, Mailbox};
 use super::queue::Lane;
 use super::{Pool, Shared};
-use crate::count::add_waited;
+use crate::metrics::counters::add_waited;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -22,14 +22,14 @@ pub(crate) trait Run: Send + Sync {
 }
 
 pub(crate) struct Job<F, T> {
-    state: Mutex<State<F, T>>,
+    state: Mutex<JobState<F, T>>,
     mailbox: Option<Arc<Mailbox>>,
     queued: Instant,
     /// Reads are not begun once nobody waits; writes always are.
     lane: Lane,
 }
 
-struct State<F, T> {
+struct JobState<F, T> {
     stage: Stage<F, T>,
     /// In the queue.
     waited: Duration,
@@ -46,8 +46,8 @@ enum Stage<F, T> {
 }
 
 impl<F, T> Job<F, T> {
-    pub fn new(lane: Lane, work: F) -> Job<F, T> {
-        let state = State {
+    pub(crate) fn new(lane: Lane, work: F) -> Job<F, T> {
+        let state = JobState {
             stage: Stage::Queued(work),
             waited: Duration::ZERO,
             waker: None,
@@ -61,8 +61,8 @@ impl<F, T> Job<F, T> {
     }
 
     /// A job for whose end nobody waits.
-    pub fn detached(lane: Lane, work: F) -> Job<F, T> {
-        let state = State {
+    pub(crate) fn detached(lane: Lane, work: F) -> Job<F, T> {
+        let state = JobState {
             stage: Stage::Abandoned(Some(work)),
             waited: Duration::ZERO,
             waker: None,

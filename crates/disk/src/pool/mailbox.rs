@@ -48,7 +48,7 @@ impl Held {
 }
 
 /// Does several jobs, and tells their ends together. Not to be nested.
-pub fn together(work: impl FnOnce()) {
+pub(crate) fn together(work: impl FnOnce()) {
     /// Also when a job panics.
     struct End;
     impl Drop for End {
@@ -64,7 +64,7 @@ pub fn together(work: impl FnOnce()) {
 }
 
 /// Wakes a task of a loop, by its mailbox. Called by pool threads.
-pub fn post(mailbox: &Arc<Mailbox>, waker: Waker) {
+pub(super) fn post(mailbox: &Arc<Mailbox>, waker: Waker) {
     let due = HELD.with_borrow_mut(|held| match held {
         None => Err(waker),
         Some(held) => {
@@ -80,12 +80,12 @@ pub fn post(mailbox: &Arc<Mailbox>, waker: Waker) {
 }
 
 #[derive(Debug)]
-pub struct Mailbox {
-    state: Mutex<State>,
+pub(crate) struct Mailbox {
+    state: Mutex<MailboxState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct MailboxState {
     /// At most one per job of this loop that a pool has accepted, so bounded by the pools' bounds.
     ready: Vec<Waker>,
     owner: Option<Waker>,
@@ -94,12 +94,12 @@ struct State {
 
 impl Mailbox {
     /// The mailbox of this thread's loop, if it has one.
-    pub fn current() -> Option<Arc<Mailbox>> {
+    pub(crate) fn current() -> Option<Arc<Mailbox>> {
         CURRENT.with_borrow(Option::clone)
     }
 
     /// Called by pool threads.
-    pub fn post(&self, waker: Waker) {
+    pub(crate) fn post(&self, waker: Waker) {
         let mut state = self.state.lock();
         if !state.open {
             drop(state);
@@ -116,9 +116,9 @@ impl Mailbox {
 }
 
 /// Opens this thread's mailbox and returns the task that empties it; dropping the task closes the mailbox.
-pub fn deliver() -> impl Future<Output = ()> + 'static {
+pub(crate) fn deliver() -> impl Future<Output = ()> + 'static {
     let mailbox = Arc::new(Mailbox {
-        state: Mutex::new(State {
+        state: Mutex::new(MailboxState {
             ready: Vec::new(),
             owner: None,
             open: true,
@@ -181,7 +181,7 @@ mod tests {
     fn what_is_done_together_is_told_together_unless_it_takes_long() {
         let owner = Arc::new(Wakes::default());
         let mailbox = Arc::new(Mailbox {
-            state: Mutex::new(State {
+            state: Mutex::new(MailboxState {
                 ready: Vec::new(),
                 owner: Some(owner.clone().into()),
                 open: true,

@@ -12,6 +12,10 @@ mod queue;
 mod sync;
 
 #[cfg(test)]
+#[expect(
+    unreachable_pub,
+    reason = "loom's stand-ins for `sync`, and `queue` once more"
+)]
 mod loom_tests;
 #[cfg(test)]
 mod tests;
@@ -20,7 +24,7 @@ pub use job::Pending;
 pub(crate) use mailbox::{Mailbox, deliver, together};
 pub use queue::Lane;
 
-use crate::figures::{Histogram, Number, Times};
+use crate::metrics::{Histogram, Number, Times};
 pub(crate) use job::{Job, Run};
 use queue::{Bounds, Pushed, Queue};
 use rustix::process::{getpid, getpriority_process, setpriority_process};
@@ -57,10 +61,10 @@ pub struct Overflow {
 
 /// A pool of threads. Cheap to clone; the threads end when the last clone and the last job are gone.
 #[derive(Clone)]
-pub struct Pool(Arc<Handle>);
+pub struct Pool(Arc<PoolHandle>);
 
 /// Closes the queue when the last [`Pool`] goes (workers and jobs hold only [`Shared`]).
-struct Handle(Arc<Shared>);
+struct PoolHandle(Arc<Shared>);
 
 pub(crate) struct Shared {
     name: Arc<str>,
@@ -68,12 +72,12 @@ pub(crate) struct Shared {
     queue: Queue<Arc<dyn Run>>,
     started: AtomicUsize,
     gives_way: AtomicBool,
-    figures: Arc<Figures>,
+    metrics: Arc<PoolMetrics>,
 }
 
 /// What a pool counts; the pool that takes its name over goes on with it.
 #[derive(Debug, Default)]
-struct Figures {
+struct PoolMetrics {
     rejected: Number,
     waiting: Histogram,
     running: Histogram,
@@ -127,17 +131,17 @@ impl Pool {
             threads: threads.clamp(1, THREADS_MAX),
             max_queue,
         };
-        Pool::with(self.name(), bounds, Arc::clone(&self.shared().figures))
+        Pool::with(self.name(), bounds, Arc::clone(&self.shared().metrics))
     }
 
-    fn with(name: &str, bounds: Bounds, figures: Arc<Figures>) -> Pool {
-        Pool(Arc::new(Handle(Arc::new(Shared {
+    fn with(name: &str, bounds: Bounds, metrics: Arc<PoolMetrics>) -> Pool {
+        Pool(Arc::new(PoolHandle(Arc::new(Shared {
             name: name.into(),
             bounds,
             queue: Queue::new(bounds),
             started: AtomicUsize::new(0),
             gives_way: AtomicBool::new(false),
-            figures,
+            metrics,
         }))))
     }
 
@@ -225,7 +229,7 @@ impl Pool {
     pub fn counters(&self) -> PoolCounters {
         let shared = self.shared();
         let (reads_waiting, writes_waiting) = shared.queue.waiting();
-        let ran = shared.figures.running.times();
+        let ran = shared.metrics.running.times();
         PoolCounters {
             name: shared.name.clone(),
             threads: shared.bounds.threads,
@@ -234,8 +238,8 @@ impl Pool {
             reads_waiting,
             writes_waiting,
             completed: ran.count(),
-            rejected: shared.figures.rejected.get(),
-            waiting: shared.figures.waiting.times(),
+            rejected: shared.metrics.rejected.get(),
+            waiting: shared.metrics.waiting.times(),
             ran,
         }
     }
@@ -255,7 +259,7 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-impl Drop for Handle {
+impl Drop for PoolHandle {
     fn drop(&mut self) {
         self.0.queue.close();
     }
@@ -274,7 +278,7 @@ impl Shared {
             self.start_if_needed(&Pushed::NoneIdle);
         }
         if self.started.load(Relaxed) == 0 {
-            self.figures.rejected.add_shared(1);
+            self.metrics.rejected.add_shared(1);
             return Err(Overflow {
                 pool: self.name.clone(),
                 waiting: 0,
@@ -288,7 +292,7 @@ impl Shared {
                 Ok(())
             }
             Err((_, waiting)) => {
-                self.figures.rejected.add_shared(1);
+                self.metrics.rejected.add_shared(1);
                 Err(Overflow {
                     pool: self.name.clone(),
                     waiting,
@@ -335,11 +339,11 @@ impl Shared {
                 become_nicer();
             }
             let begun = Instant::now();
-            let figures = &self.figures;
-            figures.waiting.record_shared(nanos(begun - job.queued()));
+            let metrics = &self.metrics;
+            metrics.waiting.record_shared(nanos(begun - job.queued()));
             job.run(begun);
             drop(job);
-            figures.running.record_shared(nanos(begun.elapsed()));
+            metrics.running.record_shared(nanos(begun.elapsed()));
             finished = Some(lane);
         }
         self.started.fetch_sub(1, Relaxed);

@@ -32,19 +32,19 @@ const BEYOND_MAX: usize = 1 << 20;
 
 /// How much a queue takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(super) struct Bounds {
     /// Workers that call [`Queue::next`].
     pub threads: usize,
     /// Jobs that may wait in each lane; 0: only as many as threads are free.
     pub max_queue: usize,
 }
 
-pub struct Queue<J> {
-    state: Mutex<State<J>>,
+pub(super) struct Queue<J> {
+    state: Mutex<QueueState<J>>,
     work: Condvar,
 }
 
-struct State<J> {
+struct QueueState<J> {
     bounds: Bounds,
     reads: VecDeque<J>,
     shared: VecDeque<J>,
@@ -62,7 +62,7 @@ struct State<J> {
 
 /// What the caller of [`Queue::push`] should do next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub(super) enum Pushed {
     /// Nothing: a worker will come.
     Fine,
     /// No worker sleeps: start another, if fewer than `threads` exist.
@@ -70,8 +70,8 @@ pub enum Pushed {
 }
 
 impl<J> Queue<J> {
-    pub fn new(bounds: Bounds) -> Queue<J> {
-        let state = State {
+    pub(super) fn new(bounds: Bounds) -> Queue<J> {
+        let state = QueueState {
             bounds,
             reads: VecDeque::new(),
             shared: VecDeque::new(),
@@ -91,7 +91,7 @@ impl<J> Queue<J> {
     }
 
     /// Accepts a job, or gives it back with the number that wait.
-    pub fn push(&self, lane: Lane, job: J) -> Result<Pushed, (J, usize)> {
+    pub(super) fn push(&self, lane: Lane, job: J) -> Result<Pushed, (J, usize)> {
         let mut state = self.state.lock();
         if !state.has_room(lane) {
             let waiting = state.lane(lane).len();
@@ -103,7 +103,7 @@ impl<J> Queue<J> {
 
     /// Accepts a job that must not be refused (a close): it waits with the writes, also where their lane is full. Gives it back
     /// when [`BEYOND_MAX`] of these wait.
-    pub fn push_always(&self, job: J) -> Result<Pushed, J> {
+    pub(super) fn push_always(&self, job: J) -> Result<Pushed, J> {
         let state = self.state.lock();
         if state.writes.len() >= state.bounds.max_queue.saturating_add(BEYOND_MAX) {
             return Err(job);
@@ -111,7 +111,7 @@ impl<J> Queue<J> {
         Ok(self.accept(state, Lane::Write, job))
     }
 
-    fn accept(&self, mut state: MutexGuard<'_, State<J>>, lane: Lane, job: J) -> Pushed {
+    fn accept(&self, mut state: MutexGuard<'_, QueueState<J>>, lane: Lane, job: J) -> Pushed {
         state.lane(lane).push_back(job);
         let none_idle = state.idle == 0;
         let wake = state.must_wake();
@@ -127,7 +127,7 @@ impl<J> Queue<J> {
     }
 
     /// The next job for a worker, once it says which lane its last one was of. Sleeps; None: the pool is closed.
-    pub fn next(&self, finished: Option<Lane>) -> Option<(Lane, J, Pushed)> {
+    pub(super) fn next(&self, finished: Option<Lane>) -> Option<(Lane, J, Pushed)> {
         let mut state = self.state.lock();
         if let Some(lane) = finished {
             state.running -= 1;
@@ -161,18 +161,18 @@ impl<J> Queue<J> {
     }
 
     /// Jobs that wait: reads, for one or several, and writes.
-    pub fn waiting(&self) -> (usize, usize) {
+    pub(super) fn waiting(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.reads.len() + state.shared.len(), state.writes.len())
     }
 
     /// Jobs being run.
-    pub fn running(&self) -> usize {
+    pub(super) fn running(&self) -> usize {
         self.state.lock().running
     }
 
     /// Freezes the queue (`true`: no job is handed out) or undoes one such freeze.
-    pub fn hold(&self, held: bool) {
+    pub(super) fn hold(&self, held: bool) {
         let mut state = self.state.lock();
         state.holds = if held {
             state.holds + 1
@@ -184,7 +184,7 @@ impl<J> Queue<J> {
     }
 
     /// Workers end once all that was accepted is done.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
         state.holds = 0;
@@ -193,7 +193,7 @@ impl<J> Queue<J> {
     }
 }
 
-impl<J> State<J> {
+impl<J> QueueState<J> {
     fn lane(&mut self, lane: Lane) -> &mut VecDeque<J> {
         match lane {
             Lane::Read => &mut self.reads,

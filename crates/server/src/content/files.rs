@@ -10,7 +10,7 @@ use config::{
     Bufs, Flag, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value, Word,
     directives,
 };
-use disk::{Access, Mode, Pool, StaleSettings, Symlinks};
+use disk::{Access, Mode, OpenFileCacheSettings, Pool, Symlinks};
 
 use crate::Failure;
 use crate::log::Level;
@@ -181,9 +181,9 @@ directives! {
 impl Files {
     /// `open_file_cache` in the disk layer's words; `None` when it is off.
     #[must_use]
-    pub fn stale(&self) -> Option<StaleSettings> {
+    pub fn stale(&self) -> Option<OpenFileCacheSettings> {
         let cache = self.open_file_cache.on()?;
-        Some(StaleSettings {
+        Some(OpenFileCacheSettings {
             max: usize::try_from(cache.max).unwrap_or(usize::MAX),
             inactive: Duration::from_secs(cache.inactive),
             valid: self.open_file_cache_valid.duration(),

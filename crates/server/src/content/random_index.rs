@@ -3,7 +3,7 @@
 //! The directory is read in the pool. Not here: what answers for the file, to which the request is sent.
 
 use config::{Flag, directives};
-use disk::{Entry, Kind, Lane};
+use disk::{DirEntry, Kind, Lane};
 use message::Method;
 
 use crate::Failure;
@@ -63,8 +63,9 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
 }
 
 /// The file that a random number stands for.
-fn choose(entries: &[Entry], random: u128) -> Option<Box<[u8]>> {
-    let is_file = |entry: &&Entry| entry.meta.kind == Kind::File && !entry.name.starts_with(b".");
+fn choose(entries: &[DirEntry], random: u128) -> Option<Box<[u8]>> {
+    let is_file =
+        |entry: &&DirEntry| entry.meta.kind == Kind::File && !entry.name.starts_with(b".");
     let count = entries.iter().filter(is_file).count();
     if count == 0 {
         return None;

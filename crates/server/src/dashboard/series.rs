@@ -13,7 +13,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use disk::figures::Times;
+use disk::metrics::Times;
 use hashbrown::HashMap;
 
 use super::{FAMILY_MAX, SAMPLES_MAX, SERIES_MAX};
@@ -271,7 +271,7 @@ fn times(times: &Times) -> String {
 mod tests {
     use super::*;
     use crate::metrics::Family;
-    use disk::figures::Histogram;
+    use disk::metrics::Histogram;
 
     fn page(requests: u64, queue: u64, times: &Histogram, pool: &str) -> Page {
         let mut page = Page::default();

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use disk::Waited;
-use disk::figures::ARE_COUNTED;
+use disk::metrics::ARE_COUNTED;
 
 use super::tsc_clock;
 

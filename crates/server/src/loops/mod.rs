@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use disk::{Disk, StaleFiles};
+use disk::{Disk, OpenFileCache};
 
 use crate::caching::hot_entries::Ready;
 use crate::content::hot_files::ReadyFiles;
@@ -96,7 +96,7 @@ pub struct Generation {
     /// What this loop counts of each `status_zone`, once it was asked for.
     zones: Vec<OnceCell<Arc<ZoneFigures>>>,
     /// This loop's caches of `open_file_cache`, each made when it is first asked.
-    stale_files: Vec<OnceCell<StaleFiles>>,
+    stale_files: Vec<OnceCell<OpenFileCache>>,
 }
 
 impl Generation {
@@ -123,12 +123,12 @@ impl Generation {
 
     /// The location's `open_file_cache`, unless it is off.
     #[must_use]
-    pub fn stale_files(&self, location: LocationId) -> Option<&StaleFiles> {
+    pub fn stale_files(&self, location: LocationId) -> Option<&OpenFileCache> {
         let location = self.settings.location(location);
         let place = &self.stale_files[location.stale_files?];
         if place.get().is_none() {
             let settings = location.settings.files.stale()?;
-            return Some(place.get_or_init(|| StaleFiles::new(settings)));
+            return Some(place.get_or_init(|| OpenFileCache::new(settings)));
         }
         place.get()
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use disk::figures::ARE_COUNTED;
+use disk::metrics::ARE_COUNTED;
 use tokio::task::JoinHandle;
 use wire::turn;
 

@@ -5,7 +5,7 @@
 //! is late; one that falls into the loop's sleep is served at once. What the kernel takes to give a loop that is awake its processor is
 //! not in it: `event_loop_blocked` and the polls themselves have that.
 
-use disk::figures::Histogram;
+use disk::metrics::Histogram;
 
 /// Between two ticks, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;

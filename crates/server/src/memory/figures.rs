@@ -2,7 +2,7 @@
 //!
 //! Invariant: what nobody is named for is `other`, so that the sum is what the kernel says the worker has.
 
-use disk::memory::held::{HOLDERS, Held, held};
+use disk::memory::accounts::{HOLDERS, Held, held};
 use disk::memory::level::{LEVELS, level};
 use disk::memory::{Holder, budget};
 

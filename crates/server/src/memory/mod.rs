@@ -21,8 +21,8 @@ pub mod score;
 pub mod shed;
 pub mod watch;
 
-use disk::figures::Number;
 use disk::memory::level::LEVELS;
+use disk::metrics::Number;
 use parking_lot::Mutex;
 
 use directives::MemoryBudget;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use disk::memory::group::{self, Bounded, Usage};
-use disk::memory::held::held;
+use disk::memory::accounts::held;
+use disk::memory::cgroup::{self, Bounded, Usage};
 use disk::memory::level::{self, of_budget, of_limit, set_level};
 use disk::memory::limits::{self, Groups};
 use disk::memory::{self, Holder, Level, budget};
@@ -140,7 +140,7 @@ impl Watch {
 
     fn read_limits(&mut self, ledger: &Ledger) {
         self.limits_read = Instant::now();
-        self.bounded = group::bounded(&self.groups, Path::new("/proc"));
+        self.bounded = cgroup::bounded(&self.groups, Path::new("/proc"));
         let limit = limits::least(&self.groups);
         let before = ledger.memory.limit.lock().replace(limit.clone());
         ledger.memory.settle();
@@ -162,7 +162,7 @@ impl Watch {
         let now = level::level();
         let own = Usage {
             limit: budget(),
-            taken: group::anonymous() + held()[Holder::Copies as usize],
+            taken: cgroup::anonymous() + held()[Holder::Copies as usize],
         };
         let mut look = Look {
             level: of_budget(own.limit, own.taken, now),

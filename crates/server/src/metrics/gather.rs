@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use disk::PoolCounters;
-use disk::figures::Times;
+use disk::metrics::Times;
 
 use super::of_modules::{ModuleSum, Used};
 use super::page::Value;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use disk::figures::{BOUNDS, Times};
+use disk::metrics::{BOUNDS, Times};
 
 use super::names::About;
 use super::page::{Page, Sample, Value};
@@ -126,7 +126,7 @@ pub fn string(text: &str, out: &mut String) {
 mod tests {
     use super::*;
     use crate::metrics::Family;
-    use disk::figures::Histogram;
+    use disk::metrics::Histogram;
 
     #[test]
     fn a_page_is_one_object() {

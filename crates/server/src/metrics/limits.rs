@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use disk::figures::Number;
+use disk::metrics::Number;
 use parking_lot::Mutex;
 
 use super::page::label;

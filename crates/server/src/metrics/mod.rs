@@ -30,7 +30,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use disk::Disk;
-use disk::figures::Number;
+use disk::metrics::Number;
 use parking_lot::Mutex;
 
 use crate::dashboard::History;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use disk::figures::{Histogram, Number};
+use disk::metrics::{Histogram, Number};
 use parking_lot::Mutex;
 
 use super::of_modules::ModuleFigures;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: labels are the names of these lists; a family is shown where the configuration has such a thing, or once it was counted.
 
-use disk::figures::{Histogram, Number, Times};
+use disk::metrics::{Histogram, Number, Times};
 
 use super::zones::CLASSES;
 use super::{Family, Page};

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use disk::figures::Times;
+use disk::metrics::Times;
 
 use super::names::{ALL, About, Family, Kind};
 

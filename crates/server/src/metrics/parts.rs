@@ -1,6 +1,6 @@
 //! The figures of disks, caches and upstreams, as they are now.
 
-use disk::calls;
+use disk::call_times;
 use disk::{Disk, OPERATIONS};
 
 use super::page::label;
@@ -25,12 +25,12 @@ pub(super) fn add_disks(page: &mut Page, disk: &Disk) {
         }
         page.nanoseconds(Family::DiskWaited, &[operation], count.offloaded_ns);
     }
-    for calls in calls::operations() {
+    for calls in call_times::operations() {
         page.times(Family::DiskCalls, &[calls.operation], calls.took);
         page.whole(Family::DiskCallErrors, &[calls.operation], calls.errors);
     }
     let points = mount_points();
-    for disk in calls::disks() {
+    for disk in call_times::disks() {
         let (major, minor) = (
             rustix::fs::major(disk.device),
             rustix::fs::minor(disk.device),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use disk::figures::{Histogram, Number};
+use disk::metrics::{Histogram, Number};
 use parking_lot::Mutex;
 
 use crate::upstream::{Outcome, Times};

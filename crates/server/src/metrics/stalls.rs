@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use disk::figures::Number;
+use disk::metrics::Number;
 use parking_lot::Mutex;
 
 use crate::log::process_log::{Level, error_log};

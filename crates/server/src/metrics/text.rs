@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use disk::figures::{BOUNDS, Times};
+use disk::metrics::{BOUNDS, Times};
 
 use super::names::{About, Kind};
 use super::page::{Page, Sample, Value};
@@ -129,7 +129,7 @@ fn escape(value: &str, out: &mut String) {
 mod tests {
     use super::*;
     use crate::metrics::Family;
-    use disk::figures::Histogram;
+    use disk::metrics::Histogram;
 
     fn page() -> Page {
         let mut page = Page::default();

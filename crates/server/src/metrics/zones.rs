@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use disk::figures::{Histogram, Number, Times};
+use disk::metrics::{Histogram, Number, Times};
 use parking_lot::Mutex;
 
 use crate::loops::poll_timing;

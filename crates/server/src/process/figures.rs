@@ -95,7 +95,7 @@ fn tell_loop(index: usize, sum: &LoopSum) {
 }
 
 fn tell_pool(pool: &PoolCounters) {
-    let share = |times: &disk::figures::Times, share: f64| times.quantile_ns(share) / 1000;
+    let share = |times: &disk::metrics::Times, share: f64| times.quantile_ns(share) / 1000;
     error_log(
         Level::Notice,
         format_args!(

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use disk::memory::{Charge, Holder, charge};
-use disk::{Fate, Local, OpenFile, Pool, Temporary};
+use disk::{Local, OpenFile, Pool, Retention, Temporary};
 use message::{Chunk, FileRange, Framing};
 
 use crate::Failure;
@@ -247,9 +247,9 @@ async fn create(request: &Request) -> Result<Spool, Outcome> {
     let pool = files::pool(request).map_err(Outcome::Failed)?.clone();
     let settings = &request.location().settings.client_body;
     let (fate, level) = match settings.client_body_in_file_only {
-        InFileOnly::Off => (Fate::Nameless, Level::Warn),
-        InFileOnly::On => (Fate::Kept, Level::Notice),
-        InFileOnly::Clean => (Fate::Removed, Level::Notice),
+        InFileOnly::Off => (Retention::Nameless, Level::Warn),
+        InFileOnly::On => (Retention::Kept, Level::Notice),
+        InFileOnly::Clean => (Retention::Removed, Level::Notice),
     };
     let place = settings.client_body_temp_path.place(request.settings());
     let disk = &request.client.loop_.disk;

@@ -127,7 +127,7 @@ async fn list(request: &Request) -> Result<Response, Failure> {
     Ok(response)
 }
 
-fn entry(entry: &disk::Entry) -> Entry {
+fn entry(entry: &disk::DirEntry) -> Entry {
     let kind = match entry.meta.kind {
         FileKind::Directory => Kind::Directory,
         FileKind::File => Kind::File,

@@ -9,7 +9,7 @@ mod put;
 
 use bytes::Bytes;
 use config::{Flag, Number, directives};
-use disk::{CopyPurpose, Errno, Pool, Troubles};
+use disk::{CopyPurpose, Errno, Pool, TreeErrors};
 use message::escape::Escape;
 use message::{Body, HeaderId, Method};
 
@@ -173,7 +173,7 @@ fn verdict(errno: Option<Errno>, missing: u16) -> (u16, Level) {
 }
 
 /// Logs what went wrong inside a tree.
-fn tell(request: &Request, troubles: &Troubles) {
+fn tell(request: &Request, troubles: &TreeErrors) {
     for trouble in &troubles.noted {
         let (_, level) = verdict(Some(trouble.errno), 0);
         let error = disk::Error::System {

@@ -1,7 +1,7 @@
 //! PUT: the body becomes a file.
 
 use bytes::Bytes;
-use disk::{Before, Errno, Putting};
+use disk::{Errno, PutOptions, PutOutcome};
 use message::{HeaderId, date};
 
 use crate::Failure;
@@ -32,7 +32,7 @@ pub async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
         .client_body_temp_path
         .place(request.settings());
     let dav = &settings.dav;
-    let putting = Putting {
+    let putting = PutOptions {
         mode: Some(dav.dav_access.of_files()),
         mtime: request.head.get(HeaderId::Date).and_then(date::parse),
         directory_mode: dav
@@ -46,9 +46,9 @@ pub async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
     request_body::write_to(request, &file, &pool).await?;
     let temporary = file.path().to_vec();
     match disk.put(file, &path, putting, &pool).await {
-        Ok(Before::Nothing) => Ok(super::created(request)),
-        Ok(Before::Something) => Ok(super::empty(204)),
-        Ok(Before::Directory) => {
+        Ok(PutOutcome::Created) => Ok(super::created(request)),
+        Ok(PutOutcome::Replaced) => Ok(super::empty(204)),
+        Ok(PutOutcome::IsDirectory) => {
             request.log(Level::Error, &|out| {
                 out.push(b'"');
                 out.extend_from_slice(&path);

@@ -179,7 +179,7 @@ async fn part(
 ) -> Result<Option<Part>, Failure> {
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
-    let work = move |reader: &disk::Reader| {
+    let work = move |reader: &disk::FileReader| {
         let file = File {
             len: reader.len(),
             read: &|offset, len| reader.read(offset, len),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use config::{Group, Placed, Problem, Scope, Template, Value, Word, directives};
-use disk::{OpenFile, Placing, Pool, Temporary};
+use disk::{OpenFile, Pool, ReplaceOptions, Temporary};
 use message::{Body, BodyError, Chunk, Header, HeaderId, ResponseFraming, ResponseHead, Source};
 use message::{Method, date};
 use tokio::sync::mpsc;
@@ -354,7 +354,7 @@ impl Saving {
         let Stage::Writing(file) = std::mem::replace(&mut self.stage, Stage::GivenUp) else {
             return;
         };
-        let placing = Placing {
+        let placing = ReplaceOptions {
             mode: self.access().of_files(),
             mtime: self.mtime,
         };

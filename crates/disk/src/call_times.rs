@@ -1,0 +1,235 @@
+//! What calls took that may wait for a disk: of each operation, and of each disk.
+//!
+//! Counted where the call is made, in a pool's thread, for the whole process. Not here: what is answered from memory (`count`).
+//! Invariant: only what the kernel did is counted, no waiting for a thread.
+
+use crate::error::Error;
+use crate::file::Found;
+use crate::metrics::counters::{OPERATIONS, Operation};
+use crate::metrics::{Histogram, Number, Times};
+use parking_lot::RwLock;
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+/// Disks that are told apart; what is on further ones counts for its operation alone.
+pub const DISKS_MAX: usize = 64;
+
+/// What was counted of one operation.
+#[derive(Clone, Debug)]
+pub struct OperationCalls {
+    /// Its name.
+    pub operation: &'static str,
+    /// How long its calls took.
+    pub took: Times,
+    /// Calls that failed since the disk is in trouble (EIO, ENOSPC, …), not since there is no such file.
+    pub errors: u64,
+}
+
+/// What was counted of one disk.
+#[derive(Clone, Debug)]
+pub struct DiskCalls {
+    /// Its number, as stat(2) gives it.
+    pub device: u64,
+    /// How long reads took: of files opened, read and sent.
+    pub reads: Times,
+    /// How long writes took.
+    pub writes: Times,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Calls that failed since the disk is in trouble.
+    pub errors: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfOperation {
+    took: Histogram,
+    errors: Number,
+}
+
+#[derive(Debug)]
+struct OfDisk {
+    device: u64,
+    reads: Histogram,
+    writes: Histogram,
+    read_bytes: Number,
+    written_bytes: Number,
+    errors: Number,
+}
+
+static OPERATION_CALLS: LazyLock<[OfOperation; OPERATIONS.len()]> = LazyLock::new(Default::default);
+static DISK_CALLS: RwLock<Vec<Arc<OfDisk>>> = RwLock::new(Vec::new());
+
+/// Makes a call and counts it.
+pub(crate) fn timed<T, E: HasErrno>(
+    operation: Operation,
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let begun = Instant::now();
+    let result = call();
+    let errno = result.as_ref().err().and_then(HasErrno::errno);
+    done(operation, begun.elapsed(), None, 0, errno);
+    result
+}
+
+/// Makes a call on an open file and counts it; `bytes` says how many were moved.
+pub(crate) fn timed_on<T, E: HasErrno>(
+    operation: Operation,
+    fd: BorrowedFd<'_>,
+    bytes: impl FnOnce(&T) -> u64,
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let begun = Instant::now();
+    let result = call();
+    let moved = result.as_ref().map_or(0, bytes);
+    let errno = result.as_ref().err().and_then(HasErrno::errno);
+    done_on(operation, begun, fd, moved, errno);
+    result
+}
+
+/// Opens a file and counts that, with what was read of it.
+pub(crate) fn timed_open(
+    operation: Operation,
+    open: impl FnOnce() -> Result<Found, Error>,
+) -> Result<Found, Error> {
+    let begun = Instant::now();
+    let result = open();
+    let took = begun.elapsed();
+    let found = result.as_ref().ok();
+    let device = found.map(|found| found.meta.dev);
+    let body = found.and_then(|found| found.body.as_ref());
+    let bytes = body.map_or(0, |body| body.len() as u64);
+    let errno = result.as_ref().err().and_then(Error::errno);
+    done(operation, took, device, bytes, errno);
+    result
+}
+
+/// Counts a call that was made on an open file.
+pub(crate) fn done_on(
+    operation: Operation,
+    begun: Instant,
+    fd: BorrowedFd<'_>,
+    bytes: u64,
+    errno: Option<Errno>,
+) {
+    let took = begun.elapsed();
+    let device = rustix::fs::fstat(fd).ok().map(|stat| stat.st_dev);
+    done(operation, took, device, bytes, errno);
+}
+
+/// Counts a call that was made.
+fn done(
+    operation: Operation,
+    took: Duration,
+    device: Option<u64>,
+    bytes: u64,
+    errno: Option<Errno>,
+) {
+    let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    let is_trouble = errno.is_some_and(is_trouble);
+    let calls = &OPERATION_CALLS[operation as usize];
+    calls.took.record_shared(ns);
+    calls.errors.add_shared(u64::from(is_trouble));
+    let Some(disk) = device.and_then(disk) else {
+        return;
+    };
+    disk.errors.add_shared(u64::from(is_trouble));
+    match operation {
+        Operation::Write | Operation::Fsync => {
+            disk.writes.record_shared(ns);
+            disk.written_bytes.add_shared(bytes);
+        }
+        _ => {
+            disk.reads.record_shared(ns);
+            disk.read_bytes.add_shared(bytes);
+        }
+    }
+}
+
+fn disk(device: u64) -> Option<Arc<OfDisk>> {
+    let find = |disks: &[Arc<OfDisk>]| disks.iter().find(|disk| disk.device == device).cloned();
+    if let Some(known) = find(&DISK_CALLS.read()) {
+        return Some(known);
+    }
+    let mut disks = DISK_CALLS.write();
+    if let Some(known) = find(&disks) {
+        return Some(known);
+    }
+    if disks.len() == DISKS_MAX {
+        return None;
+    }
+    let new = Arc::new(OfDisk {
+        device,
+        reads: Histogram::default(),
+        writes: Histogram::default(),
+        read_bytes: Number::default(),
+        written_bytes: Number::default(),
+        errors: Number::default(),
+    });
+    disks.push(Arc::clone(&new));
+    Some(new)
+}
+
+/// Does this speak of the disk, and not of what was asked of it?
+fn is_trouble(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::IO
+            | Errno::NOSPC
+            | Errno::DQUOT
+            | Errno::ROFS
+            | Errno::NODEV
+            | Errno::NXIO
+            | Errno::UCLEAN
+            | Errno::TIMEDOUT
+            | Errno::NOTCONN
+            | Errno::REMOTEIO
+    )
+}
+
+/// An error that may be the kernel's.
+pub(crate) trait HasErrno {
+    /// The kernel's reason.
+    fn errno(&self) -> Option<Errno>;
+}
+
+impl HasErrno for Errno {
+    fn errno(&self) -> Option<Errno> {
+        Some(*self)
+    }
+}
+
+impl HasErrno for Error {
+    fn errno(&self) -> Option<Errno> {
+        Error::errno(self)
+    }
+}
+
+/// What was counted of each operation.
+#[must_use]
+pub fn operations() -> Vec<OperationCalls> {
+    let all = OPERATIONS.iter().zip(&*OPERATION_CALLS);
+    all.map(|(operation, calls)| OperationCalls {
+        operation,
+        took: calls.took.times(),
+        errors: calls.errors.get(),
+    })
+    .collect()
+}
+
+/// What was counted of each disk.
+#[must_use]
+pub fn disks() -> Vec<DiskCalls> {
+    let copy = |disk: &Arc<OfDisk>| DiskCalls {
+        device: disk.device,
+        reads: disk.reads.times(),
+        writes: disk.writes.times(),
+        read_bytes: disk.read_bytes.get(),
+        written_bytes: disk.written_bytes.get(),
+        errors: disk.errors.get(),
+    };
+    DISK_CALLS.read().iter().map(copy).collect()
+}

@@ -1,0 +1,10 @@
+//! Everything that changes the disk: always a job in a pool's write lane.
+
+pub(crate) mod batch;
+pub(crate) mod group_commit;
+pub(crate) mod move_file;
+pub(crate) mod replace;
+pub(crate) mod reuse_inode;
+pub(crate) mod temporary;
+pub(crate) mod tree;
+pub(crate) mod write;

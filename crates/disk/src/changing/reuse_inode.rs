@@ -1,0 +1,90 @@
+//! A file's place on the disk, used again for another file: renamed, emptied and written, instead of deleted and created.
+//!
+//! ext4 passes over the inodes of files that were deleted in the last half minute, one by one: where as many files are made as
+//! are deleted, that is most of what a create costs. Invariant: nobody sees the bytes of one file in the other; who has the old
+//! one open keeps it, and pages of it that are in a socket's queue stay what they were.
+
+use crate::call_times;
+use crate::changing::write::{Create, create, unlinked};
+use crate::error::Error;
+use crate::metrics::counters::Operation;
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// Opens `path` as an empty file made out of `from`; where that cannot be, `from` is deleted and `path` made anew. If there is one
+/// already, nothing is done, and it fails with EEXIST. **Waits.**
+pub(crate) fn reuse_inode(from: &[u8], path: &[u8], mode: u32) -> Result<OwnedFd, Error> {
+    let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(path));
+    let rename = || rustix::fs::renameat_with(CWD, old, CWD, new, RenameFlags::NOREPLACE);
+    match call_times::timed(Operation::Rename, rename) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Err(Error::system("rename()", Errno::EXIST)),
+        // It is not there, or cannot go: the new file is made all the same.
+        Err(_) => {
+            let _ = unlinked(from);
+            return create(path, Create::New, mode);
+        }
+    }
+    if empty(path).is_ok()
+        && let Ok(fd) = open(path)
+    {
+        return Ok(fd);
+    }
+    unlinked(path).map_err(|errno| Error::system("unlink()", errno))?;
+    create(path, Create::New, mode)
+}
+
+/// Empties a file that nobody has open. With the lease, nobody can open it before it is empty (by a name that it no longer has).
+///
+/// Emptied, not written over: the kernel sends from the very pages that it would write to. On a descriptor of its own: ext4 and
+/// xfs write a file that was emptied to the disk when the next descriptor of it is closed, lest programs that save so lose data.
+fn empty(path: &[u8]) -> std::io::Result<()> {
+    let fd = open(path)?;
+    sys::lease(fd.as_fd())?;
+    Ok(call_times::timed(Operation::Other, || {
+        rustix::fs::ftruncate(&fd, 0)
+    })?)
+}
+
+fn open(path: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
+    rustix::fs::open(OsStr::from_bytes(path), flags, Mode::empty())
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn the_inode_is_used_again_unless_somebody_has_it_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let bytes = |name: &str| path(name).into_os_string().into_encoded_bytes();
+        std::fs::write(path("old"), b"the old one's").unwrap();
+        let ino = std::fs::metadata(path("old")).unwrap().ino();
+        let fd = reuse_inode(&bytes("old"), &bytes("new"), 0o600).unwrap();
+        std::fs::File::from(fd).write_all(b"new").unwrap();
+        assert_eq!(std::fs::read(path("new")).unwrap(), b"new");
+        assert_eq!(std::fs::metadata(path("new")).unwrap().ino(), ino);
+        assert!(!path("old").exists());
+
+        let mut reader = std::fs::File::open(path("new")).unwrap();
+        let fd = reuse_inode(&bytes("new"), &bytes("third"), 0o600).unwrap();
+        std::fs::File::from(fd).write_all(b"3").unwrap();
+        let mut read = String::new();
+        reader.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "new");
+        assert_eq!(std::fs::read(path("third")).unwrap(), b"3");
+
+        // What is not there is made.
+        drop(reuse_inode(&bytes("none"), &bytes("fourth"), 0o600).unwrap());
+        assert!(path("fourth").exists() && !path("new").exists());
+    }
+}

@@ -1,0 +1,338 @@
+//! Files for a while: made, written and read again, and gone with their last user, whatever becomes of the process.
+//!
+//! Not here: who needs one, and when. Invariant: a file that shall not be kept has no name when anybody gets it, unless its name
+//! was asked for.
+
+use crate::call_times;
+use crate::changing::write::{Output, unlinked, write_all};
+use crate::error::Error;
+use crate::file::OpenFile;
+use crate::local::Local;
+use crate::metrics::counters::Operation;
+use crate::pool::Pool;
+use bytes::Bytes;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, Hasher};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Levels of subdirectories.
+pub const LEVELS_MAX: usize = 3;
+/// Digits of a file's name.
+const DIGITS: usize = 10;
+/// Names that are tried before the directory counts as full.
+const TRIES_MAX: u32 = 1000;
+
+/// The number of the last file of this process: names of all directories count together, as nginx's.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
+/// A directory for temporary files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemporaryPlace {
+    /// The directory, without a slash at its end.
+    pub directory: Arc<[u8]>,
+    /// Digits of each level of subdirectories, from the end of the file's name; 0: no such level.
+    pub levels: [u8; LEVELS_MAX],
+}
+
+/// What becomes of a temporary file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// Has no name from the start; gone with the last descriptor, also when the process is killed.
+    Nameless,
+    /// Has its name as long as [`Temporary`] lives.
+    Removed,
+    /// Stays.
+    Kept,
+}
+
+/// A temporary file.
+#[derive(Debug)]
+pub struct Temporary {
+    /// To write with ([`Local::append`]).
+    pub output: Output,
+    path: Arc<[u8]>,
+    /// What is to be removed, and where.
+    removal: Option<(RemoveOnDrop, Pool)>,
+}
+
+/// A temporary file without a name that is written and read at the same time.
+#[derive(Debug)]
+pub struct Spooled {
+    /// To write with ([`Local::append`]).
+    pub output: Output,
+    /// To read with: it knows of what was written first ([`OpenFile::grown`]).
+    pub open: Rc<OpenFile>,
+    /// The path that it had.
+    pub path: Vec<u8>,
+}
+
+/// Removes a file when it is dropped. **Waits.**
+#[derive(Debug)]
+struct RemoveOnDrop {
+    path: Arc<[u8]>,
+    is_spared: bool,
+}
+
+impl RemoveOnDrop {
+    fn new(path: &Arc<[u8]>) -> RemoveOnDrop {
+        RemoveOnDrop {
+            path: Arc::clone(path),
+            is_spared: false,
+        }
+    }
+}
+
+impl Drop for RemoveOnDrop {
+    fn drop(&mut self) {
+        if !self.is_spared {
+            // Somebody else may have taken it: it was to be gone.
+            let _ = unlinked(&self.path);
+        }
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some((removal, pool)) = self.removal.take() {
+            pool.release(removal);
+        }
+    }
+}
+
+impl Temporary {
+    /// A file that has its name as long as it is one.
+    pub(crate) fn removed(output: Output, path: Vec<u8>, pool: &Pool) -> Temporary {
+        let path: Arc<[u8]> = path.into();
+        Temporary {
+            output,
+            removal: Some((RemoveOnDrop::new(&path), pool.clone())),
+            path,
+        }
+    }
+
+    /// It has another name now, which stays.
+    pub(crate) fn spare(mut self) {
+        if let Some((mut removal, _)) = self.removal.take() {
+            removal.is_spared = true;
+        }
+    }
+
+    /// Its path; that which it had, where it has none any more.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+}
+
+impl Local {
+    /// Makes a temporary file, and the subdirectories that its name asks for. `mode`: its permissions.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `open()` or `mkdir()`, [`Error::Overflow`].
+    pub async fn create_temporary(
+        &self,
+        place: &TemporaryPlace,
+        retention: Retention,
+        mode: u32,
+        pool: &Pool,
+    ) -> Result<Temporary, Error> {
+        let place = place.clone();
+        let work = move || make_temporary(&place, retention, mode);
+        let (fd, path) = self.write_job(Operation::Create, pool, work).await?;
+        let path: Arc<[u8]> = path.into();
+        let removal =
+            (retention == Retention::Removed).then(|| (RemoveOnDrop::new(&path), pool.clone()));
+        Ok(Temporary {
+            output: Output::new(fd, pool),
+            path,
+            removal,
+        })
+    }
+
+    /// Makes a temporary file that begins with `bytes`, in one job, and opens it to be read, too.
+    ///
+    /// # Errors
+    /// [`Error::System`] with the call's name (of the file nothing is left then), [`Error::Overflow`].
+    pub async fn spool(
+        &self,
+        place: &TemporaryPlace,
+        bytes: Bytes,
+        mode: u32,
+        pool: &Pool,
+    ) -> Result<Spooled, Error> {
+        let (place, disk, writer) = (place.clone(), self.0.disk.clone(), pool.clone());
+        let work = move || {
+            let (fd, path) = make_temporary(&place, Retention::Nameless, mode)?;
+            let output = Output::new(fd, &writer);
+            write_all(output.fd(), &[bytes])?;
+            let found = output.found(&disk)?;
+            Ok((output, found, path))
+        };
+        let (output, found, path) = self.write_job(Operation::Create, pool, work).await?;
+        Ok(Spooled {
+            output,
+            open: Rc::new(OpenFile::new(found, pool)),
+            path,
+        })
+    }
+
+    /// What was written so far, to be read.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `fcntl()` or `fstat()`, [`Error::Overflow`].
+    pub async fn reopen(&self, file: &Temporary, pool: &Pool) -> Result<Rc<OpenFile>, Error> {
+        let (output, disk) = (file.output.clone(), self.0.disk.clone());
+        let work = move || output.found(&disk);
+        let found = self.write_job(Operation::Other, pool, work).await?;
+        Ok(Rc::new(OpenFile::new(found, pool)))
+    }
+}
+
+/// **Waits.**
+pub(crate) fn make_temporary(
+    place: &TemporaryPlace,
+    retention: Retention,
+    mode: u32,
+) -> Result<(OwnedFd, Vec<u8>), Error> {
+    for _ in 0..TRIES_MAX {
+        let path = path_of(place, next_number());
+        match open(place, &path, mode) {
+            Ok(fd) => {
+                if retention == Retention::Nameless {
+                    unlinked(&path).map_err(|errno| Error::system("unlink()", errno))?;
+                }
+                return Ok((fd, path));
+            }
+            // One that was kept before a restart: the next free number may be far.
+            Err(Error::System { errno, .. }) if errno == Errno::EXIST => {
+                LAST.fetch_add(random() % 1_000_000, Relaxed);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::system("open()", Errno::EXIST))
+}
+
+fn open(place: &TemporaryPlace, path: &[u8], mode: u32) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
+    let open = || rustix::fs::open(OsStr::from_bytes(path), flags, Mode::from_raw_mode(mode));
+    let open = || call_times::timed(Operation::Create, open);
+    match open() {
+        Err(Errno::NOENT) if place.levels[0] > 0 => make_levels(place, path)?,
+        outcome => return outcome.map_err(|errno| Error::system("open()", errno)),
+    }
+    open().map_err(|errno| Error::system("open()", errno))
+}
+
+/// Makes the directories between the place's own and the file.
+fn make_levels(place: &TemporaryPlace, path: &[u8]) -> Result<(), Error> {
+    let from = place.directory.len() + 1;
+    let slashes = path.iter().enumerate().skip(from);
+    for (at, _) in slashes.filter(|(_, byte)| **byte == b'/') {
+        match rustix::fs::mkdir(OsStr::from_bytes(&path[..at]), Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Error::system("mkdir()", errno)),
+        }
+    }
+    Ok(())
+}
+
+/// The number in the next file's name.
+pub(crate) fn next_number() -> u32 {
+    LAST.fetch_add(1, Relaxed).wrapping_add(1)
+}
+
+/// `DIRECTORY/7/45/0123456457`: each level takes its digits from the end of the name.
+fn path_of(place: &TemporaryPlace, number: u32) -> Vec<u8> {
+    let name = format!("{number:0width$}", width = DIGITS);
+    let mut path = place.directory.to_vec();
+    let mut end = name.len();
+    for digits in place.levels.iter().map(|digits| usize::from(*digits)) {
+        let start = end.saturating_sub(digits);
+        if start < end {
+            path.push(b'/');
+            path.extend_from_slice(&name.as_bytes()[start..end]);
+        }
+        end = start;
+    }
+    path.push(b'/');
+    path.extend_from_slice(name.as_bytes());
+    path
+}
+
+/// Some number, different in each process.
+fn random() -> u32 {
+    let state = std::hash::RandomState::new();
+    state.build_hasher().finish() as u32
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+    use crate::tests::{block_on, local};
+
+    fn place(dir: &tempfile::TempDir, levels: [u8; LEVELS_MAX]) -> TemporaryPlace {
+        TemporaryPlace {
+            directory: dir.path().as_os_str().as_bytes().into(),
+            levels,
+        }
+    }
+
+    #[test]
+    fn levels_take_their_digits_from_the_end() {
+        let place = TemporaryPlace {
+            directory: (*b"/t").into(),
+            levels: [1, 2, 0],
+        };
+        assert_eq!(path_of(&place, 123_457), b"/t/7/45/0000123457");
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_leaves_nothing() {
+        block_on(async {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let place = place(&dir, [0; LEVELS_MAX]);
+            let file = local
+                .create_temporary(&place, Retention::Nameless, 0o600, &pool)
+                .await
+                .unwrap();
+            let parts = vec![Bytes::from_static(b"some "), Bytes::from_static(b"bytes")];
+            local.append(&file.output, parts, &pool).await.unwrap();
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+            let open = local.reopen(&file, &pool).await.unwrap();
+            let access = Access::new(&pool);
+            let bytes = local.read(&open, 5, 100, &access).await.unwrap();
+            assert_eq!(bytes, "bytes");
+        });
+    }
+
+    #[test]
+    fn a_name_lasts_as_long_as_it_was_asked_for() {
+        block_on(async {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let place = place(&dir, [1, 0, 0]);
+            let path = |file: &Temporary| OsStr::from_bytes(file.path()).to_owned();
+            let create = |retention| local.create_temporary(&place, retention, 0o600, &pool);
+            let kept = create(Retention::Kept).await.unwrap();
+            let removed = create(Retention::Removed).await.unwrap();
+            let (kept_path, removed_path) = (path(&kept), path(&removed));
+            assert!(std::fs::exists(&removed_path).unwrap());
+            drop((kept, removed));
+            while std::fs::exists(&removed_path).unwrap() {
+                tokio::task::yield_now().await;
+            }
+            assert!(std::fs::exists(&kept_path).unwrap());
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! Guards: what makes a path lead where it led, kept true by inotify.
+//!
+//! A guard stands for the way to a directory (or through a symlink to a file): every directory on it, as resolved, is
+//! watched, so that a switched symlink, a renamed or removed parent, or a parent that nobody may search any more is an
+//! event. The kernel queues that event before the call that made the change returns; so who has read the queue dry after
+//! the change has seen it. One `read` that finds nothing costs 0.1–0.4 µs; it is made once for all requests of a moment
+//! ([`Access::moment`](crate::Access)): a look made after a request had come is exact for it.
+//!
+//! Limits: no guard on file systems whose changes inotify does not see, for directories that may not be read (inotify asks
+//! for that permission), beyond [`GUARDS_MAX`], or when the user's watches are used up; then every use opens anew.
+
+use crate::file::Handle;
+use crate::keeping::walk::Watch;
+use crate::mount::Mount;
+use hashbrown::HashMap;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Guards that one loop has at most.
+pub(crate) const GUARDS_MAX: usize = 4096;
+/// Events that are remembered while a walk is under way; more make the walk worthless.
+const RECENT_MAX: usize = 1024;
+/// Events that one look-up takes in; a longer queue makes all guards invalid (a look-up must end).
+const EVENTS_MAX: usize = 4096;
+/// Bytes read from inotify at a time (an event has at most 16 + 256).
+const BUFFER: usize = 4096;
+
+/// One way through the directories. Invalid for ever once anything on it changed.
+#[derive(Debug)]
+pub(crate) struct PathGuard {
+    valid: Cell<bool>,
+    watches: Vec<Watch>,
+    way: GuardedPath,
+}
+
+/// Where a guarded way leads; made in the pool. (What makes a guard invalid may be that its directory was removed: then
+/// its descriptor is the last reference, and not a loop's to close.)
+#[derive(Debug)]
+pub(crate) struct GuardedPath {
+    /// The directory at its end, as resolved.
+    pub dir: Handle,
+    /// The last component, as resolved.
+    pub name: Box<[u8]>,
+    pub mount: Arc<Mount>,
+}
+
+impl PathGuard {
+    pub(crate) fn is_valid(&self) -> bool {
+        self.valid.get()
+    }
+
+    pub(crate) fn way(&self) -> &GuardedPath {
+        &self.way
+    }
+
+    pub(crate) fn watches_len(&self) -> usize {
+        self.watches.len()
+    }
+}
+
+type Dependant = (Option<Box<[u8]>>, Rc<PathGuard>);
+
+/// One loop's inotify and the guards that depend on it.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    inotify: Arc<OwnedFd>,
+    /// Who followed which symlink in it (None: went through it), by watch.
+    dependants: HashMap<i32, Vec<Dependant>>,
+    /// Walks under way in pools.
+    walks: usize,
+    /// What happened while they were.
+    recent: Vec<(i32, Option<Box<[u8]>>)>,
+    /// More happened than `recent` holds.
+    lost: bool,
+}
+
+impl Watcher {
+    /// None where the user's inotify instances are used up, or inotify is forbidden.
+    pub(crate) fn new() -> Option<Watcher> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        Some(Watcher {
+            inotify: Arc::new(inotify),
+            dependants: HashMap::new(),
+            walks: 0,
+            recent: Vec::new(),
+            lost: false,
+        })
+    }
+
+    /// For the walk in the pool.
+    pub(crate) fn begin_walk(&mut self) -> Arc<OwnedFd> {
+        self.walks += 1;
+        self.inotify.clone()
+    }
+
+    /// The guard that a walk has made, unless the way changed meanwhile. Call it for every walk begun.
+    pub(crate) fn end_walk(
+        &mut self,
+        walked: Option<(GuardedPath, Vec<Watch>)>,
+    ) -> Option<Rc<PathGuard>> {
+        self.take_events();
+        let guard = walked.and_then(|(way, watches)| self.register(way, watches));
+        self.walks -= 1;
+        if self.walks == 0 {
+            self.recent.clear();
+            self.lost = false;
+        }
+        guard
+    }
+
+    fn register(&mut self, way: GuardedPath, watches: Vec<Watch>) -> Option<Rc<PathGuard>> {
+        let changed = watches.iter().any(|watch| {
+            self.recent
+                .iter()
+                .any(|(wd, name)| *wd == watch.wd && (name.is_none() || *name == watch.link))
+        });
+        if self.lost || changed {
+            return None;
+        }
+        let guard = Rc::new(PathGuard {
+            valid: Cell::new(true),
+            watches,
+            way,
+        });
+        for watch in &guard.watches {
+            self.dependants
+                .entry(watch.wd)
+                .or_default()
+                .push((watch.link.clone(), guard.clone()));
+        }
+        Some(guard)
+    }
+
+    /// Makes a guard invalid and returns the watches that nobody needs any more, to be removed in a pool.
+    pub(crate) fn drop_guard(&mut self, guard: &Rc<PathGuard>) -> Vec<i32> {
+        guard.valid.set(false);
+        let mut unused = Vec::new();
+        for watch in &guard.watches {
+            if let Some(dependants) = self.dependants.get_mut(&watch.wd) {
+                dependants.retain(|(_, other)| !Rc::ptr_eq(other, guard));
+                if dependants.is_empty() {
+                    self.dependants.remove(&watch.wd);
+                    unused.push(watch.wd);
+                }
+            }
+        }
+        unused
+    }
+
+    pub(crate) fn inotify(&self) -> &Arc<OwnedFd> {
+        &self.inotify
+    }
+
+    /// Takes in all events queued so far: after this, a guard that says it is valid is.
+    pub(crate) fn take_events(&mut self) {
+        let inotify = self.inotify.clone();
+        let mut buffer = [MaybeUninit::uninit(); BUFFER];
+        let mut reader = Reader::new(inotify.as_fd(), &mut buffer);
+        for _ in 0..EVENTS_MAX {
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| name.to_bytes());
+                    if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                        self.distrust_all();
+                    } else {
+                        self.take(event.wd(), name);
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        self.distrust_all();
+    }
+
+    /// A named event matters to who followed the symlink of that name, one without to all.
+    fn take(&mut self, wd: i32, name: Option<&[u8]>) {
+        if self.walks > 0 {
+            if self.recent.len() < RECENT_MAX {
+                self.recent.push((wd, name.map(Into::into)));
+            } else {
+                self.lost = true;
+            }
+        }
+        for (link, guard) in self.dependants.get(&wd).into_iter().flatten() {
+            if name.is_none() || name == link.as_deref() {
+                guard.valid.set(false);
+            }
+        }
+    }
+
+    /// Makes all guards invalid (mounts changed, or events were lost).
+    pub(crate) fn distrust_all(&mut self) {
+        self.lost |= self.walks > 0;
+        for (_, guard) in self.dependants.values().flatten() {
+            guard.valid.set(false);
+        }
+    }
+}
+
+/// Removes watches that nobody needs. **May wait** (for the last reference to an unlinked directory).
+pub(crate) fn remove_watches(inotify: BorrowedFd<'_>, watches: &[i32]) {
+    for wd in watches {
+        // EINVAL: the kernel has removed it already, with the directory.
+        let _ = inotify::remove_watch(inotify, *wd);
+    }
+}

@@ -1,0 +1,11 @@
+//! Files that a loop keeps open from request to request, and the proof at each use that they are current.
+//!
+//! Exact by default (`open_files`, with `path_guards` over `inotify` for the directories above). nginx's
+//! `open_file_cache`, which may be out of date, is a table of its own (`open_file_cache`).
+
+pub(crate) mod inotify;
+pub(crate) mod memfd_copies;
+pub(crate) mod open_file_cache;
+pub(crate) mod open_files;
+pub(crate) mod path_guards;
+pub(crate) mod walk;

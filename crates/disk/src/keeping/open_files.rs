@@ -1,0 +1,342 @@
+//! One loop's open files: descriptors and small bodies kept from request to request, exact at every use.
+//!
+//! Per use: the events of the path above are taken in (see `watch`), then one `fstat` of the pinned descriptor, which sees
+//! writes, truncation, replacement, rename, unlink and chmod (each changes ctime, size or the number of links). Anything
+//! else opens anew. A look made after a request had come is exact for it: requests of one moment share it. Not here: nginx's
+//! `open_file_cache`, where staleness is asked for (`stale`).
+//!
+//! Invariant: an entry without a valid guard, or whose file changed so recently that its time stamp may not show the next
+//! change, is never answered from. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp (at its
+//! first store after each writeback); changes made below an overlay, or to the mounts, are seen a moment later.
+
+use crate::file::{Meta, OpenFile};
+use crate::keeping::inotify::PathGuard;
+use crate::keeping::memfd_copies::MemfdCopies;
+use crate::memory::{self, Charge, Holder, Keeps, Level};
+use bytes::Bytes;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// OpenFiles that one loop keeps open at most, whatever the process's limit on descriptors, and however much memory there is ([`memory`]).
+pub(crate) const FILES_MAX: usize = 4096;
+/// Of the process's descriptors, files that are kept open take at most this share on one loop, and on all of them together.
+const DESCRIPTORS_OF_A_LOOP: usize = 8;
+const DESCRIPTORS_OF_ALL: usize = 2;
+/// OpenFiles that make room for one, where fewer may be kept than there are.
+const FILES_FOR_ONE: usize = 4;
+/// Bytes of small bodies that one loop keeps at most; fewer where memory is little ([`memory`]).
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
+/// Bodies that make room for one.
+const BODIES_FOR_ONE_MAX: usize = 16;
+/// A time stamp is trusted to show the next change once it is so old: two ticks of the coarsest kernel clock (HZ=100).
+const SETTLED_NS: i128 = 20_000_000;
+
+#[derive(Debug)]
+pub(crate) struct FileEntry {
+    path: Box<[u8]>,
+    hash: u64,
+    pub file: Rc<OpenFile>,
+    pub guard: Option<Rc<PathGuard>>,
+    /// Since the hand came by.
+    used: bool,
+    /// The moment for which it was last looked at.
+    checked: u64,
+    /// Since the last sweep.
+    asked: bool,
+}
+
+/// What became of a file that was to be kept.
+#[derive(Debug)]
+pub(crate) enum Insertion {
+    /// It was known already, and is as it was: this is the one known.
+    Known(Rc<OpenFile>),
+    /// It was not.
+    New(Rc<OpenFile>),
+}
+
+/// A table of open files with a clock hand: what is used survives the hand once.
+#[derive(Debug)]
+pub(crate) struct OpenFiles {
+    slots: Vec<Option<FileEntry>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    hand: usize,
+    /// Of the process.
+    descriptors: usize,
+    /// Of bodies, those in `copies` included.
+    body_bytes: usize,
+    copies: MemfdCopies,
+    /// Of bodies that are not there.
+    in_heap: Charge,
+    /// Of all without bodies.
+    open: Charge,
+    _keeps: Keeps,
+}
+
+impl OpenFiles {
+    /// `descriptors`: those that the process may have.
+    pub(crate) fn new(descriptors: usize) -> OpenFiles {
+        OpenFiles {
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            hand: 0,
+            descriptors,
+            body_bytes: 0,
+            copies: MemfdCopies::new(),
+            in_heap: memory::charge(Holder::Bodies, 0),
+            open: memory::charge(Holder::Files, 0),
+            _keeps: Keeps::begin(),
+        }
+    }
+
+    /// The file of a path, if it is known to be as it was; the caller has taken in the events before. (None also for an
+    /// entry without a valid guard: open it anew, and [`OpenFiles::keep`] says that it is known.)
+    pub(crate) fn look_up(&mut self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
+        let slot = self.slot(path)?;
+        if !self.is_current(slot, moment) {
+            return None;
+        }
+        Some(self.slots[slot as usize].as_ref()?.file.clone())
+    }
+
+    /// Is the file in this place still what its path names, and as it was? As [`OpenFiles::look_up`].
+    pub(crate) fn is_current(&mut self, slot: u32, moment: u64) -> bool {
+        let Some(entry) = self.slots[slot as usize].as_mut() else {
+            return false;
+        };
+        (entry.used, entry.asked) = (true, true);
+        if !entry.guard.as_ref().is_some_and(|guard| guard.is_valid()) {
+            entry.guard = None;
+            return false;
+        }
+        if moment != 0 && entry.checked >= moment {
+            return true;
+        }
+        if is_as_it_was(&entry.file) {
+            entry.checked = moment;
+            return true;
+        }
+        self.remove(slot);
+        false
+    }
+
+    /// Keeps what was just opened, if its time stamp will show its next change; gives back the file kept before if it is
+    /// the same, unchanged, so that its body and slot live on.
+    pub(crate) fn keep(&mut self, path: &[u8], file: Rc<OpenFile>) -> Insertion {
+        if let Some(slot) = self.slot(path) {
+            match &self.slots[slot as usize] {
+                Some(entry)
+                    if entry.file.meta() == file.meta() && entry.file.direct == file.direct =>
+                {
+                    return Insertion::Known(entry.file.clone());
+                }
+                _ => self.remove(slot),
+            }
+        }
+        let most = self.files_max();
+        if !is_settled(file.meta()) || most == 0 {
+            return Insertion::New(file);
+        }
+        for _ in 0..FILES_FOR_ONE {
+            if self.index.len() >= most {
+                self.evict();
+            }
+        }
+        let hash = self.hasher.hash_one(path);
+        let entry = FileEntry {
+            path: path.into(),
+            hash,
+            file: file.clone(),
+            guard: None,
+            used: false,
+            checked: 0,
+            asked: true,
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("there are fewer than FILES_MAX slots")
+        });
+        self.slots[slot as usize] = Some(entry);
+        let slots = &self.slots;
+        self.index.insert_unique(hash, slot, |slot| {
+            slots[*slot as usize].as_ref().map_or(0, |entry| entry.hash)
+        });
+        self.open.set(self.index.len() * memory::FILE_BYTES);
+        file.place.set(Some(slot));
+        if let Some(body) = file.body() {
+            self.keep_body(&file, &body);
+        }
+        Insertion::New(file)
+    }
+
+    /// OpenFiles that may be kept now.
+    fn files_max(&self) -> usize {
+        let of_all = self.descriptors / DESCRIPTORS_OF_ALL / memory::loops();
+        (self.descriptors / DESCRIPTORS_OF_A_LOOP)
+            .min(of_all)
+            .min(memory::files_of_a_loop())
+            .min(FILES_MAX)
+    }
+
+    /// The entry of a path.
+    pub(crate) fn entry(&mut self, path: &[u8]) -> Option<&mut FileEntry> {
+        let slot = self.slot(path)?;
+        self.slots[slot as usize].as_mut()
+    }
+
+    /// Keeps a body with its file, if the file is kept and there is room.
+    pub(crate) fn keep_body(&mut self, file: &OpenFile, body: &Bytes) {
+        if file.place.get().is_none() || file.counted.get() > 0 {
+            return;
+        }
+        let most = body_bytes_max();
+        for _ in 0..BODIES_FOR_ONE_MAX {
+            if self.body_bytes + body.len() > most && self.body_bytes > 0 {
+                self.evict_body();
+            }
+        }
+        if self.body_bytes + body.len() > most {
+            return file.set_body(None);
+        }
+        let copy = self.copies.keep(body, file.unsent.get());
+        let in_heap = copy.is_none();
+        if in_heap {
+            self.in_heap.set(self.in_heap.bytes() + body.len());
+        }
+        file.set_body(in_heap.then(|| body.clone()));
+        file.set_copy(copy);
+        file.counted.set(body.len());
+        self.body_bytes += body.len();
+    }
+
+    /// Lets go of up to `count` bodies, while there are more than may be now. False: there is nothing more to let go of.
+    pub(crate) fn shed_bodies(&mut self, count: usize) -> bool {
+        let most = body_bytes_max();
+        for _ in 0..count {
+            if self.body_bytes <= most {
+                return false;
+            }
+            self.evict_body();
+        }
+        self.body_bytes > most
+    }
+
+    /// Forgets half of all (descriptors ran out), or everything.
+    pub(crate) fn shrink(&mut self, to: usize) {
+        while self.index.len() > to {
+            self.evict();
+        }
+    }
+
+    /// Lets go, in the part `from .. from + count` of the table, of what was not asked for since the last sweep, and of
+    /// what has changed (a deleted file's blocks are not free while it is open). False: there is nothing behind that part.
+    pub(crate) fn sweep(&mut self, from: usize, count: usize) -> bool {
+        let end = (from + count).min(self.slots.len());
+        for at in from..end {
+            let Some(entry) = &mut self.slots[at] else {
+                continue;
+            };
+            if !std::mem::take(&mut entry.asked) || !is_as_it_was(&entry.file) {
+                self.remove(u32::try_from(at).expect("fewer than FILES_MAX slots"));
+            }
+        }
+        end < self.slots.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    fn slot(&self, path: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(path);
+        let same = |slot: &u32| {
+            self.slots[*slot as usize]
+                .as_ref()
+                .is_some_and(|entry| *entry.path == *path)
+        };
+        self.index.find(hash, same).copied()
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Some(entry) = self.slots[slot as usize].take() else {
+            return;
+        };
+        if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == slot) {
+            found.remove();
+        }
+        self.open.set(self.index.len() * memory::FILE_BYTES);
+        self.forget_body(&entry.file);
+        entry.file.place.set(None);
+        self.free.push(slot);
+    }
+
+    /// A file's body counts no more. (Who has the file still has the body.)
+    fn forget_body(&mut self, file: &OpenFile) {
+        let len = file.counted.take();
+        self.body_bytes -= len;
+        if !file.has_copy() {
+            self.in_heap.set(self.in_heap.bytes() - len);
+        }
+    }
+
+    /// Lets go of one body, not of its file: the first behind the hand that was not used since the hand last came by.
+    fn evict_body(&mut self) {
+        for _ in 0..2 * self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[self.hand] {
+                Some(entry) if entry.file.counted.get() == 0 => {}
+                Some(entry) if entry.used => entry.used = false,
+                Some(entry) => {
+                    let file = Rc::clone(&entry.file);
+                    self.forget_body(&file);
+                    file.set_copy(None);
+                    return file.set_body(None);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Removes one entry: the first behind the hand that was not used since the hand last came by.
+    fn evict(&mut self) {
+        for _ in 0..2 * self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[self.hand] {
+                Some(entry) if entry.used => entry.used = false,
+                Some(_) => {
+                    return self
+                        .remove(u32::try_from(self.hand).expect("fewer than FILES_MAX slots"));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Bytes of bodies that one loop may keep now.
+fn body_bytes_max() -> usize {
+    if memory::level::level() >= Level::Copies {
+        return 0;
+    }
+    let share = usize::try_from(memory::copies_of_a_loop()).unwrap_or(usize::MAX);
+    share.min(BODY_BYTES_MAX)
+}
+
+fn is_as_it_was(file: &OpenFile) -> bool {
+    rustix::fs::fstat(file.as_fd()).is_ok_and(|stat| Meta::from_stat(&stat) == *file.meta())
+}
+
+/// Will the next change of this file show in its time stamp? A change within the same tick of the kernel's clock as the
+/// last would not (before Linux 6.13's finer stamps).
+fn is_settled(meta: &Meta) -> bool {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_nanos() as i128);
+    now - (i128::from(meta.ctime) * 1_000_000_000 + i128::from(meta.ctime_nsec)) > SETTLED_NS
+}

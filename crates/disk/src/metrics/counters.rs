@@ -1,0 +1,183 @@
+//! Counters: per operation, how often the kernel's memory had the answer and how often a pool was asked.
+//!
+//! Not here: what the calls took that were made in pools (`calls`). Invariant: each loop counts in memory of its own, which it alone
+//! writes; sums are made by who reads.
+
+use crate::metrics::{ARE_COUNTED, Number};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// The operations that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Operation {
+    /// `open`.
+    Open,
+    /// `stat`.
+    Stat,
+    /// `read`.
+    Read,
+    /// Windows proven and sent.
+    Send,
+    /// Files made (always a pool, as all that follow).
+    Create,
+    /// `write`.
+    Write,
+    /// `rename`.
+    Rename,
+    /// `unlink`.
+    Unlink,
+    /// Directories read.
+    Readdir,
+    /// `fdatasync`.
+    Fsync,
+    /// Jobs of several of these, and what is none of them.
+    Other,
+}
+
+/// Names for metrics, in the order of [`Operation`].
+pub const OPERATIONS: [&str; 11] = [
+    "open", "stat", "read", "send", "create", "write", "rename", "unlink", "readdir", "fsync",
+    "other",
+];
+
+/// One operation's numbers since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Answered from memory, on the loop.
+    pub memory: u64,
+    /// Of those, answered by the descriptor cache.
+    pub cached: u64,
+    /// Handed to a pool.
+    pub offloaded: u64,
+    /// Refused because a pool's queue was full.
+    pub overflowed: u64,
+    /// Nanoseconds that callers waited for the pool, in sum.
+    pub offloaded_ns: u64,
+}
+
+impl Count {
+    /// Adds what another loop has counted.
+    pub(crate) fn add(&mut self, other: Count) {
+        self.memory += other.memory;
+        self.cached += other.cached;
+        self.offloaded += other.offloaded;
+        self.overflowed += other.overflowed;
+        self.offloaded_ns = self.offloaded_ns.wrapping_add(other.offloaded_ns);
+    }
+}
+
+/// One operation's counters.
+#[derive(Debug, Default)]
+struct OperationCounters {
+    memory: Number,
+    cached: Number,
+    offloaded: Number,
+    overflowed: Number,
+    offloaded_ns: Number,
+}
+
+/// What a request has waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// For operations in pools, from asking to having, in nanoseconds.
+    pub disk_ns: u64,
+    /// For a thread of a pool to begin with a job, in nanoseconds.
+    pub pool_ns: u64,
+}
+
+impl Waited {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Waited) -> Waited {
+        Waited {
+            disk_ns: self.disk_ns.wrapping_add(other.disk_ns),
+            pool_ns: self.pool_ns.wrapping_add(other.pool_ns),
+        }
+    }
+}
+
+thread_local! {
+    static LAST: Cell<Option<Operation>> = const { Cell::new(None) };
+    static WAITED: Cell<Waited> = const { Cell::new(Waited { disk_ns: 0, pool_ns: 0 }) };
+}
+
+/// The operation that this thread answered last from memory since it was told to forget; empty: none.
+#[must_use]
+pub fn last_operation() -> &'static str {
+    LAST.get()
+        .map_or("", |operation| OPERATIONS[operation as usize])
+}
+
+/// What this thread answers from now on is another task's.
+#[inline]
+pub fn forget_last_operation() {
+    LAST.set(None);
+}
+
+/// What the request that this thread has at hand has waited for so far.
+#[must_use]
+pub fn waited() -> Waited {
+    WAITED.get()
+}
+
+/// Takes up another request, which has waited for so much.
+#[inline]
+pub fn set_waited(waited: Waited) {
+    WAITED.set(waited);
+}
+
+/// A task of this thread has what it waited for.
+pub(crate) fn add_waited(disk: Duration, pool: Duration) {
+    let ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    WAITED.set(WAITED.get().plus(Waited {
+        disk_ns: ns(disk),
+        pool_ns: ns(pool),
+    }));
+}
+
+/// The counters of one loop.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Counters {
+    operations: [OperationCounters; OPERATIONS.len()],
+}
+
+impl Counters {
+    pub(crate) fn memory(&self, operation: Operation) {
+        if ARE_COUNTED {
+            LAST.set(Some(operation));
+        }
+        self.operations[operation as usize].memory.add(1);
+    }
+
+    pub(crate) fn cached(&self, operation: Operation) {
+        self.memory(operation);
+        self.operations[operation as usize].cached.add(1);
+    }
+
+    pub(crate) fn offloaded(&self, operation: Operation, waited: Duration) {
+        let ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        let counters = &self.operations[operation as usize];
+        counters.offloaded.add(1);
+        counters.offloaded_ns.add(ns);
+        add_waited(waited, Duration::ZERO);
+    }
+
+    pub(crate) fn overflowed(&self, operation: Operation) {
+        self.operations[operation as usize].overflowed.add(1);
+    }
+
+    pub(crate) fn get(&self) -> [Count; OPERATIONS.len()] {
+        std::array::from_fn(|index| {
+            let counters = &self.operations[index];
+            Count {
+                memory: counters.memory.get(),
+                cached: counters.cached.get(),
+                offloaded: counters.offloaded.get(),
+                overflowed: counters.overflowed.get(),
+                offloaded_ns: counters.offloaded_ns.get(),
+            }
+        })
+    }
+}

@@ -1,0 +1,598 @@
+//! Opening: by what the kernel has in memory, else in a pool.
+//!
+//! Invariant: on a loop only `openat2` with RESOLVE_CACHED and RESOLVE_NO_XDEV, relative to a directory of a mount that
+//! answers inline, then `fstat` on the descriptor; never a path by itself.
+
+use crate::access::{Access, Mode, Symlinks};
+use crate::call_times;
+use crate::disk::Disk;
+use crate::error::{Error, WouldBlock};
+use crate::file::{self, Found, Handle, Kind, Meta, OpenFile};
+use crate::keeping::open_files::Insertion;
+use crate::keeping::path_guards::parent_of;
+use crate::keeping::walk;
+use crate::local::Local;
+use crate::metrics::counters::Operation;
+use crate::mount::{Filesystem, Mount};
+use crate::pool::Lane;
+use bytes::Bytes;
+use rustix::fs::{CWD, Mode as FileMode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Contents up to this size are read with the open and may be kept: 64 KiB, and what a cache's entry has around them.
+pub const BODY_MAX: usize = 68 << 10;
+
+/// For `bench/spikes` alone: what is not in memory is opened and looked at on the loop, and read in a pool, which is how nginx works with
+/// `aio threads`.
+const OPENS_ON_LOOPS: bool = cfg!(feature = "open_inline");
+
+/// What is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenPurpose {
+    /// To read it.
+    Read,
+    /// Only to look at it (O_PATH).
+    Stat,
+}
+
+impl OpenPurpose {
+    fn flags(self, noatime: bool) -> OFlags {
+        let flags = match self {
+            OpenPurpose::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            OpenPurpose::Stat => OFlags::PATH | OFlags::CLOEXEC,
+        };
+        if noatime && self == OpenPurpose::Read {
+            flags | OFlags::NOATIME
+        } else {
+            flags
+        }
+    }
+
+    fn call(self) -> &'static str {
+        match self {
+            OpenPurpose::Read => "open()",
+            OpenPurpose::Stat => "stat()",
+        }
+    }
+}
+
+/// What of [`Access`] an open needs, owned, for a job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenOptions {
+    pub symlinks: Symlinks,
+    pub directio: Option<u64>,
+    pub noatime: bool,
+}
+
+impl From<&Access<'_>> for OpenOptions {
+    fn from(access: &Access<'_>) -> OpenOptions {
+        OpenOptions {
+            symlinks: access.symlinks,
+            directio: access.directio,
+            noatime: access.noatime,
+        }
+    }
+}
+
+impl Local {
+    /// Opens the file or directory at an absolute path, if all that takes is in memory. An error of the kernel
+    /// (ENOENT, EACCES, …) is an answer.
+    ///
+    /// # Errors
+    /// [`WouldBlock`]: ask [`Local::open`].
+    pub fn try_open(
+        &self,
+        path: &[u8],
+        access: &Access<'_>,
+    ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
+        let Some(stale) = access.stale else {
+            return self.try_open_exact(path, access);
+        };
+        if let Some(believed) = stale.look_up(path) {
+            self.0.counters.cached(Operation::Open);
+            return Ok(believed);
+        }
+        let found = self.try_open_exact(path, access)?;
+        stale.keep(path, &found);
+        Ok(found)
+    }
+
+    fn try_open_exact(
+        &self,
+        path: &[u8],
+        access: &Access<'_>,
+    ) -> Result<Result<Rc<OpenFile>, Error>, WouldBlock> {
+        if keeps(access)
+            && let Some(file) = self.0.look_up(path, access.moment)
+            && file.direct == is_direct(file.meta(), access.directio)
+        {
+            self.0.counters.cached(Operation::Open);
+            return Ok(Ok(file));
+        }
+        let found = match self.try_find(path, OpenPurpose::Read, &access.into())? {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.0.counters.memory(Operation::Open);
+        Ok(Ok(self.keep(path, found, access)))
+    }
+
+    /// Opens the file or directory at an absolute path.
+    ///
+    /// # Errors
+    /// [`Error::System`] with nginx's word for the call, [`Error::Overflow`].
+    pub async fn open(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
+        if access.mode == Mode::Pool
+            && let Ok(answer) = self.try_open(path, access)
+        {
+            return answer;
+        }
+        if access.mode == Mode::Inline
+            && let Some(believed) = access.stale.and_then(|stale| stale.look_up(path))
+        {
+            return believed;
+        }
+        // In a box, as all that waits for a pool: the short way does not carry the long one's state.
+        let found = Box::pin(self.open_in_pool(path, access)).await;
+        if let Some(stale) = access.stale {
+            stale.keep(path, &found);
+        }
+        found
+    }
+
+    async fn open_in_pool(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
+        let whole = std::convert::identity;
+        let found = self.find(path, OpenPurpose::Read, access, Operation::Open, whole);
+        let found = found.await?;
+        self.guard_detour(path, found.mount.as_deref(), access);
+        Ok(self.keep(path, found, access))
+    }
+
+    /// Looks at the file or directory at an absolute path (index and try_files candidates), if that is in memory.
+    ///
+    /// # Errors
+    /// [`WouldBlock`]: ask [`Local::stat`].
+    pub fn try_stat(
+        &self,
+        path: &[u8],
+        access: &Access<'_>,
+    ) -> Result<Result<Meta, Error>, WouldBlock> {
+        if keeps(access)
+            && let Some(file) = self.0.look_up(path, access.moment)
+        {
+            self.0.counters.cached(Operation::Stat);
+            return Ok(Ok(*file.meta()));
+        }
+        let found = self.try_find(path, OpenPurpose::Stat, &access.into())?;
+        self.0.counters.memory(Operation::Stat);
+        Ok(found.map(|found| {
+            file::close(found.fd, &found.meta, access.pool);
+            found.meta
+        }))
+    }
+
+    /// Looks at the file or directory at an absolute path; no permission on the file itself is needed.
+    ///
+    /// # Errors
+    /// As [`Local::open`].
+    pub async fn stat(&self, path: &[u8], access: &Access<'_>) -> Result<Meta, Error> {
+        if access.mode == Mode::Pool
+            && let Ok(answer) = self.try_stat(path, access)
+        {
+            return answer;
+        }
+        // Closed where it was opened.
+        let look = |found: Found| (found.meta, found.mount);
+        let found = self.find(path, OpenPurpose::Stat, access, Operation::Stat, look);
+        let (meta, mount) = Box::pin(found).await?;
+        self.guard_detour(path, mount.as_deref(), access);
+        Ok(meta)
+    }
+
+    /// The path of the file or directory at an absolute path, without symlinks, `.` and `..` (realpath(3)).
+    ///
+    /// # Errors
+    /// As [`Local::open`]; the call is `realpath()`.
+    pub async fn real_path(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<u8>, Error> {
+        let answer = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
+            Ok(answer) if access.mode == Mode::Pool => answer.and_then(|found| {
+                let text = path_of(&found.fd);
+                file::close(found.fd, &found.meta, access.pool);
+                text
+            }),
+            _ => {
+                let look = |found: Found| path_of(&found.fd);
+                let found = self.find(path, OpenPurpose::Stat, access, Operation::Stat, look);
+                found.await.flatten()
+            }
+        };
+        answer.map_err(|error| match error {
+            Error::System { errno, .. } => Error::system("realpath()", errno),
+            other => other,
+        })
+    }
+
+    /// Puts what was opened into the loop's table of open files, where that is exact; what is there already gets its
+    /// guard.
+    fn keep(&self, path: &[u8], found: Found, access: &Access<'_>) -> Rc<OpenFile> {
+        self.heed_scarcity();
+        let inline = found
+            .mount
+            .as_ref()
+            .is_some_and(|mount| mount.answers_inline());
+        let file = Rc::new(OpenFile::new(found, access.pool));
+        file.unsent.set(access.unsent);
+        if !inline || !keeps(access) || file.meta().kind != Kind::File {
+            return file;
+        }
+        let kept = self.0.files.borrow_mut().keep(path, file);
+        match kept {
+            Insertion::Known(file) => {
+                self.guard(path, access.pool);
+                file
+            }
+            Insertion::New(file) => file,
+        }
+    }
+
+    /// A path that leads through a symlink to another mount, or through an absolute one (Linux up to 6.18 at least), cannot
+    /// be opened from its own mount on a loop (EXDEV); the next one is opened from its directory, guarded.
+    pub(crate) fn guard_detour(&self, path: &[u8], found_on: Option<&Mount>, access: &Access<'_>) {
+        if !keeps(access) || !found_on.is_some_and(Mount::answers_inline) {
+            return;
+        }
+        let Some((mount, rest)) = self.0.disk.mounts.find(path) else {
+            return;
+        };
+        let Some(dir) = mount.dir() else { return };
+        let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        match openat2(dir, rest, OFlags::PATH | OFlags::CLOEXEC, resolve) {
+            Ok(fd) => drop(Handle::new(fd, Some(mount.clone()), access.pool)),
+            Err(Errno::XDEV) => self.walk(parent_of(path), access.pool),
+            Err(_) => {}
+        }
+    }
+
+    pub(crate) fn try_find(
+        &self,
+        path: &[u8],
+        purpose: OpenPurpose,
+        options: &OpenOptions,
+    ) -> Result<Result<Found, Error>, WouldBlock> {
+        let disk = &self.0.disk;
+        if !disk.abilities.openat2 {
+            return Err(WouldBlock);
+        }
+        if options.symlinks == Symlinks::Follow
+            && let Some(answer) = self.try_find_guarded(path, purpose, options)
+        {
+            return answer;
+        }
+        let (mount, rest) = disk.mounts.find(path).ok_or(WouldBlock)?;
+        let dir = mount.dir().ok_or(WouldBlock)?;
+        let skipped = path.len() - rest.len();
+        match open_cached(dir, rest, skipped, purpose, options)? {
+            Ok(fd) => found_inline(fd, mount.clone(), purpose, options),
+            Err(errno) => Ok(Err(Error::system(purpose.call(), errno))),
+        }
+    }
+
+    /// Opens below a directory whose way is guarded: fewer steps for the kernel, and no EXDEV where a symlink above leads
+    /// to another mount. None: there is no such guard, or it does not answer.
+    fn try_find_guarded(
+        &self,
+        path: &[u8],
+        purpose: OpenPurpose,
+        options: &OpenOptions,
+    ) -> Option<Result<Result<Found, Error>, WouldBlock>> {
+        let parent = parent_of(path);
+        let name = &path[parent.len()..];
+        if name.is_empty() || name == b".." {
+            return None;
+        }
+        let guard = self.0.guards.borrow().get(parent)?;
+        let way = guard.way();
+        match open_cached(way.dir.as_fd(), name, 0, purpose, options).ok()? {
+            Ok(fd) => Some(found_inline(fd, way.mount.clone(), purpose, options)),
+            Err(errno) => Some(Ok(Err(Error::system(purpose.call(), errno)))),
+        }
+    }
+
+    /// Opens in the pool and gives back what `take` takes of it there. Where descriptors have run out, some are given back first.
+    pub(crate) async fn find<T: Send + 'static>(
+        &self,
+        path: &[u8],
+        purpose: OpenPurpose,
+        access: &Access<'_>,
+        operation: Operation,
+        take: fn(Found) -> T,
+    ) -> Result<T, Error> {
+        let ask = || self.find_once(path, purpose, access, operation, take);
+        match ask().await {
+            Err(error)
+                if matches!(error.errno(), Some(Errno::MFILE | Errno::NFILE))
+                    && self.give_descriptors() =>
+            {
+                ask().await
+            }
+            result => result,
+        }
+    }
+
+    async fn find_once<T: Send + 'static>(
+        &self,
+        path: &[u8],
+        purpose: OpenPurpose,
+        access: &Access<'_>,
+        operation: Operation,
+        take: fn(Found) -> T,
+    ) -> Result<T, Error> {
+        let options = OpenOptions::from(access);
+        if OPENS_ON_LOOPS || access.mode == Mode::Inline {
+            return open_waiting(&self.0.disk, path, purpose, &options).map(take);
+        }
+        let disk = self.0.disk.clone();
+        let path: Box<[u8]> = path.into();
+        let begun = Instant::now();
+        let job = access.pool.run(Lane::Read, move || {
+            open_waiting(&disk, &path, purpose, &options).map(take)
+        });
+        match job.await {
+            Ok(found) => {
+                self.0.counters.offloaded(operation, begun.elapsed());
+                found
+            }
+            Err(overflow) => {
+                self.0.counters.overflowed(operation);
+                Err(overflow.into())
+            }
+        }
+    }
+}
+
+/// Opens `rest` below a mount's directory, from memory only.
+fn open_cached(
+    dir: BorrowedFd<'_>,
+    rest: &[u8],
+    skipped: usize,
+    purpose: OpenPurpose,
+    options: &OpenOptions,
+) -> Result<Result<OwnedFd, Errno>, WouldBlock> {
+    let cached = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+    let from = match options.symlinks {
+        Symlinks::Follow => None,
+        Symlinks::Refuse { from } | Symlinks::RefuseOthers { from } => {
+            Some(from.saturating_sub(skipped))
+        }
+    };
+    let result = match from {
+        None => openat2(dir, rest, purpose.flags(options.noatime), cached),
+        Some(from) => open_behind(dir, rest, from, purpose.flags(options.noatime), cached),
+    };
+    match result {
+        Ok(fd) => Ok(Ok(fd)),
+        // O_NOATIME is for the owner only.
+        Err(Errno::PERM) if options.noatime => open_cached(
+            dir,
+            rest,
+            skipped,
+            purpose,
+            &OpenOptions {
+                noatime: false,
+                ..*options
+            },
+        ),
+        // EAGAIN: not in memory. EXDEV: another mount, which the pool learns. EMFILE: the long way gives descriptors back. The
+        // others: no such call, or not for us.
+        Err(
+            Errno::AGAIN
+            | Errno::XDEV
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::INTR
+            | Errno::NOSYS
+            | Errno::INVAL
+            | Errno::PERM,
+        ) => Err(WouldBlock),
+        Err(Errno::LOOP) if matches!(options.symlinks, Symlinks::RefuseOthers { .. }) => {
+            Err(WouldBlock)
+        }
+        Err(errno) => Ok(Err(errno)),
+    }
+}
+
+/// `disable_symlinks`: symlinks are followed in the first `from` bytes and refused behind them.
+fn open_behind(
+    dir: BorrowedFd<'_>,
+    rest: &[u8],
+    from: usize,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let (head, tail) = rest.split_at(from.min(rest.len()));
+    let start = tail
+        .iter()
+        .position(|byte| *byte != b'/')
+        .unwrap_or(tail.len());
+    let tail = &tail[start..];
+    if tail.is_empty() {
+        return openat2(dir, rest, flags, resolve);
+    }
+    let no_links = resolve | ResolveFlags::NO_SYMLINKS;
+    if head.is_empty() {
+        return openat2(dir, tail, flags, no_links);
+    }
+    let head = openat2(
+        dir,
+        head,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        resolve,
+    )?;
+    openat2(head.as_fd(), tail, flags, no_links)
+}
+
+fn openat2(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(
+        dir,
+        OsStr::from_bytes(path),
+        flags,
+        FileMode::empty(),
+        resolve,
+    )
+}
+
+/// The path of an open file as the kernel has it: made out of names in memory, since the file is open (procfs waits for no
+/// disk).
+fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, Error> {
+    rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())
+        .map(std::ffi::CString::into_bytes)
+        .map_err(|errno| Error::system("realpath()", errno))
+}
+
+/// Completes what was opened on a loop.
+fn found_inline(
+    fd: OwnedFd,
+    mount: Arc<Mount>,
+    purpose: OpenPurpose,
+    options: &OpenOptions,
+) -> Result<Result<Found, Error>, WouldBlock> {
+    let meta = match rustix::fs::fstat(&fd) {
+        Ok(stat) => Meta::from_stat(&stat),
+        Err(errno) => return Ok(Err(Error::system("fstat()", errno))),
+    };
+    let direct = purpose == OpenPurpose::Read && switch_direct(fd.as_fd(), &meta, options);
+    Ok(Ok(Found {
+        fd,
+        meta,
+        mount: Some(mount),
+        body: None,
+        direct,
+    }))
+}
+
+/// May files be kept open for this caller? (Those that judge symlinks, or behave as nginx does, open anew.)
+fn keeps(access: &Access<'_>) -> bool {
+    access.symlinks == Symlinks::Follow && access.mode == Mode::Pool
+}
+
+fn is_direct(meta: &Meta, directio: Option<u64>) -> bool {
+    meta.kind == Kind::File && directio.is_some_and(|size| meta.len >= size)
+}
+
+/// `directio SIZE`: O_DIRECT for files from that size on, where the file system has it.
+fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool {
+    is_direct(meta, options.directio)
+        && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
+}
+
+/// Opens in a pool (or inline, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
+pub(crate) fn open_waiting(
+    disk: &Arc<Disk>,
+    path: &[u8],
+    purpose: OpenPurpose,
+    options: &OpenOptions,
+) -> Result<Found, Error> {
+    let operation = match purpose {
+        OpenPurpose::Read => Operation::Open,
+        OpenPurpose::Stat => Operation::Stat,
+    };
+    call_times::timed_open(operation, || open_unseen(disk, path, purpose, options))
+}
+
+/// **Waits.**
+fn open_unseen(
+    disk: &Arc<Disk>,
+    path: &[u8],
+    purpose: OpenPurpose,
+    options: &OpenOptions,
+) -> Result<Found, Error> {
+    let fd =
+        open_path(path, purpose, options).map_err(|errno| Error::system(purpose.call(), errno))?;
+    let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
+    let meta = Meta::from_stat(&stat);
+    let mount = disk.mounts.learn(fd.as_fd());
+    let direct = purpose == OpenPurpose::Read && switch_direct(fd.as_fd(), &meta, options);
+    let mut body = None;
+    let reads = purpose == OpenPurpose::Read && !OPENS_ON_LOOPS;
+    if reads && meta.kind == Kind::File && !direct {
+        // Other loops must not take the pages in flight for present ones.
+        let _fill = (meta.len > BODY_MAX as u64).then(|| disk.begin_first_fill(&meta));
+        let first = read_first(fd.as_fd(), meta.len)?;
+        if first.len() as u64 == meta.len {
+            body = Some(first);
+        }
+    }
+    Ok(Found {
+        fd,
+        meta,
+        mount,
+        body,
+        direct,
+    })
+}
+
+pub(crate) fn open_path(
+    path: &[u8],
+    purpose: OpenPurpose,
+    options: &OpenOptions,
+) -> Result<OwnedFd, Errno> {
+    let flags = purpose.flags(options.noatime);
+    let open = |flags| match options.symlinks {
+        Symlinks::Follow =>
+        {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "runs in a pool, or inline for `aio off`"
+            )]
+            rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
+        }
+        Symlinks::Refuse { from } => {
+            open_behind(CWD, path, from.max(1), flags, ResolveFlags::empty())
+        }
+        Symlinks::RefuseOthers { .. } => {
+            let walked = walk::judge_links(path, options.symlinks)?;
+            openat2(
+                walked.dir.as_fd(),
+                &walked.name,
+                flags | OFlags::NOFOLLOW,
+                ResolveFlags::empty(),
+            )
+        }
+    };
+    match open(flags) {
+        Err(Errno::PERM) if options.noatime => open(flags - OFlags::NOATIME),
+        result => result,
+    }
+}
+
+/// Up to [`BODY_MAX`] bytes from the start, so that a file opened cold does not come back cold.
+fn read_first(fd: BorrowedFd<'_>, len: u64) -> Result<Bytes, Error> {
+    let want = usize::try_from(len).unwrap_or(BODY_MAX).min(BODY_MAX);
+    let mut buffer = Vec::with_capacity(want);
+    while buffer.len() < want {
+        let (left, offset) = (want - buffer.len(), buffer.len() as u64);
+        match sys::pread_into(fd, &mut buffer, left, offset) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read()", &error)),
+        }
+    }
+    Ok(Bytes::from(buffer))
+}
+
+/// Does this file system answer `preadv2(RWF_NOWAIT)`?
+pub(crate) fn reads_without_waiting(filesystem: Filesystem) -> bool {
+    matches!(filesystem, Filesystem::Native | Filesystem::Memory)
+}

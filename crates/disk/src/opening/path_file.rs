@@ -1,0 +1,49 @@
+//! Holding on to a path without opening what is there: what connecting to a unix socket needs.
+//!
+//! Invariant: as in [`crate::opening::open`], the path is walked in memory, else in a pool.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::access::{Access, Mode};
+use crate::error::Error;
+use crate::file::Handle;
+use crate::local::Local;
+use crate::metrics::counters::Operation;
+use crate::opening::open::OpenPurpose;
+
+/// What [`Local::open_path`] holds on to. Closed where that does not wait.
+#[derive(Debug)]
+pub struct PathFile(Handle);
+
+impl PathFile {
+    /// What `/proc/self/fd/` calls it.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl Local {
+    /// Holds on to what is at an absolute path, without opening it (O_PATH), whatever it is.
+    ///
+    /// # Errors
+    /// As [`Local::open`]; the call is `stat()`.
+    pub async fn open_path(&self, path: &[u8], access: &Access<'_>) -> Result<PathFile, Error> {
+        let found = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
+            Ok(answer) if access.mode == Mode::Pool => answer?,
+            _ => {
+                let open = self.find(
+                    path,
+                    OpenPurpose::Stat,
+                    access,
+                    Operation::Open,
+                    std::convert::identity,
+                );
+                let found = Box::pin(open).await?;
+                self.guard_detour(path, found.mount.as_deref(), access);
+                found
+            }
+        };
+        Ok(PathFile(Handle::new(found.fd, found.mount, access.pool)))
+    }
+}

@@ -1,0 +1,271 @@
+//! Reading a small range into memory: from the page cache, else in a pool.
+
+use crate::access::{Access, Mode};
+use crate::call_times;
+use crate::error::{Error, WouldBlock};
+use crate::file::{Handle, OpenFile};
+use crate::local::Local;
+use crate::metrics::counters::Operation;
+use crate::mount::Filesystem;
+use crate::opening::open::{BODY_MAX, reads_without_waiting};
+use crate::pool::Lane;
+use bytes::Bytes;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes that one read gives at most; longer ranges are for [`Local::send`] or several reads.
+pub const READ_MAX: usize = 128 << 10;
+
+impl Local {
+    /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset`, if they are in memory. Fewer come only at the end of
+    /// the file.
+    ///
+    /// # Errors
+    /// [`WouldBlock`]: ask [`Local::read`].
+    pub fn try_read(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+    ) -> Result<Result<Bytes, Error>, WouldBlock> {
+        let len = len.min(READ_MAX);
+        let answer = match file.body() {
+            Some(body) => Ok(part_of(&body, offset, len)),
+            None => match file.copy() {
+                Some(copy) => {
+                    let left = file.meta().len.saturating_sub(offset);
+                    copy.read(offset, len.min(usize::try_from(left).unwrap_or(usize::MAX)))
+                }
+                None => try_read_file(file, offset, len)?,
+            },
+        };
+        self.0.counters.memory(Operation::Read);
+        Ok(answer)
+    }
+
+    /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset`. Fewer come only at the end of the file. The whole of
+    /// a small file is kept as its [`OpenFile::body`].
+    ///
+    /// # Errors
+    /// [`Error::System`] with `read()`, [`Error::Overflow`].
+    pub async fn read(
+        &self,
+        file: &Rc<OpenFile>,
+        offset: u64,
+        len: usize,
+        access: &Access<'_>,
+    ) -> Result<Bytes, Error> {
+        let len = len.min(READ_MAX);
+        let bytes = match self.try_read(file, offset, len) {
+            Ok(answer) => answer?,
+            Err(WouldBlock) if access.mode == Mode::Inline => read_waiting(
+                &file.handle,
+                offset,
+                len,
+                file.direct,
+                access.directio_alignment,
+            )?,
+            Err(WouldBlock) => Box::pin(self.read_in_pool(file, offset, len, access)).await?,
+        };
+        if offset == 0 && bytes.len() as u64 == file.meta().len && bytes.len() <= BODY_MAX {
+            self.0.files.borrow_mut().keep_body(file, &bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Has `then` look at up to `len` bytes at `offset`, if they are in memory, in a buffer that the loop keeps for what is only passed on: the
+    /// kernel may be slow to give another one where memory is short.
+    ///
+    /// # Errors
+    /// [`WouldBlock`], and `then` has not been called.
+    pub(crate) fn pass_on<R>(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        then: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, WouldBlock> {
+        let mut buffer = self.0.passing.take();
+        buffer.clear();
+        let outcome = read_present(file, offset, len.min(READ_MAX), &mut buffer);
+        let outcome = outcome.map(|()| then(&buffer));
+        if outcome.is_ok() {
+            self.0.counters.memory(Operation::Read);
+        }
+        self.0.passing.replace(buffer);
+        outcome
+    }
+
+    async fn read_in_pool(
+        &self,
+        file: &Rc<OpenFile>,
+        offset: u64,
+        len: usize,
+        access: &Access<'_>,
+    ) -> Result<Bytes, Error> {
+        let (handle, direct, alignment) =
+            (file.handle.clone(), file.direct, access.directio_alignment);
+        let begun = Instant::now();
+        let job = access.pool.run(Lane::Read, move || {
+            read_waiting(&handle, offset, len, direct, alignment)
+        });
+        match job.await {
+            Ok(bytes) => {
+                self.0.counters.offloaded(Operation::Read, begun.elapsed());
+                bytes
+            }
+            Err(overflow) => {
+                self.0.counters.overflowed(Operation::Read);
+                Err(overflow.into())
+            }
+        }
+    }
+}
+
+fn part_of(body: &Bytes, offset: u64, len: usize) -> Bytes {
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(body.len());
+    body.slice(start..(start + len).min(body.len()))
+}
+
+fn try_read_file(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+) -> Result<Result<Bytes, Error>, WouldBlock> {
+    let mut buffer = Vec::with_capacity(len);
+    read_present(file, offset, len, &mut buffer)?;
+    Ok(Ok(Bytes::from(buffer)))
+}
+
+/// Appends up to `len` bytes that are in memory, all of them or none. Fewer come only at the end of the file.
+fn read_present(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<(), WouldBlock> {
+    if file.direct || !reads_without_waiting(file.filesystem()) || !seems_present(file, offset, len)
+    {
+        return Err(WouldBlock);
+    }
+    // tmpfs has RWF_NOWAIT since Linux 6.6 only, and does not need it.
+    let memory = file.filesystem() == Filesystem::Memory;
+    let read = if memory {
+        sys::pread_into
+    } else {
+        sys::pread_nowait
+    };
+    let before = buffer.len();
+    while buffer.len() - before < len {
+        let got = buffer.len() - before;
+        match read(file.as_fd(), buffer, len - got, offset + got as u64) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Err(WouldBlock),
+        }
+    }
+    Ok(())
+}
+
+/// Asks cachestat first, where it may be asked: a read that misses starts I/O on the loop.
+fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
+    if file.no_cachestat.get() || file.filesystem() == Filesystem::Memory {
+        return true;
+    }
+    all_cached(file, offset, len as u64).unwrap_or(true)
+}
+
+/// Does cachestat(2) say that the range (cut at the end of the file) is cached? None: it may not be asked.
+pub(crate) fn all_cached(file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
+    if file.no_cachestat.get() || file.filesystem() != Filesystem::Native {
+        return None;
+    }
+    let end = (offset + len).min(file.meta().len);
+    if end <= offset {
+        return Some(true);
+    }
+    match sys::cachestat(file.as_fd(), offset, end - offset) {
+        Ok(stat) => {
+            let page = sys::page_size() as u64;
+            Some(stat.cached >= end.div_ceil(page) - offset / page)
+        }
+        Err(_) => {
+            file.no_cachestat.set(true);
+            None
+        }
+    }
+}
+
+/// Reads in a pool (or inline, `aio off`). **Waits.**
+pub(crate) fn read_waiting(
+    handle: &Arc<Handle>,
+    offset: u64,
+    len: usize,
+    direct: bool,
+    alignment: u64,
+) -> Result<Bytes, Error> {
+    let bytes = |bytes: &Bytes| bytes.len() as u64;
+    call_times::timed_on(Operation::Read, handle.as_fd(), bytes, || {
+        if direct {
+            return read_direct(handle.as_fd(), offset, len, alignment)
+                .map_err(|error| Error::io("read()", &error));
+        }
+        read_fully(handle.as_fd(), offset, len)
+    })
+}
+
+/// Reads `len` bytes, or up to the end of the file. **Waits** where the file is on a disk.
+pub(crate) fn read_fully(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Bytes, Error> {
+    let mut buffer = Vec::with_capacity(len);
+    while buffer.len() < len {
+        let (left, at) = (len - buffer.len(), offset + buffer.len() as u64);
+        match sys::pread_into(file, &mut buffer, left, at) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read()", &error)),
+        }
+    }
+    Ok(Bytes::from(buffer))
+}
+
+/// O_DIRECT: offset, length and memory are multiples of the alignment (at least 512, at most a page is asked of memory).
+fn read_direct(
+    file: BorrowedFd<'_>,
+    offset: u64,
+    len: usize,
+    alignment: u64,
+) -> std::io::Result<Bytes> {
+    let alignment = alignment.clamp(512, 1 << 20).next_power_of_two();
+    let start = offset - offset % alignment;
+    let end = (offset + len as u64).next_multiple_of(alignment);
+    let (head, whole) = ((offset - start) as usize, (end - start) as usize);
+    let memory = (alignment as usize).max(sys::page_size());
+    let mut buffer: Vec<u8> = Vec::with_capacity(whole + memory);
+    let pad = buffer.as_ptr().align_offset(memory).min(memory);
+    buffer.resize(pad, 0);
+    let mut got = 0;
+    while got < whole {
+        match sys::pread_into(file, &mut buffer, whole - got, start + got as u64) {
+            Ok(0) => break,
+            Ok(read) => {
+                got += read;
+                // A length that is no multiple is the end of the file.
+                if !(read as u64).is_multiple_of(alignment) {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let bytes = Bytes::from(buffer).slice(pad..);
+    let from = head.min(got);
+    Ok(bytes.slice(from..(head + len).min(got).max(from)))
+}

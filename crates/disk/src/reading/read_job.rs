@@ -1,0 +1,75 @@
+//! A job that reads here and there of a file, and gives what it made of that.
+
+use crate::access::{Access, Mode};
+use crate::error::Error;
+use crate::file::{Handle, OpenFile};
+use crate::local::Local;
+use crate::metrics::counters::Operation;
+use crate::pool::Lane;
+use crate::reading::read::read_waiting;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// An open file for a job. What it reads it waits for.
+#[derive(Debug)]
+pub struct FileReader {
+    handle: Arc<Handle>,
+    len: u64,
+    direct: bool,
+    alignment: u64,
+}
+
+impl FileReader {
+    /// Bytes of the file when it was opened.
+    #[must_use]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "it is a file, not a collection"
+    )]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Reads `len` bytes at `offset`; fewer come only at the end of the file. **Waits.**
+    ///
+    /// # Errors
+    /// [`Error::System`] with `read()`.
+    pub fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        read_waiting(&self.handle, offset, len, self.direct, self.alignment)
+    }
+}
+
+impl Local {
+    /// Does work that reads a file, in the pool.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub async fn examine<T, F>(
+        &self,
+        file: &OpenFile,
+        access: &Access<'_>,
+        work: F,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&FileReader) -> T + Send + 'static,
+    {
+        let reader = FileReader {
+            handle: file.handle.clone(),
+            len: file.meta().len,
+            direct: file.direct,
+            alignment: access.directio_alignment,
+        };
+        if access.mode == Mode::Inline {
+            return Ok(work(&reader));
+        }
+        let begun = Instant::now();
+        let done = access.pool.run(Lane::Read, move || work(&reader)).await;
+        match &done {
+            Ok(_) => self.0.counters.offloaded(Operation::Read, begun.elapsed()),
+            Err(_) => self.0.counters.overflowed(Operation::Read),
+        }
+        Ok(done?)
+    }
+}

@@ -1,0 +1,164 @@
+//! Listing a directory (autoindex): always in a pool.
+
+use crate::access::{Access, Mode};
+use crate::call_times;
+use crate::error::Error;
+use crate::file::{Kind, Meta};
+use crate::local::Local;
+use crate::metrics::counters::Operation;
+use crate::pool::{Lane, Pool};
+use rustix::fs::{AtFlags, Dir, FileType, Mode as FileMode, OFlags};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Instant;
+
+/// Entries of a directory that are listed at most; a longer one is an error.
+pub const READDIR_MAX: usize = 100_000;
+
+/// Names of a directory that [`Local::names`] gives at most; more are an error.
+pub const NAMES_MAX: usize = 1 << 22;
+
+/// A name in a directory, and what the directory says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The name, without a slash; neither `.` nor `..`.
+    pub name: Box<[u8]>,
+    /// What it is; a symlink is [`Kind::Other`].
+    pub kind: Kind,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, without a slash; neither `.` nor `..`.
+    pub name: Box<[u8]>,
+    /// What it is, symlinks followed; for a dangling one the link itself.
+    pub meta: Meta,
+}
+
+impl DirEntry {
+    /// Is it a directory?
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.meta.kind == Kind::Directory
+    }
+}
+
+impl Local {
+    /// The entries of the directory at an absolute path, in the order that the file system gives.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `opendir()` or `readdir()`, [`Error::TooManyEntries`], [`Error::Overflow`].
+    pub async fn readdir(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<DirEntry>, Error> {
+        if access.mode == Mode::Inline {
+            return list(path);
+        }
+        let path: Box<[u8]> = path.into();
+        let begun = Instant::now();
+        let entries = access
+            .pool
+            .run(Lane::Read, move || {
+                call_times::timed(Operation::Readdir, || list(&path))
+            })
+            .await;
+        match &entries {
+            Ok(_) => self
+                .0
+                .counters
+                .offloaded(Operation::Readdir, begun.elapsed()),
+            Err(_) => self.0.counters.overflowed(Operation::Readdir),
+        }
+        entries?
+    }
+
+    /// The names in the directory at an absolute path, in the order that the file system gives; nothing is asked of what they name.
+    ///
+    /// # Errors
+    /// As [`Local::readdir`].
+    pub async fn names(&self, path: &[u8], pool: &Pool) -> Result<Vec<Name>, Error> {
+        let path: Box<[u8]> = path.into();
+        let begun = Instant::now();
+        let names = pool
+            .run(Lane::Read, move || {
+                call_times::timed(Operation::Readdir, || names(&path))
+            })
+            .await;
+        match &names {
+            Ok(_) => self
+                .0
+                .counters
+                .offloaded(Operation::Readdir, begun.elapsed()),
+            Err(_) => self.0.counters.overflowed(Operation::Readdir),
+        }
+        names?
+    }
+}
+
+/// **Waits.**
+fn names(path: &[u8]) -> Result<Vec<Name>, Error> {
+    let fd = open(path)?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&fd).map_err(|errno| Error::system("opendir()", errno))? {
+        let entry = entry.map_err(|errno| Error::system("readdir()", errno))?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if names.len() == NAMES_MAX {
+            return Err(Error::TooManyEntries(NAMES_MAX));
+        }
+        let file_type = match entry.file_type() {
+            // Not every file system says it.
+            FileType::Unknown => rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(FileType::Unknown, |stat| {
+                    FileType::from_raw_mode(stat.st_mode)
+                }),
+            known => known,
+        };
+        names.push(Name {
+            name: name.to_bytes().into(),
+            kind: match file_type {
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Directory,
+                _ => Kind::Other,
+            },
+        });
+    }
+    Ok(names)
+}
+
+fn open(path: &[u8]) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "runs in a pool, or inline for `aio off`"
+    )]
+    rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
+        .map_err(|errno| Error::system("opendir()", errno))
+}
+
+/// **Waits.**
+fn list(path: &[u8]) -> Result<Vec<DirEntry>, Error> {
+    let fd = open(path)?;
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(&fd).map_err(|errno| Error::system("opendir()", errno))? {
+        let entry = entry.map_err(|errno| Error::system("readdir()", errno))?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if entries.len() == READDIR_MAX {
+            return Err(Error::TooManyEntries(READDIR_MAX));
+        }
+        let stat = rustix::fs::statat(&fd, name, AtFlags::empty())
+            .or_else(|_| rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW));
+        // Removed since readdir(3) named it: not there.
+        let Ok(stat) = stat else { continue };
+        entries.push(DirEntry {
+            name: name.to_bytes().into(),
+            meta: Meta::from_stat(&stat),
+        });
+    }
+    Ok(entries)
+}

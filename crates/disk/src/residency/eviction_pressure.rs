@@ -1,0 +1,118 @@
+//! Is so much read from disks that what is in memory does not stay there for long?
+//!
+//! In the long run each page that is read takes the place of another one. So a page lives, on an average, as long as it takes to read as
+//! much as there is memory: of what nobody has used for so long, any page may be the next to go. Reckoned from what this process reads (other
+//! programs evict from it, too, but a server with slow disks is the one that reads), and from the memory that its control group leaves it.
+//!
+//! Invariant: asking costs a loop a look at the clock, and once in [`SAMPLE_NS`] one call that never waits.
+
+use crate::memory::limits::{self, Groups};
+use crate::residency::memo::now_ns;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// A page that lives for less, in seconds, may be gone in the moment between a look at it and its use. (Where it was 1 second, in
+/// `bench/mixed`, every other run saw that once or twice.)
+const LIFE_MIN_S: u64 = 10;
+/// How often, at most, it is reckoned, in nanoseconds.
+const SAMPLE_NS: u64 = 100_000_000;
+/// How long it counts as high at least, in nanoseconds.
+const LASTS_NS: u64 = 1_000_000_000;
+/// Bytes of what getrusage(2) counts.
+const BLOCK: u64 = 512;
+
+/// How fast memory changes hands.
+#[derive(Debug)]
+pub(crate) struct EvictionPressure {
+    /// Bytes of memory that there are.
+    memory: u64,
+    /// When the last sample was taken, and how many blocks had been read then.
+    sampled_ns: AtomicU64,
+    blocks: AtomicU64,
+    is_sampling: AtomicBool,
+    /// Until when it is high.
+    until_ns: AtomicU64,
+}
+
+impl EvictionPressure {
+    /// Asks how much memory there is: before the loops run.
+    pub(crate) fn new() -> EvictionPressure {
+        EvictionPressure {
+            memory: memory(),
+            sampled_ns: AtomicU64::new(now_ns()),
+            blocks: AtomicU64::new(sys::blocks_read_by_all()),
+            is_sampling: AtomicBool::new(false),
+            until_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Does a page that nobody uses live for less than [`LIFE_MIN_S`]?
+    pub(crate) fn is_high(&self) -> bool {
+        let now = now_ns();
+        if now.saturating_sub(self.sampled_ns.load(Relaxed)) >= SAMPLE_NS
+            && !self.is_sampling.swap(true, Relaxed)
+        {
+            self.sample(now, sys::blocks_read_by_all());
+            self.is_sampling.store(false, Relaxed);
+        }
+        now < self.until_ns.load(Relaxed)
+    }
+
+    fn sample(&self, now: u64, blocks: u64) {
+        let took_ns = now.saturating_sub(self.sampled_ns.swap(now, Relaxed));
+        let read = blocks.saturating_sub(self.blocks.swap(blocks, Relaxed)) * BLOCK;
+        // read per time * life >= memory
+        let read_in_life = u128::from(read) * u128::from(LIFE_MIN_S * 1_000_000_000);
+        if read_in_life >= u128::from(self.memory) * u128::from(took_ns.max(1)) {
+            self.until_ns.store(now + LASTS_NS, Relaxed);
+        }
+    }
+}
+
+/// Bytes of memory that this process may have files in.
+fn memory() -> u64 {
+    limits::least_for_files(&Groups::of(Path::new("/proc")))
+}
+
+#[cfg(test)]
+impl EvictionPressure {
+    /// It is high from now on.
+    pub(crate) fn hold_high(&self) {
+        self.until_ns.store(u64::MAX, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn it_is_high_while_memory_is_read_full_in_ten_seconds() {
+        let pressure = EvictionPressure {
+            memory: 1000 * BLOCK,
+            sampled_ns: AtomicU64::new(100 * SECOND),
+            blocks: AtomicU64::new(5000),
+            is_sampling: AtomicBool::new(false),
+            until_ns: AtomicU64::new(0),
+        };
+        let until = |now, blocks| {
+            pressure.sample(now, blocks);
+            pressure.until_ns.load(Relaxed)
+        };
+        assert_eq!(until(101 * SECOND, 5099), 0);
+        assert_eq!(until(102 * SECOND, 5199), 102 * SECOND + LASTS_NS);
+        let half = 102 * SECOND + SECOND / 2;
+        assert_eq!(until(half, 5248), 102 * SECOND + LASTS_NS, "not renewed");
+        assert_eq!(until(103 * SECOND, 5298), 103 * SECOND + LASTS_NS);
+        assert_eq!(until(103 * SECOND, 5298), 103 * SECOND + LASTS_NS);
+    }
+
+    #[test]
+    fn who_reads_nothing_is_under_no_pressure() {
+        let pressure = EvictionPressure::new();
+        assert!(pressure.memory > 0);
+        assert!(!pressure.is_high());
+    }
+}

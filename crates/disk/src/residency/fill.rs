@@ -1,0 +1,122 @@
+//! A window of a file on its way into memory, awaited by everyone who wants it.
+//!
+//! Not here: bringing it (`window`). Invariant: whoever waits is woken once it is done, also when it failed.
+
+use crate::pool::{Mailbox, Overflow};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+
+/// How a fill ended.
+pub(crate) type FillResult = Result<(), FillError>;
+
+/// Why a fill brought nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum FillError {
+    /// The kernel could not read it.
+    Read(Errno),
+    /// The pool refused the job.
+    Overflow(Overflow),
+    /// Who had taken it on left: somebody else must.
+    Abandoned,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fill {
+    state: Mutex<FillState>,
+    /// It has been asked for in the lane of those that several wait for.
+    is_hurried: AtomicBool,
+}
+
+type Waiter = (Waker, Option<Arc<Mailbox>>);
+
+#[derive(Debug)]
+enum FillState {
+    /// Those who wait; one per client, each with its loop's mailbox.
+    Running(Vec<Option<Waiter>>),
+    Done(FillResult),
+}
+
+impl Fill {
+    pub(crate) fn new() -> Arc<Fill> {
+        Arc::new(Fill {
+            state: Mutex::new(FillState::Running(Vec::new())),
+            is_hurried: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends it, unless it has ended.
+    pub(crate) fn finish(&self, outcome: FillResult) {
+        let mut state = self.state.lock();
+        let FillState::Running(waiting) = &mut *state else {
+            return;
+        };
+        let waiting = std::mem::take(waiting);
+        *state = FillState::Done(outcome);
+        drop(state);
+        for (waker, mailbox) in waiting.into_iter().flatten() {
+            match mailbox {
+                Some(mailbox) => mailbox.post(waker),
+                None => waker.wake(),
+            }
+        }
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        match &*self.state.lock() {
+            FillState::Running(waiting) => waiting.iter().any(Option::is_some),
+            FillState::Done(_) => false,
+        }
+    }
+
+    /// Many wait for it: true for the first who sees to that.
+    pub(crate) fn hurry(&self) -> bool {
+        !self.is_hurried.swap(true, Relaxed)
+    }
+
+    pub(crate) fn wait(self: Arc<Fill>) -> Wait {
+        Wait {
+            fill: self,
+            place: None,
+        }
+    }
+}
+
+/// Waits for a fill.
+pub(crate) struct Wait {
+    fill: Arc<Fill>,
+    place: Option<usize>,
+}
+
+impl Future for Wait {
+    type Output = FillResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<FillResult> {
+        let fill = self.fill.clone();
+        let mut state = fill.state.lock();
+        match &mut *state {
+            FillState::Done(outcome) => Poll::Ready(outcome.clone()),
+            FillState::Running(waiting) => {
+                let place = *self.place.get_or_insert_with(|| {
+                    waiting.push(None);
+                    waiting.len() - 1
+                });
+                waiting[place] = Some((context.waker().clone(), Mailbox::current()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(place) = self.place
+            && let FillState::Running(waiting) = &mut *self.fill.state.lock()
+        {
+            waiting[place] = None;
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Which windows of large files are in memory, by proof, and the fills that bring in the others.
+//!
+//! Not here: what is done with a window that is (`sending`).
+
+pub(crate) mod eviction_pressure;
+pub(crate) mod fill;
+pub(crate) mod mappings;
+pub(crate) mod memo;
+pub(crate) mod shared_reads;
+pub(crate) mod window;

@@ -1,0 +1,57 @@
+//! What many are sent at a time comes before what only one waits for.
+//!
+//! Not here: who is many (`file`), and bringing windows in (`window`).
+
+use crate::access::Access;
+use crate::disk::Disk;
+use crate::file::OpenFile;
+use crate::pool::{Lane, Overflow};
+use crate::residency::fill::Fill;
+use crate::residency::mappings::Use;
+use crate::residency::window::{self, Claim, FillJob, Residency, WINDOW};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+impl Disk {
+    /// For windows of a file that many are sent: has the pool bring in what is missing of them, before what only one waits for. The fill of
+    /// the first one, to be waited for; none: it is in memory.
+    ///
+    /// # Errors
+    /// The pool is full, and nobody else brings the first one.
+    pub(crate) fn hurry(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        windows: RangeInclusive<u64>,
+        access: &Access<'_>,
+    ) -> Result<Option<Arc<Fill>>, Overflow> {
+        let mut first = None;
+        let wanted = *windows.start();
+        let take = |number: u64| {
+            let (start, len) = (number * WINDOW, file.meta().len);
+            let len = WINDOW.min(len.saturating_sub(start));
+            if self.residency(file, start, len) != Residency::Absent {
+                return None;
+            }
+            let job = match self.claim(file, number) {
+                Ok(job) => job,
+                Err(running) => self.job(file.meta(), number, running, Claim::Another),
+            };
+            if number == wanted {
+                first = Some((job.fill.clone(), job.claim));
+            }
+            job.fill.hurry().then_some(job)
+        };
+        let jobs: Vec<FillJob> = windows.filter_map(take).collect();
+        let handle = file.handle.clone();
+        let begun = match jobs.is_empty() {
+            true => Ok(()),
+            false => access
+                .pool
+                .spawn(Lane::Shared, move || window::run(jobs, &handle, Use::Made)),
+        };
+        match (begun, first) {
+            (Err(overflow), Some((_, Claim::Own))) => Err(overflow),
+            (_, first) => Ok(first.map(|(fill, _)| fill)),
+        }
+    }
+}

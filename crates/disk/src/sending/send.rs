@@ -1,0 +1,505 @@
+//! Sending a range of a file to a socket, window by window.
+//!
+//! A window that is proven resident goes out with an inline, non-blocking `sendfile`; one that is not is sent from a thread of
+//! the pool (see `stream`). Where the file's bytes must be transformed, the pool brings the window in, and the next one while
+//! this one drains; one that was lost twice before a slow socket took it, and a file of which nobody can tell, is read into a
+//! bounded buffer and sent from there.
+//!
+//! What is proven, but as likely to be evicted by the next moment as what was evicted before it, goes out of a buffer, too.
+//!
+//! Invariant: no `sendfile` on the loop of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
+
+use crate::access::{Access, Mode};
+use crate::error::{Error, WouldBlock};
+use crate::file::OpenFile;
+use crate::keeping::memfd_copies::MemfdCopy;
+use crate::local::Local;
+use crate::memory::{Holder, charge};
+use crate::metrics::counters::Operation;
+use crate::residency::fill::{Fill, FillError};
+use crate::residency::window::{Residency, WINDOW};
+use crate::sending::pool_send::{PART_WINDOWS, PoolSender, SendEnd};
+use crate::sending::sink::Sink;
+use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Advice;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Times that a window is brought in before it is read into a buffer instead: it was evicted twice.
+const FILLS_MAX: u32 = 3;
+/// Windows that are brought in ahead at most, whatever `read_ahead` says.
+const AHEAD_MAX: u64 = 16;
+/// Windows that are proven and sent in one go at most: 2 MiB, as nginx's `sendfile_max_chunk`.
+const REACH_MAX: u64 = 4;
+/// Windows that are tried in one go for a socket that did not take all: as many as one sending may touch, wherever in a window it begins.
+const REACH_MIN: u64 = 2;
+/// Bytes of one buffer at most.
+const BUFFER_MAX: usize = 128 << 10;
+/// Bytes of a buffer that stands in for sendfile.
+const BUFFER_STRAIGHT: usize = 64 << 10;
+
+/// A file is being sent.
+struct SendingCount<'a>(&'a OpenFile);
+
+impl<'a> SendingCount<'a> {
+    fn new(file: &'a OpenFile) -> Self {
+        file.sendings.update(|sendings| sendings + 1);
+        Self(file)
+    }
+}
+
+impl Drop for SendingCount<'_> {
+    fn drop(&mut self) {
+        self.0.sendings.update(|sendings| sendings - 1);
+    }
+}
+
+/// One range being sent.
+struct Sending<'a, S> {
+    local: &'a Local,
+    file: &'a Rc<OpenFile>,
+    offset: &'a mut u64,
+    end: u64,
+    sink: &'a S,
+    access: &'a Access<'a>,
+    /// May the file's bytes go out unchanged?
+    straight: bool,
+    /// The window that `fills` speaks of, and how often it was brought in for this range.
+    window: u64,
+    fills: u32,
+    /// Windows before this one have been asked for already.
+    ahead: u64,
+    /// How many windows are brought in ahead.
+    depth: u64,
+    /// Bytes until the loop's other tasks get their turn.
+    turn: u64,
+    /// Windows that go in one go, while the socket takes them.
+    reach: u64,
+    /// How the pool sends; None before it has to.
+    stream: Option<PoolSender>,
+    copy: Option<Rc<MemfdCopy>>,
+}
+
+impl Local {
+    /// Sends bytes `*offset .. end` of a file to a socket; `*offset` moves on with what the socket has taken, also when
+    /// this ends with an error or is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if the file ends before `end`, [`Error::Socket`], [`Error::System`] (the disk), and
+    /// [`Error::Overflow`].
+    pub async fn send<S: Sink>(
+        &self,
+        file: &Rc<OpenFile>,
+        offset: &mut u64,
+        end: u64,
+        sink: &S,
+        access: &Access<'_>,
+    ) -> Result<(), Error> {
+        // It may be let go meanwhile; who is sent it has it until the end.
+        let copy = file.copy();
+        let straight = (access.sendfile || copy.is_some()) && sink.socket().is_some();
+        let turn = access.sendfile_max_chunk;
+        let mut sending = Sending {
+            local: self,
+            file,
+            offset,
+            end,
+            sink,
+            access,
+            straight,
+            window: u64::MAX,
+            fills: 0,
+            ahead: 0,
+            depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
+            turn,
+            reach: REACH_MAX,
+            stream: None,
+            copy,
+        };
+        if sending.copy.is_some() {
+            return sending.run().await;
+        }
+        let _counted = SendingCount::new(file);
+        if file.direct {
+            return sending.copy_until(end).await;
+        }
+        if !file.random.replace(true) && access.mode == Mode::Pool && file.is_inline() {
+            // Sets a flag of the descriptor, nothing else: the kernel's readahead would start I/O on the loop.
+            let _ = rustix::fs::fadvise(&**file, 0, None, Advice::Random);
+        }
+        sending.run().await
+    }
+}
+
+impl<S: Sink> Sending<'_, S> {
+    async fn run(&mut self) -> Result<(), Error> {
+        while *self.offset < self.end {
+            let window = *self.offset / WINDOW;
+            let until = self.end.min((window + 1) * WINDOW);
+            if window != self.window {
+                (self.window, self.fills) = (window, 0);
+            }
+            if self.straight
+                && let Some(until) = self.proven_at_once()
+            {
+                self.sendfile(until).await?;
+                continue;
+            }
+            match self.residency(until) {
+                Residency::Present if self.straight => self.sendfile(until).await?,
+                Residency::Fleeting if self.straight => self.copy_at_once(until).await?,
+                Residency::Present | Residency::Fleeting => {
+                    self.fill_ahead();
+                    self.copy_once(until).await?;
+                }
+                Residency::Absent if self.streams() => self.stream().await?,
+                Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
+                Residency::Absent => self.copy_bounded(until).await?,
+                Residency::Unprovable => self.copy_until(until).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of several windows that are all in memory, where the socket is fast enough for them.
+    fn proven_at_once(&mut self) -> Option<u64> {
+        if self.reach < 2 {
+            return None;
+        }
+        let turn = match self.access.sendfile_max_chunk {
+            0 => u64::MAX,
+            _ => self.turn,
+        };
+        // All of them, though a turn may be shorter: it is one look, and the next turns have its answer.
+        let until = self.end.min((self.window + self.reach) * WINDOW);
+        if self.residency(until) == Residency::Present {
+            return Some(until.min(self.offset.saturating_add(turn)));
+        }
+        self.reach = 1;
+        None
+    }
+
+    fn residency(&self, until: u64) -> Residency {
+        if self.access.mode == Mode::Inline || self.copy.is_some() {
+            return Residency::Present;
+        }
+        self.local
+            .disk()
+            .residency(self.file, *self.offset, until - *self.offset)
+    }
+
+    /// Sends once, then waits for the socket if it is full.
+    async fn sendfile(&mut self, until: u64) -> Result<(), Error> {
+        let Some(socket) = self.sink.socket() else {
+            return self.copy_until(until).await;
+        };
+        let len = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
+        let mut offset = *self.offset;
+        let mut from_disk = false;
+        let sent = self.sink.try_io(|| {
+            let sent = match &self.copy {
+                Some(copy) => copy.send(socket, offset, len),
+                None => rustix::fs::sendfile(socket, &**self.file, Some(&mut offset), len),
+            };
+            sent.map_err(|errno| {
+                from_disk = errno == rustix::io::Errno::IO;
+                io::Error::from(errno)
+            })
+        });
+        match sent {
+            Ok(0) => Err(Error::Truncated { len: *self.offset }),
+            Ok(sent) => {
+                self.local.0.counters.memory(Operation::Send);
+                if sent == len {
+                    self.reach = (self.reach * 2).min(REACH_MAX);
+                    self.moved(sent).await;
+                    return Ok(());
+                }
+                self.reach = self.reach.min(REACH_MIN);
+                self.moved(sent).await;
+                self.until_writable().await
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_for_socket().await,
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            // The file system has no sendfile.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => self.copy_until(until).await,
+            Err(error) if from_disk => Err(Error::io("sendfile()", &error)),
+            Err(error) => Err(Error::Socket(error)),
+        }
+    }
+
+    /// Counts bytes that the socket took, and gives way to the loop's other tasks after `sendfile_max_chunk`.
+    async fn moved(&mut self, sent: usize) {
+        *self.offset += sent as u64;
+        if self.access.sendfile_max_chunk == 0 {
+            return;
+        }
+        self.turn = self.turn.saturating_sub(sent as u64);
+        if self.turn == 0 && *self.offset < self.end {
+            self.turn = self.access.sendfile_max_chunk;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// May the pool's threads send to the socket? Makes the stream for it; without one (EMFILE) windows are brought in.
+    fn streams(&mut self) -> bool {
+        if self.stream.is_none()
+            && self.straight
+            && let Some(socket) = self.sink.socket()
+        {
+            self.stream = PoolSender::new(socket).ok();
+        }
+        self.stream.is_some()
+    }
+
+    /// Has the pool send what it can from here on, unless somebody else has the window brought in: then waits for that.
+    async fn stream(&mut self) -> Result<(), Error> {
+        if self.file.is_sent_to_many() && self.fills < FILLS_MAX {
+            return self.hurry().await;
+        }
+        let disk = self.local.disk();
+        let mut jobs = match disk.claim(self.file, self.window) {
+            Ok(job) => vec![job],
+            Err(running) => return self.wait(running).await,
+        };
+        let windows = (self.access.read_ahead / WINDOW).clamp(PART_WINDOWS, AHEAD_MAX);
+        let last = self.last_window().min(self.window + windows - 1);
+        let behind = self.window + 1..=last;
+        jobs.extend(behind.map_while(|window| disk.claim(self.file, window).ok()));
+        let until = self.end.min((self.window + jobs.len() as u64) * WINDOW);
+        let Some(stream) = &self.stream else {
+            return Ok(());
+        };
+        let (begun, counters) = (Instant::now(), &self.local.0.counters);
+        let part = stream.send(jobs, self.file, (*self.offset, until), self.access);
+        let (sent, end) = match part.await {
+            Ok(part) => part,
+            Err(overflow) => {
+                counters.overflowed(Operation::Send);
+                return Err(overflow.into());
+            }
+        };
+        counters.offloaded(Operation::Send, begun.elapsed());
+        if sent > 0 {
+            self.moved(sent as usize).await;
+        }
+        match end {
+            SendEnd::Sent => Ok(()),
+            SendEnd::Full => self.until_writable().await,
+            SendEnd::Truncated => Err(Error::Truncated { len: *self.offset }),
+            SendEnd::Unsupported => self.copy_until(until).await,
+            SendEnd::Disk(errno) => Err(Error::system("sendfile()", errno)),
+            SendEnd::Socket(errno) => Err(Error::Socket(errno.into())),
+        }
+    }
+
+    /// Of a file that many are sent just now: has the pool bring the window in before what only one waits for, and what follows with it, so that
+    /// all of the file is in memory before its first part is evicted. Else all of them would wait for each part in turn, behind everything
+    /// that the pool has to do, and find the first ones gone each time. Together they get as much memory as each of them would have had
+    /// alone.
+    async fn hurry(&mut self) -> Result<(), Error> {
+        self.fills += 1;
+        let windows = u64::from(self.file.sendings.get()) * PART_WINDOWS;
+        let last = self.window + windows.min(AHEAD_MAX) - 1;
+        let windows = self.window..=last.min(self.last_window());
+        let disk = self.local.disk();
+        match disk.hurry(self.file, windows, self.access) {
+            Ok(Some(fill)) => self.wait(fill).await,
+            Ok(None) => Ok(()),
+            Err(overflow) => {
+                self.local.0.counters.overflowed(Operation::Send);
+                Err(overflow.into())
+            }
+        }
+    }
+
+    /// Waits for a socket that took no more: a part of what it was given, or nothing from another thread. (It is asked again here, so that its
+    /// readiness is cleared in the right order: what becomes true after the question is a new event. And it has room when a third of it is
+    /// free, where a `sendfile` would go on with as little as a page, or come back with nothing for four times the price.)
+    async fn until_writable(&mut self) -> Result<(), Error> {
+        let Some(socket) = self.sink.socket() else {
+            return Ok(());
+        };
+        let asked = self.sink.try_io(|| {
+            let mut wish = [PollFd::new(&socket, PollFlags::OUT)];
+            match poll(&mut wish, Some(&Timespec::default())) {
+                Ok(0) => Err(ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
+            }
+        });
+        match asked {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_for_socket().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for a socket that has said that it is full. Others have their turn meanwhile, so a new one begins.
+    async fn wait_for_socket(&mut self) -> Result<(), Error> {
+        self.sink.writable().await.map_err(Error::Socket)?;
+        self.turn = self.access.sendfile_max_chunk;
+        Ok(())
+    }
+
+    /// Has the pool bring the window in, and waits for it.
+    async fn fill(&mut self) -> Result<(), Error> {
+        self.fills += 1;
+        let last = self.last_window().min(self.window + self.depth);
+        let fill = self
+            .local
+            .disk()
+            .fill(self.file, self.window, last, self.access);
+        self.ahead = self.ahead.max(last + 1);
+        // Who waits is faster than the disk: larger requests. Who comes back for an evicted window asks for too much.
+        self.depth = if self.fills > 1 {
+            1
+        } else {
+            (self.depth * 2).min(AHEAD_MAX)
+        };
+        self.wait(fill).await
+    }
+
+    async fn wait(&self, fill: Arc<Fill>) -> Result<(), Error> {
+        let begun = Instant::now();
+        match fill.wait().await {
+            Err(FillError::Abandoned) => Ok(()),
+            Ok(()) => {
+                self.local
+                    .0
+                    .counters
+                    .offloaded(Operation::Send, begun.elapsed());
+                Ok(())
+            }
+            Err(FillError::Read(errno)) => Err(Error::system("read()", errno)),
+            Err(FillError::Overflow(overflow)) => {
+                self.local.0.counters.overflowed(Operation::Send);
+                Err(overflow.into())
+            }
+        }
+    }
+
+    /// Has the pool bring the next windows in, once each, without waiting: some at a time, so that requests stay large.
+    fn fill_ahead(&mut self) {
+        let from = self.ahead.max(self.window + 1);
+        let target = self.last_window().min(self.window + self.depth);
+        if self.access.mode == Mode::Inline
+            || from > target
+            || from > self.window + self.depth.div_ceil(2)
+        {
+            return;
+        }
+        for window in from..=target {
+            let (start, stop) = (window * WINDOW, self.end.min((window + 1) * WINDOW));
+            if self.local.disk().residency(self.file, start, stop - start) == Residency::Absent {
+                // Its outcome is seen when its turn comes; an overflow too.
+                let _ = self
+                    .local
+                    .disk()
+                    .fill(self.file, window, target, self.access);
+                break;
+            }
+        }
+        self.ahead = target + 1;
+    }
+
+    fn last_window(&self) -> u64 {
+        (self.end - 1) / WINDOW
+    }
+
+    /// Sends the rest of a window from buffers of a bounded total.
+    async fn copy_bounded(&mut self, until: u64) -> Result<(), Error> {
+        let len = self.buffer_len(until);
+        let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
+        let permit = self.local.disk().buffers.acquire_many(kib).await;
+        let _charge = charge(Holder::Buffers, len);
+        let bytes = self.read(len).await?;
+        self.write(&bytes).await?;
+        drop(permit);
+        Ok(())
+    }
+
+    /// Sends from a buffer what a socket takes at once: reading tells in time what is gone, sendfile would wait for it. It costs more than
+    /// twice as much per byte. Nothing is held while the socket is waited for.
+    async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
+        let (len, sink) = (self.buffer_len(until), self.sink);
+        let sent = self.local.pass_on(self.file, *self.offset, len, |bytes| {
+            (sink.try_write(bytes), bytes.len())
+        });
+        let (sent, all) = match sent {
+            // It is gone.
+            Err(WouldBlock) => return self.copy_once(until).await,
+            Ok((_, 0)) => return Err(Error::Truncated { len: *self.offset }),
+            Ok((Ok(sent), all)) => (sent, all),
+            Ok((Err(error), all)) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => (0, all),
+                _ => return Err(Error::Socket(error)),
+            },
+        };
+        self.moved(sent).await;
+        match sent < all {
+            true => self.until_writable().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Sends up to `until` from buffers.
+    async fn copy_until(&mut self, until: u64) -> Result<(), Error> {
+        while *self.offset < until {
+            self.copy_once(until).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends one buffer.
+    async fn copy_once(&mut self, until: u64) -> Result<(), Error> {
+        let bytes = self.read(self.buffer_len(until)).await?;
+        self.write(&bytes).await
+    }
+
+    fn buffer_len(&self, until: u64) -> usize {
+        let left = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
+        // Where sendfile was meant, `output_buffers` was not: fewer, larger reads.
+        let wished = if self.straight {
+            BUFFER_STRAIGHT
+        } else {
+            self.access.output_buffer
+        };
+        left.min(wished.clamp(4096, BUFFER_MAX))
+    }
+
+    async fn read(&self, len: usize) -> Result<Bytes, Error> {
+        let bytes = match self.local.try_read(self.file, *self.offset, len) {
+            Ok(answer) => answer?,
+            Err(WouldBlock) => {
+                self.local
+                    .read(self.file, *self.offset, len, self.access)
+                    .await?
+            }
+        };
+        if bytes.is_empty() {
+            Err(Error::Truncated { len: *self.offset })
+        } else {
+            Ok(bytes)
+        }
+    }
+
+    async fn write(&mut self, bytes: &Bytes) -> Result<(), Error> {
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            match self.sink.try_write(left) {
+                Ok(sent) => {
+                    left = &left[sent..];
+                    self.moved(sent).await;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.sink.writable().await.map_err(Error::Socket)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::Socket(error)),
+            }
+        }
+        Ok(())
+    }
+}

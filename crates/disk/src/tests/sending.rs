@@ -1,0 +1,500 @@
+//! Sending ranges: every way gives the same bytes.
+
+use crate::keeping::memfd_copies::COPY_MIN;
+use crate::residency::memo::HOLDS_NS;
+use crate::residency::window::Residency;
+use crate::tests::{block_on, local};
+use crate::*;
+use rustix::fs::{Advice, fadvise};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+const LEN: usize = 3 * WINDOW as usize + 12_345;
+
+/// A file whose bytes tell where they stand; its pages are clean, so that they can be evicted.
+fn large_file(dir: &Path) -> (PathBuf, Vec<u8>) {
+    let path = dir.join("large");
+    let contents: Vec<u8> = (0..LEN).map(|n| (n / 4096 + n % 251) as u8).collect();
+    std::fs::write(&path, &contents).unwrap();
+    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+    (path, contents)
+}
+
+fn evict(path: &Path) {
+    fadvise(
+        std::fs::File::open(path).unwrap(),
+        0,
+        None,
+        Advice::DontNeed,
+    )
+    .unwrap();
+}
+
+async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<OpenFile> {
+    local
+        .open(path.as_os_str().as_bytes(), access)
+        .await
+        .unwrap()
+}
+
+/// A file that can be proven by a mapping; `None`: this machine has no such proof.
+async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<OpenFile>> {
+    let file = open(local, path, access).await;
+    let is_native = file.filesystem() == Filesystem::Native;
+    (is_native && local.disk().abilities.pagemap.is_some()).then_some(file)
+}
+
+/// What arrives at the other end, and how the sending ended.
+async fn sent(
+    local: &Local,
+    file: &Rc<OpenFile>,
+    range: Range<u64>,
+    access: &Access<'_>,
+) -> (Vec<u8>, Result<(), Error>) {
+    let (mut here, mut there) = UnixStream::pair().unwrap();
+    let receive = async {
+        let mut got = Vec::new();
+        there.read_to_end(&mut got).await.unwrap();
+        got
+    };
+    let send = async {
+        let mut offset = range.start;
+        let result = local
+            .send(file, &mut offset, range.end, &here, access)
+            .await;
+        here.shutdown().await.unwrap();
+        (result, offset)
+    };
+    let (got, (result, offset)) = tokio::join!(receive, send);
+    assert_eq!(offset - range.start, got.len() as u64);
+    (got, result)
+}
+
+#[test]
+fn every_way_of_sending_gives_the_same_bytes_cold_and_warm() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let plain = Access::new(&pool);
+        let ways = [
+            plain,
+            Access {
+                sendfile: false,
+                ..plain
+            },
+            Access {
+                mode: Mode::Inline,
+                ..plain
+            },
+            Access {
+                directio: Some(1),
+                output_buffer: 100_000,
+                ..plain
+            },
+            Access {
+                sendfile_max_chunk: 1000,
+                read_ahead: 4 << 20,
+                ..plain
+            },
+        ];
+        for access in &ways {
+            for no_cachestat in [false, true] {
+                evict(&path);
+                for range in [
+                    0..LEN as u64,
+                    1..LEN as u64,
+                    WINDOW - 1..WINDOW + 1,
+                    777..4096 * 3 + 5,
+                ] {
+                    let file = open(&local, &path, access).await;
+                    file.no_cachestat.set(no_cachestat);
+                    let (got, result) = sent(&local, &file, range.clone(), access).await;
+                    result.unwrap();
+                    assert!(
+                        got == contents[range.start as usize..range.end as usize],
+                        "{range:?} {access:?}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_warm_file_is_sent_while_all_pool_threads_are_frozen() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        for no_cachestat in [false, true] {
+            let file = open(&local, &path, &access).await;
+            file.no_cachestat.set(no_cachestat);
+            sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+            let hold = local.disk().hold_pools();
+            let again = sent(&local, &file, 0..LEN as u64, &access);
+            let (got, _) = tokio::time::timeout(Duration::from_secs(5), again)
+                .await
+                .expect("it waited for the pool");
+            assert!(got == contents);
+            drop(hold);
+        }
+    });
+}
+
+#[test]
+fn an_evicted_window_is_absent_to_every_proof_and_frozen_pools_delay_it() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        for no_cachestat in [false, true] {
+            let file = open(&local, &path, &access).await;
+            file.no_cachestat.set(no_cachestat);
+            sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+            local.disk().windows.mappings.unmap_all();
+            evict(&path);
+            // A look of before the eviction is trusted for HOLDS_NS and a tick of the clock.
+            tokio::time::sleep(Duration::from_nanos(3 * HOLDS_NS)).await;
+            let hold = local.disk().hold_pools();
+            let cold = sent(&local, &file, 0..LEN as u64, &access);
+            tokio::pin!(cold);
+            assert!(
+                tokio::time::timeout(Duration::from_millis(20), &mut cold)
+                    .await
+                    .is_err()
+            );
+            drop(hold);
+            assert!(cold.await.0 == contents);
+        }
+    });
+}
+
+#[test]
+fn a_file_truncated_while_it_is_sent_ends_with_an_error() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let plain = Access::new(&pool);
+        for access in [
+            plain,
+            Access {
+                sendfile: false,
+                ..plain
+            },
+            Access {
+                mode: Mode::Inline,
+                ..plain
+            },
+        ] {
+            for no_cachestat in [false, true] {
+                std::fs::write(&path, &contents).unwrap();
+                let file = open(&local, &path, &access).await;
+                file.no_cachestat.set(no_cachestat);
+                std::fs::OpenOptions::new()
+                    .write(true)
+                    .open(&path)
+                    .unwrap()
+                    .set_len(WINDOW + 10)
+                    .unwrap();
+                let (got, result) = sent(&local, &file, 0..LEN as u64, &access).await;
+                assert!(
+                    matches!(result, Err(Error::Truncated { len }) if len == WINDOW + 10),
+                    "{result:?}"
+                );
+                assert!(got == contents[..WINDOW as usize + 10]);
+            }
+        }
+    });
+}
+
+#[test]
+fn many_clients_of_a_cold_window_share_one_fill() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let file = open(&local, &path, &access).await;
+        file.no_cachestat.set(true);
+        evict(&path);
+        let hold = pool.hold();
+        let before = pool.counters().completed;
+        let clients: Vec<_> = (0..50)
+            .map(|_| {
+                let (local, file, pool) = (local.clone(), file.clone(), pool.clone());
+                tokio::task::spawn_local(async move {
+                    sent(&local, &file, 0..WINDOW, &Access::new(&pool)).await
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        // One to send it to the first, and one, since others wait, to bring it before all else.
+        assert_eq!(pool.counters().reads_waiting, 2);
+        drop(hold);
+        for client in clients {
+            let (got, result) = client.await.unwrap();
+            result.unwrap();
+            assert!(got == contents[..WINDOW as usize]);
+        }
+        let jobs = pool.counters().completed - before;
+        assert!(jobs <= 4, "{jobs}");
+    });
+}
+
+#[test]
+fn what_many_are_sent_is_brought_at_once_with_what_follows() {
+    block_on(async {
+        for (clients, jobs) in [(1, 1), (3, 1), (4, 2), (20, 2)] {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let (path, contents) = large_file(dir.path());
+            let file = open(&local, &path, &Access::new(&pool)).await;
+            evict(&path);
+            let hold = pool.hold();
+            let tasks: Vec<_> = (0..clients)
+                .map(|_| {
+                    let (local, file, pool) = (local.clone(), file.clone(), pool.clone());
+                    tokio::task::spawn_local(async move {
+                        sent(&local, &file, 0..LEN as u64, &Access::new(&pool)).await
+                    })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            assert_eq!(pool.counters().reads_waiting, jobs, "{clients} clients");
+            drop(hold);
+            for task in tasks {
+                let (got, result) = task.await.unwrap();
+                result.unwrap();
+                assert!(got == contents);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_asked_for_once_is_not_mapped_and_what_is_asked_for_again_is() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let Some(file) = provable(&local, &path, &access).await else {
+            return;
+        };
+        evict(&path);
+        // No more than the socket takes at once.
+        let range = WINDOW..WINDOW + 65536;
+        sent(&local, &file, range.clone(), &access).await.1.unwrap();
+        assert_eq!(local.disk().mapped(), 0);
+        sent(&local, &file, range, &access).await.1.unwrap();
+        assert!(local.disk().mapped() > 0);
+    });
+}
+
+#[test]
+fn while_much_is_read_what_few_are_sent_goes_out_of_a_buffer() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        // Sent without a pool, from a new proof: with sendfile, and out of a buffer?
+        let ways = async |sendings: u32| {
+            let file = open(&local, &path, &access).await;
+            file.proofs().learn(0..=LEN as u64 / WINDOW, false);
+            file.sendings.set(sendings);
+            let before = local.counts();
+            let (got, result) = sent(&local, &file, 0..LEN as u64, &access).await;
+            result.unwrap();
+            assert!(got == contents);
+            let after = local.counts();
+            file.sendings.set(0);
+            [Operation::Send, Operation::Read].map(|operation| {
+                let place = operation as usize;
+                assert_eq!(before[place].offloaded, after[place].offloaded);
+                after[place].memory > before[place].memory
+            })
+        };
+        let file = open(&local, &path, &access).await;
+        sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+        let pressure = &local.disk().windows.pressure;
+        let is_proven = local.disk().residency(&file, 0, WINDOW) == Residency::Present;
+        if !is_proven || pressure.is_high() {
+            return;
+        }
+        assert_eq!(ways(0).await, [true, false]);
+        pressure.hold_high();
+        assert_eq!(ways(0).await, [false, true]);
+        assert_eq!(ways(100).await, [true, false]);
+    });
+}
+
+#[test]
+fn while_a_thread_maps_what_was_there_goes_out_of_a_buffer() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let Some(file) = provable(&local, &path, &access).await else {
+            return;
+        };
+        sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+        let mappings = &local.disk().windows.mappings;
+        let looks = |window: u64| local.disk().residency(&file, window * WINDOW, WINDOW);
+        assert_eq!(looks(0), Residency::Present);
+        file.proofs().learn(1..=1, false);
+        // What was proven just now needs no look.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        mappings.change(|| {
+            assert_eq!(looks(0), Residency::Fleeting);
+            assert_eq!(looks(1), Residency::Absent);
+        });
+        assert_eq!(looks(1), Residency::Present);
+    });
+}
+
+#[test]
+fn a_window_evicted_again_and_again_reaches_a_slow_socket_through_a_buffer() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, contents) = large_file(dir.path());
+        let access = Access::new(&pool);
+        for no_cachestat in [false, true] {
+            let file = open(&local, &path, &access).await;
+            file.no_cachestat.set(no_cachestat);
+            let (here, mut there) = UnixStream::pair().unwrap();
+            let send = async {
+                let mut offset = 0;
+                local
+                    .send(&file, &mut offset, LEN as u64, &here, &access)
+                    .await
+                    .unwrap();
+                drop(here);
+            };
+            let receive = async {
+                let (mut got, mut piece) = (Vec::new(), vec![0; 20_000]);
+                loop {
+                    local.disk().windows.mappings.unmap_all();
+                    evict(&path);
+                    match there.read(&mut piece).await.unwrap() {
+                        0 => return got,
+                        read => got.extend_from_slice(&piece[..read]),
+                    }
+                }
+            };
+            // `send` drops the socket at its end, which ends `receive`.
+            let ((), got) = tokio::join!(send, receive);
+            assert!(got == contents);
+        }
+    });
+}
+
+#[test]
+fn a_full_pool_refuses_a_cold_window_and_nothing_hangs() {
+    block_on(async {
+        let (local, _) = local();
+        let tight = local.disk().define_pool("tight", 1, 1);
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&tight);
+        let file = open(&local, &path, &access).await;
+        evict(&path);
+        let hold = tight.hold();
+        let waiting = tight.submit(Lane::Read, || ()).unwrap();
+        let (_, result) = sent(&local, &file, 0..LEN as u64, &access).await;
+        let text = result.unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "thread pool \"tight\" queue overflow: 1 tasks waiting"
+        );
+        drop(hold);
+        waiting.await;
+        let (got, result) = sent(&local, &file, 0..WINDOW, &access).await;
+        assert!(result.is_ok() && got.len() as u64 == WINDOW);
+    });
+}
+
+#[test]
+fn a_sending_without_a_reader_is_small() {
+    let (local, pool) = block_on(async { local() });
+    block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let file = open(&local, &path, &access).await;
+        let (here, _there) = UnixStream::pair().unwrap();
+        let mut offset = 0;
+        let sending = local.send(&file, &mut offset, LEN as u64, &here, &access);
+        assert!(size_of_val(&sending) < 2048, "{}", size_of_val(&sending));
+    });
+}
+
+#[test]
+fn a_small_file_is_sent_from_its_copy_until_it_changes() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small");
+        let access = Access::new(&pool);
+        let mut before: Option<(Rc<OpenFile>, Vec<u8>)> = None;
+        for fill in [b'a', b'b'] {
+            let contents = vec![fill; COPY_MIN + 5000];
+            std::fs::write(&path, &contents).unwrap();
+            // Until its time stamp would show the next change it is not kept.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let mut file = open(&local, &path, &access).await;
+            local.read(&file, 0, contents.len(), &access).await.unwrap();
+            file = open(&local, &path, &access).await;
+            assert!(file.has_copy());
+            let (got, result) = sent(&local, &file, 0..contents.len() as u64, &access).await;
+            result.unwrap();
+            assert_eq!(got, contents);
+            let part = local.read(&file, 4000, 200, &access).await.unwrap();
+            assert_eq!(part, contents[4000..4200]);
+            // Who still sends the old state sends the old bytes.
+            if let Some((file, contents)) = &before {
+                let (got, result) = sent(&local, file, 0..contents.len() as u64, &access).await;
+                result.unwrap();
+                assert_eq!(got, *contents);
+            }
+            before = Some((file, contents));
+        }
+    });
+}
+
+#[test]
+fn a_look_at_parts_of_windows_is_remembered_of_all_of_them() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let Some(file) = provable(&local, &path, &access).await else {
+            return;
+        };
+        for _ in 0..2 {
+            sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+        }
+        // Another loop has looked at nothing yet.
+        let other = Local::new(local.disk());
+        let file = open(&other, &path, &access).await;
+        let disk = other.disk();
+        assert_eq!(
+            disk.residency(&file, WINDOW + 1000, WINDOW),
+            Residency::Present
+        );
+        assert!(file.proofs().remember(1..=2));
+        assert!(!file.proofs().remember(0..=0));
+    });
+}
