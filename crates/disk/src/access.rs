@@ -1,4 +1,4 @@
-//! How a caller wants its files touched: the settings of its location, in this crate's words.
+//! [`Access`]: how a caller wants its files opened, read and sent (the settings of its location).
 
 use crate::keeping::open_file_cache::OpenFileCache;
 use crate::pool::Pool;
@@ -6,10 +6,10 @@ use crate::pool::Pool;
 /// Whether disk work may wait on the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Never: what is not in memory goes to the pool.
+    /// Never: whatever is not in memory goes to the pool.
     #[default]
     Pool,
-    /// `aio off`: everything inline and blocking, as nginx does it; the baseline for measurements.
+    /// `aio off`: everything on the loop and blocking, as nginx does it; the baseline for measurements.
     Inline,
 }
 
@@ -31,38 +31,38 @@ pub enum Symlinks {
     },
 }
 
-/// One caller's wishes. Cheap to make per request.
+/// One caller's settings. Cheap to make per request.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
-    /// Where what would wait is done.
+    /// The pool for everything that would wait.
     pub pool: &'a Pool,
-    /// May it wait on the loop?
+    /// Whether it may wait on the loop.
     pub mode: Mode,
     /// `disable_symlinks`.
     pub symlinks: Symlinks,
-    /// `directio SIZE`: files of at least so many bytes are read with O_DIRECT. None: off.
+    /// `directio SIZE`: files of at least this many bytes are read with O_DIRECT. None: off.
     pub directio: Option<u64>,
     /// `directio_alignment`, a power of two.
     pub directio_alignment: u64,
-    /// `read_ahead SIZE`: the kernel's readahead is wished for from this size on; 0: its default. (nginx's only use on
-    /// Linux is POSIX_FADV_SEQUENTIAL; here it makes fills as long as this.)
+    /// `read_ahead SIZE`: fills are made at least this long, in bytes; 0: no wish. (All that nginx does for it on Linux
+    /// is POSIX_FADV_SEQUENTIAL.)
     pub read_ahead: u64,
     /// `sendfile`: off means that file ranges are read into buffers.
     pub sendfile: bool,
-    /// `sendfile_max_chunk` in bytes: after so many the loop's other tasks get their turn. 0: no limit.
+    /// `sendfile_max_chunk` in bytes: after this many the loop's other tasks get their turn. 0: no limit.
     pub sendfile_max_chunk: u64,
-    /// Bytes of one buffer where ranges are read into buffers (`output_buffers`).
+    /// `output_buffers`: bytes of one buffer where ranges are read into buffers.
     pub output_buffer: usize,
-    /// `open_file_cache`: what may be out of date for a while. None: off, every answer is exact.
+    /// `open_file_cache`: its entries may be out of date for a while. None: off, every answer is exact.
     pub stale: Option<&'a OpenFileCache>,
-    /// When the request had come, at the latest: a number that grows (say, the nanosecond of the event loop's last wake). A
-    /// look at a kept file that was made for one moment is good for every request of that moment or an earlier one, so that
-    /// the requests that one `epoll_wait` brought share it. 0: unknown, look anew.
+    /// Upper bound of the request's arrival: a number that grows (say, the nanosecond of the event loop's last
+    /// wake-up). A check of a kept file for one moment holds for every request of that moment or an earlier one, so
+    /// that the requests of one `epoll_wait` share it. 0: unknown, check again.
     pub moment: u64,
-    /// Open with O_NOATIME where the kernel permits it (own files, or CAP_FOWNER).
+    /// Opens with O_NOATIME where the kernel permits it (own files, or CAP_FOWNER).
     pub noatime: bool,
-    /// Bytes at a file's end that nobody is sent (checksums, say). A small file's copy in memory lies so that what comes before them ends
-    /// with a page, and is as few pages as it can be.
+    /// Bytes at a file's end that are never sent (checksums, say). The copy of a small file in memory is aligned so
+    /// that the part before them ends with a page, and so takes as few pages as possible.
     pub unsent: usize,
 }
 

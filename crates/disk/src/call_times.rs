@@ -1,7 +1,7 @@
-//! What calls took that may wait for a disk: of each operation, and of each disk.
+//! Durations of the system calls that may wait for a disk, by operation and by disk.
 //!
-//! Counted where the call is made, in a pool's thread, for the whole process. Not here: what is answered from memory (`count`).
-//! Invariant: only what the kernel did is counted, no waiting for a thread.
+//! Measured where the call is made, on a pool thread, for the whole process. Not here: answers from memory
+//! (`metrics::counters`). Invariant: only time in the kernel counts, not the wait for a thread.
 
 use crate::error::Error;
 use crate::file::Found;
@@ -13,21 +13,21 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// Disks that are told apart; what is on further ones counts for its operation alone.
+/// Disks with measurements of their own; calls on further ones count for their operation only.
 pub const DISKS_MAX: usize = 64;
 
-/// What was counted of one operation.
+/// The measurements of one operation.
 #[derive(Clone, Debug)]
 pub struct OperationCalls {
     /// Its name.
     pub operation: &'static str,
     /// How long its calls took.
     pub took: Times,
-    /// Calls that failed since the disk is in trouble (EIO, ENOSPC, …), not since there is no such file.
+    /// Calls that failed because of the disk (EIO, ENOSPC, …); a missing file is no such failure.
     pub errors: u64,
 }
 
-/// What was counted of one disk.
+/// The measurements of one disk.
 #[derive(Clone, Debug)]
 pub struct DiskCalls {
     /// Its number, as stat(2) gives it.
@@ -40,7 +40,7 @@ pub struct DiskCalls {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Calls that failed since the disk is in trouble.
+    /// Calls that failed because of the disk.
     pub errors: u64,
 }
 
@@ -63,7 +63,7 @@ struct OfDisk {
 static OPERATION_CALLS: LazyLock<[OfOperation; OPERATIONS.len()]> = LazyLock::new(Default::default);
 static DISK_CALLS: RwLock<Vec<Arc<OfDisk>>> = RwLock::new(Vec::new());
 
-/// Makes a call and counts it.
+/// Makes a call and measures it.
 pub(crate) fn timed<T, E: HasErrno>(
     operation: Operation,
     call: impl FnOnce() -> Result<T, E>,
@@ -75,7 +75,7 @@ pub(crate) fn timed<T, E: HasErrno>(
     result
 }
 
-/// Makes a call on an open file and counts it; `bytes` says how many were moved.
+/// Makes a call on an open file and measures it; `bytes` returns how many were moved.
 pub(crate) fn timed_on<T, E: HasErrno>(
     operation: Operation,
     fd: BorrowedFd<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn timed_on<T, E: HasErrno>(
     result
 }
 
-/// Opens a file and counts that, with what was read of it.
+/// Opens a file and measures that, with the bytes read.
 pub(crate) fn timed_open(
     operation: Operation,
     open: impl FnOnce() -> Result<Found, Error>,
@@ -107,7 +107,7 @@ pub(crate) fn timed_open(
     result
 }
 
-/// Counts a call that was made on an open file.
+/// Records a call that was made on an open file.
 pub(crate) fn done_on(
     operation: Operation,
     begun: Instant,
@@ -120,7 +120,7 @@ pub(crate) fn done_on(
     done(operation, took, device, bytes, errno);
 }
 
-/// Counts a call that was made.
+/// Records a call that was made.
 fn done(
     operation: Operation,
     took: Duration,
@@ -173,7 +173,7 @@ fn disk(device: u64) -> Option<Arc<OfDisk>> {
     Some(new)
 }
 
-/// Does this speak of the disk, and not of what was asked of it?
+/// Does this error come from the disk, and not from the request?
 fn is_trouble(errno: Errno) -> bool {
     matches!(
         errno,
@@ -190,9 +190,9 @@ fn is_trouble(errno: Errno) -> bool {
     )
 }
 
-/// An error that may be the kernel's.
+/// An error that may come from the kernel.
 pub(crate) trait HasErrno {
-    /// The kernel's reason.
+    /// The kernel's error number, if it does.
     fn errno(&self) -> Option<Errno>;
 }
 
@@ -208,7 +208,7 @@ impl HasErrno for Error {
     }
 }
 
-/// What was counted of each operation.
+/// The measurements of each operation.
 #[must_use]
 pub fn operations() -> Vec<OperationCalls> {
     let all = OPERATIONS.iter().zip(&*OPERATION_CALLS);
@@ -220,7 +220,7 @@ pub fn operations() -> Vec<OperationCalls> {
     .collect()
 }
 
-/// What was counted of each disk.
+/// The measurements of each disk.
 #[must_use]
 pub fn disks() -> Vec<DiskCalls> {
     let copy = |disk: &Arc<OfDisk>| DiskCalls {

@@ -1,4 +1,4 @@
-//! What all loops of a process share: mounts, pools, and what the kernel permits.
+//! [`Disk`]: the part of the layer that all loops of a process share: mounts, pools, and what the kernel permits.
 
 use crate::memory::limits::{self, Groups};
 use crate::memory::{self, BUFFERS_SHARE};
@@ -24,32 +24,32 @@ use tokio::sync::Semaphore;
 /// Pools that one process may have.
 pub const POOLS_MAX: usize = 256;
 
-/// KiB that all buffers for evicted windows of a process have at most.
+/// KiB of all buffers for evicted windows of a process, at most.
 const BUFFERS_KIB: usize = 64 << 10;
-/// KiB of buffers at least, whatever memory there is.
+/// The same, at least, however little memory there is.
 const BUFFERS_KIB_MIN: usize = 1 << 10;
-/// How often a debug switch is looked at.
+/// How often the file of a debug switch is looked for.
 const HOLD_LOOK: Duration = Duration::from_millis(10);
-/// The thread that follows the mounts looks so often whether the layer is still there.
+/// How often the thread that follows the mounts checks that the [`Disk`] still exists.
 const MOUNTS_WAIT: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
 
-/// How a root or cache directory will be served; its text is the line for the log.
+/// How the files of a root or cache directory will be served; its text is the line for the log.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The directory asked about.
+    /// The directory.
     pub path: Box<[u8]>,
     /// Its file system; None if it could not be opened.
     pub filesystem: Option<Filesystem>,
-    /// This process's user may not enter it: whatever is asked for in it is forbidden.
+    /// This process's user may not enter it: every request for a file in it is forbidden.
     pub is_forbidden: bool,
     pagemap: bool,
     openat2: bool,
 }
 
-/// What is told of a file system that is as most are.
+/// The text for an ordinary local file system.
 const LOCAL: &str = "what is in memory is sent at once, what is not is read by the pool of threads";
 
 impl fmt::Display for Probe {
@@ -93,7 +93,7 @@ impl fmt::Display for Probe {
     }
 }
 
-/// What must be had before privileges are dropped.
+/// Descriptors that must be opened before privileges are dropped.
 #[derive(Debug, Default)]
 pub struct Prepared {
     pub(crate) pagemap: Option<OwnedFd>,
@@ -110,7 +110,7 @@ pub struct Disk {
     pools: Mutex<Vec<Pool>>,
     /// How often descriptors have run out.
     scarcity: AtomicU32,
-    /// What each loop counts, or has counted.
+    /// The counters of each loop, also of those that have ended.
     counters: Mutex<Vec<Arc<Counters>>>,
 }
 
@@ -124,8 +124,8 @@ pub(crate) struct Abilities {
 }
 
 impl Disk {
-    /// Opens what a process without privileges may not open. Call it in the process that will serve, **after** fork and
-    /// exec (the pagemap is that of one address space) and **before** setuid. A process that was executed with its
+    /// Opens files that an unprivileged process may not open. Call it in the process that will serve, **after** fork
+    /// and exec (a pagemap belongs to one address space) and **before** setuid. A process that was executed as its
     /// final user may call it at any time.
     #[must_use]
     pub fn prepare() -> Prepared {
@@ -135,8 +135,8 @@ impl Disk {
         Prepared { pagemap }
     }
 
-    /// The disk layer, with what [`Disk::prepare`] got. Reads the table of mounts, follows it in a thread of its own, and
-    /// tries what the kernel permits (once per process, before its loops run).
+    /// The disk layer, with the descriptors of [`Disk::prepare`]. Reads the table of mounts, follows it in a thread of
+    /// its own, and tries what the kernel permits. Once per process, before its loops run.
     #[must_use]
     pub fn new(prepared: Prepared) -> Arc<Disk> {
         let mounts = Mounts::default();
@@ -160,8 +160,8 @@ impl Disk {
         disk
     }
 
-    /// The pool of this name, made or made anew with these bounds (`thread_pool NAME threads= max_queue=`). A pool whose
-    /// bounds stay the same stays, through reloads too.
+    /// The pool of this name, made or replaced with these bounds (`thread_pool NAME threads= max_queue=`). A pool whose
+    /// bounds do not change stays, also through reloads.
     #[must_use]
     pub fn define_pool(&self, name: &str, threads: usize, max_queue: usize) -> Pool {
         let mut pools = self.pools.lock();
@@ -181,7 +181,8 @@ impl Disk {
         pool
     }
 
-    /// Forgets the pools for which `keep` says no. Who has one goes on with it; its threads end with its last user.
+    /// Forgets the pools for which `keep` returns false. Their users go on with them; a pool's threads end with its
+    /// last user.
     pub fn keep_pools(&self, keep: impl Fn(&str) -> bool) {
         let mut pools = self.pools.lock();
         let forgotten: Vec<Pool> = pools.extract_if(.., |pool| !keep(pool.name())).collect();
@@ -199,12 +200,12 @@ impl Disk {
             .cloned()
     }
 
-    /// Some pool, for what belongs to none; None before the first is defined.
+    /// Any pool, for work that belongs to none; None before the first is defined.
     pub(crate) fn any_pool(&self) -> Option<Pool> {
         self.pools.lock().first().cloned()
     }
 
-    /// The pool `default` with nginx's bounds, unless it is defined otherwise.
+    /// The pool `default`: as defined, else with nginx's bounds.
     #[must_use]
     pub fn default_pool(&self) -> Pool {
         let known = self.pool(b"default");
@@ -217,13 +218,13 @@ impl Disk {
         self.scarcity.load(Relaxed)
     }
 
-    /// Descriptors ran out: the loops are to learn of it.
+    /// Records for all loops that descriptors ran out.
     pub(crate) fn tell_scarcity(&self) -> u32 {
         self.scarcity.fetch_add(1, Relaxed) + 1
     }
 
-    /// Learns how the file system behaves that holds an absolute path (a root, a cache directory): what the log says at
-    /// start. Its mount answers inline from then on. **Waits**: before the loops run, or in a pool.
+    /// Finds out how the file system of an absolute path (a root, a cache directory) behaves, for the log at start. A
+    /// mount on the allowlist answers inline from then on. **Waits**: before the loops run, or in a pool.
     #[must_use]
     pub fn probe(&self, path: &[u8]) -> Probe {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -238,7 +239,7 @@ impl Disk {
             Access::EXEC_OK,
             AtFlags::EACCESS,
         );
-        // An `alias` may be a file, which nobody enters.
+        // An `alias` may name a file, for which the permission to enter does not matter.
         let stat = dir
             .as_ref()
             .ok()
@@ -255,11 +256,11 @@ impl Disk {
         }
     }
 
-    /// Freezes all pools, those defined meanwhile too, as long as a file of this name exists (stall tests of the whole
+    /// Freezes all pools, those defined meanwhile included, as long as this file exists (stall tests of the whole
     /// program). Starts a thread that looks every 10 ms; for a debug switch, never for production.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The thread could not be started.
     pub fn hold_while_exists(self: &Arc<Self>, path: PathBuf) -> std::io::Result<()> {
         let disk = Arc::downgrade(self);
         let watch = move || {
@@ -281,7 +282,8 @@ impl Disk {
         thread.spawn(watch).map(drop)
     }
 
-    /// Follows changes of the mounts in a thread of its own (poll(2) on /proc/self/mountinfo), until the layer is gone.
+    /// Follows changes of the mounts in a thread of its own (poll(2) on /proc/self/mountinfo), until the [`Disk`] is
+    /// dropped.
     fn follow_mounts(self: &Arc<Self>) {
         let disk = Arc::downgrade(self);
         let follow = move || {
@@ -303,13 +305,13 @@ impl Disk {
             .spawn(follow);
     }
 
-    /// Bytes of address space in mappings (proof 2), at most [`crate::MAPPED_MAX`].
+    /// Bytes of address space in the mappings that prove residency, at most [`crate::MAPPED_MAX`].
     #[must_use]
     pub fn mapped(&self) -> usize {
         self.windows.mappings.mapped()
     }
 
-    /// What the kernel lets this process do, as one line for the log.
+    /// The system calls that the kernel permits, as one line for the log.
     #[must_use]
     pub fn abilities(&self) -> String {
         let yes = |able| if able { "yes" } else { "no" };
@@ -321,7 +323,7 @@ impl Disk {
         )
     }
 
-    /// Counters for a loop that is to be: those of one that has ended, if there is one.
+    /// Counters for a new loop: those of a loop that has ended, if there is one.
     pub(crate) fn begin_counters(&self) -> Arc<Counters> {
         let mut all = self.counters.lock();
         let is_free = |counters: &mut Arc<Counters>| Arc::get_mut(counters).is_some();
@@ -333,7 +335,7 @@ impl Disk {
         counters
     }
 
-    /// What all loops have counted, in the order of [`OPERATIONS`].
+    /// The sums over all loops, in the order of [`OPERATIONS`].
     #[must_use]
     pub fn counts(&self) -> [Count; OPERATIONS.len()] {
         let mut sums = [Count::default(); OPERATIONS.len()];
@@ -345,7 +347,7 @@ impl Disk {
         sums
     }
 
-    /// What every pool has done.
+    /// The counters of every pool.
     #[must_use]
     pub fn pool_counters(&self) -> Vec<PoolCounters> {
         self.pools.lock().iter().map(Pool::counters).collect()
@@ -358,7 +360,7 @@ impl Disk {
     }
 }
 
-/// KiB of buffers: [`BUFFERS_KIB`], and an eighth of the budget where memory is little.
+/// KiB of buffers: an eighth of the memory budget, between [`BUFFERS_KIB_MIN`] and [`BUFFERS_KIB`].
 fn buffers_kib() -> usize {
     let limit = limits::least(&Groups::of(Path::new("/proc"))).bytes;
     let share = (memory::of_limit(limit) / BUFFERS_SHARE) >> 10;
@@ -367,7 +369,7 @@ fn buffers_kib() -> usize {
         .clamp(BUFFERS_KIB_MIN, BUFFERS_KIB)
 }
 
-/// Does PAGEMAP_SCAN (Linux 6.7) work on this descriptor, which must be this process's own? Tried on a page in memory.
+/// Does PAGEMAP_SCAN (Linux 6.7) work on this descriptor of /proc/self/pagemap? Tried on a page in memory.
 fn pagemap_works(pagemap: &OwnedFd) -> bool {
     let page = sys::page_size();
     let try_it = || -> std::io::Result<bool> {

@@ -1,12 +1,13 @@
-//! What can go wrong in this crate.
+//! The errors of this crate.
 
 use crate::pool::Overflow;
 use std::io;
 
-/// Steps that one change ([`crate::BatchStep`]) has at most: a thread of a pool is busy with it for as long as they take.
+/// Steps that one change ([`crate::BatchStep`]) has at most: a thread of a pool is busy with it for as long as they
+/// take.
 pub const STEPS_MAX: usize = 64;
 
-/// The answer is not in memory: ask again with the `async` twin, which goes through a pool.
+/// The answer is not in memory: call the `async` twin, which goes through a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not in memory")]
 pub struct WouldBlock;
@@ -28,7 +29,7 @@ pub enum Error {
     /// The file ended before the range that was to be sent: it was truncated meanwhile.
     #[error("file was truncated: nothing comes behind {len} bytes")]
     Truncated {
-        /// There is nothing from here on; it may have become shorter still.
+        /// An upper bound of the file's new length, in bytes.
         len: u64,
     },
     /// The socket failed, not the disk.
@@ -37,7 +38,7 @@ pub enum Error {
     /// A directory has more entries than [`crate::READDIR_MAX`].
     #[error("directory has more than {0} entries")]
     TooManyEntries(usize),
-    /// A change is to have more than [`crate::STEPS_MAX`] steps; none was taken.
+    /// A change has more than [`crate::STEPS_MAX`] steps; none was taken.
     #[error("more than {STEPS_MAX} steps")]
     TooManySteps,
 }
@@ -52,7 +53,7 @@ impl Error {
         Error::System { call, errno }
     }
 
-    /// The kernel's reason, if it was the kernel.
+    /// The kernel's error number, if the kernel refused.
     #[must_use]
     pub fn errno(&self) -> Option<rustix::io::Errno> {
         match self {

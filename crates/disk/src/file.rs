@@ -1,4 +1,4 @@
-//! An open file (or directory) and what is known of it.
+//! [`OpenFile`]: an open file or directory with its metadata and what a loop keeps of its contents.
 
 use crate::keeping::memfd_copies::MemfdCopy;
 use crate::mount::{Filesystem, Mount};
@@ -12,12 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Larger files, and deleted ones, are closed in the pool: their last `close` may free blocks, so wait for a disk. (Also
-/// where they were only looked at: an O_PATH descriptor is no open file, but holds the name's entry and so the inode,
-/// which is freed with the last reference, whoever has it. A large file with a name may lose it just before the `close`.)
+/// Bytes of a file that a loop may close itself. Larger and deleted files are closed in the pool: their last `close`
+/// may free blocks, so wait for a disk. (That holds for O_PATH descriptors, too: they are no open files, but hold the
+/// dentry and so the inode, which is freed with its last reference of any kind. A large file with a name may lose it
+/// just before the `close`.)
 pub(crate) const INLINE_CLOSE_MAX: u64 = 1 << 20;
 
-/// What a path names.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -28,12 +29,12 @@ pub enum Kind {
     Other,
 }
 
-/// What fstat(2) said.
+/// A file's metadata, from fstat(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
-    /// Bytes.
+    /// Its size in bytes.
     pub len: u64,
     /// Last modification, seconds since 1970.
     pub mtime: i64,
@@ -51,7 +52,7 @@ pub struct Meta {
     pub uid: u32,
     /// Type and permissions, `st_mode`.
     pub mode: u32,
-    /// Names that it has.
+    /// Hard links.
     pub links: u32,
 }
 
@@ -82,14 +83,15 @@ impl Meta {
     }
 }
 
-/// From so many on that a loop sends the same file to at a time, what they wait for comes before what only one waits for, and what is in memory
-/// of it is used too often to be evicted. Two meet by chance where many files are asked for.
+/// Concurrent sends of one file on one loop from which it counts as sent to many: its fills come before those that only
+/// one request waits for, and its pages in memory are used too often to be evicted. (Two sends of a file meet by chance
+/// where many files are requested.)
 const MANY: u32 = 4;
 
 /// A descriptor, shared by the loop and the jobs that work on it.
 ///
-/// Invariant: the last `close` happens inline only where it cannot wait: on a thread of a pool, or for a small file
-/// that still has a name on a mount that answers inline.
+/// Invariant: the last `close` happens in place only where it cannot wait: on a pool thread, or for a small file that
+/// still has a name on a mount that answers inline.
 #[derive(Debug)]
 pub(crate) struct Handle {
     /// None only while it is dropped.
@@ -117,7 +119,7 @@ impl Handle {
     }
 }
 
-/// Closes what a loop has only looked at, on a mount that answers inline.
+/// Closes a descriptor that a loop has opened for a look, on a mount that answers inline.
 pub(crate) fn close(fd: OwnedFd, meta: &Meta, pool: &Pool) {
     if !closes_at_once(meta) {
         pool.release(fd);
@@ -146,8 +148,8 @@ impl Drop for Handle {
     }
 }
 
-/// An open file and what was found when it was opened. It does not change under a response: a file that changed is
-/// opened anew.
+/// An open file with the metadata of the moment when it was opened. It does not change under a response: a file that
+/// has changed is opened again.
 #[derive(Debug)]
 pub struct OpenFile {
     pub(crate) handle: Arc<Handle>,
@@ -156,15 +158,15 @@ pub struct OpenFile {
     pub(crate) direct: bool,
     /// Has FADV_RANDOM been set?
     pub(crate) random: Cell<bool>,
-    /// To how many it is being sent now.
+    /// Sends of it that are under way.
     pub(crate) sendings: Cell<u32>,
-    /// Does cachestat(2) refuse to speak of it (EPERM)?
+    /// Does cachestat(2) refuse it (EPERM)?
     pub(crate) no_cachestat: Cell<bool>,
-    /// Its place in the loop's table of open files, while it is there.
+    /// Its slot in the loop's table of open files, while it is there.
     pub(crate) place: Cell<Option<u32>>,
-    /// Bytes at its end that nobody is sent.
+    /// Bytes at its end that are never sent.
     pub(crate) unsent: Cell<usize>,
-    /// Bytes of its body that count as kept.
+    /// Bytes of its body in the accounts of the table of open files.
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Bytes>>,
     copy: RefCell<Option<Rc<MemfdCopy>>>,
@@ -192,7 +194,7 @@ impl OpenFile {
         }
     }
 
-    /// The same file, which has become longer since, and has nothing before that end which changes.
+    /// The same file with a new, greater length: for a file that only grows and does not change before its end.
     #[must_use]
     pub fn grown(&self, len: u64) -> OpenFile {
         OpenFile {
@@ -212,26 +214,26 @@ impl OpenFile {
         }
     }
 
-    /// What fstat(2) said when it was opened.
+    /// Its metadata when it was opened.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// The whole contents, if they are small and have been read.
+    /// The whole contents, if they are small and are kept.
     #[must_use]
     pub fn body(&self) -> Option<Bytes> {
         self.body.borrow().clone()
     }
 
-    /// Are its contents kept where `sendfile` takes them from without a disk, so that [`Local::send`](crate::Local::send) is
-    /// cheaper than reading them?
+    /// Is there a copy of its contents in a memfd, so that [`Local::send`](crate::Local::send) is cheaper than reading
+    /// them?
     #[must_use]
     pub fn has_copy(&self) -> bool {
         self.copy.borrow().is_some()
     }
 
-    /// Sends bytes of the copy, as many as a non-blocking socket takes now; what it does not take is for
+    /// Sends bytes of the copy, as many as a non-blocking socket takes now. The rest is for
     /// [`Local::send`](crate::Local::send).
     ///
     /// # Errors
@@ -247,7 +249,7 @@ impl OpenFile {
         Ok(copy.send(socket, offset, len)?)
     }
 
-    /// Is it being sent to many now, so that none of it stays unused for long?
+    /// Is it being sent to many now, so that none of its pages stays unused for long?
     pub(crate) fn is_sent_to_many(&self) -> bool {
         self.sendings.get() >= MANY
     }
@@ -256,7 +258,7 @@ impl OpenFile {
         self.proofs.get_or_init(Box::default)
     }
 
-    /// Its copy, which stays for as long as the one who asks has it.
+    /// Its copy, which lives for as long as the caller holds it.
     pub(crate) fn copy(&self) -> Option<Rc<MemfdCopy>> {
         self.copy.borrow().clone()
     }
@@ -269,8 +271,8 @@ impl OpenFile {
         *self.body.borrow_mut() = body;
     }
 
-    /// A place for something that belongs to this state of the file (say, its finished header block); gone with the
-    /// first change of the file.
+    /// A slot for data that belongs to this state of the file (say, its finished header block); dropped with the first
+    /// change of the file.
     #[must_use]
     pub fn slot(&self) -> &OnceCell<Rc<dyn Any>> {
         &self.slot
@@ -301,7 +303,7 @@ impl AsFd for OpenFile {
     }
 }
 
-/// What an open found, on its way from the pool (or the kernel's memory) to an [`OpenFile`].
+/// The result of an open, on its way from the pool (or the kernel's memory) to an [`OpenFile`].
 #[derive(Debug)]
 pub(crate) struct Found {
     pub fd: OwnedFd,

@@ -1,4 +1,4 @@
-//! The disk layer of one loop: everything that needs no lock.
+//! [`Local`]: the disk layer of one loop, everything that needs no lock.
 
 use crate::disk::Disk;
 use crate::file::OpenFile;
@@ -23,26 +23,26 @@ pub(crate) struct LocalInner {
     pub counters: Arc<Counters>,
     pub files: RefCell<OpenFiles>,
     pub guards: RefCell<PathGuards>,
-    /// The moment for which events were last taken in.
+    /// The moment for which inotify events were last read.
     events_at: Cell<u64>,
-    /// The table of mounts as last seen.
+    /// The last seen generation of the table of mounts.
     mounts: Cell<u64>,
-    /// How often descriptors had run out when this loop last gave some back.
+    /// The process's count of descriptor shortages when this loop last closed files for one.
     pub scarcity: Cell<u32>,
-    /// For what is only passed on; at most [`crate::READ_MAX`] bytes.
+    /// A buffer for bytes that are sent on at once; at most [`crate::READ_MAX`] bytes.
     pub passing: RefCell<Vec<u8>>,
 }
 
-/// How often a loop lets go of what it kept and nobody asks for.
+/// How often a loop drops what it kept and no request asked for.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// One loop's guards take at most this share of the process's descriptors.
+/// One loop's guards take at most one descriptor in this many of the process.
 const GUARDS_SHARE: usize = 16;
-/// Kept files that are looked at (an `fstat` each, 0.3 µs) before the loop's other tasks get their turn.
+/// Kept files that a sweep checks (an `fstat` each, 0.3 µs) before the loop's other tasks get their turn.
 const SWEEP_STEP: usize = 64;
 
 impl Local {
-    /// Makes a loop's part and starts the tasks that collect what pools have finished and that let go of what nobody asks
-    /// for. Call it inside the loop's `LocalRuntime` (or a `LocalSet`; with tokio's time enabled), once per loop.
+    /// Makes a loop's part, and starts its tasks: one delivers the wake-ups from the pools, one sweeps what is kept.
+    /// Call it once per loop, inside the loop's `LocalRuntime` (or a `LocalSet`) with tokio's time enabled.
     #[must_use]
     pub fn new(disk: &Arc<Disk>) -> Local {
         tokio::task::spawn_local(pool::deliver());
@@ -63,14 +63,14 @@ impl Local {
         Local(inner)
     }
 
-    /// What all loops share.
+    /// The part that all loops share.
     #[must_use]
     pub fn disk(&self) -> &Arc<Disk> {
         &self.0.disk
     }
 
-    /// Is an open file still what its path names, and as it was at `moment` ([`Access::moment`](crate::Access))? Says no of
-    /// what this loop does not keep: [`Local::open`] finds out.
+    /// Was an open file still what its path names, and unchanged, at `moment` ([`Access::moment`](crate::Access))?
+    /// False for a file that this loop does not keep: [`Local::open`] finds out.
     #[must_use]
     pub fn is_current(&self, file: &OpenFile, moment: u64) -> bool {
         let Some(place) = file.place.get() else {
@@ -84,21 +84,21 @@ impl Local {
         is_current
     }
 
-    /// This loop's numbers, in the order of [`OPERATIONS`].
+    /// This loop's counts, in the order of [`OPERATIONS`].
     #[must_use]
     pub fn counts(&self) -> [Count; OPERATIONS.len()] {
         self.0.counters.get()
     }
 
-    /// Descriptors ran out: closes half of the files kept, and has the other loops do so when they open their next one. False:
-    /// there is nothing to close.
+    /// Closes half of the kept files because descriptors have run out, and has the other loops do so at their next
+    /// open. False: there is nothing to close.
     pub fn give_descriptors(&self) -> bool {
         self.0.scarcity.set(self.0.disk.tell_scarcity());
         self.halve()
     }
 
-    /// Lets go of what is kept beyond what memory is left for: up to `count` bodies, and as many files where none are to be kept open.
-    /// False: there is nothing more to let go of. For a loop that is told that memory is short, little at a time.
+    /// Drops what memory is too short for: up to `count` bodies, and up to `count` files where none may be kept open.
+    /// False: there is nothing more to drop. For a loop that is told that memory is short, a little at a time.
     pub fn shed(&self, count: usize) -> bool {
         let mut files = self.0.files.borrow_mut();
         let has_bodies = files.shed_bodies(count);
@@ -118,7 +118,7 @@ impl Local {
         kept > 0
     }
 
-    /// Another loop said that descriptors had run out.
+    /// Closes half of the kept files if another loop has reported that descriptors ran out.
     pub(crate) fn heed_scarcity(&self) {
         let now = self.0.disk.scarcity();
         if self.0.scarcity.replace(now) != now {
@@ -136,8 +136,8 @@ async fn sweep_now_and_then(loops: Weak<LocalInner>) {
 }
 
 impl LocalInner {
-    /// Lets go of files that were not asked for since the last sweep or have changed, of guards that guard nothing, and of
-    /// idle mappings.
+    /// Drops files that were not requested since the last sweep or have changed, guards without an open file, and idle
+    /// mappings.
     pub(crate) async fn sweep(&self) {
         let mut from = 0;
         while self.files.borrow_mut().sweep(from, SWEEP_STEP) {
@@ -152,14 +152,14 @@ impl LocalInner {
         self.disk.sweep_in(&pool);
     }
 
-    /// Looks a path up in the table of open files, after everything that happened to its directories up to `moment`
+    /// Looks a path up in the table of open files, after reading the events of its directories up to `moment`
     /// ([`Access::moment`](crate::Access)).
     pub(crate) fn look_up(&self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
         self.take_events(moment);
         self.files.borrow_mut().look_up(path, moment)
     }
 
-    /// After this, a guard that says it is valid was so at `moment`.
+    /// Reads the queued events: after this, a valid guard was valid at `moment`.
     fn take_events(&self, moment: u64) {
         let generation = self.disk.mounts.generation();
         if self.mounts.replace(generation) != generation {

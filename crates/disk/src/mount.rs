@@ -1,7 +1,7 @@
 //! The mounts of this process: which file systems answer from memory without waiting, and where they begin.
 //!
-//! Decided by an allowlist of `statfs` magics. Not here: what is asked of them. Invariant: a mount that is not known, or
-//! not on the list, is only ever touched in a pool.
+//! Decided by an allowlist of `statfs` magics. Not here: the calls that are made on them. Invariant: an unknown mount,
+//! or one that is not on the list, is only ever touched in a pool.
 
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Lines of /proc/self/mountinfo that are read; a mount behind them is not known, so served from the pool.
+/// Lines of /proc/self/mountinfo that are read; a mount after them is unknown, so served by the pool.
 pub const MOUNTS_MAX: usize = 4096;
 
 /// How a file system behaves.
@@ -28,7 +28,7 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
-    /// By the magic of statfs(2).
+    /// The kind of a file system, by the magic of statfs(2).
     #[must_use]
     pub fn from_magic(magic: u64) -> Filesystem {
         match magic {
@@ -39,7 +39,7 @@ impl Filesystem {
         }
     }
 
-    /// By the open file itself. **May wait** on foreign file systems.
+    /// The kind of an open file's file system. **May wait** on foreign ones.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Filesystem {
         #[expect(clippy::cast_sign_loss, reason = "the magics are 32-bit patterns")]
         rustix::fs::fstatfs(fd).map_or(Filesystem::Foreign, |stat| {
@@ -65,7 +65,7 @@ struct Opened {
 }
 
 impl Mount {
-    /// Its kind; None until something on it was opened by a pool.
+    /// Its kind; None until a pool has opened a file on it.
     #[must_use]
     pub(crate) fn filesystem(&self) -> Option<Filesystem> {
         Some(
@@ -83,7 +83,7 @@ impl Mount {
             .is_some_and(|filesystem| filesystem != Filesystem::Foreign)
     }
 
-    /// How much the administrator wants read ahead on its device (`read_ahead_kb`), in bytes; 0: not known.
+    /// The readahead that is set for its device (`read_ahead_kb`), in bytes; 0: unknown.
     pub(crate) fn read_ahead(&self) -> u64 {
         self.opened
             .get()
@@ -108,7 +108,7 @@ impl Mount {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
             let dir = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-            // Another mount may hide this one.
+            // Another mount may cover this one.
             (mount_id(dir.as_fd()) == Some(self.id)).then_some(())?;
             let filesystem = Filesystem::of(dir.as_fd());
             let read_ahead = read_ahead_of(dir.as_fd());
@@ -137,7 +137,7 @@ fn read_ahead_of(dir: BorrowedFd<'_>) -> u64 {
         .map_or(0, |kib| kib << 10)
 }
 
-/// The mount that an open file is on. **May wait** on foreign file systems.
+/// The id of the mount that an open file is on. **May wait** on foreign file systems.
 pub(crate) fn mount_id(fd: BorrowedFd<'_>) -> Option<u64> {
     #[expect(
         clippy::disallowed_methods,
@@ -147,7 +147,7 @@ pub(crate) fn mount_id(fd: BorrowedFd<'_>) -> Option<u64> {
     (statx.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(statx.stx_mnt_id)
 }
 
-/// All mounts of the process, found again when they change.
+/// All mounts of the process, read again when they change.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts {
     /// Longest mount point first.
@@ -178,8 +178,8 @@ impl Mounts {
             .cloned()
     }
 
-    /// Reads /proc/self/mountinfo again, keeping what is known of mounts that are still there. (procfs: no disk, but a
-    /// lock that mount(2) holds; so in a pool or before the loops.)
+    /// Reads /proc/self/mountinfo again, and keeps the entries of mounts that are still there. (procfs needs no disk,
+    /// but a lock that mount(2) holds; so this runs in a thread of its own, in a pool, or before the loops.)
     pub(crate) fn refresh(&self) {
         #[expect(
             clippy::disallowed_methods,
@@ -194,7 +194,7 @@ impl Mounts {
             let Some((id, point)) = parse_line(line) else {
                 continue;
             };
-            // The last one mounted on a point is the one seen.
+            // The last mount on a point covers the others.
             found.retain(|mount| *mount.point != *point);
             let known = old.iter().find(|mount| {
                 mount.id == id
@@ -221,7 +221,7 @@ impl Mounts {
         }
     }
 
-    /// The mount of an open file, opened and known; reads the table again if it is new. **Waits.**
+    /// The mount of an open file, with its file system known; reads the table again if the mount is new. **Waits.**
     pub(crate) fn learn(&self, fd: BorrowedFd<'_>) -> Option<Arc<Mount>> {
         let id = mount_id(fd)?;
         let mount = self.by_id(id).or_else(|| {
@@ -263,7 +263,7 @@ fn parse_line(line: &[u8]) -> Option<(u64, Vec<u8>)> {
     Some((id, unescape(fields.nth(3)?)))
 }
 
-/// Space, tab, newline and backslash stand as `\040` and the like.
+/// Decodes a field of mountinfo, in which space, tab, newline and backslash are written as `\040` and the like.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -282,7 +282,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Are `openat2(RESOLVE_CACHED)` (Linux 5.12) and its kin there and permitted?
+/// Is `openat2` with RESOLVE_CACHED (Linux 5.12) supported and permitted?
 pub(crate) fn openat2_works() -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;

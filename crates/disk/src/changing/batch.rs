@@ -1,6 +1,6 @@
-//! Several changes of a disk as one job: a file that is written, made known and given its name costs one hop to the pool.
+//! Several changes of a disk as one job: writing a file, recording it and giving it its name cost one hop to the pool.
 //!
-//! Also here: who owns a directory, and how much room a file system has. Invariant: steps run in their order, and none after
+//! Also here: the lock on a file, and the free space of a file system. Invariant: steps run in order, and none after
 //! one that failed.
 
 use crate::call_times;
@@ -20,57 +20,59 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Bytes of the ending that a file's name has until it is whole.
+/// Bytes of the suffix that a file's name has until the file is complete.
 pub const ENDING_BYTES: usize = 9;
 
 /// One step of [`Local::change`].
 #[derive(Clone, Debug)]
 pub enum BatchStep {
-    /// Makes a directory, with these permissions; one that is there is fine.
+    /// Makes a directory with these permissions; one that exists is fine.
     Directory(Box<[u8]>, u32),
-    /// Makes a file with these contents.
+    /// Makes a file with its contents.
     Create(NewFile),
-    /// Writes behind what was written before.
+    /// Appends to an output.
     Append(Output, Vec<Bytes>),
-    /// Writes over the beginning of a file that begins with certain bytes; of one that does not, nothing is changed, and the step
-    /// fails with ESTALE. As many bytes as lie in one page are written at once, or not at all if the process is killed.
+    /// Overwrites the beginning of a file, if it begins with the expected bytes; otherwise nothing is changed, and the
+    /// step fails with ESTALE. Bytes within one page are written at once, or not at all if the process is killed.
     Patch {
-        /// Its path.
+        /// The file's path.
         path: Box<[u8]>,
-        /// What it begins with.
+        /// The expected first bytes.
         now: Bytes,
-        /// What it is to begin with.
+        /// The new first bytes.
         then: Bytes,
     },
-    /// Writes over what lies at this offset (but not into a file of [`Create::Append`], where Linux appends all the same: pwrite(2)).
+    /// Overwrites the bytes at this offset. (Not for a file of [`Create::Append`], where Linux appends all the same:
+    /// pwrite(2).)
     Overwrite(Output, u64, Bytes),
     /// Waits until the contents are on the disk (fdatasync).
     Sync(Output),
     /// Renames a file over another.
     Rename(Box<[u8]>, Box<[u8]>),
-    /// Removes a file; one that is not there is fine.
+    /// Removes a file; one that does not exist is fine.
     Unlink(Box<[u8]>),
 }
 
-/// A file that is made as a whole. If that fails, what there is of it is deleted.
+/// A file that is made with all its contents. If that fails, the incomplete file is deleted.
 #[derive(Clone, Debug)]
 pub struct NewFile {
     /// Its path.
     pub path: Box<[u8]>,
-    /// What is put behind its path where its name is taken, or watched: it is made there, and renamed when it is whole.
+    /// The suffix of the path under which it is made if its name is taken or watched; it is renamed when it is
+    /// complete.
     pub ending: [u8; ENDING_BYTES],
-    /// May somebody look at the name before the file is whole?
+    /// May the name be looked up before the file is complete?
     pub is_watched: bool,
-    /// A file that it is made of, and that is gone then: cheaper than to delete the one and to make the other. One that is not there
-    /// is fine. (Who has it open keeps it.)
+    /// A file whose inode it reuses, and that is gone afterwards: cheaper than deleting one file and making another. It
+    /// need not exist. (A process that has it open keeps its contents.)
     pub from: Option<Box<[u8]>>,
-    /// Permissions, where it has to be made.
+    /// Permissions, if no inode is reused.
     pub mode: u32,
-    /// The whole of it.
+    /// All of its contents.
     pub contents: Vec<Bytes>,
 }
 
-/// A file's lock (flock(2)): nobody else has it until this is dropped or the process ends.
+/// An exclusive lock on a file (flock(2)), held until this is dropped or the process ends.
 #[derive(Debug)]
 #[must_use = "the lock is open again when this is dropped"]
 pub struct Lock {
@@ -86,12 +88,12 @@ impl Drop for Lock {
     }
 }
 
-/// What statvfs(3) says of a file system.
+/// The free space of a file system, from statvfs(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeSpace {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Blocks that are free for users without privileges.
+    /// Blocks that are free for unprivileged users.
     pub free_blocks: u64,
 }
 
@@ -99,15 +101,15 @@ impl Local {
     /// Takes all steps, one after the other, in one job.
     ///
     /// # Errors
-    /// Of the first step that failed: [`Error::System`] with its call; the ones before it are done. [`Error::Overflow`],
-    /// [`Error::TooManySteps`]: nothing is.
+    /// [`Error::System`] with the call of the first step that failed; the ones before it are done. [`Error::Overflow`],
+    /// [`Error::TooManySteps`]: no step was taken.
     pub async fn change(&self, steps: Vec<BatchStep>, pool: &Pool) -> Result<(), Error> {
         within_bound(&steps)?;
         let work = move || steps.iter().try_for_each(take);
         self.write_job(Operation::Other, pool, work).await
     }
 
-    /// Locks a file, made if it is not there. None: somebody else has it locked.
+    /// Locks a file, which is made if it does not exist. None: it is locked already.
     ///
     /// # Errors
     /// [`Error::System`] with `open()` or `flock()`, [`Error::Overflow`].
@@ -126,7 +128,7 @@ impl Local {
         Ok(fd.map(|fd| Lock { fd: Some(fd), pool }))
     }
 
-    /// How much room there is where a path lies.
+    /// The free space of the file system that a path lies on.
     ///
     /// # Errors
     /// [`Error::System`] with `statvfs()`, [`Error::Overflow`].
@@ -170,7 +172,7 @@ pub(crate) fn take(step: &BatchStep) -> Result<(), Error> {
     }
 }
 
-/// Renaming costs a file system half as much as making, so it is done only where there is a reason.
+/// Makes a file under its own name where that is possible: a rename costs a file system half as much as a create.
 fn place(file: &NewFile) -> Result<(), Error> {
     if !file.is_watched {
         match make(file, &file.path) {
@@ -189,12 +191,12 @@ fn make(file: &NewFile, path: &[u8]) -> Result<(), Error> {
         None => create(path, Create::New, file.mode)?,
     };
     write_all(&fd, &file.contents).inspect_err(|_| {
-        // What failed is told, not that its remains cannot be deleted either.
+        // The error reported is the first one, not that of the clean-up.
         let _ = rustix::fs::unlink(OsStr::from_bytes(path));
     })
 }
 
-/// While it is open here, nobody recycles it.
+/// Overwrites the beginning of a file. While the file is open here, its inode cannot be reused.
 fn patch(path: &[u8], now: &[u8], then: &[u8]) -> Result<(), Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOATIME;
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_takes_the_place_of_another_when_it_is_whole() {
+    fn a_complete_file_replaces_another() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
         let (file, old) = (path(&dir, "file"), path(&dir, "old"));
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_had_once() {
+    fn a_lock_is_exclusive() {
         block_on(async {
             let (local, pool) = local();
             let dir = tempfile::tempdir().unwrap();

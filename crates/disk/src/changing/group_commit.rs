@@ -1,8 +1,8 @@
-//! Changes that are taken together: the thread that comes for one of them takes others that wait, too, and what they all append to a
-//! log goes with one write. So where many files are made, few threads are awake, and a log costs hardly anything.
+//! Group commit: the thread that runs one change also runs others that wait, and all their log records are appended
+//! with one write. So where many files are made, few threads are awake, and the log costs hardly anything.
 //!
-//! One that waits alone is taken at once. More threads come where changes wait for a disk and not for a CPU. Invariant: as long as a
-//! change waits, a thread of the pool is under way to it.
+//! A change that waits alone runs at once. More threads join where changes wait for a disk and not for a CPU.
+//! Invariant: as long as a change waits, a thread of the pool is on its way to it.
 
 use crate::changing::batch::{BatchStep, take, within_bound};
 use crate::changing::write::{Output, write_all};
@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Changes that a thread takes at once; for each as many that wait, one more thread comes.
+/// Changes that a thread takes at once; one thread joins for each this many that wait.
 const TOGETHER_MAX: usize = 16;
-/// How often a thread comes back for more before the pool's other jobs have their turn.
+/// Batches that a thread takes before the pool's other jobs get their turn.
 const TURNS_MAX: usize = 4;
 
 /// The changes of one directory. Cheap to clone.
@@ -34,9 +34,9 @@ struct GroupInner {
 
 #[derive(Default)]
 struct Queue {
-    /// At most as many as may wait in a lane of the pool; if none may, as it has threads.
+    /// At most as many as may wait in a lane of the pool; if none may wait there, as many as it has threads.
     waiting: VecDeque<WaitingChange>,
-    /// Threads that take them, or are asked for.
+    /// Threads that run them, or have been asked for.
     threads: usize,
 }
 
@@ -45,7 +45,7 @@ struct WaitingChange {
     job: Arc<dyn Run>,
 }
 
-/// What is to be in the log before a change begins.
+/// The record that must be in the log before its change begins.
 struct LogRecord {
     log: Output,
     record: Bytes,
@@ -70,12 +70,12 @@ impl LogRecord {
 }
 
 impl Local {
-    /// Appends a record to a log, then takes all steps, one after the other; together with what else waits in the group. The steps
-    /// come back, to be tried again or to be dropped where they were made.
+    /// Appends a record to a log, then takes all steps, one after the other, together with other changes of the group.
+    /// Returns the steps as well, to be tried again or dropped by the caller.
     ///
     /// # Errors
-    /// Of the first step that failed: [`Error::System`] with its call; the ones before it are done. [`Error::Overflow`]: nothing is,
-    /// and no step comes back.
+    /// [`Error::System`] with the call of the first step that failed; the ones before it are done. [`Error::Overflow`]:
+    /// no step was taken, and none is returned.
     pub async fn change_in(
         &self,
         group: &GroupCommit,
@@ -110,7 +110,7 @@ impl Local {
 }
 
 impl GroupCommit {
-    /// A group whose changes are taken by threads of this pool.
+    /// A group whose changes are run by threads of this pool.
     #[must_use]
     pub fn new(pool: &Pool) -> Self {
         Self(Arc::new(GroupInner {
@@ -119,7 +119,7 @@ impl GroupCommit {
         }))
     }
 
-    /// Changes that wait for a thread.
+    /// The number of changes that wait for a thread.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.state.lock().waiting.len()
@@ -141,7 +141,7 @@ impl GroupCommit {
         if state.threads <= waiting / TOGETHER_MAX {
             match self.ask_for_thread() {
                 Ok(()) => state.threads += 1,
-                // Those that are there come to it.
+                // The threads that are there will take it.
                 Err(_) if state.threads > 0 => {}
                 Err(overflow) => {
                     state.waiting.pop_back();
@@ -181,9 +181,9 @@ impl GroupCommit {
     }
 }
 
-/// Writes what all of them have for the log. Where that fails, each tries its own.
+/// Writes the log records of a batch. If that fails, each change tries to write its own.
 fn write_records(batch: &[WaitingChange]) {
-    // Now and then a new log is begun between two of them.
+    // A new log may begin between two of them.
     for part in batch.chunk_by(|one, next| one.log_record.log.is(&next.log_record.log)) {
         let records: Vec<&Bytes> = part.iter().map(|one| &one.log_record.record).collect();
         let is_written = write_all(part[0].log_record.log.fd(), &records).is_ok();

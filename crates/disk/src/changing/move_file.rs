@@ -1,7 +1,7 @@
-//! PutOptions, moving and copying single files, and looking at what is in the way.
+//! Putting, moving and copying single files.
 //!
-//! Whatever comes to a name comes there in one step, by rename(2): nobody finds a part of a file, and nothing of it is left where it
-//! fails. Not here: directories with what is in them (`tree`).
+//! A file always gets its name by rename(2), in one step: the name never shows an incomplete file, and nothing is left
+//! after a failure. Not here: directories with their contents (`tree`).
 
 use crate::call_times;
 use crate::changing::replace::{adorn, beside, make_directories, set_mtime};
@@ -21,33 +21,33 @@ use std::time::{Duration, Instant};
 
 /// Bytes of one copy_file_range(2).
 const PIECE: usize = 1 << 20;
-/// How long a thread of a pool copies before others get their turn.
+/// How long a pool thread copies before other jobs get their turn.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What a file is to be when it has its place.
+/// The attributes of a file that is put in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutOptions {
-    /// Permissions; None: as they are.
+    /// Permissions; None: unchanged.
     pub mode: Option<u32>,
-    /// When it was changed last, in seconds of Unix; None: as it is.
+    /// Modification time, in Unix seconds; None: unchanged.
     pub mtime: Option<i64>,
-    /// Permissions of directories that are not there and are made; None: none is made.
+    /// Permissions of missing directories, which are made; None: none is made.
     pub directory_mode: Option<u32>,
 }
 
-/// What was at a file's place.
+/// What [`Local::put`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// Nothing.
+    /// The path did not exist.
     Created,
-    /// A file, which is gone.
+    /// A file was there, which is gone.
     Replaced,
-    /// A directory, which is still there: nothing was done.
+    /// A directory is there: nothing was done, and the new file was removed.
     IsDirectory,
 }
 
 impl Local {
-    /// What a path names, itself if it is a symlink.
+    /// The metadata of what a path names; a symlink is not followed (lstat(2)).
     ///
     /// # Errors
     /// [`Error::System`] with `lstat()`, [`Error::Overflow`].
@@ -62,7 +62,7 @@ impl Local {
         .await
     }
 
-    /// Makes a directory where there is nothing.
+    /// Makes a directory; the path must not exist.
     ///
     /// # Errors
     /// [`Error::System`] with `mkdir()` (EEXIST, ENOENT, …), [`Error::Overflow`].
@@ -81,8 +81,8 @@ impl Local {
         .await
     }
 
-    /// Makes a file to be written that is to go to `path`: in `place`, or where that is another file system near `path`, so that it is
-    /// renamed and not copied in the end. It has its name as long as it is a [`Temporary`].
+    /// Makes a temporary file that will be put at `path`: in `place`, or if that is on another file system next to
+    /// `path`, so that it can be renamed and need not be copied. It is removed with its [`Temporary`].
     ///
     /// # Errors
     /// [`Error::System`] with `open()` or `mkdir()`, [`Error::Overflow`].
@@ -94,7 +94,7 @@ impl Local {
     ) -> Result<Temporary, Error> {
         let (path, place): (Box<[u8]>, _) = (path.into(), place.clone());
         let owner = pool.clone();
-        // Made where it is one, so that it goes too where nobody waits for it any more.
+        // A `Temporary` from the start, so that the file is removed if the caller stops waiting.
         let work = move || {
             let near = nearest(&path);
             let is_elsewhere = match (device(&place.directory), device(near)) {
@@ -107,7 +107,7 @@ impl Local {
             };
             let (fd, name) = match made {
                 Ok(made) => made,
-                // Then it is copied in the end, if it can.
+                // It will be copied in the end, if possible.
                 Err(_) => make_temporary(&place, Retention::Removed, 0o600)?,
             };
             Ok(Temporary::removed(Output::new(fd, &owner), name, &owner))
@@ -115,10 +115,11 @@ impl Local {
         self.write_job(Operation::Create, pool, work).await
     }
 
-    /// Puts a file in its place. One that cannot go there is removed.
+    /// Puts a temporary file at `path`. If that fails, the file is removed.
     ///
     /// # Errors
-    /// [`Error::System`] with `chmod()`, `utimes()`, `mkdir()`, `rename()` or what fails of copying; [`Error::Overflow`].
+    /// [`Error::System`] with `chmod()`, `utimes()`, `mkdir()`, `rename()` or what fails of copying;
+    /// [`Error::Overflow`].
     pub async fn put(
         &self,
         file: Temporary,
@@ -144,10 +145,10 @@ impl Local {
         .await
     }
 
-    /// Moves a file over what is at `to`; the directories that are not there are made.
+    /// Moves a file to `to`, replacing a file there; missing directories are made.
     ///
     /// # Errors
-    /// As [`Local::put`], and `unlink()` where it was copied and the original cannot be removed.
+    /// As [`Local::put`], and `unlink()` if the file was copied and the original cannot be removed.
     pub async fn move_file(
         &self,
         from: &[u8],
@@ -169,7 +170,7 @@ impl Local {
         }
     }
 
-    /// Copies a file over what is at `to`, with its permissions and its time.
+    /// Copies a file to `to`, replacing a file there, with its permissions and modification time.
     ///
     /// # Errors
     /// [`Error::System`] with what failed, [`Error::Overflow`].
@@ -197,7 +198,7 @@ impl Local {
             });
             let (moved, is_done) = step.await?;
             if is_done {
-                // Its descriptors are closed where closing may wait.
+                // Its descriptors are closed in the pool, where that may wait.
                 pool.release(moved);
                 break;
             }
@@ -213,7 +214,7 @@ impl Local {
     }
 }
 
-/// What failed of a copy, and why.
+/// The call of a copy that failed, and why.
 type FailedCall = (&'static str, Errno);
 
 /// A file that is being copied.
@@ -234,7 +235,7 @@ impl Copying {
         }
     }
 
-    /// Makes the copy, which must not be there yet.
+    /// Creates the copy, which must not exist yet.
     pub(crate) fn begin(
         from: (OwnedFd, Stat),
         dir: impl AsFd,
@@ -248,7 +249,7 @@ impl Copying {
         Ok(Copying::new(from, to, &stat))
     }
 
-    /// Goes on for a while; true: it is done. **Waits.**
+    /// Copies for up to [`STEP`]; true: the copy is complete. **Waits.**
     pub(crate) fn go_on(&mut self) -> Result<bool, FailedCall> {
         let end = Instant::now() + STEP;
         while self.piece()? > 0 {
@@ -277,7 +278,7 @@ impl Copying {
         }
     }
 
-    /// Where the kernel does not copy between these two.
+    /// Copies by read and write, where the kernel does not copy between these two files.
     fn by_hand(&mut self) -> Result<usize, FailedCall> {
         let mut buffer = vec![0; PIECE];
         let read = call_times::timed_on(
@@ -293,7 +294,7 @@ impl Copying {
     }
 }
 
-/// **Waits.** Opens a file to copy it. Nothing but files: a pipe would make its reader wait for a writer.
+/// **Waits.** Opens a file to copy it. Regular files only: reading a pipe would wait for a writer.
 pub(crate) fn open_to_copy(
     dir: impl AsFd,
     name: &CStr,
@@ -315,7 +316,7 @@ pub(crate) fn mode_of(stat: &Stat) -> u32 {
     stat.st_mode & 0o777
 }
 
-/// Renames, once more when the directories above the target had to be made.
+/// Renames; if directories above the target are missing, makes them and tries again.
 fn rename_into(from: &[u8], to: &[u8], directory_mode: Option<u32>) -> Result<(), Errno> {
     match (renamed(from, to), directory_mode) {
         (Err(Errno::NOENT), Some(mode)) => {
@@ -326,7 +327,8 @@ fn rename_into(from: &[u8], to: &[u8], directory_mode: Option<u32>) -> Result<()
     }
 }
 
-/// The same device seen through two mounts: rename(2) goes no further, though stat(2) says it is one.
+/// Copies next to the target, then renames. Needed for two mounts of one device: rename(2) fails there, though stat(2)
+/// shows the same device.
 fn copy_beside(from: &[u8], to: &[u8], options: PutOptions) -> Result<(), Error> {
     let path = CString::new(from).map_err(|_| Error::system("open()", Errno::INVAL))?;
     let failed = |(call, errno)| Error::system(call, errno);
@@ -344,12 +346,12 @@ fn copy_beside(from: &[u8], to: &[u8], options: PutOptions) -> Result<(), Error>
         .and_then(|()| adorn(&copying.to, options.mode, options.mtime))
         .and_then(|()| renamed(&name, to).map_err(|errno| Error::system("rename()", errno)));
     placed.inspect_err(|_| {
-        // What failed is told, not that its remains cannot be removed either.
+        // The error reported is the first one, not that of the clean-up.
         let _ = unlinked(&name);
     })
 }
 
-/// The innermost directory above a path that there is.
+/// The innermost existing directory above a path.
 fn nearest(path: &[u8]) -> &[u8] {
     let slashes = path.iter().enumerate().rev();
     slashes
@@ -359,7 +361,7 @@ fn nearest(path: &[u8]) -> &[u8] {
         .unwrap_or(b"/")
 }
 
-/// What lies in `directory` on the way to `path`.
+/// The path up to the first component below `directory`.
 fn next_segment<'a>(path: &'a [u8], directory: &[u8]) -> &'a [u8] {
     let from = directory.len() + 1;
     let end = path
@@ -372,7 +374,7 @@ fn device(path: &[u8]) -> Option<u64> {
     look(path).map(|meta| meta.dev)
 }
 
-/// What a path leads to, if it does.
+/// The metadata of a path, symlinks followed; None: it cannot be had.
 fn look(path: &[u8]) -> Option<Meta> {
     let stat = rustix::fs::statat(CWD, OsStr::from_bytes(path), AtFlags::empty());
     stat.ok().map(|stat| Meta::from_stat(&stat))

@@ -1,6 +1,7 @@
-//! A file that is written beside its place and then put there, in one step, over what was there.
+//! Writing a file next to its target and then renaming it over the target.
 //!
-//! Not here: whether it is whole. Invariant: nobody finds a part of it under its name, and nothing of it is left when it is dropped.
+//! Not here: whether it is complete. Invariant: its name never shows an incomplete file, and nothing is left when it is
+//! dropped.
 
 use crate::changing::temporary::{Temporary, next_number};
 use crate::changing::write::{Create, Output, create, make_directory, renamed};
@@ -12,22 +13,22 @@ use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Permissions of a file that is being written.
+/// Permissions of a file while it is being written.
 const MODE_MEANWHILE: u32 = 0o600;
-/// Names that are tried.
+/// Names that are tried before the directory counts as full.
 const TRIES_MAX: u32 = 1000;
 
-/// What a file is to be when it has its place.
+/// The attributes of a file that replaces another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaceOptions {
     /// Permissions.
     pub mode: u32,
-    /// When it was changed last, in seconds of Unix; None: now.
+    /// Its modification time, in Unix seconds; None: now.
     pub mtime: Option<i64>,
 }
 
 impl Local {
-    /// Makes a file beside `path`, to be written ([`Local::append`]); the directories that are not there are made, with
+    /// Makes a file next to `path`, to be written with [`Local::append`]. Missing directories are made with
     /// `directory_mode`.
     ///
     /// # Errors
@@ -40,7 +41,7 @@ impl Local {
     ) -> Result<Temporary, Error> {
         let path: Box<[u8]> = path.into();
         let owner = pool.clone();
-        // Made where it is one, so that it goes too where nobody waits for it any more.
+        // A `Temporary` from the start, so that the file is removed if the caller stops waiting.
         let work = move || {
             let (fd, beside) = begin(&path, directory_mode)?;
             Ok(Temporary::removed(Output::new(fd, &owner), beside, &owner))
@@ -48,7 +49,7 @@ impl Local {
         self.write_job(Operation::Create, pool, work).await
     }
 
-    /// Puts a file in its place. One that cannot go there is removed.
+    /// Renames a file to its target. If that fails, the file is removed.
     ///
     /// # Errors
     /// [`Error::System`] with `chmod()`, `utimes()` or `rename()`, [`Error::Overflow`].
@@ -80,7 +81,7 @@ fn begin(path: &[u8], directory_mode: u32) -> Result<(OwnedFd, Vec<u8>), Error> 
     }
 }
 
-/// **Waits.** Makes a file with a name that begins with `path`.
+/// **Waits.** Makes a file whose name begins with `path`.
 pub(crate) fn beside(path: &[u8]) -> Result<(OwnedFd, Vec<u8>), Error> {
     for _ in 0..TRIES_MAX {
         let beside = [path, format!(".{:010}", next_number()).as_bytes()].concat();
@@ -107,7 +108,7 @@ fn place(fd: &OwnedFd, from: &[u8], to: &[u8], options: ReplaceOptions) -> Resul
     renamed(from, to).map_err(|errno| Error::system("rename()", errno))
 }
 
-/// **Waits.** Gives a file its permissions, where these are said, and the time of its last change.
+/// **Waits.** Sets a file's permissions and modification time, where they are given.
 pub(crate) fn adorn(fd: impl AsFd, mode: Option<u32>, mtime: Option<i64>) -> Result<(), Error> {
     let fd = fd.as_fd();
     if let Some(mode) = mode {

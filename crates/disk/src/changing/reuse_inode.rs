@@ -1,8 +1,8 @@
-//! A file's place on the disk, used again for another file: renamed, emptied and written, instead of deleted and created.
+//! Reusing the inode of one file for another: renamed, emptied and written, instead of deleted and created.
 //!
-//! ext4 passes over the inodes of files that were deleted in the last half minute, one by one: where as many files are made as
-//! are deleted, that is most of what a create costs. Invariant: nobody sees the bytes of one file in the other; who has the old
-//! one open keeps it, and pages of it that are in a socket's queue stay what they were.
+//! ext4 passes over the inodes of files that were deleted in the last half minute, one by one: where as many files are
+//! made as are deleted, that is most of the cost of a create. Invariant: no reader sees the bytes of one file in the
+//! other. A process that has the old file open keeps its contents, and its pages in a socket's queue do not change.
 
 use crate::call_times;
 use crate::changing::write::{Create, create, unlinked};
@@ -14,15 +14,15 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Opens `path` as an empty file made out of `from`; where that cannot be, `from` is deleted and `path` made anew. If there is one
-/// already, nothing is done, and it fails with EEXIST. **Waits.**
+/// Opens `path` as an empty file with the inode of `from`. If that is not possible, deletes `from` and creates `path`.
+/// If `path` exists, does nothing and fails with EEXIST. **Waits.**
 pub(crate) fn reuse_inode(from: &[u8], path: &[u8], mode: u32) -> Result<OwnedFd, Error> {
     let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(path));
     let rename = || rustix::fs::renameat_with(CWD, old, CWD, new, RenameFlags::NOREPLACE);
     match call_times::timed(Operation::Rename, rename) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Err(Error::system("rename()", Errno::EXIST)),
-        // It is not there, or cannot go: the new file is made all the same.
+        // `from` does not exist, or cannot be renamed: the new file is created all the same.
         Err(_) => {
             let _ = unlinked(from);
             return create(path, Create::New, mode);
@@ -37,10 +37,12 @@ pub(crate) fn reuse_inode(from: &[u8], path: &[u8], mode: u32) -> Result<OwnedFd
     create(path, Create::New, mode)
 }
 
-/// Empties a file that nobody has open. With the lease, nobody can open it before it is empty (by a name that it no longer has).
+/// Empties a file that no process has open. The lease keeps others from opening it before it is empty (by another
+/// name).
 ///
-/// Emptied, not written over: the kernel sends from the very pages that it would write to. On a descriptor of its own: ext4 and
-/// xfs write a file that was emptied to the disk when the next descriptor of it is closed, lest programs that save so lose data.
+/// Emptied, not overwritten: the kernel sends from the very pages that an overwrite would change. Done on a descriptor
+/// of its own: ext4 and xfs flush a file that was truncated when the next descriptor of it is closed, to protect
+/// programs that save files this way.
 fn empty(path: &[u8]) -> std::io::Result<()> {
     let fd = open(path)?;
     sys::lease(fd.as_fd())?;

@@ -1,7 +1,7 @@
-//! Files for a while: made, written and read again, and gone with their last user, whatever becomes of the process.
+//! Temporary files: made, written, read again, and gone with their last user, also if the process is killed.
 //!
-//! Not here: who needs one, and when. Invariant: a file that shall not be kept has no name when anybody gets it, unless its name
-//! was asked for.
+//! Not here: their users. Invariant: a file that is not to be kept has no name any more when the caller gets it, unless
+//! the caller asked for the name.
 
 use crate::call_times;
 use crate::changing::write::{Output, unlinked, write_all};
@@ -21,33 +21,33 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Levels of subdirectories.
+/// Levels of subdirectories, at most.
 pub const LEVELS_MAX: usize = 3;
 /// Digits of a file's name.
 const DIGITS: usize = 10;
 /// Names that are tried before the directory counts as full.
 const TRIES_MAX: u32 = 1000;
 
-/// The number of the last file of this process: names of all directories count together, as nginx's.
+/// The number in the last file's name: one counter for all directories of the process, as in nginx.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// A directory for temporary files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemporaryPlace {
-    /// The directory, without a slash at its end.
+    /// The directory, without a trailing slash.
     pub directory: Arc<[u8]>,
     /// Digits of each level of subdirectories, from the end of the file's name; 0: no such level.
     pub levels: [u8; LEVELS_MAX],
 }
 
-/// What becomes of a temporary file.
+/// How long a temporary file and its name exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Has no name from the start; gone with the last descriptor, also when the process is killed.
+    /// Without a name from the start; gone with the last descriptor, also when the process is killed.
     Nameless,
-    /// Has its name as long as [`Temporary`] lives.
+    /// With a name as long as the [`Temporary`] lives.
     Removed,
-    /// Stays.
+    /// For good.
     Kept,
 }
 
@@ -57,18 +57,18 @@ pub struct Temporary {
     /// To write with ([`Local::append`]).
     pub output: Output,
     path: Arc<[u8]>,
-    /// What is to be removed, and where.
+    /// Removes the file, and the pool for that.
     removal: Option<(RemoveOnDrop, Pool)>,
 }
 
-/// A temporary file without a name that is written and read at the same time.
+/// A nameless temporary file that is written and read at the same time.
 #[derive(Debug)]
 pub struct Spooled {
     /// To write with ([`Local::append`]).
     pub output: Output,
-    /// To read with: it knows of what was written first ([`OpenFile::grown`]).
+    /// To read with; its length is that of the first write ([`OpenFile::grown`]).
     pub open: Rc<OpenFile>,
-    /// The path that it had.
+    /// The path that it had when it was made.
     pub path: Vec<u8>,
 }
 
@@ -91,7 +91,7 @@ impl RemoveOnDrop {
 impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         if !self.is_spared {
-            // Somebody else may have taken it: it was to be gone.
+            // If it is gone already, all is well.
             let _ = unlinked(&self.path);
         }
     }
@@ -106,7 +106,7 @@ impl Drop for Temporary {
 }
 
 impl Temporary {
-    /// A file that has its name as long as it is one.
+    /// A file that is removed when this is dropped.
     pub(crate) fn removed(output: Output, path: Vec<u8>, pool: &Pool) -> Temporary {
         let path: Arc<[u8]> = path.into();
         Temporary {
@@ -116,14 +116,14 @@ impl Temporary {
         }
     }
 
-    /// It has another name now, which stays.
+    /// Keeps the file: it has been renamed to its final name.
     pub(crate) fn spare(mut self) {
         if let Some((mut removal, _)) = self.removal.take() {
             removal.is_spared = true;
         }
     }
 
-    /// Its path; that which it had, where it has none any more.
+    /// Its path, also if the file has no name any more.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         &self.path
@@ -131,7 +131,7 @@ impl Temporary {
 }
 
 impl Local {
-    /// Makes a temporary file, and the subdirectories that its name asks for. `mode`: its permissions.
+    /// Makes a temporary file, and the subdirectories for its name. `mode`: its permissions.
     ///
     /// # Errors
     /// [`Error::System`] with `open()` or `mkdir()`, [`Error::Overflow`].
@@ -155,10 +155,10 @@ impl Local {
         })
     }
 
-    /// Makes a temporary file that begins with `bytes`, in one job, and opens it to be read, too.
+    /// Makes a temporary file that begins with `bytes`, in one job, and opens it for reading, too.
     ///
     /// # Errors
-    /// [`Error::System`] with the call's name (of the file nothing is left then), [`Error::Overflow`].
+    /// [`Error::System`] with the call's name (nothing is left of the file then), [`Error::Overflow`].
     pub async fn spool(
         &self,
         place: &TemporaryPlace,
@@ -182,7 +182,7 @@ impl Local {
         })
     }
 
-    /// What was written so far, to be read.
+    /// Opens a temporary file for reading, with what was written so far.
     ///
     /// # Errors
     /// [`Error::System`] with `fcntl()` or `fstat()`, [`Error::Overflow`].
@@ -209,7 +209,7 @@ pub(crate) fn make_temporary(
                 }
                 return Ok((fd, path));
             }
-            // One that was kept before a restart: the next free number may be far.
+            // A file that was kept before a restart: the next free number may be far off.
             Err(Error::System { errno, .. }) if errno == Errno::EXIST => {
                 LAST.fetch_add(random() % 1_000_000, Relaxed);
             }
@@ -231,7 +231,7 @@ fn open(place: &TemporaryPlace, path: &[u8], mode: u32) -> Result<OwnedFd, Error
     open().map_err(|errno| Error::system("open()", errno))
 }
 
-/// Makes the directories between the place's own and the file.
+/// Makes the subdirectories for a file's path.
 fn make_levels(place: &TemporaryPlace, path: &[u8]) -> Result<(), Error> {
     let from = place.directory.len() + 1;
     let slashes = path.iter().enumerate().skip(from);
@@ -267,7 +267,7 @@ fn path_of(place: &TemporaryPlace, number: u32) -> Vec<u8> {
     path
 }
 
-/// Some number, different in each process.
+/// A random number, different in each process.
 fn random() -> u32 {
     let state = std::hash::RandomState::new();
     state.build_hasher().finish() as u32

@@ -1,8 +1,8 @@
-//! Directories with all that is in them: removed, or copied.
+//! Removing and copying directories with all their contents.
 //!
-//! A job works at one for [`STEP`] at a time and is queued again, so that however large it is others get their turn. Directories are
-//! entered by their descriptors, and nothing is removed behind a symlink: what somebody puts in their place meanwhile is not touched.
-//! What cannot be done is noted, and the rest is done all the same.
+//! A job works on a tree for [`STEP`] at a time and is queued again, so that other jobs get their turn however large
+//! the tree is. Directories are entered by descriptor, and nothing is removed through a symlink: files that are put in
+//! their place meanwhile are not touched. Failures are recorded, and the rest is done all the same.
 
 use crate::call_times;
 use crate::changing::move_file::{Copying, mode_of, open_to_copy};
@@ -19,30 +19,30 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-/// Directories within each other; what lies deeper is not touched, and noted.
+/// Levels of nested directories; deeper ones are not touched, and recorded.
 pub const TREE_DEPTH_MAX: usize = 128;
-/// Failures that are noted of one tree; further ones only count.
+/// Failures recorded for one tree; further ones are only counted.
 pub const TREE_ERRORS_MAX: usize = 100;
-/// How long a thread of a pool is busy with a tree before others get their turn.
+/// How long a pool thread works on a tree before other jobs get their turn.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What could not be done to one of a tree's entries.
+/// A failure on one entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeError {
     /// The call, with its parentheses.
     pub call: &'static str,
-    /// What it was made for.
+    /// The path of the entry.
     pub path: Box<[u8]>,
     /// Why it failed.
     pub errno: Errno,
 }
 
-/// How work on a tree went.
+/// The failures of work on a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeErrors {
-    /// The first [`TREE_ERRORS_MAX`], in their order.
+    /// The first [`TREE_ERRORS_MAX`], in order.
     pub noted: Vec<TreeError>,
-    /// How many there were.
+    /// The number of all.
     pub count: usize,
 }
 
@@ -62,17 +62,18 @@ impl TreeErrors {
 /// What a copy of a tree is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyPurpose {
-    /// The original stays: what a symlink leads to is copied, and what is neither file nor directory left out.
+    /// The original stays: symlinks are followed, and entries that are neither file nor directory are left out.
     Copy,
-    /// The original goes: symlinks are made anew, and what cannot be copied is trouble.
+    /// The original will be removed: symlinks are copied as such, and an entry that cannot be copied is a failure.
     Move,
 }
 
 impl Local {
-    /// Removes a directory and what is in it. Of trouble inside nothing else is told than that: what was left behind.
+    /// Removes a directory with its contents. The [`TreeErrors`] are the entries that were left behind.
     ///
     /// # Errors
-    /// [`Error::System`] with `opendir()`, and `rmdir()` where something was left; [`Error::Overflow`], after which a part may be gone.
+    /// [`Error::System`] with `opendir()`, and `rmdir()` where something was left; [`Error::Overflow`], after which a
+    /// part may be gone.
     pub async fn remove_tree(&self, path: &[u8], pool: &Pool) -> (TreeErrors, Result<(), Error>) {
         let path: Box<[u8]> = path.into();
         let (errors, outcome) = self.work_on(Tree::removing(&path), pool).await;
@@ -86,7 +87,7 @@ impl Local {
         (errors, removed.await)
     }
 
-    /// Copies a directory and what is in it to a path that there is not yet.
+    /// Copies a directory with its contents to a path that does not exist yet.
     ///
     /// # Errors
     /// [`Error::System`] with `opendir()` or `mkdir()`; [`Error::Overflow`], after which a part may be there.
@@ -122,15 +123,15 @@ enum Progress {
     Done,
 }
 
-/// Work on a tree, between two steps.
+/// The state of work on a tree, between two steps.
 struct Tree {
     from: Box<[u8]>,
-    /// Where it is copied to; None: it is removed.
+    /// The target of a copy; None: the tree is removed.
     to: Option<(Box<[u8]>, CopyPurpose)>,
-    /// The directories entered, from the outside in; none before the first step.
+    /// The directories entered, outermost first; empty before the first step.
     levels: Vec<TreeLevel>,
     is_begun: bool,
-    /// The outermost copy, which is not copied into itself.
+    /// Device and inode of the outermost copy, which is not copied into itself.
     copy: Option<(u64, u64)>,
     /// A file that is being copied.
     copying: Option<(Copying, CString)>,
@@ -140,7 +141,7 @@ struct Tree {
 /// A directory that is being read.
 struct TreeLevel {
     dir: Dir,
-    /// In the one around it; empty for the outermost.
+    /// Its name in its parent; empty for the outermost.
     name: CString,
     /// Its copy.
     copy: Option<OwnedFd>,
@@ -231,7 +232,7 @@ impl Tree {
 
     fn take(&mut self, name: CString, mut kind: FileType) {
         if kind == FileType::Unknown {
-            // Not every file system says it.
+            // Not every file system fills in `d_type`.
             let stat = rustix::fs::statat(self.here(), &name, AtFlags::SYMLINK_NOFOLLOW);
             kind = stat.map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
         }
@@ -251,7 +252,7 @@ impl Tree {
         }
     }
 
-    /// Copies what a symlink leads to, if it leads anywhere.
+    /// Copies the target of a symlink, if it exists.
     fn follow(&mut self, name: CString) {
         let stat = rustix::fs::statat(self.here(), &name, AtFlags::empty());
         match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
@@ -291,13 +292,13 @@ impl Tree {
         });
     }
 
-    /// Did a symlink lead to a directory that is being copied, or made?
+    /// Is this a directory that is being copied, or the copy itself, reached through a symlink?
     fn goes_round(&self, stat: &Stat) -> bool {
         let id = id_of(stat);
         self.copy == Some(id) || self.levels.iter().any(|level| id_of(&level.stat) == id)
     }
 
-    /// The innermost directory was read to its end.
+    /// Leaves the innermost directory, which was read to its end.
     fn leave(&mut self) {
         let level = self.levels.pop().expect("step saw one");
         if let Some(copy) = &level.copy {
@@ -306,7 +307,7 @@ impl Tree {
                 false => with_search(mode_of(&level.stat)),
             };
             let done = restrict(copy, mode).and_then(|()| match self.levels.is_empty() {
-                // The outermost is new, as nginx has it.
+                // The outermost copy keeps its new time, as in nginx.
                 true => Ok(()),
                 false => set_mtime(copy, Meta::from_stat(&level.stat).mtime),
             });
@@ -344,7 +345,7 @@ impl Tree {
             Ok(true) => {}
             Err((call, errno)) => {
                 if let Some(copy) = &self.levels.last().expect("step saw one").copy {
-                    // What failed is told, not that its remains cannot be removed either.
+                    // The error reported is the first one, not that of the clean-up.
                     let _ = unlinked(copy.as_fd(), &name, AtFlags::empty());
                 }
                 self.note(call, Some(&name), errno);
@@ -385,7 +386,7 @@ fn invalid(call: &'static str) -> Error {
     Error::system(call, Errno::INVAL)
 }
 
-/// Who may read a directory may enter its copy, as nginx has it.
+/// Adds the right to enter a copy wherever there is the right to read it, as nginx does.
 fn with_search(mode: u32) -> u32 {
     mode | (mode & 0o444) >> 2
 }

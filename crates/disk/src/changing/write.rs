@@ -1,4 +1,4 @@
-//! Changing the disk: always in a pool's write lane, whatever memory holds. And reading what is being written.
+//! Single changes of the disk, always in a pool's write lane, and opening a file for reading while it is being written.
 
 use crate::access::Access;
 use crate::call_times;
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// How [`Local::create`] opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Create {
-    /// O_EXCL: it must not exist yet. May be read, too ([`Local::open_output`]).
+    /// O_EXCL: the file must not exist yet. It can be read, too ([`Local::open_output`]).
     New,
     /// Emptied if it exists.
     Truncate,
@@ -72,7 +72,7 @@ impl Output {
         self.file.fd()
     }
 
-    /// What it writes to, for a reader with places of his own. **Waits.**
+    /// The file for a reader, by a duplicate of the descriptor. **Waits.**
     pub(crate) fn found(&self, disk: &Disk) -> Result<Found, Error> {
         let fd = rustix::io::fcntl_dupfd_cloexec(self.fd(), 0)
             .map_err(|errno| Error::system("fcntl()", errno))?;
@@ -87,7 +87,7 @@ impl Output {
         })
     }
 
-    /// Is it the same one?
+    /// Are both the same output?
     pub(crate) fn is(&self, other: &Output) -> bool {
         Arc::ptr_eq(&self.file, &other.file)
     }
@@ -173,8 +173,8 @@ impl Local {
             .await
     }
 
-    /// Opens the file that is being written by an output made with [`Create::New`], to read it: also where it has
-    /// lost its name, or another has it.
+    /// Opens the file of an output made with [`Create::New`] for reading, also if it has lost its name or another file
+    /// has taken it.
     ///
     /// # Errors
     /// [`Error::System`] with the call's name, [`Error::Overflow`].
@@ -222,7 +222,7 @@ impl Local {
     }
 }
 
-/// **Waits.** One that exists is fine.
+/// **Waits.** Makes a directory; one that exists is fine.
 pub(crate) fn make_directory(path: &[u8], mode: u32) -> Result<(), Error> {
     let make = || rustix::fs::mkdir(OsStr::from_bytes(path), Mode::from_raw_mode(mode));
     match call_times::timed(Operation::Other, make) {
@@ -271,7 +271,7 @@ pub(crate) fn synced(fd: &OwnedFd) -> Result<(), Error> {
 /// Buffers of one writev(2); more are several calls.
 const PARTS_MAX: usize = 64;
 
-/// Writes all of `parts`, in as few calls as there can be: each costs a file system more than its bytes.
+/// Writes all of `parts`, in as few calls as possible: a call costs a file system more than its bytes.
 pub(crate) fn write_all(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {
     let bytes = |(): &()| parts.iter().map(|part| part.as_ref().len() as u64).sum();
     call_times::timed_on(Operation::Write, fd.as_fd(), bytes, || {

@@ -1,13 +1,14 @@
-//! Guards: what makes a path lead where it led, kept true by inotify.
+//! Guards: inotify watches that tell when a path may no longer resolve as it did.
 //!
-//! A guard stands for the way to a directory (or through a symlink to a file): every directory on it, as resolved, is
-//! watched, so that a switched symlink, a renamed or removed parent, or a parent that nobody may search any more is an
-//! event. The kernel queues that event before the call that made the change returns; so who has read the queue dry after
-//! the change has seen it. One `read` that finds nothing costs 0.1–0.4 µs; it is made once for all requests of a moment
-//! ([`Access::moment`](crate::Access)): a look made after a request had come is exact for it.
+//! A guard covers the path to a directory (or through a symlink to a file). Every directory on it, as resolved, is
+//! watched, so that a switched symlink, a renamed or removed parent, or a parent that lost its search permission is an
+//! event. The kernel queues that event before the call that made the change returns: a reader that empties the queue
+//! after the change has seen it. A `read` that finds nothing costs 0.1–0.4 µs; it is made once for all requests of a
+//! moment ([`Access::moment`](crate::Access)): a check made after a request arrived is exact for it.
 //!
-//! Limits: no guard on file systems whose changes inotify does not see, for directories that may not be read (inotify asks
-//! for that permission), beyond [`GUARDS_MAX`], or when the user's watches are used up; then every use opens anew.
+//! Limits: there is no guard on file systems whose changes inotify does not see, for directories without read
+//! permission (inotify needs it), beyond [`GUARDS_MAX`], or when the user's watches are used up; every use then opens
+//! the file again.
 
 use crate::file::Handle;
 use crate::keeping::walk::Watch;
@@ -21,16 +22,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Guards that one loop has at most.
+/// Guards of one loop, at most.
 pub(crate) const GUARDS_MAX: usize = 4096;
-/// Events that are remembered while a walk is under way; more make the walk worthless.
+/// Events remembered while a walk is under way; with more of them the walk gives no guard.
 const RECENT_MAX: usize = 1024;
-/// Events that one look-up takes in; a longer queue makes all guards invalid (a look-up must end).
+/// Events that one look-up reads at most; a longer queue makes all guards invalid (a look-up must end).
 const EVENTS_MAX: usize = 4096;
 /// Bytes read from inotify at a time (an event has at most 16 + 256).
 const BUFFER: usize = 4096;
 
-/// One way through the directories. Invalid for ever once anything on it changed.
+/// One guarded path. Invalid for ever once anything on it has changed.
 #[derive(Debug)]
 pub(crate) struct PathGuard {
     valid: Cell<bool>,
@@ -38,8 +39,8 @@ pub(crate) struct PathGuard {
     way: GuardedPath,
 }
 
-/// Where a guarded way leads; made in the pool. (What makes a guard invalid may be that its directory was removed: then
-/// its descriptor is the last reference, and not a loop's to close.)
+/// What a guarded path resolves to; made in the pool. (A guard may be invalid because its directory was removed: its
+/// descriptor is then the last reference, and no loop may close it.)
 #[derive(Debug)]
 pub(crate) struct GuardedPath {
     /// The directory at its end, as resolved.
@@ -69,13 +70,14 @@ type Dependant = (Option<Box<[u8]>>, Rc<PathGuard>);
 #[derive(Debug)]
 pub(crate) struct Watcher {
     inotify: Arc<OwnedFd>,
-    /// Who followed which symlink in it (None: went through it), by watch.
+    /// By watch, the guards that depend on it, each with the symlink in that directory it followed (None: it passed
+    /// through).
     dependants: HashMap<i32, Vec<Dependant>>,
     /// Walks under way in pools.
     walks: usize,
-    /// What happened while they were.
+    /// Events during these walks.
     recent: Vec<(i32, Option<Box<[u8]>>)>,
-    /// More happened than `recent` holds.
+    /// There were more events than `recent` holds.
     lost: bool,
 }
 
@@ -92,13 +94,13 @@ impl Watcher {
         })
     }
 
-    /// For the walk in the pool.
+    /// Begins a walk; the descriptor is for its job in the pool.
     pub(crate) fn begin_walk(&mut self) -> Arc<OwnedFd> {
         self.walks += 1;
         self.inotify.clone()
     }
 
-    /// The guard that a walk has made, unless the way changed meanwhile. Call it for every walk begun.
+    /// Ends a walk: its guard, unless the path changed meanwhile. Call it for every walk begun.
     pub(crate) fn end_walk(
         &mut self,
         walked: Option<(GuardedPath, Vec<Watch>)>,
@@ -136,7 +138,7 @@ impl Watcher {
         Some(guard)
     }
 
-    /// Makes a guard invalid and returns the watches that nobody needs any more, to be removed in a pool.
+    /// Makes a guard invalid and returns the watches that no guard needs any more, to be removed in a pool.
     pub(crate) fn drop_guard(&mut self, guard: &Rc<PathGuard>) -> Vec<i32> {
         guard.valid.set(false);
         let mut unused = Vec::new();
@@ -156,7 +158,7 @@ impl Watcher {
         &self.inotify
     }
 
-    /// Takes in all events queued so far: after this, a guard that says it is valid is.
+    /// Reads all events queued so far: after this, a guard's [`PathGuard::is_valid`] is true to the disk.
     pub(crate) fn take_events(&mut self) {
         let inotify = self.inotify.clone();
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
@@ -179,7 +181,8 @@ impl Watcher {
         self.distrust_all();
     }
 
-    /// A named event matters to who followed the symlink of that name, one without to all.
+    /// Applies an event: one with a name concerns the guards that followed the symlink of that name, one without a name
+    /// all.
     fn take(&mut self, wd: i32, name: Option<&[u8]>) {
         if self.walks > 0 {
             if self.recent.len() < RECENT_MAX {
@@ -204,7 +207,7 @@ impl Watcher {
     }
 }
 
-/// Removes watches that nobody needs. **May wait** (for the last reference to an unlinked directory).
+/// Removes watches that no guard needs. **May wait** (for the last reference to an unlinked directory).
 pub(crate) fn remove_watches(inotify: BorrowedFd<'_>, watches: &[i32]) {
     for wd in watches {
         // EINVAL: the kernel has removed it already, with the directory.

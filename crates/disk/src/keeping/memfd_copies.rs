@@ -1,10 +1,12 @@
-//! MemfdCopies of small files in memory of our own which `sendfile` can take pages from: one memfd per loop.
+//! Copies of small files in a memfd, from which `sendfile` can take pages: one memfd per loop.
 //!
-//! A body of some KiB is cheaper to hand to the socket by the page than to copy: 16 KiB cost 3 µs less, 64 KiB 12. The pages of
-//! a memfd are memory like the heap's, so nobody has to prove that they are there (a machine that swaps may swap both out).
+//! A body of some KiB is cheaper to hand to the socket by the page than to copy: 16 KiB cost 3 µs less, 64 KiB 12 µs.
+//! The pages of a memfd are memory like the heap's, so they need no residency proof (a machine that swaps may swap out
+//! either).
 //!
-//! Invariant: bytes of the memfd are written once, before anybody sends them. Room is never used again: a copy that is dropped
-//! gives its pages back, while the socket still holds those that are on their way, and the next copy lies further behind.
+//! Invariant: bytes of the memfd are written once, before they are sent, and its offsets are never used again. A
+//! dropped copy returns its pages to the kernel, while the socket still holds those that are on their way; the next
+//! copy lies further on.
 
 use crate::error::Error;
 use crate::memory::{Charge, Holder, charge};
@@ -17,25 +19,26 @@ use std::rc::Rc;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create, sendfile};
 use rustix::io::{Errno, pwrite};
 
-/// Smaller bodies are copied behind their head: that takes one system call less.
+/// Bytes from which a body gets a copy. Smaller ones are written together with their head, which takes one system call
+/// less.
 pub(crate) const COPY_MIN: usize = 8 << 10;
 
 /// One loop's memfd.
 #[derive(Debug)]
 pub(crate) struct MemfdCopies {
-    /// None where there are none to be had.
+    /// None where memfd_create(2) failed.
     memory: Option<Rc<OwnedFd>>,
-    /// Where the next copy goes.
+    /// The offset of the next copy.
     end: u64,
 }
 
-/// A whole file's bytes.
+/// A copy of a whole file.
 #[derive(Debug)]
 pub(crate) struct MemfdCopy {
     memory: Rc<OwnedFd>,
-    /// Where they begin.
+    /// The offset of its first byte.
     start: u64,
-    /// Its pages.
+    /// The range of its pages.
     room: Range<u64>,
     _charge: Charge,
 }
@@ -49,10 +52,10 @@ impl MemfdCopies {
         }
     }
 
-    /// MemfdCopies a body, whose last bytes (`unsent`) nobody is sent; None if it is too small for it, or there is no memory.
+    /// Copies a body whose last `unsent` bytes are never sent. None if it is too small, or there is no memory.
     ///
-    /// What is sent ends with a page. A call takes sixteen pages from a file before it turns to the socket: 64 KiB that lie across
-    /// seventeen cost a third more (a second turn, and a packet of its own for the rest).
+    /// The part that is sent ends with a page. `sendfile` takes sixteen pages from a file before it turns to the
+    /// socket: 64 KiB across seventeen pages cost a third more (a second turn, and a packet of its own for the rest).
     pub(crate) fn keep(&mut self, body: &[u8], unsent: usize) -> Option<MemfdCopy> {
         if body.len() < COPY_MIN {
             return None;
@@ -103,7 +106,7 @@ impl MemfdCopy {
 impl Drop for MemfdCopy {
     fn drop(&mut self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // What fails here keeps its pages until the loop ends.
+        // If this fails, the pages stay until the loop ends.
         let len = self.room.end - self.room.start;
         let _ = fallocate(&self.memory, flags, self.room.start, len);
     }

@@ -1,7 +1,7 @@
 //! nginx's `open_file_cache`: open files and errors that may be out of date for `open_file_cache_valid`.
 //!
-//! Only for locations that ask for it; without it this crate keeps files exactly (see `cache`), and cheaper than nginx does.
-//! One per loop and location. Invariant: at most `max` entries; none older than `valid` is answered from.
+//! Only for locations that ask for it; without it this crate keeps files exactly (see `open_files`), and cheaper than
+//! nginx does. One per loop and location. Invariant: at most `max` entries; none older than `valid` is used.
 
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The directives.
+/// The settings of the `open_file_cache` directives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFileCacheSettings {
-    /// `open_file_cache max=`: entries; the one used longest ago makes room.
+    /// `open_file_cache max=`: entries at most; the least recently used one makes room.
     pub max: usize,
-    /// `open_file_cache inactive=`: an entry not used for so long is removed.
+    /// `open_file_cache inactive=`: an entry that was not used for this long is removed.
     pub inactive: Duration,
-    /// `open_file_cache_valid`: for so long an entry is believed.
+    /// `open_file_cache_valid`: how long an entry is used without a check.
     pub valid: Duration,
-    /// `open_file_cache_min_uses`: a file used less often (while its entry lives) does not stay open.
+    /// `open_file_cache_min_uses`: a file with fewer uses (while its entry lives) does not stay open.
     pub min_uses: u32,
     /// `open_file_cache_errors`: are errors kept too?
     pub errors: bool,
 }
 
-/// Entries that one look-up removes at most because they were inactive.
+/// Inactive entries that one look-up removes at most.
 const EXPIRE_MAX: usize = 2;
 
 /// One loop's cache of one location.
@@ -40,14 +40,14 @@ pub struct OpenFileCache {
 #[derive(Debug, Default)]
 struct Table {
     entries: HashMap<Rc<[u8]>, CacheEntry>,
-    /// By time of use: a counter, so that no two are alike.
+    /// Paths by last use; the key is a counter, so unique.
     order: BTreeMap<u64, Rc<[u8]>>,
     clock: u64,
 }
 
 #[derive(Debug)]
 struct CacheEntry {
-    /// None: known, but used too seldom to stay open.
+    /// None: the file has had too few uses to stay open.
     outcome: Option<Result<Rc<OpenFile>, (&'static str, Errno)>>,
     checked: Instant,
     used: Instant,
@@ -65,7 +65,7 @@ impl OpenFileCache {
         }
     }
 
-    /// What is believed of a path.
+    /// The cached result for a path, which may be out of date.
     pub(crate) fn look_up(&self, path: &[u8]) -> Option<Result<Rc<OpenFile>, Error>> {
         let mut table = self.table.borrow_mut();
         let now = Instant::now();
@@ -88,7 +88,7 @@ impl OpenFileCache {
         }
     }
 
-    /// Remembers what an open has just found.
+    /// Stores the result of an open.
     pub(crate) fn keep(&self, path: &[u8], found: &Result<Rc<OpenFile>, Error>) {
         let outcome = match found {
             Ok(file) => Ok(file.clone()),

@@ -1,13 +1,14 @@
 //! One loop's open files: descriptors and small bodies kept from request to request, exact at every use.
 //!
-//! Per use: the events of the path above are taken in (see `watch`), then one `fstat` of the pinned descriptor, which sees
-//! writes, truncation, replacement, rename, unlink and chmod (each changes ctime, size or the number of links). Anything
-//! else opens anew. A look made after a request had come is exact for it: requests of one moment share it. Not here: nginx's
-//! `open_file_cache`, where staleness is asked for (`stale`).
+//! Each use reads the queued events of the directories above (see `inotify`), then calls `fstat` on the kept
+//! descriptor, which shows writes, truncation, replacement, rename, unlink and chmod (each changes ctime, size or the
+//! number of links). After any change the file is opened again. A check made after a request arrived is exact for that
+//! request, so the requests of one moment share it. Not here: nginx's `open_file_cache`, for locations that ask for
+//! staleness (`open_file_cache`).
 //!
-//! Invariant: an entry without a valid guard, or whose file changed so recently that its time stamp may not show the next
-//! change, is never answered from. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp (at its
-//! first store after each writeback); changes made below an overlay, or to the mounts, are seen a moment later.
+//! Invariant: an entry is never used without a valid guard. A file is not kept if it changed so recently that its time
+//! stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp
+//! (at its first store after each writeback); changes below an overlay, or of the mounts, are seen a moment later.
 
 use crate::file::{Meta, OpenFile};
 use crate::keeping::inotify::PathGuard;
@@ -20,18 +21,19 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// OpenFiles that one loop keeps open at most, whatever the process's limit on descriptors, and however much memory there is ([`memory`]).
+/// Files that one loop keeps open at most, however many descriptors and however much memory there is ([`memory`]).
 pub(crate) const FILES_MAX: usize = 4096;
-/// Of the process's descriptors, files that are kept open take at most this share on one loop, and on all of them together.
+/// Kept files take at most one descriptor in this many of the process: on one loop, and on all loops together.
 const DESCRIPTORS_OF_A_LOOP: usize = 8;
 const DESCRIPTORS_OF_ALL: usize = 2;
-/// OpenFiles that make room for one, where fewer may be kept than there are.
+/// Files evicted for a new one at most, where fewer may be kept than there are.
 const FILES_FOR_ONE: usize = 4;
-/// Bytes of small bodies that one loop keeps at most; fewer where memory is little ([`memory`]).
+/// Bytes of small bodies that one loop keeps at most; fewer where there is little memory ([`memory`]).
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
-/// Bodies that make room for one.
+/// Bodies evicted for a new one at most.
 const BODIES_FOR_ONE_MAX: usize = 16;
-/// A time stamp is trusted to show the next change once it is so old: two ticks of the coarsest kernel clock (HZ=100).
+/// The age, in nanoseconds, from which a time stamp is certain to show the next change: two ticks of the coarsest
+/// kernel clock (HZ=100).
 const SETTLED_NS: i128 = 20_000_000;
 
 #[derive(Debug)]
@@ -40,24 +42,24 @@ pub(crate) struct FileEntry {
     hash: u64,
     pub file: Rc<OpenFile>,
     pub guard: Option<Rc<PathGuard>>,
-    /// Since the hand came by.
+    /// Was it used since the clock hand passed?
     used: bool,
-    /// The moment for which it was last looked at.
+    /// The moment for which it was last checked.
     checked: u64,
-    /// Since the last sweep.
+    /// Was it requested since the last sweep?
     asked: bool,
 }
 
-/// What became of a file that was to be kept.
+/// The result of [`OpenFiles::keep`].
 #[derive(Debug)]
 pub(crate) enum Insertion {
-    /// It was known already, and is as it was: this is the one known.
+    /// The file was in the table already, unchanged: this is the entry's.
     Known(Rc<OpenFile>),
     /// It was not.
     New(Rc<OpenFile>),
 }
 
-/// A table of open files with a clock hand: what is used survives the hand once.
+/// A table of open files with CLOCK eviction: an entry that was used survives the hand once.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     slots: Vec<Option<FileEntry>>,
@@ -65,20 +67,20 @@ pub(crate) struct OpenFiles {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     hand: usize,
-    /// Of the process.
+    /// The process's limit on descriptors.
     descriptors: usize,
-    /// Of bodies, those in `copies` included.
+    /// Bytes of all kept bodies, those in `copies` included.
     body_bytes: usize,
     copies: MemfdCopies,
-    /// Of bodies that are not there.
+    /// Bytes of the bodies in the heap.
     in_heap: Charge,
-    /// Of all without bodies.
+    /// Bytes of all entries without their bodies.
     open: Charge,
     _keeps: Keeps,
 }
 
 impl OpenFiles {
-    /// `descriptors`: those that the process may have.
+    /// An empty table. `descriptors`: the process's limit.
     pub(crate) fn new(descriptors: usize) -> OpenFiles {
         OpenFiles {
             slots: Vec::new(),
@@ -95,8 +97,8 @@ impl OpenFiles {
         }
     }
 
-    /// The file of a path, if it is known to be as it was; the caller has taken in the events before. (None also for an
-    /// entry without a valid guard: open it anew, and [`OpenFiles::keep`] says that it is known.)
+    /// The file of a path, if it is known to be unchanged; the caller has read the events before. (None also for an
+    /// entry without a valid guard: open it again, and [`OpenFiles::keep`] returns it as known.)
     pub(crate) fn look_up(&mut self, path: &[u8], moment: u64) -> Option<Rc<OpenFile>> {
         let slot = self.slot(path)?;
         if !self.is_current(slot, moment) {
@@ -105,7 +107,7 @@ impl OpenFiles {
         Some(self.slots[slot as usize].as_ref()?.file.clone())
     }
 
-    /// Is the file in this place still what its path names, and as it was? As [`OpenFiles::look_up`].
+    /// Is the file in this slot still what its path names, and unchanged? As [`OpenFiles::look_up`].
     pub(crate) fn is_current(&mut self, slot: u32, moment: u64) -> bool {
         let Some(entry) = self.slots[slot as usize].as_mut() else {
             return false;
@@ -126,8 +128,8 @@ impl OpenFiles {
         false
     }
 
-    /// Keeps what was just opened, if its time stamp will show its next change; gives back the file kept before if it is
-    /// the same, unchanged, so that its body and slot live on.
+    /// Keeps a file that was just opened, if its time stamp will show its next change. Returns the file kept before if
+    /// it is the same and unchanged, so that its body and slot live on.
     pub(crate) fn keep(&mut self, path: &[u8], file: Rc<OpenFile>) -> Insertion {
         if let Some(slot) = self.slot(path) {
             match &self.slots[slot as usize] {
@@ -175,7 +177,7 @@ impl OpenFiles {
         Insertion::New(file)
     }
 
-    /// OpenFiles that may be kept now.
+    /// Files that may be kept now.
     fn files_max(&self) -> usize {
         let of_all = self.descriptors / DESCRIPTORS_OF_ALL / memory::loops();
         (self.descriptors / DESCRIPTORS_OF_A_LOOP)
@@ -215,7 +217,7 @@ impl OpenFiles {
         self.body_bytes += body.len();
     }
 
-    /// Lets go of up to `count` bodies, while there are more than may be now. False: there is nothing more to let go of.
+    /// Drops up to `count` bodies, while there are more than allowed now. False: there is nothing more to drop.
     pub(crate) fn shed_bodies(&mut self, count: usize) -> bool {
         let most = body_bytes_max();
         for _ in 0..count {
@@ -227,15 +229,15 @@ impl OpenFiles {
         self.body_bytes > most
     }
 
-    /// Forgets half of all (descriptors ran out), or everything.
+    /// Evicts entries until `to` are left.
     pub(crate) fn shrink(&mut self, to: usize) {
         while self.index.len() > to {
             self.evict();
         }
     }
 
-    /// Lets go, in the part `from .. from + count` of the table, of what was not asked for since the last sweep, and of
-    /// what has changed (a deleted file's blocks are not free while it is open). False: there is nothing behind that part.
+    /// Drops, in the slots `from .. from + count`, files that were not requested since the last sweep, and those that
+    /// have changed (a deleted file's blocks are not free while it is open). False: that was the end of the table.
     pub(crate) fn sweep(&mut self, from: usize, count: usize) -> bool {
         let end = (from + count).min(self.slots.len());
         for at in from..end {
@@ -276,7 +278,7 @@ impl OpenFiles {
         self.free.push(slot);
     }
 
-    /// A file's body counts no more. (Who has the file still has the body.)
+    /// Takes a file's body out of the accounts. (Holders of the file still have the body.)
     fn forget_body(&mut self, file: &OpenFile) {
         let len = file.counted.take();
         self.body_bytes -= len;
@@ -285,7 +287,7 @@ impl OpenFiles {
         }
     }
 
-    /// Lets go of one body, not of its file: the first behind the hand that was not used since the hand last came by.
+    /// Drops one body, not its file: the first after the hand that was not used since the hand last passed.
     fn evict_body(&mut self) {
         for _ in 0..2 * self.slots.len() {
             self.hand = (self.hand + 1) % self.slots.len();
@@ -303,7 +305,7 @@ impl OpenFiles {
         }
     }
 
-    /// Removes one entry: the first behind the hand that was not used since the hand last came by.
+    /// Removes one entry: the first after the hand that was not used since the hand last passed.
     fn evict(&mut self) {
         for _ in 0..2 * self.slots.len() {
             self.hand = (self.hand + 1) % self.slots.len();
@@ -332,8 +334,8 @@ fn is_as_it_was(file: &OpenFile) -> bool {
     rustix::fs::fstat(file.as_fd()).is_ok_and(|stat| Meta::from_stat(&stat) == *file.meta())
 }
 
-/// Will the next change of this file show in its time stamp? A change within the same tick of the kernel's clock as the
-/// last would not (before Linux 6.13's finer stamps).
+/// Will the next change of this file show in its time stamp? A change in the same tick of the kernel's clock as the
+/// last one would not (before the finer stamps of Linux 6.13).
 fn is_settled(meta: &Meta) -> bool {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

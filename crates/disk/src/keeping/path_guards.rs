@@ -1,4 +1,4 @@
-//! One loop's guards by path, made in the pool when a file is asked for a second time.
+//! One loop's guards by path, made in the pool when a file is requested for the second time.
 //!
 //! Invariant: at most [`GUARDS_MAX`] guards, at most one walk per path and [`WALKS_MAX`] in all.
 
@@ -18,11 +18,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Walks that one loop has under way at most.
+/// Walks of one loop that are under way, at most.
 pub(crate) const WALKS_MAX: usize = 16;
-/// After a walk that gave no guard, the next one for that path waits so long.
+/// The time before the next walk of a path whose walk gave no guard.
 const RETRY: Duration = Duration::from_secs(1);
-/// After all guards were found in use, so long no new one is tried for.
+/// The time without new guards after all were found in use.
 const FULL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ enum GuardSlot {
 }
 
 impl PathGuards {
-    /// At most so many guards (each holds a descriptor), and at most [`GUARDS_MAX`].
+    /// An empty table for at most `guards_max` guards (each holds a descriptor), and at most [`GUARDS_MAX`].
     pub(crate) fn new(guards_max: usize) -> PathGuards {
         PathGuards {
             watcher: Watcher::new(),
@@ -65,8 +65,8 @@ impl PathGuards {
         }
     }
 
-    /// The guard of a path (a directory with its slash, or a symlink to a file), if there is a valid one. The caller has
-    /// taken in the events.
+    /// The guard of a path (a directory with its slash, or a symlink to a file), if there is a valid one. The caller
+    /// has read the events.
     pub(crate) fn get(&self, path: &[u8]) -> Option<Rc<PathGuard>> {
         match self.by_path.get(path) {
             Some(GuardSlot::Ready(guard)) if guard.is_valid() => Some(guard.clone()),
@@ -86,7 +86,7 @@ impl PathGuards {
             }
     }
 
-    /// PathGuards that there may be now: one for each file that is kept is enough.
+    /// Guards allowed now: one for each kept file is enough.
     fn guards_max(&self) -> usize {
         self.guards_max.min(memory::files_of_a_loop())
     }
@@ -106,12 +106,12 @@ impl PathGuards {
         room
     }
 
-    /// Lets go of the guards that are worth nothing any more, or guard no open file.
+    /// Drops the guards that are invalid, or guard no open file.
     pub(crate) fn let_go(&mut self, pool: &Pool) {
         let mut dropped = Vec::new();
         self.by_path.retain(|_, slot| match slot {
             GuardSlot::Walking => true,
-            // The map, and one for each watch of the watcher, hold it; entries of the table of files beyond that.
+            // References beyond the map's own, and the watcher's for each watch, belong to the table of open files.
             GuardSlot::Ready(guard)
                 if guard.is_valid() && Rc::strong_count(guard) > 1 + guard.watches_len() =>
             {
@@ -138,7 +138,7 @@ impl PathGuards {
     }
 }
 
-/// Removes watches where it is dropped: in a pool.
+/// Removes watches when it is dropped, in a pool.
 struct RemoveWatchesOnDrop(Arc<std::os::fd::OwnedFd>, Vec<i32>);
 
 impl Drop for RemoveWatchesOnDrop {
@@ -148,7 +148,7 @@ impl Drop for RemoveWatchesOnDrop {
 }
 
 impl Local {
-    /// Gives the table's entry of this path its guard; begins the walk for one if there is none yet.
+    /// Gives the table's entry of this path its guard; begins a walk for one if there is none yet.
     pub(crate) fn guard(&self, path: &[u8], pool: &Pool) {
         let parent = parent_of(path);
         let guard = self.0.guards.borrow().get(parent);
@@ -162,7 +162,7 @@ impl Local {
         }
     }
 
-    /// A file reached through a symlink has a guard of its own.
+    /// Guards a file that is reached through a symlink: it has a guard of its own.
     fn guard_symlink(&self, path: &[u8], pool: &Pool) {
         let guard = self.0.guards.borrow().get(path);
         let Some(guard) = guard else {
@@ -179,7 +179,7 @@ impl Local {
         }
     }
 
-    /// Is what the guarded directory holds under this name the file that the table has for the path?
+    /// Does this name in the guarded directory lead to the file that the table has for the path?
     fn holds(&self, guard: &PathGuard, name: &[u8], path: &[u8], pool: &Pool) -> LeadsTo {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
@@ -275,7 +275,7 @@ enum LeadsTo {
     Other,
 }
 
-/// The path up to and with its last slash.
+/// The path up to its last slash, inclusive.
 pub(crate) fn parent_of(path: &[u8]) -> &[u8] {
     let end = path
         .iter()

@@ -1,7 +1,7 @@
-//! Walking a path component by component, in a pool: to watch every directory on the way, or to judge every symlink.
+//! Walking a path component by component, in a pool: to watch every directory on it, or to judge every symlink.
 //!
-//! Not here: what a watch means (`watch`). Invariant: a directory is watched before anything is looked up in it, so that a
-//! change that the look-up did not see is an event.
+//! Not here: what a watch means (`inotify`). Invariant: a directory is watched before a name is looked up in it, so
+//! that a change that the look-up did not see is an event.
 
 use crate::access::Symlinks;
 use crate::mount::Filesystem;
@@ -13,9 +13,9 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Symlinks that are followed in one path, as the kernel does (path_resolution(7)).
+/// Symlinks followed in one path, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
-/// Components of one path, those of followed symlinks included; a longer one is not watched (ELOOP).
+/// Components of one path, those of followed symlinks included; a longer path is not watched (ELOOP).
 const COMPONENTS_MAX: usize = 512;
 
 /// Changes of a directory itself.
@@ -38,21 +38,21 @@ pub(crate) struct Watch {
     pub link: Option<Box<[u8]>>,
 }
 
-/// Where a path leads.
+/// What a path resolves to.
 #[derive(Debug)]
 pub(crate) struct Walked {
     /// The directory that holds the last component, as resolved.
     pub dir: OwnedFd,
     /// The last component, as resolved; `.` if the path is a directory given with a slash, or `..`.
     pub name: Box<[u8]>,
-    /// What the way depends on.
+    /// The watches that the result depends on.
     pub watches: Vec<Watch>,
 }
 
 struct Walk<'a> {
     inotify: Option<BorrowedFd<'a>>,
     symlinks: Symlinks,
-    /// Bytes of the path not yet walked, in which links are judged; those that links add are not counted.
+    /// The components not yet walked, those that symlinks add included.
     todo: VecDeque<Component>,
     watches: Vec<Watch>,
     links: usize,
@@ -61,15 +61,16 @@ struct Walk<'a> {
 
 struct Component {
     name: Box<[u8]>,
-    /// Where it ends in the path asked for; None: it came from a symlink.
+    /// The offset of its end in the given path, by which its symlinks are judged; past the end (`usize::MAX`): it came
+    /// from a symlink; None: it is never judged.
     end: Option<usize>,
 }
 
 /// Walks an absolute path and watches each directory on the way with `inotify`. **Waits.**
 ///
 /// # Errors
-/// Those of open(2) and inotify_add_watch(2) (EACCES, ENOSPC: no watch to be had); EXDEV where a directory on the way is
-/// on a file system whose changes inotify does not see.
+/// Those of open(2) and inotify_add_watch(2) (EACCES, ENOSPC: no watch to be had); EXDEV where a directory on the way
+/// is on a file system whose changes inotify does not see.
 pub(crate) fn watch_path(path: &[u8], inotify: BorrowedFd<'_>) -> Result<Walked, Errno> {
     Walk::new(path, Some(inotify), Symlinks::Follow).run()
 }
@@ -165,7 +166,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Puts what a symlink holds before the rest of the way; an absolute one begins with the component `/`.
+    /// Puts a symlink's target before the rest of the path; an absolute one begins with the component `/`.
     fn follow(
         &mut self,
         dir: BorrowedFd<'_>,

@@ -1,33 +1,33 @@
-//! Who holds how much memory: counted by each thread in memory of its own, added up by whoever asks.
+//! Bytes by holder: each thread counts in an account of its own, and readers add up.
 //!
-//! Invariant: a thread writes only its own account, so that what one takes and another gives back may be less than nothing in one
-//! account, but never in the sum of all.
+//! Invariant: a thread writes only its own account. So an account may be negative (one thread takes memory, another
+//! gives it back), but never the sum of all.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Who holds memory.
+/// A use of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Holder {
-    /// Copies of small files from 8 KiB on, in memory that `sendfile` takes them from.
+    /// Copies of small files from 8 KiB on, in the memfds that `sendfile` takes them from.
     Copies,
-    /// Smaller files' bodies.
+    /// Bodies of smaller files.
     Bodies,
-    /// What followers of a fetch have not sent yet.
+    /// Bytes that followers of a fetch have not sent yet.
     Windows,
-    /// Answers that wait to be written to a cache.
+    /// Responses that wait to be written to a cache.
     Fills,
-    /// What is read ahead of servers behind this one (`proxy_buffers` and its kin).
+    /// Bytes read ahead from upstream servers (`proxy_buffers` and the like).
     ProxyBuffers,
     /// Buffers that stand in for `sendfile`, and those that are read into.
     Buffers,
-    /// Bodies of requests that have been read.
+    /// Request bodies that have been read.
     RequestBodies,
-    /// Files that are kept open, without what the kernel has of them.
+    /// Files that are kept open, without the kernel's memory for them.
     Files,
-    /// Answers that are ready to be sent.
+    /// Prepared responses.
     Answers,
     /// Connections of clients.
     Connections,
@@ -51,7 +51,7 @@ pub const HOLDERS: [Holder; 11] = [
 ];
 
 impl Holder {
-    /// Its name in figures.
+    /// Its name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ pub type Held = [u64; HOLDERS.len()];
 #[repr(align(64))]
 struct Account([AtomicI64; HOLDERS.len()]);
 
-/// The accounts of threads that run, and what those had that have ended.
+/// The accounts of running threads, and the sum of those of ended threads.
 #[derive(Debug)]
 struct Accounts {
     open: Vec<Arc<Account>>,
@@ -116,10 +116,10 @@ impl Drop for Own {
     }
 }
 
-/// So many bytes more (or fewer) are held.
+/// Counts bytes that are taken or (negative) given back.
 fn add(holder: Holder, bytes: i64) {
     let is_open = OWN.try_with(|own| {
-        // Nobody else writes it.
+        // No other thread writes it.
         let count = &own.0.0[holder as usize];
         count.store(count.load(Relaxed) + bytes, Relaxed);
     });
@@ -129,7 +129,7 @@ fn add(holder: Holder, bytes: i64) {
     }
 }
 
-/// Bytes that are held now. Takes a lock for as long as it adds up: for whoever shows it, not for a request.
+/// Bytes that are held now. Holds a lock while it adds up: for metrics, not for a request.
 #[must_use]
 pub fn held() -> Held {
     let accounts = ACCOUNTS.lock();
@@ -139,11 +139,11 @@ pub fn held() -> Held {
             *sum += bytes.load(Relaxed);
         }
     }
-    // They are read while they change.
+    // The accounts change while they are read, so a sum may come out negative.
     sums.map(|sum| u64::try_from(sum).unwrap_or(0))
 }
 
-/// Memory that is counted for as long as this lives. It may be dropped by another thread than the one that made it.
+/// Memory that is counted while this lives. It may be dropped by another thread than its maker.
 #[derive(Debug)]
 #[must_use = "what is dropped is counted no more"]
 pub struct Charge {
@@ -151,7 +151,7 @@ pub struct Charge {
     bytes: usize,
 }
 
-/// Counts so many bytes for a holder.
+/// Counts bytes for a holder.
 pub fn charge(holder: Holder, bytes: usize) -> Charge {
     let mut charge = Charge { holder, bytes: 0 };
     charge.set(bytes);
@@ -159,7 +159,7 @@ pub fn charge(holder: Holder, bytes: usize) -> Charge {
 }
 
 impl Charge {
-    /// So many bytes it is from now on.
+    /// Changes the number of bytes.
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.bytes {
             add(self.holder, bytes as i64 - self.bytes as i64);
@@ -167,7 +167,7 @@ impl Charge {
         }
     }
 
-    /// Bytes now.
+    /// The number of bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -184,7 +184,7 @@ impl Drop for Charge {
 mod tests {
     use super::*;
 
-    /// Nobody else in this program's tests has any.
+    /// No other test of this program has any.
     fn of_proxy() -> u64 {
         held()[Holder::ProxyBuffers as usize]
     }

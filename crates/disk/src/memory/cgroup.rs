@@ -1,38 +1,39 @@
-//! What of a bound is taken for good: memory that the kernel cannot give to another at once.
+//! How much of a control group's or the machine's memory is taken for good: memory that the kernel cannot reclaim at
+//! once.
 //!
-//! The kernel's cache of files can be given up, unless it is still to be written; anonymous memory, `memfd`s and most of what the
-//! kernel needs for itself cannot (without swap, which nobody wants to serve from).
+//! The kernel can reclaim its cache of files, except pages that are still to be written. It cannot reclaim anonymous
+//! memory, `memfd`s and most of its own memory (without swap, which a server should not run from).
 //!
-//! Invariant: as `limits`.
+//! Invariant: as in `limits`.
 
 use super::limits::{Groups, number_of, read};
 use std::path::{Path, PathBuf};
 
-/// Of the kernel's own memory, where it does not say how much of it is of the kind that can be given up (version 1), so much counts as taken: the
-/// most of it are names and inodes.
+/// One part in this many of the kernel's own memory counts as taken where the kernel does not say how much of it is
+/// reclaimable (version 1): most of it are dentries and inodes.
 const KERNEL_TAKEN: u64 = 4;
 
-/// A bound that can be asked how much of it is taken.
+/// A limit whose usage can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bounded {
-    /// A group of the unified hierarchy.
+    /// A group of the unified hierarchy (version 2).
     Unified(PathBuf),
-    /// One of version 1.
+    /// A group of version 1.
     Memory(PathBuf),
-    /// The machine, by the directory that is /proc.
+    /// The machine, with the path of /proc.
     Machine(PathBuf),
 }
 
-/// How much of a bound is taken.
+/// How much of a limit is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes that there may be.
+    /// The limit in bytes.
     pub limit: u64,
-    /// Bytes that are taken for good.
+    /// Bytes that cannot be reclaimed at once.
     pub taken: u64,
 }
 
-/// All that has a bound now: groups without a limit are left out.
+/// The machine, and the groups that have a limit now.
 #[must_use]
 pub fn bounded(groups: &Groups, proc: &Path) -> Vec<Bounded> {
     let unified = groups.unified.iter().cloned().map(Bounded::Unified);
@@ -57,7 +58,7 @@ impl std::fmt::Display for Bounded {
 }
 
 impl Bounded {
-    /// How much is taken; `None`: it has no limit.
+    /// How much is taken; `None`: there is no limit.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         match self {
@@ -67,7 +68,7 @@ impl Bounded {
         }
     }
 
-    /// How many processes of the group the kernel has killed since memory was short.
+    /// Processes of the group that the kernel has killed because memory was short.
     #[must_use]
     pub fn kills(&self) -> u64 {
         let said = match self {
@@ -113,9 +114,10 @@ fn of_memory(group: &Path) -> Option<Usage> {
     Some(Usage { limit, taken })
 }
 
-/// What the kernel could give up of its own memory of the kind that it can, while so much of its cache of files is clean. An inode in use
-/// is of that kind, too, and stays. How many are is not said; but both are taken back in proportion, so where little is left of the one, much of the
-/// other is in use: half of it, it may be.
+/// Bytes that the kernel could free of `of_kind` bytes of its own reclaimable memory, while `clean` bytes of its cache
+/// of files are clean. Inodes in use count as reclaimable, too, but stay, and the kernel does not say how many they
+/// are. But it reclaims both kinds in proportion: where little of the cache is left, much of the other is in use,
+/// perhaps half of it.
 fn free_of_kernel(of_kind: u64, clean: u64) -> u64 {
     of_kind.min(clean).max(of_kind / 2)
 }
@@ -132,7 +134,7 @@ fn of_machine(proc: &Path) -> Option<Usage> {
     Some(Usage { limit, taken })
 }
 
-/// Memory of this process that is its own, in bytes: without files, and without what lies in a `memfd` that nobody has mapped.
+/// Bytes of this process's anonymous memory: without files, and without `memfd`s that are not mapped.
 #[must_use]
 pub fn anonymous() -> u64 {
     let about = read(Path::new("/proc/self/statm"));

@@ -1,10 +1,10 @@
-//! How scarce memory is, and so what is given up: one number that all threads read and one writes.
+//! The level of scarcity of memory, and what is given up at each: one number that one thread writes and all read.
 //!
 //! Invariant: a level includes all those before it.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// What is given up, each with all that stands before it.
+/// What is given up at a level, together with everything before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -12,19 +12,19 @@ pub enum Level {
     None,
     /// Copies of what is in the kernel's cache.
     Copies,
-    /// Idle buffers, answers that are ready.
+    /// Idle buffers and prepared responses.
     Buffers,
-    /// The windows of followers: they are small from now on.
+    /// Large windows of followers: they become small.
     Windows,
     /// Files that are kept open.
     Files,
-    /// Storing what is fetched: it passes.
+    /// Storing fetched responses: they pass through.
     Fills,
     /// Taking connections at any speed.
     Accept,
 }
 
-/// All of them, from the least.
+/// All levels, lowest first.
 pub const LEVELS: [Level; 7] = [
     Level::None,
     Level::Copies,
@@ -37,20 +37,20 @@ pub const LEVELS: [Level; 7] = [
 
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-/// The level now.
+/// The current level.
 #[must_use]
 pub fn level() -> Level {
     LEVELS[usize::from(LEVEL.load(Relaxed)).min(LEVELS.len() - 1)]
 }
 
-/// Sets it; gives the one before.
+/// Sets the level; returns the previous one.
 pub fn set_level(level: Level) -> Level {
     let before = LEVEL.swap(level as u8, Relaxed);
     LEVELS[usize::from(before).min(LEVELS.len() - 1)]
 }
 
 impl Level {
-    /// Its name in figures.
+    /// Its name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Level {
         }
     }
 
-    /// What is given up first at this level, for the log.
+    /// The log's text for this level.
     #[must_use]
     pub fn says(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Level {
     }
 }
 
-/// Parts of a thousand that are free of a limit, below which each level begins.
+/// The free part of a limit, in thousandths, below which each level begins.
 const FREE: [(u64, Level); 6] = [
     (30, Level::Accept),
     (60, Level::Fills),
@@ -92,7 +92,7 @@ const FREE: [(u64, Level); 6] = [
     (160, Level::Buffers),
     (220, Level::Copies),
 ];
-/// The same of the budget: what is over it is served all the same, and nobody is kept out for it.
+/// The same for the budget, without [`Level::Accept`]: requests over the budget are served all the same.
 const FREE_OF_BUDGET: [(u64, Level); 5] = [
     (10, Level::Fills),
     (40, Level::Files),
@@ -100,19 +100,19 @@ const FREE_OF_BUDGET: [(u64, Level); 5] = [
     (100, Level::Buffers),
     (150, Level::Copies),
 ];
-/// Of a larger limit, what is free is judged as if it were this one, in bytes: a machine with a few hundred MiB left is not short of memory
+/// Bytes of a limit at most, for judging its free part: a machine with a few hundred MiB left is not short of memory
 /// because it has many GiB.
 const JUDGED_MAX: u64 = 2 << 30;
-/// So much more, in parts of a thousand, must be free before a level ends that has begun.
+/// Hysteresis in thousandths: this much more must be free before a level ends.
 const SLACK: u64 = 40;
 
-/// The level of a limit of which so many bytes are taken for good (what the kernel could give back at once is not), while another level holds.
+/// The level for a limit of which `taken` bytes cannot be reclaimed at once, while the level `now` holds.
 #[must_use]
 pub fn of_limit(limit: u64, taken: u64, now: Level) -> Level {
     of(&FREE, limit, taken, now)
 }
 
-/// The level of a budget of which so many bytes are taken.
+/// The level for a budget of which `taken` bytes are taken, while the level `now` holds.
 #[must_use]
 pub fn of_budget(budget: u64, taken: u64, now: Level) -> Level {
     of(&FREE_OF_BUDGET, budget, taken, now)
@@ -120,7 +120,7 @@ pub fn of_budget(budget: u64, taken: u64, now: Level) -> Level {
 
 fn of(steps: &[(u64, Level)], limit: u64, taken: u64, now: Level) -> Level {
     let free = limit.saturating_sub(taken);
-    // 128 bits, for a limit may be any number.
+    // 128 bits, since a limit may be any number.
     let free = u128::from(free) * 1000 / u128::from(limit.clamp(1, JUDGED_MAX));
     let begins = |(below, level): &&(u64, Level)| {
         let slack = if now >= *level { SLACK } else { 0 };

@@ -1,9 +1,10 @@
-//! The bounds of this process's memory: those of its control groups, up to the root that it sees, its own, and the machine's.
+//! The limits of this process's memory: those of its control groups up to the visible root, its own, and the machine's.
 //!
-//! Its own group is what /proc/self/cgroup says, below the mount of the hierarchy that /proc/self/mountinfo has (cgroups(7)). Where the
-//! path is that of a host and the mount shows only the container's part, the mount itself is the group.
+//! The process's group is the path in /proc/self/cgroup below the hierarchy's mount in /proc/self/mountinfo
+//! (cgroups(7)). Where that path is the host's and the mount shows only the container's part, the mount itself is the
+//! group.
 //!
-//! Invariant: reads files without a disk; whoever calls may wait for the kernel.
+//! Invariant: reads only files without a disk; the caller may wait for the kernel.
 #![expect(
     clippy::disallowed_methods,
     reason = "procfs and control groups: no disk is behind them, and no loop asks"
@@ -12,12 +13,12 @@
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
-/// Directories above one's own control group that are looked at.
+/// Control groups that are read, from the process's own upwards.
 const GROUPS_MAX: usize = 32;
-/// From here on a limit of version 1 is none (it says a multiple of a page a little under 2^63).
+/// A limit of version 1 from here on means no limit (the kernel writes a multiple of a page a little under 2^63).
 const UNLIMITED: u64 = 1 << 62;
 
-/// The groups of a process whose memory is bounded together: its own first, then those above it.
+/// The directories of a process's memory control groups: its own first, then those above it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     /// Of the unified hierarchy (version 2).
@@ -27,7 +28,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Those of this process, as `proc` (/proc) tells.
+    /// The groups of this process. `proc`: /proc.
     #[must_use]
     pub fn of(proc: &Path) -> Groups {
         let about = read(&proc.join("self/cgroup"));
@@ -58,7 +59,8 @@ impl Groups {
     }
 }
 
-/// A line of mountinfo that is a hierarchy with memory: `ID PARENT MAJ:MIN ROOT POINT OPTIONS … - TYPE SOURCE SUPEROPTIONS`.
+/// The mount of a hierarchy with the memory controller, from a line of mountinfo:
+/// `ID PARENT MAJ:MIN ROOT POINT OPTIONS … - TYPE SOURCE SUPEROPTIONS`.
 struct CgroupMount {
     root: String,
     point: PathBuf,
@@ -89,7 +91,7 @@ impl CgroupMount {
             .ok()
             .map(|below| self.point.join(below))
             .filter(|own| own.is_dir());
-        // In a container the path may be that of the host; what it sees then is its own group, at the top.
+        // In a container the path may be the host's; the mount's top is then the container's own group.
         let own = own.unwrap_or_else(|| self.point.clone());
         let all = own.ancestors().take(GROUPS_MAX);
         all.take_while(|group| group.starts_with(&self.point))
@@ -98,12 +100,12 @@ impl CgroupMount {
     }
 }
 
-/// mountinfo writes blanks and the like as `\040`.
+/// Decodes a field of mountinfo, which writes blanks and the like as `\040`.
 fn unescaped(word: &str) -> String {
     word.replace("\\040", " ").replace("\\134", "\\")
 }
 
-/// What bounds memory.
+/// The source of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The machine has no more.
@@ -124,16 +126,16 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// The least bound, and whose it is.
+/// A limit and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Bytes.
     pub bytes: u64,
-    /// What says so.
+    /// Its source.
     pub of: Bound,
 }
 
-/// The least of all bounds.
+/// The least of all limits.
 #[must_use]
 pub fn least(groups: &Groups) -> Limit {
     let process = [("RLIMIT_AS", Resource::As), ("RLIMIT_DATA", Resource::Data)];
@@ -151,7 +153,7 @@ pub fn least(groups: &Groups) -> Limit {
         .unwrap_or_else(of_machine)
 }
 
-/// The least bound of the memory that this process may have files in: address space does not count.
+/// The least limit of the memory that can cache this process's files: limits of address space do not count.
 pub(crate) fn least_for_files(groups: &Groups) -> u64 {
     let machine = of_machine().bytes;
     of_groups(groups).map_or(machine, |limit| limit.bytes.min(machine))
@@ -166,7 +168,7 @@ fn of_machine() -> Limit {
     }
 }
 
-/// The least bound of all groups.
+/// The least limit of all groups.
 fn of_groups(groups: &Groups) -> Option<Limit> {
     let files = |directories: &[PathBuf], names: &'static [&'static str]| {
         let all = directories.iter();
@@ -182,7 +184,7 @@ fn of_groups(groups: &Groups) -> Option<Limit> {
             of: Bound::Group(file),
         })
     });
-    // Of version 1 a group also knows the limits above it that a container does not see.
+    // In version 1 a group also knows the limits above it that a container does not see.
     let above = groups.memory.first().and_then(|group| {
         let file = group.join("memory.stat");
         let bytes = number_of(&read(&file), "hierarchical_memory_limit")?;
@@ -196,7 +198,7 @@ fn of_groups(groups: &Groups) -> Option<Limit> {
         .min_by_key(|limit| limit.bytes)
 }
 
-/// The number behind a word at the start of a line.
+/// The number after a word at the start of a line.
 pub(super) fn number_of(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     let (_, number) = lines.find(|(word, _)| *word == name)?;
@@ -284,7 +286,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_container_sees_its_own_group_at_the_top() {
-        // The host's path, and a mount of the container's part: by its root, or (without a namespace) by a path that is not there.
+        // The host's path, and a mount of the container's part: by its root, or (without a namespace) by a path that is
+        // not there.
         let tree = Tree::new("4:memory:/docker/1\n0::/docker/1\n", "/docker/1", "/");
         tree.write("unified/memory.max", "3000\n");
         assert_eq!(tree.limit(), Some((3000, "unified/memory.max".to_owned())));

@@ -1,7 +1,7 @@
-//! Counters: per operation, how often the kernel's memory had the answer and how often a pool was asked.
+//! Counters by operation: answers from the kernel's memory, and jobs for a pool.
 //!
-//! Not here: what the calls took that were made in pools (`calls`). Invariant: each loop counts in memory of its own, which it alone
-//! writes; sums are made by who reads.
+//! Not here: durations of the calls in pools (`call_times`). Invariant: each loop counts in memory of its own, which it
+//! alone writes; readers add up.
 
 use crate::metrics::{ARE_COUNTED, Number};
 use std::cell::Cell;
@@ -17,9 +17,9 @@ pub enum Operation {
     Stat,
     /// `read`.
     Read,
-    /// Windows proven and sent.
+    /// Sends of windows.
     Send,
-    /// Files made (always a pool, as all that follow).
+    /// Files made (always in a pool, as are all that follow).
     Create,
     /// `write`.
     Write,
@@ -31,7 +31,7 @@ pub enum Operation {
     Readdir,
     /// `fdatasync`.
     Fsync,
-    /// Jobs of several of these, and what is none of them.
+    /// Jobs of several of these, and everything else.
     Other,
 }
 
@@ -41,23 +41,23 @@ pub const OPERATIONS: [&str; 11] = [
     "other",
 ];
 
-/// One operation's numbers since start.
+/// One operation's counts since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Answered from memory, on the loop.
     pub memory: u64,
-    /// Of those, answered by the descriptor cache.
+    /// Of those, answered by a table of kept files.
     pub cached: u64,
     /// Handed to a pool.
     pub offloaded: u64,
     /// Refused because a pool's queue was full.
     pub overflowed: u64,
-    /// Nanoseconds that callers waited for the pool, in sum.
+    /// Nanoseconds that callers waited for the pool, in total.
     pub offloaded_ns: u64,
 }
 
 impl Count {
-    /// Adds what another loop has counted.
+    /// Adds the counts of another loop.
     pub(crate) fn add(&mut self, other: Count) {
         self.memory += other.memory;
         self.cached += other.cached;
@@ -77,17 +77,17 @@ struct OperationCounters {
     offloaded_ns: Number,
 }
 
-/// What a request has waited for.
+/// How long a request has waited for pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
-    /// For operations in pools, from asking to having, in nanoseconds.
+    /// For operations in pools, from request to result, in nanoseconds.
     pub disk_ns: u64,
-    /// For a thread of a pool to begin with a job, in nanoseconds.
+    /// For a pool thread to start a job, in nanoseconds.
     pub pool_ns: u64,
 }
 
 impl Waited {
-    /// Both together.
+    /// The sum of two.
     #[must_use]
     pub fn plus(self, other: Waited) -> Waited {
         Waited {
@@ -102,32 +102,32 @@ thread_local! {
     static WAITED: Cell<Waited> = const { Cell::new(Waited { disk_ns: 0, pool_ns: 0 }) };
 }
 
-/// The operation that this thread answered last from memory since it was told to forget; empty: none.
+/// The last operation that this thread answered from memory since [`forget_last_operation`]; empty: none.
 #[must_use]
 pub fn last_operation() -> &'static str {
     LAST.get()
         .map_or("", |operation| OPERATIONS[operation as usize])
 }
 
-/// What this thread answers from now on is another task's.
+/// Resets [`last_operation`]: the thread turns to another task.
 #[inline]
 pub fn forget_last_operation() {
     LAST.set(None);
 }
 
-/// What the request that this thread has at hand has waited for so far.
+/// How long this thread's current request has waited so far.
 #[must_use]
 pub fn waited() -> Waited {
     WAITED.get()
 }
 
-/// Takes up another request, which has waited for so much.
+/// Sets how long this thread's current request has waited: the thread turns to another one.
 #[inline]
 pub fn set_waited(waited: Waited) {
     WAITED.set(waited);
 }
 
-/// A task of this thread has what it waited for.
+/// Adds to the waits of this thread's current request.
 pub(crate) fn add_waited(disk: Duration, pool: Duration) {
     let ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     WAITED.set(WAITED.get().plus(Waited {

@@ -1,8 +1,8 @@
-//! Times, counted in buckets that are the same everywhere, so that sums over loops and threads are exact.
+//! Histograms of durations, with the same buckets everywhere, so that sums over loops and threads are exact.
 //!
-//! Log-linear: each power of ten from 1 µs to 100 s lies in 18 equal steps (1, 1.5, 2, 2.5 … 9.5), so that the bounds that are
-//! shown ([`BOUNDS`]: 1, 2, 5, 10 …) are bounds of buckets. Invariant: a bucket holds what is over its lower bound and not over
-//! its upper one.
+//! Log-linear: each power of ten from 1 µs to 100 s is divided into 18 equal steps (1, 1.5, 2, 2.5 … 9.5), so that the
+//! shown bounds ([`BOUNDS`]: 1, 2, 5, 10 …) are bounds of buckets. Invariant: a bucket counts durations above its lower
+//! bound, up to and including its upper one.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,14 +10,14 @@ use super::ARE_COUNTED;
 
 /// Steps of one power of ten.
 const STEPS: usize = 18;
-/// The first power of ten, of nanoseconds: 1 µs. What is not over it is in one bucket.
+/// The first power of ten of nanoseconds: 1 µs. Everything up to it is in one bucket.
 const FIRST: u32 = 3;
 /// The last one: up to 100 s.
 const LAST: u32 = 10;
-/// All of them, one below and one above.
+/// All buckets: one below and one above those of the powers.
 const BUCKETS: usize = 2 + STEPS * POWERS;
 
-/// The bounds that are shown: nanoseconds, and in seconds as every reader of figures writes them.
+/// The bounds that are shown: in nanoseconds, and in seconds as the readers of metrics write them.
 pub const BOUNDS: [(u64, &str); 25] = [
     (1_000, "1e-06"),
     (2_000, "2e-06"),
@@ -46,17 +46,18 @@ pub const BOUNDS: [(u64, &str); 25] = [
     (100_000_000_000, "100.0"),
 ];
 
-/// Powers of ten that are told apart.
+/// Powers of ten with buckets.
 const POWERS: usize = (LAST - FIRST + 1) as usize;
 
-/// Binary digits behind the first one by which [`GUESSES`] tells numbers apart.
+/// Binary digits after the first one by which [`GUESSES`] is indexed.
 const DIGITS: u32 = 5;
 /// The first binary digit of 1 µs and of 100 s.
 const DIGIT_FIRST: u32 = 9;
 const DIGIT_LAST: u32 = 36;
 
-/// The bucket of the least number with each beginning. No two bounds begin alike, so that it is this bucket, or the next one: no
-/// logarithm to the base of ten, no division, which take their time at several histograms of each request.
+/// The bucket of the least number with each beginning. No two bounds have the same beginning, so a number belongs to
+/// this bucket or the next: no decimal logarithm and no division, which would cost time in several histograms of each
+/// request.
 const GUESSES: [u8; ((DIGIT_LAST - DIGIT_FIRST + 1) << DIGITS) as usize] = {
     let mut guesses = [0; ((DIGIT_LAST - DIGIT_FIRST + 1) << DIGITS) as usize];
     let (mut place, mut bucket) = (0, 0);
@@ -85,7 +86,7 @@ const UPPERS: [u64; BUCKETS] = {
     uppers
 };
 
-/// Where a time of so many nanoseconds is counted.
+/// The bucket of a duration.
 #[inline]
 fn bucket(ns: u64) -> usize {
     if ns <= UPPERS[0] {
@@ -126,7 +127,7 @@ const fn upper(bucket: usize) -> u64 {
     HALVES[power] * (step as u64 + 3)
 }
 
-/// How many times were how long.
+/// A histogram of durations, written by one thread or several and read by others.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -143,7 +144,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a time, as the only writer.
+    /// Counts a duration, as the only writer.
     #[inline]
     pub fn record(&self, ns: u64) {
         if ns == 0 {
@@ -158,7 +159,7 @@ impl Histogram {
         self.sum_ns.store(sum, Relaxed);
     }
 
-    /// Counts so many that took no time at all, as the only writer.
+    /// Counts a number of durations of 0, as the only writer.
     #[inline]
     pub fn record_none(&self, times: u64) {
         if ARE_COUNTED {
@@ -167,7 +168,7 @@ impl Histogram {
         }
     }
 
-    /// Counts a time, as one of several writers.
+    /// Counts a duration, as one of several writers.
     pub fn record_shared(&self, ns: u64) {
         if !ARE_COUNTED {
             return;
@@ -176,7 +177,7 @@ impl Histogram {
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    /// A copy.
+    /// A copy of its current state.
     #[must_use]
     pub fn times(&self) -> Times {
         let mut times = Times::default();
@@ -202,7 +203,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Adds what a histogram has counted.
+    /// Adds the counts of a histogram.
     pub fn merge(&mut self, other: &Histogram) {
         for (sum, count) in self.buckets.iter_mut().zip(&other.buckets) {
             *sum += count.load(Relaxed);
@@ -210,7 +211,7 @@ impl Times {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns.load(Relaxed));
     }
 
-    /// Adds others.
+    /// Adds the counts of another copy.
     pub fn add(&mut self, other: &Times) {
         for (sum, count) in self.buckets.iter_mut().zip(&*other.buckets) {
             *sum += count;
@@ -218,7 +219,7 @@ impl Times {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
     }
 
-    /// What has come since there were `earlier` ones.
+    /// The difference from an earlier copy.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
         let mut since = self.clone();
@@ -229,19 +230,19 @@ impl Times {
         since
     }
 
-    /// How many there are.
+    /// The number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// All together, in nanoseconds.
+    /// The sum of all durations, in nanoseconds.
     #[must_use]
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// How many were not over each of [`BOUNDS`].
+    /// The number of durations up to each of [`BOUNDS`].
     #[must_use]
     pub fn up_to_bounds(&self) -> [u64; BOUNDS.len()] {
         let (mut bucket, mut sum) = (0, 0);
@@ -254,8 +255,8 @@ impl Times {
         })
     }
 
-    /// The time that a share (0 to 1) of them is not over, in nanoseconds: the upper bound of its bucket, 100 s at most. 0: there are
-    /// none.
+    /// The quantile of a share (0 to 1), in nanoseconds: the upper bound of its bucket, 100 s at most. 0: there are no
+    /// durations.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let count = self.count();

@@ -1,7 +1,7 @@
-//! What is counted, by one thread and read by others: counters, gauges, histograms of times.
+//! Counters, gauges and histograms that one thread writes and others read.
 //!
-//! Not here: what is counted, and how it is shown. Invariant: where a type says that it has one writer, two threads never
-//! write it at the same time (a number would be lost, nothing worse); a reader takes no lock and waits for nobody.
+//! Not here: their families, and how they are shown. Invariant: where a method says that it has one writer, two threads
+//! never write at the same time (a count would be lost, nothing worse); a reader takes no lock and never waits.
 
 pub(crate) mod counters;
 mod histogram;
@@ -10,10 +10,10 @@ pub use histogram::{BOUNDS, Histogram, Times};
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Is anything counted? It is, but in a program that is built to be compared with (the feature `without_figures`).
+/// Is anything counted? Always, except in a build for comparison (the feature `without_figures`).
 pub const ARE_COUNTED: bool = !cfg!(feature = "without_figures");
 
-/// A number that one thread changes and others read.
+/// A counter or gauge.
 #[derive(Debug, Default)]
 pub struct Number(AtomicU64);
 
@@ -25,7 +25,7 @@ impl Number {
         }
     }
 
-    /// Takes away, as the only writer.
+    /// Subtracts, as the only writer.
     pub fn sub(&self, less: u64) {
         if ARE_COUNTED {
             self.0.store(self.get().wrapping_sub(less), Relaxed);
@@ -44,7 +44,7 @@ impl Number {
         }
     }
 
-    /// As it is now.
+    /// Its current value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)

@@ -1,7 +1,7 @@
-//! Opening: by what the kernel has in memory, else in a pool.
+//! Opening and stat: from the kernel's memory, else in a pool.
 //!
-//! Invariant: on a loop only `openat2` with RESOLVE_CACHED and RESOLVE_NO_XDEV, relative to a directory of a mount that
-//! answers inline, then `fstat` on the descriptor; never a path by itself.
+//! Invariant: a loop only calls `openat2` with RESOLVE_CACHED and RESOLVE_NO_XDEV, relative to a directory of a mount
+//! that answers inline, then `fstat` on the descriptor. It never passes a path alone.
 
 use crate::access::{Access, Mode, Symlinks};
 use crate::call_times;
@@ -25,19 +25,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Contents up to this size are read with the open and may be kept: 64 KiB, and what a cache's entry has around them.
+/// Bytes up to which a file's contents are read with the open and may be kept: 64 KiB, plus what an entry of a cache
+/// has around its body.
 pub const BODY_MAX: usize = 68 << 10;
 
-/// For `bench/spikes` alone: what is not in memory is opened and looked at on the loop, and read in a pool, which is how nginx works with
-/// `aio threads`.
+/// For `bench/spikes` alone: open and stat wait on the loop, and only reads go to a pool, as in nginx with `aio
+/// threads`.
 const OPENS_ON_LOOPS: bool = cfg!(feature = "open_inline");
 
-/// What is opened for.
+/// What a path is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenPurpose {
-    /// To read it.
+    /// To read the file.
     Read,
-    /// Only to look at it (O_PATH).
+    /// To look at its metadata only (O_PATH).
     Stat,
 }
 
@@ -62,7 +63,7 @@ impl OpenPurpose {
     }
 }
 
-/// What of [`Access`] an open needs, owned, for a job.
+/// The part of [`Access`] that an open needs, owned, for a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenOptions {
     pub symlinks: Symlinks,
@@ -81,8 +82,8 @@ impl From<&Access<'_>> for OpenOptions {
 }
 
 impl Local {
-    /// Opens the file or directory at an absolute path, if all that takes is in memory. An error of the kernel
-    /// (ENOENT, EACCES, …) is an answer.
+    /// Opens the file or directory at an absolute path, if the kernel has everything for it in memory. An error of the
+    /// kernel (ENOENT, EACCES, …) is an answer.
     ///
     /// # Errors
     /// [`WouldBlock`]: ask [`Local::open`].
@@ -138,7 +139,7 @@ impl Local {
         {
             return believed;
         }
-        // In a box, as all that waits for a pool: the short way does not carry the long one's state.
+        // Boxed, as every wait for a pool: the future of the fast path stays small.
         let found = Box::pin(self.open_in_pool(path, access)).await;
         if let Some(stale) = access.stale {
             stale.keep(path, &found);
@@ -154,7 +155,7 @@ impl Local {
         Ok(self.keep(path, found, access))
     }
 
-    /// Looks at the file or directory at an absolute path (index and try_files candidates), if that is in memory.
+    /// The metadata of the file or directory at an absolute path (index and try_files candidates), if it is in memory.
     ///
     /// # Errors
     /// [`WouldBlock`]: ask [`Local::stat`].
@@ -177,7 +178,7 @@ impl Local {
         }))
     }
 
-    /// Looks at the file or directory at an absolute path; no permission on the file itself is needed.
+    /// The metadata of the file or directory at an absolute path; no permission on the file itself is needed.
     ///
     /// # Errors
     /// As [`Local::open`].
@@ -187,7 +188,7 @@ impl Local {
         {
             return answer;
         }
-        // Closed where it was opened.
+        // The descriptor is closed where it was opened.
         let look = |found: Found| (found.meta, found.mount);
         let found = self.find(path, OpenPurpose::Stat, access, Operation::Stat, look);
         let (meta, mount) = Box::pin(found).await?;
@@ -218,8 +219,8 @@ impl Local {
         })
     }
 
-    /// Puts what was opened into the loop's table of open files, where that is exact; what is there already gets its
-    /// guard.
+    /// Puts an opened file into the loop's table of open files, if the table can keep it exactly. A file that is there
+    /// already (a second use) gets its guard.
     fn keep(&self, path: &[u8], found: Found, access: &Access<'_>) -> Rc<OpenFile> {
         self.heed_scarcity();
         let inline = found
@@ -241,8 +242,9 @@ impl Local {
         }
     }
 
-    /// A path that leads through a symlink to another mount, or through an absolute one (Linux up to 6.18 at least), cannot
-    /// be opened from its own mount on a loop (EXDEV); the next one is opened from its directory, guarded.
+    /// Begins a guard for the directory of a path that a loop cannot open from its own mount (EXDEV), because it leads
+    /// through a symlink to another mount, or through an absolute symlink (Linux up to 6.18 at least). The next open of
+    /// the path then starts at the guarded directory.
     pub(crate) fn guard_detour(&self, path: &[u8], found_on: Option<&Mount>, access: &Access<'_>) {
         if !keeps(access) || !found_on.is_some_and(Mount::answers_inline) {
             return;
@@ -283,8 +285,8 @@ impl Local {
         }
     }
 
-    /// Opens below a directory whose way is guarded: fewer steps for the kernel, and no EXDEV where a symlink above leads
-    /// to another mount. None: there is no such guard, or it does not answer.
+    /// Opens a name below its guarded directory: fewer steps for the kernel, and no EXDEV where a symlink above leads
+    /// to another mount. None: there is no valid guard, or the kernel would have to wait.
     fn try_find_guarded(
         &self,
         path: &[u8],
@@ -304,7 +306,8 @@ impl Local {
         }
     }
 
-    /// Opens in the pool and gives back what `take` takes of it there. Where descriptors have run out, some are given back first.
+    /// Opens in the pool and returns what `take` makes of the result there. If descriptors have run out, closes kept
+    /// files and tries again.
     pub(crate) async fn find<T: Send + 'static>(
         &self,
         path: &[u8],
@@ -388,8 +391,8 @@ fn open_cached(
                 ..*options
             },
         ),
-        // EAGAIN: not in memory. EXDEV: another mount, which the pool learns. EMFILE: the long way gives descriptors back. The
-        // others: no such call, or not for us.
+        // EAGAIN: not in memory. EXDEV: another mount, which the pool gets to know. EMFILE, ENFILE: `find` closes kept
+        // files. The others: no such call, or not permitted.
         Err(
             Errno::AGAIN
             | Errno::XDEV
@@ -407,7 +410,7 @@ fn open_cached(
     }
 }
 
-/// `disable_symlinks`: symlinks are followed in the first `from` bytes and refused behind them.
+/// Opens for `disable_symlinks`: symlinks are followed in the first `from` bytes and refused after them.
 fn open_behind(
     dir: BorrowedFd<'_>,
     rest: &[u8],
@@ -452,15 +455,15 @@ fn openat2(
     )
 }
 
-/// The path of an open file as the kernel has it: made out of names in memory, since the file is open (procfs waits for no
-/// disk).
+/// The path of an open file as the kernel knows it. (The kernel builds it from dentries in memory; procfs waits for no
+/// disk.)
 fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, Error> {
     rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())
         .map(std::ffi::CString::into_bytes)
         .map_err(|errno| Error::system("realpath()", errno))
 }
 
-/// Completes what was opened on a loop.
+/// Completes an open on a loop: fstat, and O_DIRECT where it applies.
 fn found_inline(
     fd: OwnedFd,
     mount: Arc<Mount>,
@@ -481,7 +484,7 @@ fn found_inline(
     }))
 }
 
-/// May files be kept open for this caller? (Those that judge symlinks, or behave as nginx does, open anew.)
+/// May files be kept open for this caller? (With `disable_symlinks` or `aio off` every request opens the file again.)
 fn keeps(access: &Access<'_>) -> bool {
     access.symlinks == Symlinks::Follow && access.mode == Mode::Pool
 }
@@ -490,13 +493,13 @@ fn is_direct(meta: &Meta, directio: Option<u64>) -> bool {
     meta.kind == Kind::File && directio.is_some_and(|size| meta.len >= size)
 }
 
-/// `directio SIZE`: O_DIRECT for files from that size on, where the file system has it.
+/// Sets O_DIRECT for `directio SIZE`, on files from that size on, where the file system supports it.
 fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool {
     is_direct(meta, options.directio)
         && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
 }
 
-/// Opens in a pool (or inline, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
+/// Opens in a pool (or on the loop, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
 pub(crate) fn open_waiting(
     disk: &Arc<Disk>,
     path: &[u8],
@@ -526,7 +529,7 @@ fn open_unseen(
     let mut body = None;
     let reads = purpose == OpenPurpose::Read && !OPENS_ON_LOOPS;
     if reads && meta.kind == Kind::File && !direct {
-        // Other loops must not take the pages in flight for present ones.
+        // Other loops must not take pages that are being read for present ones.
         let _fill = (meta.len > BODY_MAX as u64).then(|| disk.begin_first_fill(&meta));
         let first = read_first(fd.as_fd(), meta.len)?;
         if first.len() as u64 == meta.len {
@@ -576,7 +579,7 @@ pub(crate) fn open_path(
     }
 }
 
-/// Up to [`BODY_MAX`] bytes from the start, so that a file opened cold does not come back cold.
+/// Reads up to [`BODY_MAX`] bytes from the start, so that a file that was not in memory needs no second job.
 fn read_first(fd: BorrowedFd<'_>, len: u64) -> Result<Bytes, Error> {
     let want = usize::try_from(len).unwrap_or(BODY_MAX).min(BODY_MAX);
     let mut buffer = Vec::with_capacity(want);

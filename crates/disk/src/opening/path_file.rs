@@ -1,4 +1,4 @@
-//! Holding on to a path without opening what is there: what connecting to a unix socket needs.
+//! [`PathFile`]: an O_PATH descriptor, through which a unix socket is connected to.
 //!
 //! Invariant: as in [`crate::opening::open`], the path is walked in memory, else in a pool.
 
@@ -11,12 +11,12 @@ use crate::local::Local;
 use crate::metrics::counters::Operation;
 use crate::opening::open::OpenPurpose;
 
-/// What [`Local::open_path`] holds on to. Closed where that does not wait.
+/// An O_PATH descriptor of [`Local::open_path`]. Closed in a pool where the close may wait.
 #[derive(Debug)]
 pub struct PathFile(Handle);
 
 impl PathFile {
-    /// What `/proc/self/fd/` calls it.
+    /// Its number, as in `/proc/self/fd/`.
     #[must_use]
     pub fn number(&self) -> i32 {
         self.0.as_fd().as_raw_fd()
@@ -24,7 +24,7 @@ impl PathFile {
 }
 
 impl Local {
-    /// Holds on to what is at an absolute path, without opening it (O_PATH), whatever it is.
+    /// Gets an O_PATH descriptor of an absolute path, whatever type of file is there.
     ///
     /// # Errors
     /// As [`Local::open`]; the call is `stat()`.

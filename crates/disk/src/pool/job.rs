@@ -1,7 +1,8 @@
 //! One job of a pool, and the future that waits for it.
 //!
-//! The job owns all that it works on. Invariant: what it owns and what it returns is dropped on a thread of the pool,
-//! unless the waiting task takes the result; so the last `close` of a file never falls to a loop because a client left.
+//! A job owns everything that it works on. Invariant: what it owns and what it returns is dropped on a thread of the
+//! pool, unless the waiting task takes the result; so a loop never makes the last `close` of a file because a client
+//! left.
 
 use super::mailbox::{self, Mailbox};
 use super::queue::Lane;
@@ -15,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a worker sees of a job.
+/// A job as a worker sees it.
 pub(crate) trait Run: Send + Sync {
     fn run(&self, begun: Instant);
     fn queued(&self) -> Instant;
@@ -25,13 +26,13 @@ pub(crate) struct Job<F, T> {
     state: Mutex<JobState<F, T>>,
     mailbox: Option<Arc<Mailbox>>,
     queued: Instant,
-    /// Reads are not begun once nobody waits; writes always are.
+    /// An abandoned read is not begun; an abandoned write is.
     lane: Lane,
 }
 
 struct JobState<F, T> {
     stage: Stage<F, T>,
-    /// In the queue.
+    /// Time in the queue.
     waited: Duration,
     waker: Option<Waker>,
 }
@@ -41,7 +42,7 @@ enum Stage<F, T> {
     Running,
     Done(thread::Result<T>),
     Taken,
-    /// Nobody waits any more.
+    /// The waiting future was dropped.
     Abandoned(Option<F>),
 }
 
@@ -60,7 +61,7 @@ impl<F, T> Job<F, T> {
         }
     }
 
-    /// A job for whose end nobody waits.
+    /// A job without a waiting future.
     pub(crate) fn detached(lane: Lane, work: F) -> Job<F, T> {
         let state = JobState {
             stage: Stage::Abandoned(Some(work)),
@@ -114,16 +115,16 @@ impl<F: FnOnce() -> T + Send, T: Send> Run for Job<F, T> {
     }
 }
 
-/// A job that a pool has accepted. Ready with what the job returned; a panic of the job goes on in who awaits it.
+/// The result of an accepted job, as a future. A panic of the job resumes in the awaiting task.
 ///
-/// Dropping it abandons the job: a read that has not begun never will, anything else is finished in the pool.
+/// Dropping it abandons the job: a read that has not begun is not run; anything else is finished in the pool.
 pub struct Pending<F: FnOnce() -> T + Send + 'static, T: Send + 'static> {
     job: Arc<Job<F, T>>,
     pool: Arc<Shared>,
 }
 
 impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Pending<F, T> {
-    /// Waits for a job that some thread of the pool runs.
+    /// The future of a job that a thread of the pool runs.
     pub(crate) fn new(job: Arc<Job<F, T>>, pool: &Pool) -> Self {
         let pool = pool.shared().clone();
         Self { job, pool }
@@ -171,7 +172,7 @@ impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Drop for Pending<F, T
             }
             Stage::Queued(work) => {
                 drop(state);
-                // The queue still holds the (now empty) job; what it owned goes back through the pool.
+                // The queue still holds the (now empty) job; its work is dropped in the pool.
                 self.pool.release(work);
             }
             Stage::Running | Stage::Abandoned(_) => state.stage = Stage::Abandoned(None),

@@ -1,13 +1,13 @@
-//! A loop's mailbox: what pool threads have finished reaches the loop as one wake-up per batch.
+//! A loop's mailbox: finished jobs of the pools reach the loop with one wake-up per batch.
 //!
 //! Waking a task of another thread costs tokio a lock and a write to its eventfd, each time. Here a pool thread puts
 //! the task's waker into the mailbox, and only the first of a batch wakes the loop; the loop's own task then wakes the
 //! others locally, which costs no system call.
 //!
-//! What one thread does together is told together, unless it takes long: a loop that shares a thread's core would else take over at
-//! each end.
+//! Jobs that one thread runs as a batch are posted together, unless that takes long: a loop on the same core would
+//! otherwise preempt the thread after each job.
 //!
-//! Invariant: a waker posted is woken, also when the loop has gone (then directly).
+//! Invariant: a posted waker is woken, also when the loop has gone (then directly).
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// So long the first of several ends is kept back at most, beside what the next one takes.
+/// The time that the first waker of a batch is held back at most, in addition to one job's duration.
 const HELD_MAX: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// The mailbox of the loop that runs on this thread.
     static CURRENT: RefCell<Option<Arc<Mailbox>>> = const { RefCell::new(None) };
-    /// What this thread of a pool has finished and not told yet, where it does several things together.
+    /// The wakers that this pool thread holds back during a batch.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 struct Held {
     since: Instant,
-    /// At most one for each of the jobs that are done together.
+    /// At most one per job of the batch.
     wakers: Vec<(Arc<Mailbox>, Waker)>,
 }
 
@@ -47,9 +47,9 @@ impl Held {
     }
 }
 
-/// Does several jobs, and tells their ends together. Not to be nested.
+/// Runs a batch of jobs and posts their wakers together. Must not be nested.
 pub(crate) fn together(work: impl FnOnce()) {
-    /// Also when a job panics.
+    /// Posts them also when a job panics.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -86,7 +86,7 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug)]
 struct MailboxState {
-    /// At most one per job of this loop that a pool has accepted, so bounded by the pools' bounds.
+    /// At most one per job of this loop that a pool has accepted, so limited by the pools' bounds.
     ready: Vec<Waker>,
     owner: Option<Waker>,
     open: bool,
@@ -115,7 +115,7 @@ impl Mailbox {
     }
 }
 
-/// Opens this thread's mailbox and returns the task that empties it; dropping the task closes the mailbox.
+/// Opens this thread's mailbox and returns the task that empties it. Dropping the task closes the mailbox.
 pub(crate) fn deliver() -> impl Future<Output = ()> + 'static {
     let mailbox = Arc::new(Mailbox {
         state: Mutex::new(MailboxState {

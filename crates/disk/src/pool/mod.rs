@@ -1,10 +1,10 @@
 //! Named, bounded pools of threads: the only place where anything waits for a disk.
 //!
-//! A pool takes jobs in three lanes (see [`Lane`]), refuses them when its queue is full ([`Overflow`]: the caller decides
-//! what that means), and counts what it does. CPU work above a threshold uses the same pools.
+//! A pool takes jobs in three lanes (see [`Lane`]), refuses them when its queue is full ([`Overflow`]: the caller
+//! decides what that means), and counts them. CPU work above a threshold uses pools, too.
 //!
-//! Not here: what the jobs do. Invariant: a job accepted is run or, if it is a read and nobody waits any more, dropped
-//! on a thread of the pool; threads are never joined (one may hang on a dead disk).
+//! Not here: the jobs' work. Invariant: an accepted job is run, or, if it is a read and its caller stopped waiting,
+//! dropped on a thread of the pool. Threads are never joined (one may hang on a dead disk).
 
 mod job;
 mod mailbox;
@@ -33,18 +33,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Threads of a pool whose `threads=` says nothing.
+/// Threads of a pool without `threads=`.
 pub const DEFAULT_THREADS: usize = 32;
-/// Tasks that may wait in a pool whose `max_queue=` says nothing.
+/// Jobs that may wait in a pool without `max_queue=`.
 pub const DEFAULT_MAX_QUEUE: usize = 65536;
-/// More threads than this no pool has.
+/// Threads of a pool, at most.
 pub const THREADS_MAX: usize = 4096;
 
 thread_local! {
     static ON_POOL_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Is this a thread of a pool, where waiting is allowed?
+/// Is this a thread of a pool, which may wait?
 pub(crate) fn on_pool_thread() -> bool {
     ON_POOL_THREAD.try_with(Cell::get).unwrap_or(false)
 }
@@ -55,7 +55,7 @@ pub(crate) fn on_pool_thread() -> bool {
 pub struct Overflow {
     /// The pool's name.
     pub pool: Arc<str>,
-    /// Tasks that wait in the lane.
+    /// Jobs that wait in the lane.
     pub waiting: usize,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     metrics: Arc<PoolMetrics>,
 }
 
-/// What a pool counts; the pool that takes its name over goes on with it.
+/// The metrics of a pool; a new pool of the same name goes on with them.
 #[derive(Debug, Default)]
 struct PoolMetrics {
     rejected: Number,
@@ -83,7 +83,7 @@ struct PoolMetrics {
     running: Histogram,
 }
 
-/// What a pool has done, for metrics.
+/// The counters of a pool, for metrics.
 #[derive(Clone, Debug)]
 pub struct PoolCounters {
     /// The pool's name.
@@ -108,13 +108,13 @@ pub struct PoolCounters {
     pub ran: Times,
 }
 
-/// While it lives, the pool hands out no job (for stall tests). Jobs that run already go on.
+/// Freezes a pool while it lives: no job is handed out (for stall tests). Jobs that are running go on.
 #[must_use = "the pool thaws when this is dropped"]
 pub struct Hold(Arc<Shared>);
 
 impl Pool {
-    /// A pool with its bounds: `threads` from 1 to [`THREADS_MAX`] (else clamped), `max_queue` jobs waiting in each
-    /// lane (0: a job is taken only if a thread is free for it). No thread is started before the first job.
+    /// A pool of `threads` threads (clamped to 1 to [`THREADS_MAX`]), with up to `max_queue` jobs waiting in each lane
+    /// (0: a job is accepted only if a thread is free for it). No thread is started before the first job.
     #[must_use]
     pub fn new(name: &str, threads: usize, max_queue: usize) -> Pool {
         let bounds = Bounds {
@@ -124,7 +124,7 @@ impl Pool {
         Pool::with(name, bounds, Arc::default())
     }
 
-    /// A pool with other bounds, which goes on counting where this one is.
+    /// A pool with other bounds that goes on with the metrics of this one.
     #[must_use]
     pub(crate) fn remade(&self, threads: usize, max_queue: usize) -> Pool {
         let bounds = Bounds {
@@ -151,27 +151,28 @@ impl Pool {
         &self.shared().name
     }
 
-    /// Threads at most.
+    /// The maximal number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.shared().bounds.threads
     }
 
-    /// Waiting jobs at most, in each lane.
+    /// The maximal number of waiting jobs in each lane.
     #[must_use]
     pub fn max_queue(&self) -> usize {
         self.shared().bounds.max_queue
     }
 
-    /// Makes its threads nicer than the loops, from their next job on: for a pool whose jobs take processor time and never wait.
+    /// Makes its threads nicer than the loops, from their next job on: for a pool whose jobs need CPU time and never
+    /// wait.
     pub fn give_way(&self) {
         self.shared().gives_way.store(true, Relaxed);
     }
 
-    /// Hands a job to the pool; the result is awaited (or abandoned) through what is returned.
+    /// Hands a job to the pool. The returned future gives its result; dropping it abandons the job.
     ///
     /// # Errors
-    /// [`Overflow`] if the lane is full; the job is then dropped here.
+    /// [`Overflow`] if the lane is full; the job is then dropped by the caller's thread.
     pub fn submit<F, T>(&self, lane: Lane, work: F) -> Result<Pending<F, T>, Overflow>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -194,10 +195,10 @@ impl Pool {
         Ok(self.submit(lane, work)?.await)
     }
 
-    /// Hands over a job for whose end nobody waits; it is run whoever leaves.
+    /// Hands over a job without a result; it is run in any case.
     ///
     /// # Errors
-    /// [`Overflow`] if the lane is full; the job is then dropped here.
+    /// [`Overflow`] if the lane is full; the job is then dropped by the caller's thread.
     pub fn spawn<F>(&self, lane: Lane, work: F) -> Result<(), Overflow>
     where
         F: FnOnce() + Send + 'static,
@@ -206,8 +207,8 @@ impl Pool {
             .push(lane, Arc::new(Job::detached(lane, work)))
     }
 
-    /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused, and done
-    /// before reads where the writes' lane is full.
+    /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused, and run
+    /// before reads when the write lane is full.
     pub fn release<T: Send + 'static>(&self, value: T) {
         self.shared().release(value);
     }
@@ -218,13 +219,13 @@ impl Pool {
         Hold(self.shared().clone())
     }
 
-    /// Writes that wait: where this is long, fills are better shed.
+    /// The number of writes that wait. When it is large, fills of caches should be shed.
     #[must_use]
     pub fn writes_waiting(&self) -> usize {
         self.shared().queue.waiting().1
     }
 
-    /// What the pool has done.
+    /// The pool's counters.
     #[must_use]
     pub fn counters(&self) -> PoolCounters {
         let shared = self.shared();
@@ -303,15 +304,16 @@ impl Shared {
 
     pub(crate) fn release<T: Send + 'static>(self: &Arc<Self>, value: T) {
         let job = Arc::new(Job::detached(Lane::Write, move || drop(value)));
-        // Where it is given back, all else has failed: then it goes here, and the caller waits for it.
+        // A job that is handed back (the queue is full beyond its bound) is dropped here, and the caller waits for
+        // that.
         if let Ok(pushed) = self.queue.push_always(job) {
             self.start_if_needed(&pushed);
         }
     }
 
-    /// Threads are started one by one: the first by the first job, each further one by a worker that finds work left
-    /// and nobody asleep. One that cannot be had now (EAGAIN) is tried for again with the next job; a pool without any
-    /// thread refuses jobs.
+    /// Starts a thread if one is needed and allowed. The first is started by the first job, each further one when work
+    /// is left and no worker sleeps. If a thread cannot be started (EAGAIN), the next job tries again; a pool without
+    /// any thread refuses jobs.
     fn start_if_needed(self: &Arc<Self>, pushed: &Pushed) {
         if *pushed == Pushed::Fine {
             return;
@@ -327,7 +329,7 @@ impl Shared {
         }
     }
 
-    /// A worker's life.
+    /// The main function of a worker.
     fn work(self: Arc<Self>) {
         ON_POOL_THREAD.set(true);
         take_long_turns();
@@ -350,13 +352,14 @@ impl Shared {
     }
 }
 
-/// A thread's turn on a processor, in nanoseconds: longer than those of any other (3 ms as a rule; the kernel takes up to 100).
+/// The slice of a pool thread on a processor, in nanoseconds: longer than that of other threads (usually 3 ms; the
+/// kernel accepts up to 100 ms).
 const TURNS_NS: u64 = 10_000_000;
 
-/// Lets loops go first: whoever wakes and has shorter turns takes over at once (EEVDF, Linux 6.12), and those of a pool that wake at the same
-/// time, with what a disk gave them, do not go before a loop one by one. The share of a processor stays what it is for any other: with a
-/// tenth of it (being nicer), each time that a disk had given something a thread waited long for whoever else had work for that processor. What
-/// the kernel refuses stays as it is.
+/// Gives this thread longer slices, so that loops run first: a thread that wakes with a shorter slice preempts at once
+/// (EEVDF, Linux 6.12), and pool threads that wake at the same time, when a disk has answered, do not run before a loop
+/// one after the other. The thread's share of a processor does not change: with a tenth of it (a nicer thread), it
+/// waited long for other work on that processor each time a disk had answered. If the kernel refuses, nothing changes.
 fn take_long_turns() {
     if let Ok(own) = sys::Turns::of(0)
         && own.is_ordinary()
@@ -365,13 +368,14 @@ fn take_long_turns() {
     }
 }
 
-/// How much nicer than the process's first thread those of a pool are that gives way (setpriority(2)): of a processor that a loop wants as well
-/// they get a tenth, and all of it while no loop has work.
+/// How much nicer than the process's first thread the threads of a pool are that gives way (setpriority(2)): they get a
+/// tenth of a processor that a loop needs, too, and all of it while no loop has work.
 const NICER: i32 = 10;
-/// The nicest that there is.
+/// The highest nice value.
 const NICEST: i32 = 19;
 
-/// For the rest of this thread's life, since only root may take it back. What the kernel refuses stays as it is.
+/// Makes this thread nicer, for the rest of its life, since only root may undo it. If the kernel refuses, nothing
+/// changes.
 fn become_nicer() {
     if let Ok(first) = getpriority_process(Some(getpid())) {
         let _ = setpriority_process(None, (first + NICER).min(NICEST));

@@ -1,41 +1,41 @@
-//! The queue of a pool: three lanes, a bound for each, and workers that wake each other in a chain.
+//! The queue of a pool: three bounded lanes, and workers that wake each other in a chain.
 //!
-//! It knows neither threads nor what a job is (its tests run it under loom with jobs that are numbers).
+//! It knows nothing of threads or of what jobs are (its tests run it under loom with numbers for jobs).
 //!
-//! Invariants: a job accepted is handed out once; while a takeable job waits, a worker is awake or being woken; at
-//! most one wake-up is under way at any moment, and the woken worker wakes the next only if work is left. (Waking one
-//! worker per job costs twelve times the CPU: DESIGN section 3.)
+//! Invariants: an accepted job is handed out once; while a job waits that may be taken, a worker is awake or being
+//! woken; at most one wake-up is under way at any moment, and the woken worker wakes the next only if work is left.
+//! (Waking one worker per job costs twelve times the CPU: DESIGN section 3.)
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// Which of the queues of a pool a job stands in.
+/// The lane of a pool's queue that a job waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Somebody waits for the answer: opens, reads, CPU work.
+    /// Jobs that one request waits for: opens, reads, CPU work.
     Read,
-    /// Several wait for the same answer. They come before those for whom only one waits: one read helps them all.
+    /// Reads that several requests wait for. They come before those of [`Lane::Read`]: one read serves them all.
     Shared,
-    /// Creates, writes, renames, closes. All of these together never hold the last thread of a pool.
+    /// Creates, writes, renames, closes. All of these together never occupy the last thread of a pool.
     Write,
 }
 
-/// While reads wait, one job in this many is a write nevertheless, so that a busy disk's writes come to an end.
+/// While reads wait, one job in this many is a write, so that writes proceed on a busy disk.
 const WRITE_TURN: u32 = 8;
 
-/// While reads for several wait, one job in this many is not one of them, so that who is alone in wanting something gets it.
+/// While shared reads wait, one job in this many is a single read, so that those proceed, too.
 const SINGLE_TURN: u32 = 4;
 
-/// Jobs that wait in the lane of writes beyond its bound, since they must not be refused: as many as a process can have
-/// descriptors (fs.nr_open), which is what they close.
+/// Jobs that may wait in the write lane beyond its bound, because they must not be refused: they close descriptors, so
+/// as many as a process can have (fs.nr_open).
 const BEYOND_MAX: usize = 1 << 20;
 
-/// How much a queue takes.
+/// The bounds of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// Workers that call [`Queue::next`].
     pub threads: usize,
-    /// Jobs that may wait in each lane; 0: only as many as threads are free.
+    /// Jobs that may wait in each lane; 0: only as many as there are free threads.
     pub max_queue: usize,
 }
 
@@ -51,7 +51,7 @@ struct QueueState<J> {
     writes: VecDeque<J>,
     /// Workers inside [`Queue::next`] that sleep.
     idle: usize,
-    /// Is a wake-up on its way to one of them?
+    /// Is one of them being woken?
     waking: bool,
     running: usize,
     writing: usize,
@@ -60,12 +60,12 @@ struct QueueState<J> {
     closed: bool,
 }
 
-/// What the caller of [`Queue::push`] should do next.
+/// What the caller of [`Queue::push`] or [`Queue::next`] should do next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// Nothing: a worker will come.
+    /// Nothing: a worker will take the job.
     Fine,
-    /// No worker sleeps: start another, if fewer than `threads` exist.
+    /// No worker sleeps: start another one, if fewer than `threads` exist.
     NoneIdle,
 }
 
@@ -90,7 +90,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Accepts a job, or gives it back with the number that wait.
+    /// Accepts a job, or returns it with the number of jobs in its lane.
     pub(super) fn push(&self, lane: Lane, job: J) -> Result<Pushed, (J, usize)> {
         let mut state = self.state.lock();
         if !state.has_room(lane) {
@@ -101,8 +101,8 @@ impl<J> Queue<J> {
         Ok(self.accept(state, lane, job))
     }
 
-    /// Accepts a job that must not be refused (a close): it waits with the writes, also where their lane is full. Gives it back
-    /// when [`BEYOND_MAX`] of these wait.
+    /// Accepts a job that must not be refused (a close), in the write lane, even if that is full. Returns it when
+    /// [`BEYOND_MAX`] jobs wait beyond the lane's bound.
     pub(super) fn push_always(&self, job: J) -> Result<Pushed, J> {
         let state = self.state.lock();
         if state.writes.len() >= state.bounds.max_queue.saturating_add(BEYOND_MAX) {
@@ -126,7 +126,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// The next job for a worker, once it says which lane its last one was of. Sleeps; None: the pool is closed.
+    /// The next job for a worker. `finished`: the lane of its last job. Sleeps; None: the pool is closed.
     pub(super) fn next(&self, finished: Option<Lane>) -> Option<(Lane, J, Pushed)> {
         let mut state = self.state.lock();
         if let Some(lane) = finished {
@@ -149,7 +149,7 @@ impl<J> Queue<J> {
             }
             if state.closed && state.has_no_reads() && state.writes.is_empty() {
                 drop(state);
-                // One may sleep since the time when the only jobs left were writes that it might not take.
+                // A worker may still sleep from when the only jobs left were writes that it might not take.
                 self.work.notify_one();
                 return None;
             }
@@ -160,7 +160,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Jobs that wait: reads, for one or several, and writes.
+    /// The numbers of waiting jobs: reads (single and shared), and writes.
     pub(super) fn waiting(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.reads.len() + state.shared.len(), state.writes.len())
@@ -183,7 +183,7 @@ impl<J> Queue<J> {
         self.work.notify_all();
     }
 
-    /// Workers end once all that was accepted is done.
+    /// Lets the workers end once all accepted jobs are done.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -202,7 +202,7 @@ impl<J> QueueState<J> {
         }
     }
 
-    /// Threads that writes may hold: all but one; the only one of a pool of one.
+    /// Threads that writes may occupy: all but one; in a pool of one thread, that one.
     fn write_threads(&self) -> usize {
         (self.bounds.threads - 1).max(1)
     }
@@ -239,7 +239,8 @@ impl<J> QueueState<J> {
             return None;
         }
         self.turn = (self.turn + 1) % WRITE_TURN;
-        // Only what cannot be refused comes beyond the bound. It comes first then, or it would grow as long as there are reads.
+        // Only jobs that cannot be refused are beyond the bound. Writes come first then, or the lane would grow as long
+        // as there are reads.
         let is_beyond = self.writes.len() > self.bounds.max_queue;
         let is_turn = self.turn == 0 && self.bounds.threads > 1;
         let write = self.can_write() && (self.has_no_reads() || is_turn || is_beyond);

@@ -1,8 +1,8 @@
-//! The lock and the condition variable of the queue, in the shape that the loom test replaces.
+//! The lock and the condition variable of the queue, with an interface that the loom test can replace.
 
 pub(super) use parking_lot::{Mutex, MutexGuard};
 
-/// parking_lot's condition variable; `wait` takes and gives back the guard, as std's and loom's do.
+/// parking_lot's condition variable; `wait` takes and returns the guard, as std's and loom's do.
 pub(super) struct Condvar(parking_lot::Condvar);
 
 impl Condvar {

@@ -1,5 +1,5 @@
-//! Reading the beginning of a file that nobody asked for (a sweep, a walk): one job, and nothing of it is kept, so that it takes
-//! no place from what is asked for.
+//! Reading the beginning of a file for maintenance (a sweep, a walk), not for a request: one job, and nothing is kept,
+//! so that it displaces nothing that requests use.
 
 use crate::access::Symlinks;
 use crate::call_times;
@@ -15,8 +15,8 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 impl Local {
-    /// The first `len` bytes (fewer only if the file has no more) of the file at an absolute path, and what fstat(2) says of it.
-    /// Always in the pool; the file's access time stays, where the kernel permits that.
+    /// The first `len` bytes (fewer only if the file is shorter) of the file at an absolute path, and its metadata.
+    /// Always in the pool; the file's access time is not changed, where the kernel permits that.
     ///
     /// # Errors
     /// [`Error::System`] with `open()`, `fstat()` or `read()`, [`Error::Overflow`].

@@ -16,12 +16,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes that one read gives at most; longer ranges are for [`Local::send`] or several reads.
+/// Bytes of one read at most; longer ranges are for [`Local::send`] or several reads.
 pub const READ_MAX: usize = 128 << 10;
 
 impl Local {
-    /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset`, if they are in memory. Fewer come only at the end of
-    /// the file.
+    /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset`, if they are in memory. Returns fewer only at the end
+    /// of the file.
     ///
     /// # Errors
     /// [`WouldBlock`]: ask [`Local::read`].
@@ -46,8 +46,8 @@ impl Local {
         Ok(answer)
     }
 
-    /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset`. Fewer come only at the end of the file. The whole of
-    /// a small file is kept as its [`OpenFile::body`].
+    /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset`. Returns fewer only at the end of the file. A small
+    /// file that is read whole is kept as its [`OpenFile::body`].
     ///
     /// # Errors
     /// [`Error::System`] with `read()`, [`Error::Overflow`].
@@ -76,11 +76,11 @@ impl Local {
         Ok(bytes)
     }
 
-    /// Has `then` look at up to `len` bytes at `offset`, if they are in memory, in a buffer that the loop keeps for what is only passed on: the
-    /// kernel may be slow to give another one where memory is short.
+    /// Passes up to `len` bytes at `offset` to `then`, if they are in memory, in a buffer that the loop keeps: where
+    /// memory is short, the kernel may be slow to provide another one.
     ///
     /// # Errors
-    /// [`WouldBlock`], and `then` has not been called.
+    /// [`WouldBlock`]; `then` has not been called.
     pub(crate) fn pass_on<R>(
         &self,
         file: &OpenFile,
@@ -142,7 +142,7 @@ fn try_read_file(
     Ok(Ok(Bytes::from(buffer)))
 }
 
-/// Appends up to `len` bytes that are in memory, all of them or none. Fewer come only at the end of the file.
+/// Appends `len` bytes, if all are in memory; fewer only at the end of the file.
 fn read_present(
     file: &OpenFile,
     offset: u64,
@@ -173,7 +173,7 @@ fn read_present(
     Ok(())
 }
 
-/// Asks cachestat first, where it may be asked: a read that misses starts I/O on the loop.
+/// Asks cachestat(2) first, where it is permitted: a read that misses starts I/O on the loop.
 fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
     if file.no_cachestat.get() || file.filesystem() == Filesystem::Memory {
         return true;
@@ -181,7 +181,7 @@ fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
     all_cached(file, offset, len as u64).unwrap_or(true)
 }
 
-/// Does cachestat(2) say that the range (cut at the end of the file) is cached? None: it may not be asked.
+/// Is the range (cut at the end of the file) cached, according to cachestat(2)? None: the call is not permitted.
 pub(crate) fn all_cached(file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
     if file.no_cachestat.get() || file.filesystem() != Filesystem::Native {
         return None;
@@ -202,7 +202,7 @@ pub(crate) fn all_cached(file: &OpenFile, offset: u64, len: u64) -> Option<bool>
     }
 }
 
-/// Reads in a pool (or inline, `aio off`). **Waits.**
+/// Reads in a pool (or on the loop, `aio off`). **Waits.**
 pub(crate) fn read_waiting(
     handle: &Arc<Handle>,
     offset: u64,
@@ -220,7 +220,7 @@ pub(crate) fn read_waiting(
     })
 }
 
-/// Reads `len` bytes, or up to the end of the file. **Waits** where the file is on a disk.
+/// Reads `len` bytes, or up to the end of the file. **Waits** if the file is on a disk.
 pub(crate) fn read_fully(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Bytes, Error> {
     let mut buffer = Vec::with_capacity(len);
     while buffer.len() < len {
@@ -235,7 +235,8 @@ pub(crate) fn read_fully(file: BorrowedFd<'_>, offset: u64, len: usize) -> Resul
     Ok(Bytes::from(buffer))
 }
 
-/// O_DIRECT: offset, length and memory are multiples of the alignment (at least 512, at most a page is asked of memory).
+/// Reads with O_DIRECT: offset and length are multiples of the alignment (512 bytes to 1 MiB), and so is the buffer's
+/// address, which is aligned to a page at least.
 fn read_direct(
     file: BorrowedFd<'_>,
     offset: u64,
@@ -256,7 +257,7 @@ fn read_direct(
             Ok(0) => break,
             Ok(read) => {
                 got += read;
-                // A length that is no multiple is the end of the file.
+                // A length that is not a multiple means the end of the file.
                 if !(read as u64).is_multiple_of(alignment) {
                     break;
                 }

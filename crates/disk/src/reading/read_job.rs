@@ -1,4 +1,4 @@
-//! A job that reads here and there of a file, and gives what it made of that.
+//! Jobs that read parts of a file as they go along, and return what they computed from them.
 
 use crate::access::{Access, Mode};
 use crate::error::Error;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An open file for a job. What it reads it waits for.
+/// An open file inside a job, whose reads wait for the disk.
 #[derive(Debug)]
 pub struct FileReader {
     handle: Arc<Handle>,
@@ -21,7 +21,7 @@ pub struct FileReader {
 }
 
 impl FileReader {
-    /// Bytes of the file when it was opened.
+    /// The file's length in bytes when it was opened.
     #[must_use]
     #[expect(
         clippy::len_without_is_empty,
@@ -31,7 +31,7 @@ impl FileReader {
         self.len
     }
 
-    /// Reads `len` bytes at `offset`; fewer come only at the end of the file. **Waits.**
+    /// Reads `len` bytes at `offset`, fewer only at the end of the file. **Waits.**
     ///
     /// # Errors
     /// [`Error::System`] with `read()`.
@@ -41,7 +41,7 @@ impl FileReader {
 }
 
 impl Local {
-    /// Does work that reads a file, in the pool.
+    /// Runs work that reads a file, in the pool.
     ///
     /// # Errors
     /// [`Error::Overflow`].

@@ -1,4 +1,4 @@
-//! Listing a directory (autoindex): always in a pool.
+//! Listing a directory, always in a pool.
 
 use crate::access::{Access, Mode};
 use crate::call_times;
@@ -13,18 +13,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
-/// Entries of a directory that are listed at most; a longer one is an error.
+/// Entries of a listing at most; a larger directory is an error.
 pub const READDIR_MAX: usize = 100_000;
 
-/// Names of a directory that [`Local::names`] gives at most; more are an error.
+/// Names that [`Local::names`] returns at most; a larger directory is an error.
 pub const NAMES_MAX: usize = 1 << 22;
 
-/// A name in a directory, and what the directory says of it.
+/// A name in a directory, with its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The name, without a slash; neither `.` nor `..`.
     pub name: Box<[u8]>,
-    /// What it is; a symlink is [`Kind::Other`].
+    /// Its type; a symlink is [`Kind::Other`].
     pub kind: Kind,
 }
 
@@ -33,7 +33,7 @@ pub struct Name {
 pub struct DirEntry {
     /// The name, without a slash; neither `.` nor `..`.
     pub name: Box<[u8]>,
-    /// What it is, symlinks followed; for a dangling one the link itself.
+    /// Its metadata, symlinks followed; for a dangling symlink, those of the link itself.
     pub meta: Meta,
 }
 
@@ -46,7 +46,7 @@ impl DirEntry {
 }
 
 impl Local {
-    /// The entries of the directory at an absolute path, in the order that the file system gives.
+    /// The entries of the directory at an absolute path, in the file system's order.
     ///
     /// # Errors
     /// [`Error::System`] with `opendir()` or `readdir()`, [`Error::TooManyEntries`], [`Error::Overflow`].
@@ -72,7 +72,8 @@ impl Local {
         entries?
     }
 
-    /// The names in the directory at an absolute path, in the order that the file system gives; nothing is asked of what they name.
+    /// The names in the directory at an absolute path, in the file system's order; the named files are not looked at,
+    /// unless the directory does not say their types.
     ///
     /// # Errors
     /// As [`Local::readdir`].
@@ -109,7 +110,7 @@ fn names(path: &[u8]) -> Result<Vec<Name>, Error> {
             return Err(Error::TooManyEntries(NAMES_MAX));
         }
         let file_type = match entry.file_type() {
-            // Not every file system says it.
+            // Not every file system fills in `d_type`.
             FileType::Unknown => rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_or(FileType::Unknown, |stat| {
                     FileType::from_raw_mode(stat.st_mode)
@@ -153,7 +154,7 @@ fn list(path: &[u8]) -> Result<Vec<DirEntry>, Error> {
         }
         let stat = rustix::fs::statat(&fd, name, AtFlags::empty())
             .or_else(|_| rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW));
-        // Removed since readdir(3) named it: not there.
+        // Removed since readdir(3) returned its name.
         let Ok(stat) = stat else { continue };
         entries.push(DirEntry {
             name: name.to_bytes().into(),

@@ -1,41 +1,42 @@
-//! Is so much read from disks that what is in memory does not stay there for long?
+//! Eviction pressure: whether the disks are read so fast that cached pages do not live long.
 //!
-//! In the long run each page that is read takes the place of another one. So a page lives, on an average, as long as it takes to read as
-//! much as there is memory: of what nobody has used for so long, any page may be the next to go. Reckoned from what this process reads (other
-//! programs evict from it, too, but a server with slow disks is the one that reads), and from the memory that its control group leaves it.
+//! In the long run each page that is read replaces another. So on average a page lives as long as it takes to read as
+//! much as there is memory; any page that has been unused for that long may be the next to go. Computed from the reads
+//! of this process (other programs evict pages, too, but a server with slow disks is the one that reads), and from the
+//! memory that its control group allows it.
 //!
-//! Invariant: asking costs a loop a look at the clock, and once in [`SAMPLE_NS`] one call that never waits.
+//! Invariant: a query costs a loop one reading of the coarse clock, and every [`SAMPLE_NS`] one call that never waits.
 
 use crate::memory::limits::{self, Groups};
 use crate::residency::memo::now_ns;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A page that lives for less, in seconds, may be gone in the moment between a look at it and its use. (Where it was 1 second, in
-/// `bench/mixed`, every other run saw that once or twice.)
+/// The lifetime of a page, in seconds, below which it may be evicted between its proof and its use. (With 1 second,
+/// every other run of `bench/mixed` saw that once or twice.)
 const LIFE_MIN_S: u64 = 10;
-/// How often, at most, it is reckoned, in nanoseconds.
+/// Nanoseconds between two samples, at least.
 const SAMPLE_NS: u64 = 100_000_000;
-/// How long it counts as high at least, in nanoseconds.
+/// How long the pressure stays high after a sample says so, in nanoseconds.
 const LASTS_NS: u64 = 1_000_000_000;
-/// Bytes of what getrusage(2) counts.
+/// Bytes of a block as getrusage(2) counts them.
 const BLOCK: u64 = 512;
 
-/// How fast memory changes hands.
+/// Samples the rate of reads and compares it with the size of memory.
 #[derive(Debug)]
 pub(crate) struct EvictionPressure {
-    /// Bytes of memory that there are.
+    /// Bytes of memory that files may be cached in.
     memory: u64,
-    /// When the last sample was taken, and how many blocks had been read then.
+    /// The time of the last sample, and the blocks that had been read by then.
     sampled_ns: AtomicU64,
     blocks: AtomicU64,
     is_sampling: AtomicBool,
-    /// Until when it is high.
+    /// The end of the current high pressure; past or 0: it is not high.
     until_ns: AtomicU64,
 }
 
 impl EvictionPressure {
-    /// Asks how much memory there is: before the loops run.
+    /// Reads the memory limits, so it must be called before the loops run.
     pub(crate) fn new() -> EvictionPressure {
         EvictionPressure {
             memory: memory(),
@@ -46,7 +47,7 @@ impl EvictionPressure {
         }
     }
 
-    /// Does a page that nobody uses live for less than [`LIFE_MIN_S`]?
+    /// Does an unused page live for less than [`LIFE_MIN_S`]?
     pub(crate) fn is_high(&self) -> bool {
         let now = now_ns();
         if now.saturating_sub(self.sampled_ns.load(Relaxed)) >= SAMPLE_NS
@@ -69,14 +70,14 @@ impl EvictionPressure {
     }
 }
 
-/// Bytes of memory that this process may have files in.
+/// Bytes of memory that this process may have files cached in.
 fn memory() -> u64 {
     limits::least_for_files(&Groups::of(Path::new("/proc")))
 }
 
 #[cfg(test)]
 impl EvictionPressure {
-    /// It is high from now on.
+    /// Makes it high from now on.
     pub(crate) fn hold_high(&self) {
         self.until_ns.store(u64::MAX, Relaxed);
     }
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_nothing_is_under_no_pressure() {
+    fn without_reads_there_is_no_pressure() {
         let pressure = EvictionPressure::new();
         assert!(pressure.memory > 0);
         assert!(!pressure.is_high());

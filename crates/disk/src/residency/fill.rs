@@ -1,6 +1,6 @@
-//! A window of a file on its way into memory, awaited by everyone who wants it.
+//! A fill: one window of a file being read into memory, and the tasks that wait for it.
 //!
-//! Not here: bringing it (`window`). Invariant: whoever waits is woken once it is done, also when it failed.
+//! Not here: the reading itself (`window`). Invariant: every waiter is woken at the end, also when the fill failed.
 
 use crate::pool::{Mailbox, Overflow};
 use parking_lot::Mutex;
@@ -13,21 +13,21 @@ use std::task::{Context, Poll, Waker};
 /// How a fill ended.
 pub(crate) type FillResult = Result<(), FillError>;
 
-/// Why a fill brought nothing.
+/// Why a fill failed.
 #[derive(Clone, Debug)]
 pub(crate) enum FillError {
     /// The kernel could not read it.
     Read(Errno),
     /// The pool refused the job.
     Overflow(Overflow),
-    /// Who had taken it on left: somebody else must.
+    /// The job that had claimed it ended without a result: another must fill the window.
     Abandoned,
 }
 
 #[derive(Debug)]
 pub(crate) struct Fill {
     state: Mutex<FillState>,
-    /// It has been asked for in the lane of those that several wait for.
+    /// Has it been queued in the lane for shared reads?
     is_hurried: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ type Waiter = (Waker, Option<Arc<Mailbox>>);
 
 #[derive(Debug)]
 enum FillState {
-    /// Those who wait; one per client, each with its loop's mailbox.
+    /// The waiting tasks, one per client, each with its loop's mailbox.
     Running(Vec<Option<Waiter>>),
     Done(FillResult),
 }
@@ -72,7 +72,7 @@ impl Fill {
         }
     }
 
-    /// Many wait for it: true for the first who sees to that.
+    /// Marks it as wanted by many; true for the first caller, who queues it in the shared lane.
     pub(crate) fn hurry(&self) -> bool {
         !self.is_hurried.swap(true, Relaxed)
     }
@@ -85,7 +85,7 @@ impl Fill {
     }
 }
 
-/// Waits for a fill.
+/// A future that waits for a fill.
 pub(crate) struct Wait {
     fill: Arc<Fill>,
     place: Option<usize>,

@@ -1,8 +1,9 @@
-//! Our own mappings of large files, through which PAGEMAP_SCAN (Linux 6.7) tells what is in memory: exact, and never dereferenced.
+//! Mappings of large files through which PAGEMAP_SCAN (Linux 6.7) tells exactly which pages are in memory. They are
+//! never dereferenced.
 //!
-//! Invariants: only pool threads map and unmap; the mapped total stays below [`MAPPED_MAX`] and [`SEGMENTS_MAX`].
+//! Invariants: only pool threads map and unmap; the total stays below [`MAPPED_MAX`] and [`SEGMENTS_MAX`].
 //!
-//! Limits: a mapping keeps the blocks of a deleted file until it was idle for [`IDLE`].
+//! Limits: a mapping keeps the blocks of a deleted file allocated until it has been idle for [`IDLE`].
 
 use crate::file::Handle;
 use hashbrown::HashMap;
@@ -12,47 +13,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// One mapping covers so much of a file.
+/// Bytes of a file that one mapping covers.
 const SEGMENT: u64 = 64 << 20;
-/// Bytes of address space in mappings at most (their page tables: a 512th of it).
+/// Bytes of address space in mappings at most (their page tables take a 512th of that).
 pub const MAPPED_MAX: usize = 16 << 30;
 /// Mappings at most (vm.max_map_count is 65530).
 pub(crate) const SEGMENTS_MAX: usize = 8192;
-/// Mappings unused for so long are undone.
+/// Mappings that have been idle for this long are unmapped.
 pub(crate) const IDLE: Duration = Duration::from_secs(30);
-/// A fault maps what is in memory of the pages around it, from a multiple of this on (fault_around_bytes, mm/memory.c).
+/// Bytes of an aligned block in which a fault also maps the pages that are in memory (fault_around_bytes, mm/memory.c).
 pub(crate) const FAULT_AROUND: usize = 64 << 10;
-/// How often, at most, somebody looks for idle mappings.
+/// Milliseconds between two sweeps for idle mappings, at least.
 const SWEEP_EVERY_MS: u64 = 5000;
 const SHARDS: usize = 16;
 
-/// A file: device and inode.
+/// A file, by device and inode.
 pub(crate) type FileKey = (u64, u64);
 
-/// A segment of a file, by its number.
+/// A segment of a file, by its number (offset / [`SEGMENT`]).
 type SegmentKey = (FileKey, u64);
 
 #[derive(Debug)]
 struct Segment {
     mapping: sys::Mapping,
-    /// Milliseconds since the start of `Mappings`.
+    /// Last use, in milliseconds since the start of `Mappings`.
     used: AtomicU64,
 }
 
-/// What reading a window into memory was.
+/// Whether reading a window into memory counts as a use of its pages for the kernel's reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Its use: it has been sent, or many are about to.
+    /// It does: the window has been sent, or is about to be sent to many clients.
     Made,
-    /// No use of it: else the one `sendfile` to come would make every window that is sent once as precious to reclaim as
-    /// a file that is asked for all the time.
+    /// It does not: with the one `sendfile` that follows, every window that is sent once would otherwise look as hot to
+    /// reclaim as a file that is requested all the time.
     Coming,
 }
 
 #[derive(Debug)]
 pub(crate) struct Mappings {
     shards: [Mutex<HashMap<SegmentKey, Arc<Segment>>>; SHARDS],
-    /// Segments out of the table that a loop may still be looking at; dropped in a pool.
+    /// Segments taken out of the table that a loop may still be scanning; dropped in a pool.
     retired: Mutex<Vec<Arc<Segment>>>,
     mapped: AtomicUsize,
     segments: AtomicUsize,
@@ -83,7 +84,8 @@ impl Mappings {
         self.mapped.load(Relaxed)
     }
 
-    /// Is a range in memory, as `pagemap` tells? What is not mapped is not. (0.3 to 2.5 µs a window; never waits.)
+    /// Is a range in memory, according to `pagemap`? An unmapped range counts as absent. Never waits; costs 0.3 to 2.5
+    /// µs a window.
     pub(crate) fn are_present(
         &self,
         pagemap: BorrowedFd<'_>,
@@ -92,7 +94,7 @@ impl Mappings {
     ) -> bool {
         let number = (file, offset / SEGMENT);
         if (offset + len).saturating_sub(1) / SEGMENT != number.1 {
-            // Of two mappings nobody asks at once.
+            // No caller asks for a range over two mappings.
             return false;
         }
         let Some(segment) = self.shard(number).lock().get(&number).cloned() else {
@@ -100,17 +102,17 @@ impl Mappings {
         };
         segment.used.store(self.now_ms(), Relaxed);
         let (start, len) = within_segment(offset, len);
-        // EINVAL: the file has grown behind the mapping, which the fill makes anew.
+        // EINVAL: the file has grown past the mapping, which the next fill replaces.
         sys::all_present(pagemap, &segment.mapping, start, len).unwrap_or(false)
     }
 
-    /// Is a thread of a pool mapping or unmapping now? Then a look might wait for it: for as long as the thread has no processor, if that was
-    /// taken from it meanwhile (seen: 18 ms).
+    /// Is a pool thread mapping or unmapping now? A scan might then wait for it, and for as long as that thread is off
+    /// its processor if it is preempted meanwhile (seen: 18 ms).
     pub(crate) fn are_changing(&self) -> bool {
         self.changing.load(Relaxed) > 0
     }
 
-    /// Does what changes the process's map of memory.
+    /// Runs work that changes the process's memory map.
     pub(crate) fn change<R>(&self, work: impl FnOnce() -> R) -> R {
         self.changing.fetch_add(1, Relaxed);
         let outcome = work();
@@ -132,7 +134,7 @@ impl Mappings {
                 .is_ok()
     }
 
-    /// Undoes mappings that were idle for long. **Waits.**
+    /// Unmaps segments that have been idle for [`IDLE`]. **Waits.**
     pub(crate) fn sweep(&self) {
         let now = self.now_ms();
         let idle = u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX);
@@ -143,8 +145,8 @@ impl Mappings {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Maps the segment of a range of one window, if it is not, and the range's pages, which are in memory. What fails here (the file was
-    /// truncated) leaves the window unproven, so read into a buffer in the end.
+    /// Maps the pages of a range inside one window, which are in memory, and its segment unless that is mapped already.
+    /// A failure (the file was truncated) leaves the window unproven, so that it is read into a buffer in the end.
     pub(crate) fn populate(
         &self,
         pagemap: BorrowedFd<'_>,
@@ -178,7 +180,7 @@ impl Mappings {
             let _ = segment.mapping.cool(start, len);
         }
         drop(segment);
-        // So that the last reference never falls to a loop.
+        // A loop must never hold the last reference.
         self.drop_retired();
     }
 
@@ -212,7 +214,7 @@ impl Mappings {
         self.segments.fetch_sub(1, Relaxed);
     }
 
-    /// Takes out of the table what `which` says.
+    /// Takes the segments that match `which` out of the table.
     fn retire(&self, which: impl Fn(&Segment) -> bool) {
         for shard in &self.shards {
             let out: Vec<_> = shard
@@ -226,7 +228,7 @@ impl Mappings {
         self.drop_retired();
     }
 
-    /// Makes room: the eighth that was used longest ago.
+    /// Makes room: takes out the least recently used eighth.
     fn retire_oldest(&self) {
         let mut used: Vec<u64> = Vec::new();
         for shard in &self.shards {
@@ -245,7 +247,7 @@ impl Mappings {
         }
     }
 
-    /// Unmaps what no loop looks at any more.
+    /// Unmaps the retired segments that no loop is scanning any more.
     fn drop_retired(&self) {
         let mut retired = self.retired.lock();
         let unmapped: Vec<_> = retired
@@ -258,10 +260,13 @@ impl Mappings {
     }
 }
 
-/// Maps the pages of a part that are in memory and are not mapped yet, where faults map their neighbours. (One that is mapped has no fault, so
-/// that it is not enough to ask for one of them: evicted and read again, a page would stay unmapped between mapped ones for ever.) A page that
-/// is not there any more would be read by itself, behind all that the disk has to do, and so each of its like: with the first it ends, and the
-/// part stays unproven.
+/// Maps the pages of a part that are in memory but not mapped, on a kernel whose faults map the neighbouring pages,
+/// too.
+///
+/// Touching one page of a block is not enough: a mapped page has no fault, so a neighbour that was evicted and read
+/// again would stay unmapped between mapped ones for ever. A page that has been evicted meanwhile would be read by
+/// itself, at the end of the disk's queue, and so would each one after it: the first ends this, and the part stays
+/// unproven.
 fn populate_present(pagemap: BorrowedFd<'_>, mapping: &sys::Mapping, start: usize, len: usize) {
     let (before, mut at, end) = (sys::blocks_read(), start, start + len);
     while at < end {
@@ -275,7 +280,7 @@ fn populate_present(pagemap: BorrowedFd<'_>, mapping: &sys::Mapping, start: usiz
     }
 }
 
-/// Where a range lies in its segment, from a page's start.
+/// Offset and length of a range within its segment, extended down to the start of a page.
 fn within_segment(offset: u64, len: u64) -> (usize, usize) {
     let page = sys::page_size() as u64;
     let start = offset % SEGMENT;

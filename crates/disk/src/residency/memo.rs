@@ -1,19 +1,19 @@
-//! What was just proven of a file's windows, so that many who send the same hot file share one look at its page table.
+//! The latest residency proofs of a file's windows, so that requests for the same hot file share one scan of its pages.
 //!
-//! A look costs 3 µs per MiB, as much as sending a tenth of it. Pages that were looked at are sent next, so the kernel has seen
-//! them used; it does not evict such pages within milliseconds. Invariant: a proof holds for [`HOLDS_NS`], and ends with the
-//! first look that finds a page missing.
+//! A scan costs 3 µs per MiB, as much as sending a tenth of it. Scanned pages are sent next, so the kernel has seen a
+//! use of them and does not evict them within milliseconds. Invariant: a proof holds for [`HOLDS_NS`], or until a scan
+//! finds a page missing.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-/// How long a proof holds, in nanoseconds (and a tick of the kernel's clock, 1 to 10 ms).
+/// How long a proof holds, in nanoseconds (plus a tick of the kernel's clock, 1 to 10 ms).
 pub(crate) const HOLDS_NS: u64 = 10_000_000;
-/// Windows of one file that are remembered; further ones take their places.
+/// Windows remembered per file; further ones overwrite them.
 const SLOTS: usize = 16;
 
-/// For one file of one loop: window and time, by window modulo [`SLOTS`].
+/// The proofs for one file of one loop: window and time of the proof, by window modulo [`SLOTS`].
 #[derive(Debug, Default)]
 pub(crate) struct ResidencyMemo([Cell<(u64, u64)>; SLOTS]);
 
@@ -36,7 +36,7 @@ impl ResidencyMemo {
         })
     }
 
-    /// They have just been looked at.
+    /// Records the result of a scan.
     pub(crate) fn learn(&self, windows: RangeInclusive<u64>, are_present: bool) {
         let at = if are_present { now_ns() } else { 0 };
         for window in windows {
@@ -49,7 +49,7 @@ impl ResidencyMemo {
     }
 }
 
-/// The kernel's coarse clock: it moves once per tick, and is read in 5 ns. Never 0.
+/// The kernel's coarse monotonic clock, in nanoseconds: it moves once per tick and is read in 5 ns. Never 0.
 pub(crate) fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     (time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64).max(1)

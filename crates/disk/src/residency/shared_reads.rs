@@ -1,6 +1,6 @@
-//! What many are sent at a time comes before what only one waits for.
+//! Shared reads: windows that many clients wait for are filled before those that only one waits for.
 //!
-//! Not here: who is many (`file`), and bringing windows in (`window`).
+//! Not here: when a file counts as sent to many (`file`), and the fills themselves (`window`).
 
 use crate::access::Access;
 use crate::disk::Disk;
@@ -13,11 +13,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 impl Disk {
-    /// For windows of a file that many are sent: has the pool bring in what is missing of them, before what only one waits for. The fill of
-    /// the first one, to be waited for; none: it is in memory.
+    /// Has the pool fill the missing ones of these windows in its shared lane. Returns the fill of the first one, to be
+    /// awaited; None: it is in memory.
     ///
     /// # Errors
-    /// The pool is full, and nobody else brings the first one.
+    /// The pool is full, and no other job fills the first one.
     pub(crate) fn hurry(
         self: &Arc<Self>,
         file: &OpenFile,

@@ -1,13 +1,14 @@
-//! Which windows of large files are in memory, proven, and who is bringing the others.
+//! Proofs that windows of large files are in memory, and the fills that bring in the others. Shared by all loops of a
+//! process.
 //!
-//! Shared by all loops of a process. Two proofs: our own mapping (see `mappings`); where that is not to be had, cachestat(2), if the kernel
-//! permits the question; else none, and the range is read into buffers.
+//! There are two proofs: a mapping of our own (see `mappings`), and where the kernel lacks the scan for that,
+//! cachestat(2), if it permits the call. Without either, the range is read into buffers.
 //!
-//! Invariants: only pool threads fill; a window that we are filling counts as absent, whatever cachestat says of it.
+//! Invariants: only pool threads fill; a window that is being filled counts as absent, whatever cachestat says of it.
 //!
-//! Limits: between proof and `sendfile` lie some milliseconds at most (see `proofs`). A page that was just used is not evicted in them, but
-//! one that nobody used for long may be, while the kernel takes memory back as fast as a disk fills it: see [`Residency::Fleeting`]. Pages
-//! that *another* process is just reading count as present for cachestat.
+//! Limits: a few milliseconds at most lie between proof and `sendfile` (see `memo`). A page used just before is not
+//! evicted in that time. One that has not been used for long may be, while the kernel reclaims memory as fast as a disk
+//! fills it: see [`Residency::Fleeting`]. cachestat counts pages that *another* process is reading in as present.
 
 use crate::access::Access;
 use crate::call_times;
@@ -29,27 +30,27 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Files are proven, filled and sent in windows of this size.
+/// Bytes of a window: the unit in which files are proven, filled and sent.
 pub const WINDOW: u64 = 512 << 10;
-/// Bytes after which it is seen whether what was asked for is coming.
+/// Bytes read between two checks that the kernel's readahead is still ahead.
 pub(crate) const STEP: u64 = 64 << 10;
 const SHARDS: usize = 16;
 
-/// What is known of a range.
+/// What is known about the presence of a range in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Residency {
-    /// In memory: sendfile does not wait.
+    /// In memory: `sendfile` does not wait.
     Present,
-    /// In memory, but so much is being read that it may be evicted before sendfile comes to it (seen: waits of 99 to 895 ms); or it was there, and
-    /// just now nobody can look.
+    /// In memory, but so much is being read that it may be evicted before `sendfile` gets to it (seen: waits of 99 to
+    /// 895 ms). Or it was in memory at the last look, and the page map cannot be scanned now.
     Fleeting,
-    /// Not, or not known to be.
+    /// Not in memory, or not known to be.
     Absent,
-    /// Nobody can tell for this file.
+    /// There is no proof for this file.
     Unprovable,
 }
 
-/// A window of a file, by its number.
+/// A window of a file, by its number (offset / [`WINDOW`]).
 type WindowKey = (FileKey, u64);
 
 #[derive(Debug)]
@@ -57,12 +58,12 @@ pub(crate) struct Windows {
     fills: [Mutex<HashMap<WindowKey, Arc<Fill>>>; SHARDS],
     pub mappings: Mappings,
     pub pressure: EvictionPressure,
-    /// /dev/null: where a window is "sent" to bring it into memory without a copy.
+    /// /dev/null: a window is "sent" there to bring it into memory without a copy.
     null: Option<OwnedFd>,
 }
 
 impl Windows {
-    /// Opens /dev/null: before the loops run.
+    /// Opens /dev/null, so it must be called before the loops run.
     pub(crate) fn new(faults_around: bool) -> Windows {
         #[expect(
             clippy::disallowed_methods,
@@ -88,7 +89,7 @@ fn key(meta: &Meta, number: u64) -> WindowKey {
 }
 
 impl Disk {
-    /// Is this range in memory? (0.3 to 2.5 µs a window; never waits.)
+    /// Is this range in memory? Never waits; costs 0.3 to 2.5 µs a window.
     pub(crate) fn residency(&self, file: &OpenFile, offset: u64, len: u64) -> Residency {
         match file.filesystem() {
             Filesystem::Memory => return Residency::Present,
@@ -114,7 +115,8 @@ impl Disk {
                 false => Residency::Absent,
             };
         }
-        // Whole windows, which can be remembered, wherever in them a socket stopped; only if something of them is missing, what was asked for.
+        // Whole windows first, wherever in them a socket stopped: their answer can be remembered. If a part of them is
+        // missing, only the range itself.
         let start = windows.start() * WINDOW;
         let until = ((windows.end() + 1) * WINDOW).min(file.meta().len).max(end);
         let is_part = (start, until) != (offset, end);
@@ -142,7 +144,7 @@ impl Disk {
     }
 
     fn ask(&self, file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
-        // The pool reads ahead where this proof is to be had, and what is on its way counts as cached for cachestat.
+        // With PAGEMAP_SCAN the pool reads ahead, and cachestat counts pages that are on their way as cached.
         let Some(pagemap) = &self.abilities.pagemap else {
             return read::all_cached(file, offset, len);
         };
@@ -151,8 +153,8 @@ impl Disk {
         Some(mappings.are_present(pagemap.as_fd(), of, (offset, len)))
     }
 
-    /// The fill of window `first`, begun now unless it is under way: everyone who asks meanwhile waits for the same one.
-    /// With it, in one job and (where the disk takes that) one request, the windows behind it up to `last`.
+    /// The fill of window `first`, begun now unless one is under way: concurrent callers share it. The windows behind
+    /// it up to `last` come with it, in one job and (where the disk takes that) one request.
     pub(crate) fn fill(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -172,13 +174,13 @@ impl Disk {
             .pool
             .spawn(Lane::Read, move || run(jobs, &handle, Use::Coming));
         if let Err(overflow) = begun {
-            // The refused jobs have ended the fills already, with a failure that says less.
+            // Dropping the refused jobs has ended their fills as abandoned; this one reports the real reason.
             answer.finish(Err(FillError::Overflow(overflow)));
         }
         answer
     }
 
-    /// Takes it on to bring a window in; or the fill that somebody else has begun.
+    /// Claims a window for a new fill. Err: the fill of it that is under way.
     pub(crate) fn claim(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -211,8 +213,8 @@ impl Disk {
         }
     }
 
-    /// Says that the first window of a file is being read, until the result is dropped. (If somebody else says so already,
-    /// his word holds.)
+    /// Marks the first window of a file as being filled until the result is dropped. (Does nothing if a fill of it is
+    /// under way.)
     pub(crate) fn begin_first_fill(self: &Arc<Self>, meta: &Meta) -> FirstFill {
         let window = key(meta, 0);
         let mut fills = self.windows.fills(window).lock();
@@ -224,28 +226,28 @@ impl Disk {
         FirstFill(Some(self.job(meta, 0, fill, Claim::Own)))
     }
 
-    /// Has the pool undo mappings that were idle for long, unless that was just done. Fills do it too; this is for when
-    /// there are none.
+    /// Has the pool unmap segments that have been idle for long, unless that was done just before. Fills sweep, too;
+    /// this is for times without fills.
     pub(crate) fn sweep_in(self: &Arc<Self>, pool: &Pool) {
         let mappings = &self.windows.mappings;
         if mappings.mapped() > 0 && mappings.takes_turn_to_sweep() {
             let disk = self.clone();
-            // Refused: there is traffic, so there will be fills.
+            // If it is refused there is traffic, so there will be fills.
             let _ = pool.spawn(Lane::Read, move || disk.windows.mappings.sweep());
         }
     }
 }
 
-/// Who has taken it on to bring a window in.
+/// Which job is responsible for ending a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// This job: whatever happens to it (a panic too), those who wait are woken.
+    /// This job: it wakes the waiters whatever happens to it, a panic included.
     Own,
-    /// Another one, which waits in the pool: what this one cannot bring is left to it.
+    /// Another job, which is queued in the pool: this one reports success only.
     Another,
 }
 
-/// One fill, in the pool.
+/// The part of a pool job that fills one window.
 pub(crate) struct FillJob {
     disk: Arc<Disk>,
     pub(crate) fill: Arc<Fill>,
@@ -255,7 +257,7 @@ pub(crate) struct FillJob {
     done: bool,
 }
 
-/// The first bytes of a file on their way, with its open.
+/// Marks the first window of a file as being filled while the open reads it.
 pub(crate) struct FirstFill(Option<FillJob>);
 
 impl Drop for FirstFill {
@@ -266,7 +268,7 @@ impl Drop for FirstFill {
     }
 }
 
-/// Has the kernel begin to read a range.
+/// Asks the kernel to start reading a range (POSIX_FADV_WILLNEED).
 pub(crate) fn will_need(file: &Handle, from: u64, until: u64) {
     let len = NonZeroU64::new(until.saturating_sub(from));
     if len.is_some() {
@@ -274,12 +276,12 @@ pub(crate) fn will_need(file: &Handle, from: u64, until: u64) {
     }
 }
 
-/// Brings windows in, in a pool.
+/// Fills windows. **Waits.**
 pub(crate) fn run(jobs: Vec<FillJob>, handle: &Handle, of: Use) {
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
     let _ = fadvise(handle, 0, None, Advice::Random);
-    // Each by itself, since the kernel cuts one such wish at the device's largest request or its readahead; all of them before the first
-    // is waited for.
+    // One call per window, since the kernel cuts each at the device's largest request or its readahead; all of them
+    // before the first wait.
     for job in &jobs {
         let start = job.window.1 * WINDOW;
         will_need(handle, start, start + WINDOW);
@@ -310,13 +312,13 @@ impl FillJob {
         }
     }
 
-    /// Does somebody else wait for this window?
+    /// Does another task wait for this window?
     pub(crate) fn is_awaited(&self) -> bool {
         self.fill.is_awaited()
     }
 
-    /// Maps a range of the window that is in memory now: a page that had to be read here might be waited for under the
-    /// process's mapping lock, for which the loops' scans wait in turn.
+    /// Maps a range of the window, which must be in memory: a page that had to be read would be waited for under the
+    /// process's mapping lock, which the loops' scans need.
     pub(crate) fn map(&self, handle: &Handle, offset: u64, len: u64, of: Use) {
         let Some(pagemap) = &self.disk.abilities.pagemap else {
             return;
@@ -333,8 +335,9 @@ impl FillJob {
         );
     }
 
-    /// Waits until all of a range is in memory, without copying it: `sendfile` to /dev/null. Where the kernel has given up reading ahead, or has
-    /// evicted again what it brought, it is asked anew: else each step would be a request of its own, behind all that the disk has to do.
+    /// Waits until a whole range is in memory, without a copy: `sendfile` to /dev/null. Where the kernel has given up
+    /// its readahead, or has evicted what it read, it is asked again: otherwise each step would be a request of its
+    /// own, at the end of the disk's queue.
     pub(crate) fn touch(&self, handle: &Handle, offset: u64, len: u64) -> FillResult {
         let Some(null) = &self.disk.windows.null else {
             return Err(FillError::Read(Errno::NODEV));
@@ -355,14 +358,14 @@ impl FillJob {
         Ok(())
     }
 
-    /// Says how it ended, unless that is known by now, or another job's to say.
+    /// Reports the result, unless it is known already or another job has to report it.
     pub(crate) fn finish(&mut self, outcome: FillResult) {
         self.done = true;
         if self.claim == Claim::Another && outcome.is_err() {
             return;
         }
         let mut fills = self.disk.windows.fills(self.window).lock();
-        // Where another job was faster, the next fill of this window may have begun.
+        // If another job was faster, the next fill of this window may have begun.
         let is_ours = |fill: &Arc<Fill>| Arc::ptr_eq(fill, &self.fill);
         if fills.get(&self.window).is_some_and(is_ours) {
             fills.remove(&self.window);

@@ -1,11 +1,12 @@
-//! Sending what is not known to be in memory: from the disk to the socket in one `sendfile`, on a thread of a pool.
+//! Sending ranges that are not proven to be in memory: from the disk to the socket in one `sendfile`, on a pool thread.
 //!
-//! Bringing a window in, mapping it, proving it and then sending it costs twice the work per byte, and more when the window is
-//! evicted again; for what is asked for once, that is wasted. So a pool's thread reads and sends at once. What it finds in
-//! memory was asked for before (or is the rest of what a slow socket did not take), and what somebody else waits for will be
-//! asked for again: that is mapped, and from then on proven and sent by the loops (see `window`).
+//! Filling a window, mapping it, proving it and then sending it costs twice the work per byte, and more when the window
+//! is evicted again; for a file that is requested once, that is wasted. So a pool thread reads and sends at once. A
+//! window that it finds in memory was requested before (or is the rest of what a slow socket did not take), and one
+//! that another task waits for will be requested again: those are mapped, and from then on proven and sent by the loops
+//! (see `residency::window`).
 //!
-//! Invariant: a thread of a pool waits here for the disk, never for the socket, which does not block.
+//! Invariant: a pool thread waits here for the disk, never for the socket, which does not block.
 
 use crate::access::Access;
 use crate::call_times;
@@ -21,24 +22,24 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Windows that are read and sent in one go, unless `read_ahead` wants more. As many as a disk takes in one request (without
-/// large folios 1 MiB); with all threads at work they stay few enough not to evict each other.
+/// Windows read and sent in one job, unless `read_ahead` wants more. As many as a disk takes in one request (1 MiB
+/// without large folios); with all threads at work they stay few enough not to evict each other.
 pub(crate) const PART_WINDOWS: u64 = 2;
 
-/// One request's way from the disk to its socket; made when it first has to wait.
+/// A duplicate of a request's socket for the pool's threads; made when the request first has to wait for the disk.
 #[derive(Debug)]
 pub(crate) struct PoolSender(Arc<OwnedFd>);
 
-/// What became of a part.
+/// Why a job stopped sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendEnd {
-    /// All of it was sent.
+    /// The whole range was sent.
     Sent,
     /// The socket takes no more now.
     Full,
     /// The file ends here.
     Truncated,
-    /// This file or socket has no sendfile.
+    /// This file or socket does not support `sendfile`.
     Unsupported,
     /// The disk failed.
     Disk(Errno),
@@ -47,17 +48,17 @@ pub(crate) enum SendEnd {
 }
 
 impl PoolSender {
-    /// A stream to a socket.
+    /// A sender to a socket.
     ///
     /// # Errors
-    /// EMFILE: there is no descriptor to be had for it.
+    /// EMFILE: descriptors have run out.
     pub(crate) fn new(socket: BorrowedFd<'_>) -> Result<PoolSender, Errno> {
         let socket = rustix::io::fcntl_dupfd_cloexec(socket, 0)?;
         Ok(PoolSender(Arc::new(socket)))
     }
 
-    /// Has the pool send bytes `from .. until` of neighbouring windows that are claimed: how many were sent, and what stopped
-    /// it. Dropped while it runs, it may have sent more than anybody counts.
+    /// Has the pool send bytes `from .. until` of adjacent claimed windows. Returns how many were sent, and why it
+    /// stopped. If the future is dropped while the job runs, the job may send more bytes, which are not counted.
     ///
     /// # Errors
     /// The pool is full.
@@ -82,8 +83,8 @@ fn part(
     until: u64,
 ) -> (u64, SendEnd) {
     let before = sys::blocks_read();
-    // Explicit ranges only: a page with a readahead marker would start I/O on a loop, and pages on their way that nobody
-    // knows of might be taken for present.
+    // Explicit ranges only: a page with a readahead marker would start I/O on a loop, and pages on their way outside
+    // any fill might be taken for present.
     let _ = fadvise(handle, 0, None, Advice::Random);
     let begun = Instant::now();
     let (at, end) = send(handle, socket, from, until);
@@ -96,7 +97,7 @@ fn part(
     let (mut offset, mut is_awaited) = (from, false);
     for mut job in jobs {
         let stop = until.min((offset / WINDOW + 1) * WINDOW);
-        // Who waits for one window will want those behind it.
+        // A task that waits for one window will want those behind it.
         is_awaited |= job.is_awaited();
         if is_awaited || (was_asked_for && offset < at) {
             let rest = at.clamp(offset, stop);
@@ -127,7 +128,8 @@ fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, SendEnd
             Err(Errno::IO) => return (at, SendEnd::Disk(Errno::IO)),
             Err(errno) => return (at, SendEnd::Socket(errno)),
         }
-        // Reading ahead gives up where memory is short, and evicts what it brought: then it would go on page by page.
+        // The kernel's readahead gives up where memory is short, and evicts what it read: it would then go on page by
+        // page.
         if sys::blocks_read() != before {
             will_need(file, at, until);
         }

@@ -1,13 +1,13 @@
 //! Sending a range of a file to a socket, window by window.
 //!
-//! A window that is proven resident goes out with an inline, non-blocking `sendfile`; one that is not is sent from a thread of
-//! the pool (see `stream`). Where the file's bytes must be transformed, the pool brings the window in, and the next one while
-//! this one drains; one that was lost twice before a slow socket took it, and a file of which nobody can tell, is read into a
-//! bounded buffer and sent from there.
+//! * A window that is proven resident goes out with an inline, non-blocking `sendfile`.
+//! * One that is not is sent by a thread of the pool (see `pool_send`).
+//! * Where the bytes must be transformed, the pool fills the window, and the next one while this one drains.
+//! * A window that was evicted twice before a slow socket took it, and a file without a proof, are read into a bounded
+//!   buffer and sent from there. So is a window that is proven, but likely to be evicted at any moment.
 //!
-//! What is proven, but as likely to be evicted by the next moment as what was evicted before it, goes out of a buffer, too.
-//!
-//! Invariant: no `sendfile` on the loop of a range that was not proven since the task last waited (but with [`Mode::Inline`]).
+//! Invariant: a loop calls `sendfile` only for a range that was proven since the task last waited (except with
+//! [`Mode::Inline`]).
 
 use crate::access::{Access, Mode};
 use crate::error::{Error, WouldBlock};
@@ -28,20 +28,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Times that a window is brought in before it is read into a buffer instead: it was evicted twice.
+/// Fills of one window before it is read into a buffer instead: by then it has been evicted twice.
 const FILLS_MAX: u32 = 3;
-/// Windows that are brought in ahead at most, whatever `read_ahead` says.
+/// Windows filled ahead at most, whatever `read_ahead` says.
 const AHEAD_MAX: u64 = 16;
-/// Windows that are proven and sent in one go at most: 2 MiB, as nginx's `sendfile_max_chunk`.
+/// Windows proven and sent in one call at most: 2 MiB, as nginx's `sendfile_max_chunk`.
 const REACH_MAX: u64 = 4;
-/// Windows that are tried in one go for a socket that did not take all: as many as one sending may touch, wherever in a window it begins.
+/// Windows tried in one call for a socket that did not take everything: as many as one send may touch, wherever in a
+/// window it begins.
 const REACH_MIN: u64 = 2;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
-/// Bytes of a buffer that stands in for sendfile.
+/// Bytes of a buffer that stands in for `sendfile`.
 const BUFFER_STRAIGHT: usize = 64 << 10;
 
-/// A file is being sent.
+/// Counts a file as being sent while it lives.
 struct SendingCount<'a>(&'a OpenFile);
 
 impl<'a> SendingCount<'a> {
@@ -57,7 +58,7 @@ impl Drop for SendingCount<'_> {
     }
 }
 
-/// One range being sent.
+/// A range that is being sent.
 struct Sending<'a, S> {
     local: &'a Local,
     file: &'a Rc<OpenFile>,
@@ -67,24 +68,24 @@ struct Sending<'a, S> {
     access: &'a Access<'a>,
     /// May the file's bytes go out unchanged?
     straight: bool,
-    /// The window that `fills` speaks of, and how often it was brought in for this range.
+    /// The current window, and how often it was filled for this range.
     window: u64,
     fills: u32,
-    /// Windows before this one have been asked for already.
+    /// The fills of windows before this one have been requested.
     ahead: u64,
-    /// How many windows are brought in ahead.
+    /// Windows filled ahead.
     depth: u64,
-    /// Bytes until the loop's other tasks get their turn.
+    /// Bytes left before the loop's other tasks get their turn.
     turn: u64,
-    /// Windows that go in one go, while the socket takes them.
+    /// Windows proven and sent in one call, as long as the socket takes them.
     reach: u64,
-    /// How the pool sends; None before it has to.
+    /// Sends from the pool; None before it is needed.
     stream: Option<PoolSender>,
     copy: Option<Rc<MemfdCopy>>,
 }
 
 impl Local {
-    /// Sends bytes `*offset .. end` of a file to a socket; `*offset` moves on with what the socket has taken, also when
+    /// Sends bytes `*offset .. end` of a file to a socket. `*offset` advances with what the socket has taken, also when
     /// this ends with an error or is dropped.
     ///
     /// # Errors
@@ -98,7 +99,7 @@ impl Local {
         sink: &S,
         access: &Access<'_>,
     ) -> Result<(), Error> {
-        // It may be let go meanwhile; who is sent it has it until the end.
+        // The loop may drop its copy meanwhile; this send keeps it until the end.
         let copy = file.copy();
         let straight = (access.sendfile || copy.is_some()) && sink.socket().is_some();
         let turn = access.sendfile_max_chunk;
@@ -127,7 +128,7 @@ impl Local {
             return sending.copy_until(end).await;
         }
         if !file.random.replace(true) && access.mode == Mode::Pool && file.is_inline() {
-            // Sets a flag of the descriptor, nothing else: the kernel's readahead would start I/O on the loop.
+            // Only sets a flag of the descriptor: the kernel's readahead would start I/O on the loop.
             let _ = rustix::fs::fadvise(&**file, 0, None, Advice::Random);
         }
         sending.run().await
@@ -164,7 +165,7 @@ impl<S: Sink> Sending<'_, S> {
         Ok(())
     }
 
-    /// The end of several windows that are all in memory, where the socket is fast enough for them.
+    /// The end of several windows that are all in memory, if the socket is fast enough for them.
     fn proven_at_once(&mut self) -> Option<u64> {
         if self.reach < 2 {
             return None;
@@ -173,7 +174,7 @@ impl<S: Sink> Sending<'_, S> {
             0 => u64::MAX,
             _ => self.turn,
         };
-        // All of them, though a turn may be shorter: it is one look, and the next turns have its answer.
+        // All of them, though a turn may be shorter: it is one scan, and the next turns use its result.
         let until = self.end.min((self.window + self.reach) * WINDOW);
         if self.residency(until) == Residency::Present {
             return Some(until.min(self.offset.saturating_add(turn)));
@@ -224,14 +225,14 @@ impl<S: Sink> Sending<'_, S> {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_for_socket().await,
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            // The file system has no sendfile.
+            // The file system does not support sendfile.
             Err(error) if error.kind() == ErrorKind::InvalidInput => self.copy_until(until).await,
             Err(error) if from_disk => Err(Error::io("sendfile()", &error)),
             Err(error) => Err(Error::Socket(error)),
         }
     }
 
-    /// Counts bytes that the socket took, and gives way to the loop's other tasks after `sendfile_max_chunk`.
+    /// Counts bytes that the socket took, and yields to the loop's other tasks after `sendfile_max_chunk`.
     async fn moved(&mut self, sent: usize) {
         *self.offset += sent as u64;
         if self.access.sendfile_max_chunk == 0 {
@@ -244,7 +245,8 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
-    /// May the pool's threads send to the socket? Makes the stream for it; without one (EMFILE) windows are brought in.
+    /// May the pool's threads send to the socket? Makes the sender for it; without one (EMFILE) windows are filled
+    /// instead.
     fn streams(&mut self) -> bool {
         if self.stream.is_none()
             && self.straight
@@ -255,7 +257,7 @@ impl<S: Sink> Sending<'_, S> {
         self.stream.is_some()
     }
 
-    /// Has the pool send what it can from here on, unless somebody else has the window brought in: then waits for that.
+    /// Has the pool send what it can from here on. If another task is having the window filled, waits for that instead.
     async fn stream(&mut self) -> Result<(), Error> {
         if self.file.is_sent_to_many() && self.fills < FILLS_MAX {
             return self.hurry().await;
@@ -296,10 +298,10 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
-    /// Of a file that many are sent just now: has the pool bring the window in before what only one waits for, and what follows with it, so that
-    /// all of the file is in memory before its first part is evicted. Else all of them would wait for each part in turn, behind everything
-    /// that the pool has to do, and find the first ones gone each time. Together they get as much memory as each of them would have had
-    /// alone.
+    /// For a file that is being sent to many: has the pool fill the window in its shared lane, and the windows that
+    /// follow with it, so that the whole file is in memory before its first part is evicted. Otherwise all of them
+    /// would wait for each part in turn, behind everything else in the pool's queue, and find the first parts evicted
+    /// each time. Together they get as much memory as each would have had alone.
     async fn hurry(&mut self) -> Result<(), Error> {
         self.fills += 1;
         let windows = u64::from(self.file.sendings.get()) * PART_WINDOWS;
@@ -316,9 +318,10 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
-    /// Waits for a socket that took no more: a part of what it was given, or nothing from another thread. (It is asked again here, so that its
-    /// readiness is cleared in the right order: what becomes true after the question is a new event. And it has room when a third of it is
-    /// free, where a `sendfile` would go on with as little as a page, or come back with nothing for four times the price.)
+    /// Waits for a socket that took only a part of what it was given, or nothing from a pool thread. (It is polled
+    /// again here, so that tokio clears its readiness in the right order: whatever becomes true after the poll is a new
+    /// event. And poll(2) calls it writable only when a third of its buffer is free, where `sendfile` would go on with
+    /// as little as a page, or return nothing for four times the price.)
     async fn until_writable(&mut self) -> Result<(), Error> {
         let Some(socket) = self.sink.socket() else {
             return Ok(());
@@ -336,14 +339,14 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
-    /// Waits for a socket that has said that it is full. Others have their turn meanwhile, so a new one begins.
+    /// Waits for a socket that has reported `WouldBlock`. Other tasks run meanwhile, so a new turn begins.
     async fn wait_for_socket(&mut self) -> Result<(), Error> {
         self.sink.writable().await.map_err(Error::Socket)?;
         self.turn = self.access.sendfile_max_chunk;
         Ok(())
     }
 
-    /// Has the pool bring the window in, and waits for it.
+    /// Has the pool fill the window, and waits for it.
     async fn fill(&mut self) -> Result<(), Error> {
         self.fills += 1;
         let last = self.last_window().min(self.window + self.depth);
@@ -352,7 +355,8 @@ impl<S: Sink> Sending<'_, S> {
             .disk()
             .fill(self.file, self.window, last, self.access);
         self.ahead = self.ahead.max(last + 1);
-        // Who waits is faster than the disk: larger requests. Who comes back for an evicted window asks for too much.
+        // A socket that waits is faster than the disk: larger requests. A window that was evicted means too much was
+        // asked for.
         self.depth = if self.fills > 1 {
             1
         } else {
@@ -380,7 +384,7 @@ impl<S: Sink> Sending<'_, S> {
         }
     }
 
-    /// Has the pool bring the next windows in, once each, without waiting: some at a time, so that requests stay large.
+    /// Has the pool fill the next windows, once each, without waiting: several at a time, so that requests stay large.
     fn fill_ahead(&mut self) {
         let from = self.ahead.max(self.window + 1);
         let target = self.last_window().min(self.window + self.depth);
@@ -393,7 +397,7 @@ impl<S: Sink> Sending<'_, S> {
         for window in from..=target {
             let (start, stop) = (window * WINDOW, self.end.min((window + 1) * WINDOW));
             if self.local.disk().residency(self.file, start, stop - start) == Residency::Absent {
-                // Its outcome is seen when its turn comes; an overflow too.
+                // Its result, an overflow included, shows when this window is reached.
                 let _ = self
                     .local
                     .disk()
@@ -408,7 +412,7 @@ impl<S: Sink> Sending<'_, S> {
         (self.end - 1) / WINDOW
     }
 
-    /// Sends the rest of a window from buffers of a bounded total.
+    /// Sends one buffer, within the bound on the buffers of the whole process.
     async fn copy_bounded(&mut self, until: u64) -> Result<(), Error> {
         let len = self.buffer_len(until);
         let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
@@ -420,15 +424,15 @@ impl<S: Sink> Sending<'_, S> {
         Ok(())
     }
 
-    /// Sends from a buffer what a socket takes at once: reading tells in time what is gone, sendfile would wait for it. It costs more than
-    /// twice as much per byte. Nothing is held while the socket is waited for.
+    /// Sends from a buffer what the socket takes at once: a read notices an evicted page where `sendfile` would wait
+    /// for it. It costs more than twice as much per byte. No buffer is held while waiting for the socket.
     async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
         let (len, sink) = (self.buffer_len(until), self.sink);
         let sent = self.local.pass_on(self.file, *self.offset, len, |bytes| {
             (sink.try_write(bytes), bytes.len())
         });
         let (sent, all) = match sent {
-            // It is gone.
+            // Evicted.
             Err(WouldBlock) => return self.copy_once(until).await,
             Ok((_, 0)) => return Err(Error::Truncated { len: *self.offset }),
             Ok((Ok(sent), all)) => (sent, all),
@@ -460,7 +464,7 @@ impl<S: Sink> Sending<'_, S> {
 
     fn buffer_len(&self, until: u64) -> usize {
         let left = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
-        // Where sendfile was meant, `output_buffers` was not: fewer, larger reads.
+        // `output_buffers` was not meant for what would have been `sendfile`: fewer, larger reads.
         let wished = if self.straight {
             BUFFER_STRAIGHT
         } else {

@@ -1,4 +1,4 @@
-//! What a file range is sent to: a socket, seen by this crate.
+//! [`Sink`]: the socket that a range of a file is sent to.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,8 +7,8 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// A non-blocking byte sink on a loop.
 pub trait Sink {
-    /// The socket, if bytes of a file may go to it unchanged with sendfile(2); None where they must be transformed
-    /// (TLS), then they come through [`Sink::try_write`].
+    /// The socket, if bytes of a file may go to it unchanged with sendfile(2). None where they must be transformed
+    /// (TLS): they then come through [`Sink::try_write`].
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
     /// Does one non-blocking operation on the socket; on `WouldBlock` the readiness is cleared, so that
@@ -18,13 +18,13 @@ pub trait Sink {
     /// Those of the operation.
     fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R>;
 
-    /// Writes what the socket takes now.
+    /// Writes as many of these bytes as the socket takes now.
     ///
     /// # Errors
     /// `WouldBlock`, or the socket's error.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Waits until the socket takes something again; an error (a timeout, say) ends the sending.
+    /// Waits until the socket is writable again; an error (a timeout, say) ends the send.
     fn writable(&self) -> impl Future<Output = io::Result<()>>;
 }
 
