@@ -1,7 +1,7 @@
 //! The smallest server on this crate: a client connects, sends a path and a newline, and gets the file.
 //!
 //! `cargo run -p disk --example send_file -- /srv/www 127.0.0.1:8000`, then `echo /index.html | nc 127.0.0.1 8000`.
-//! No loop ever waits for a disk: what is in memory goes out at once, the rest is brought in by the pool `files`.
+//! No loop ever waits for a disk: data in memory goes out at once, the pool `files` reads the rest.
 
 use disk::{Access, Disk, Kind, Local, Pool};
 use std::rc::Rc;

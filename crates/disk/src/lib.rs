@@ -1,8 +1,8 @@
 //! Files for event loops that never wait for a disk.
 //!
-//! One rule, one shape: `try_x(..) -> Result<_, WouldBlock>` touches only what the kernel has in memory; `async fn x(..)`
-//! is `try_x`, else a job in a named, bounded [`Pool`] that comes back to the same `await`. Useful to any tokio program;
-//! it knows nothing of HTTP.
+//! One rule, one shape: `try_x(..) -> Result<_, WouldBlock>` touches only what the kernel has in memory; `async fn
+//! x(..)` is `try_x`, else a job in a named, bounded [`Pool`] that comes back to the same `await`. Useful to any tokio
+//! program; it knows nothing of HTTP.
 //!
 //! * [`Disk`]: one per process: mounts, pools, what the kernel permits.
 //! * [`Local`]: one per loop (`Rc` inside): open, stat, read, send, readdir, and all changes.

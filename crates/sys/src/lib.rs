@@ -1,7 +1,7 @@
-//! System calls that `rustix` lacks, and the processor's counter, each behind a safe function.
+//! System calls that `rustix` lacks, and the time stamp counter, each behind a safe function.
 //!
-//! This is the only crate with `unsafe`. It holds no logic: every function is one system call, with its arguments
-//! typed and its result as `io::Result`, or one instruction. Decisions belong to `disk` and `server`.
+//! This is the only crate with `unsafe`. It has no logic: every function is one system call, with typed arguments and
+//! an `io::Result`, or one instruction. Decisions belong to `disk` and `server`.
 //!
 //! Invariant: no function here can break memory safety, whatever its arguments.
 #![allow(
@@ -9,18 +9,18 @@
     reason = "the one crate where raw system calls stand; see each SAFETY comment"
 )]
 
-mod cycles;
 mod lease;
 mod mapping;
 mod memory;
 mod page_cache;
 pub mod process;
-mod slice;
+mod sched;
 mod tcp;
 mod title;
+mod tsc;
 mod usage;
 
-/// What a system call returned, or why it failed (`-1`, and errno).
+/// The result of a system call that fails with `-1` and errno.
 fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
     match result < T::from(0) {
         true => Err(std::io::Error::last_os_error()),
@@ -28,12 +28,12 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
     }
 }
 
-pub use cycles::cycles;
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
 pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap};
 pub use page_cache::{CacheStat, all_present, cachestat, first_absent, pread_into, pread_nowait};
-pub use slice::Turns;
+pub use sched::SchedAttributes;
 pub use tcp::{TcpInfo, tcp_info};
 pub use title::{prepare_title, set_title};
+pub use tsc::cycles;
 pub use usage::{blocks_read, blocks_read_by_all, sleeps};

@@ -1,13 +1,12 @@
-//! A mapping of a file that nobody ever reads through: it exists only so that the kernel's page table says which
-//! pages are in memory.
+//! A mapping of a file that is never read through: it exists only so that the kernel's page table shows which pages are
+//! in memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
-/// Pages `offset .. offset + len` of a file, mapped read-only and shared. Never dereferenced, so that a file that
-/// is truncated under it does no harm (no SIGBUS). Unmapped on drop, which waits for the process's mapping lock:
-/// drop it in a pool.
+/// Bytes `offset .. offset + len` of a file, mapped read-only and shared. Never dereferenced, so truncating the file
+/// does no harm (no SIGBUS). Unmapped on drop, which waits for the process's mapping lock: drop it in a pool.
 #[derive(Debug)]
 pub struct Mapping {
     address: NonNull<libc::c_void>,
@@ -47,8 +46,8 @@ impl Mapping {
         match NonNull::new(address) {
             Some(address) if address.as_ptr() != libc::MAP_FAILED => {
                 let mapping = Mapping { address, len };
-                // That a page is mapped must not count as a use of it (vma_has_recency in mm_inline.h, Linux 6.3), or
-                // reclaim would keep what was read once and take what is asked for all the time.
+                // Mapping a page must not count as a use of it (vma_has_recency in mm_inline.h, Linux 6.3), or reclaim
+                // would keep pages that were read once and take those that are read all the time.
                 mapping.advise(0, len, libc::MADV_RANDOM)?;
                 Ok(mapping)
             }
@@ -56,7 +55,7 @@ impl Mapping {
         }
     }
 
-    /// Takes back that a part was used: its pages are as if just read ahead (madvise MADV_COLD, Linux 5.4).
+    /// Marks a part as unused: its pages are like pages just read ahead (madvise MADV_COLD, Linux 5.4).
     ///
     /// # Errors
     /// EINVAL on older kernels.
@@ -80,7 +79,7 @@ impl Mapping {
     /// disk.** `offset` counts from the mapping's start and is a multiple of the page size; the end is rounded up.
     ///
     /// # Errors
-    /// EFAULT for pages behind the end of the file or that could not be read; EINVAL on older kernels.
+    /// EFAULT for pages after the end of the file or that could not be read; EINVAL on older kernels.
     pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
         self.advise(offset, len, libc::MADV_POPULATE_READ)
     }
@@ -92,7 +91,7 @@ impl Mapping {
             .map(drop)
     }
 
-    /// The address of a part, once it is known to lie inside.
+    /// The address of a part, which must lie inside the mapping (else EINVAL).
     pub(crate) fn at(&self, offset: usize, len: usize) -> io::Result<usize> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => Ok(self.address.as_ptr() as usize + offset),

@@ -1,4 +1,4 @@
-//! Memory for what a process keeps for as long as it runs.
+//! Memory that is never freed, memory locks, and the allocator's heaps.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,8 +7,8 @@ use std::ptr;
 /// mlock2(2).
 const MLOCK_ONFAULT: libc::c_uint = 1;
 
-/// Room for so many values, for good: a mapping of its own, beside whatever an allocator does with the memory of what comes and goes.
-/// A page of it is in memory from the first time it is written to.
+/// Memory for `count` values that is never freed: a mapping of its own, outside the allocator's heaps. Each page takes
+/// memory from its first write on.
 ///
 /// # Errors
 /// Those of mmap(2): ENOMEM.
@@ -30,12 +30,12 @@ pub fn lasting<T>(count: usize) -> io::Result<&'static mut [MaybeUninit<T>]> {
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: as many bytes as that were mapped, aligned to a page, for nobody else, and are never unmapped; no value is claimed to
-    // lie there.
+    // SAFETY: this many bytes were mapped, aligned to a page, for this caller alone, and are never unmapped;
+    // `MaybeUninit` claims no value.
     Ok(unsafe { std::slice::from_raw_parts_mut(address.cast(), count) })
 }
 
-/// Has the kernel bring these bytes of this process's addresses into memory and keep them there: mlock(2).
+/// Brings a range of this process's addresses into memory and keeps it there: mlock(2).
 ///
 /// # Errors
 /// Those of mlock(2): ENOMEM over RLIMIT_MEMLOCK or where nothing is mapped, EPERM where that is 0.
@@ -46,12 +46,12 @@ pub fn lock(addresses: std::ops::Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for what of them is in memory, or is brought there later: mlock2(2) with MLOCK_ONFAULT.
+/// Keeps those pages of a range that are in memory, or will be brought there later: mlock2(2) with MLOCK_ONFAULT.
 ///
 /// # Errors
 /// As [`lock`]; ENOSYS before Linux 4.4.
 pub fn lock_on_fault(addresses: std::ops::Range<usize>) -> io::Result<()> {
-    // A system call by its number, since not every C library has a name for it.
+    // Called by number, since not every C library has this function.
     // SAFETY: as for `lock`.
     crate::checked(unsafe {
         libc::syscall(
@@ -64,11 +64,11 @@ pub fn lock_on_fault(addresses: std::ops::Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// The allocator makes at most so many heaps for all threads: mallopt(3) with M_ARENA_MAX. To be called before there are threads. With another C
-/// library than glibc it does nothing.
+/// Limits the number of the allocator's heaps: mallopt(3) with M_ARENA_MAX. Call it before there are threads. Does
+/// nothing with a C library other than glibc.
 pub fn bound_heaps(count: i32) {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it sets a number that the allocator reads when it makes a heap.
+    // SAFETY: sets a number that the allocator reads when it makes a heap.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, count);
     }
@@ -76,11 +76,12 @@ pub fn bound_heaps(count: i32) {
     let _ = count;
 }
 
-/// Gives freed memory of the process's heaps back to the kernel: malloc_trim(3). Takes the lock of one heap after the other and may wait for
-/// the lock of the process's map, so it is for a thread that may wait. With another C library than glibc it does nothing.
+/// Gives freed memory of the process's heaps back to the kernel: malloc_trim(3). Takes the lock of one heap after the
+/// other and may wait for the process's mapping lock, so it is for a thread that may wait. Does nothing with a C
+/// library other than glibc.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it touches free memory alone, and takes the allocator's own locks.
+    // SAFETY: touches free memory only, and takes the allocator's own locks.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -1,4 +1,4 @@
-//! Questions to the page cache: what of a file is in memory, and reading only what is.
+//! The page cache: which pages of a file are in memory, and reads that take only those.
 
 use crate::Mapping;
 use std::io;
@@ -11,7 +11,7 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 /// `PAGE_IS_PRESENT` of linux/fs.h.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
-/// What cachestat(2) says of a range, in pages.
+/// The result of cachestat(2) for a range, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CacheStat {
@@ -23,7 +23,7 @@ pub struct CacheStat {
     pub writeback: u64,
     /// Pages evicted.
     pub evicted: u64,
-    /// Pages evicted so recently that reading them again is called for.
+    /// Pages evicted so recently that reading them again would mean memory is short.
     pub recently_evicted: u64,
 }
 
@@ -59,11 +59,12 @@ struct Scan {
     return_mask: u64,
 }
 
-/// Asks how much of a range of a file is in the page cache (0.3 µs for 512 KiB; never waits, starts nothing).
+/// How much of a range of a file is in the page cache. A `len` of 0 means "to the end". Never waits and starts no I/O;
+/// costs 0.3 µs for 512 KiB.
 ///
 /// # Errors
 /// EPERM unless the caller owns the file, may write it, or has CAP_FOWNER; ENOSYS before Linux 6.5; EOPNOTSUPP on
-/// hugetlbfs. A `len` of 0 means "to the end".
+/// hugetlbfs.
 pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheStat> {
     let range = Range { offset, len };
     let mut stat = CacheStat::default();
@@ -80,11 +81,11 @@ pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Cach
     Ok(stat)
 }
 
-/// The first page of this part of the mapping that is not in the page table, by its offset; `None`: all are, so they are in memory and up
-/// to date.
+/// The offset of the first page in this part of the mapping that is not in the page table. `None`: all are, so they are
+/// in memory and up to date.
 ///
-/// `pagemap` is `/proc/self/pagemap` of this very process. `offset` is a multiple of the page size; the end is
-/// rounded up to a page.
+/// `pagemap` is this process's own `/proc/self/pagemap`. `offset` is a multiple of the page size; the end is rounded up
+/// to a page.
 ///
 /// # Errors
 /// ENOTTY before Linux 6.7; EINVAL if the part does not lie inside the mapping.
@@ -111,7 +112,7 @@ pub fn first_absent(
     // SAFETY: `scan` has the kernel's layout and says so in `size`; it lets the kernel write one region, which lives
     // on this stack frame. The scanned addresses are only looked up.
     let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
-    // The first region of pages that are present: what lies before it is not, nor is the page behind it.
+    // The kernel returned the first region of present pages: the pages before it and the one after it are absent.
     let is_from_start = crate::checked(found)? == 1 && region.start == start;
     let absent = if is_from_start { region.end } else { start };
     Ok((absent < end).then(|| offset + (absent - start) as usize))
@@ -130,8 +131,8 @@ pub fn all_present(
     Ok(first_absent(pagemap, mapping, offset, len)?.is_none())
 }
 
-/// Appends to `buffer` up to `max` bytes of the file at `offset` that are in memory: preadv2(RWF_NOWAIT). Fewer may
-/// come than asked for; 0 is the end of the file.
+/// Appends to `buffer` up to `max` bytes of the file at `offset` that are in memory: preadv2(RWF_NOWAIT). It may read
+/// fewer than `max`; 0 means the end of the file.
 ///
 /// # Errors
 /// EAGAIN if the first page is not in memory (the kernel may have *started* to read it); EOPNOTSUPP where the file
@@ -176,7 +177,7 @@ fn pread_flags(
     // SAFETY: the vector names `max` writable bytes of the buffer's spare capacity, alive during the call.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const vector, 1, offset, flags) };
     let read = crate::checked(read)? as usize;
-    // SAFETY: the kernel has initialised `read <= max` bytes behind the old length.
+    // SAFETY: the kernel has initialised `read <= max` bytes after the old length.
     unsafe { buffer.set_len(buffer.len() + read) };
     Ok(read)
 }

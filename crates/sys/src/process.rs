@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Where [`fork_single_threaded`] returned.
+/// The process in which [`fork_single_threaded`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forked {
     /// In the process that called.
@@ -29,7 +29,7 @@ pub fn fork_single_threaded() -> io::Result<Forked> {
     }
 }
 
-/// `InvalidInput`, with this sentence, when the process has more than one thread.
+/// Fails with `InvalidInput` and this sentence when the process has more than one thread.
 pub(crate) fn check_single_threaded(sentence: &'static str) -> io::Result<()> {
     #[expect(
         clippy::disallowed_methods,
@@ -42,7 +42,7 @@ pub(crate) fn check_single_threaded(sentence: &'static str) -> io::Result<()> {
     Ok(())
 }
 
-/// TCP_DEFER_ACCEPT (tcp(7)): `accept` only when data is there, or after `seconds`.
+/// Sets TCP_DEFER_ACCEPT (tcp(7)): connections are accepted only when data has arrived, or after `seconds`.
 ///
 /// # Errors
 /// That of setsockopt(2).
@@ -50,8 +50,8 @@ pub fn set_defer_accept(socket: impl AsFd, seconds: i32) -> io::Result<()> {
     set_tcp_option(socket, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
-/// TCP_FASTOPEN (RFC 7413) on a listening socket: at most `queue` connections that have not finished
-/// the handshake.
+/// Sets TCP_FASTOPEN (RFC 7413) on a listening socket, with at most `queue` connections that have not finished the
+/// handshake.
 ///
 /// # Errors
 /// That of setsockopt(2).

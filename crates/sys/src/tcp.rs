@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection.
+//! The state of a TCP connection (TCP_INFO).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,14 +12,14 @@ pub struct TcpInfo {
     pub rttvar: u32,
     /// The congestion window in segments.
     pub snd_cwnd: u32,
-    /// The receive window that is offered, in bytes.
+    /// The advertised receive window in bytes.
     pub rcv_space: u32,
 }
 
-/// getsockopt(TCP_INFO): never waits.
+/// Reads TCP_INFO of a socket (getsockopt(2)). Never waits.
 ///
 /// # Errors
-/// Those of the kernel; EOPNOTSUPP for what is no TCP socket.
+/// Those of the kernel; EOPNOTSUPP for a socket other than TCP.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     // SAFETY: all-zero is a valid value of this struct of integers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };

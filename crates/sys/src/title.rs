@@ -1,4 +1,5 @@
-//! What `ps` shows of a process: its arguments, which lie where the kernel put them and may be written over (proc(5), `cmdline`).
+//! The process title that `ps` shows: the arguments, in the memory where the kernel put them, overwritten (proc(5),
+//! `cmdline`).
 
 use std::io;
 use std::sync::OnceLock;
@@ -6,30 +7,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::process::check_single_threaded;
 
-/// The bytes that the kernel shows: those of the arguments, and those of the environment behind them.
-struct Place {
+/// The memory that the kernel shows: the arguments, and the environment after them.
+struct ArgumentArea {
     start: usize,
     /// Bytes of the arguments.
     arguments: usize,
-    /// Bytes of both.
+    /// Bytes of arguments and environment.
     length: usize,
 }
 
-static PLACE: OnceLock<Place> = OnceLock::new();
-/// How far titles went so far.
+static AREA: OnceLock<ArgumentArea> = OnceLock::new();
+/// Bytes that titles have used so far.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Which fields of /proc/self/stat, from 0, behind the name (proc(5), 48 to 51, the first behind it is 3).
+/// The index of `arg_start` among the fields of /proc/self/stat after the name (proc(5): fields 48 to 51; the first one
+/// after the name is 3).
 const ARG_START: usize = 48 - 3;
 
-/// Gets ready to change the title: moves the environment elsewhere, since its place is used. Nobody may ask for the arguments
-/// ([`std::env::args`]) any more.
+/// Prepares for changing the title: moves the environment elsewhere, since titles use its memory. [`std::env::args`]
+/// must not be called any more.
 ///
 /// # Errors
 /// There is no /proc; `InvalidInput` when the process has more than one thread (others may be reading the environment).
 pub fn prepare_title() -> io::Result<()> {
     check_single_threaded("a title with several threads")?;
-    if PLACE.get().is_some() {
+    if AREA.get().is_some() {
         return Ok(());
     }
     #[expect(
@@ -39,14 +41,14 @@ pub fn prepare_title() -> io::Result<()> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let place = place(&stat).ok_or(io::ErrorKind::InvalidData)?;
     for (name, value) in std::env::vars_os() {
-        // SAFETY: one thread only, so nobody reads the environment meanwhile.
+        // SAFETY: one thread only, so no other thread reads the environment meanwhile.
         unsafe { std::env::set_var(name, value) };
     }
-    let _ = PLACE.set(place);
+    let _ = AREA.set(place);
     Ok(())
 }
 
-fn place(stat: &str) -> Option<Place> {
+fn place(stat: &str) -> Option<ArgumentArea> {
     let (_, behind) = stat.rsplit_once(") ")?;
     let mut fields = behind.split_ascii_whitespace().skip(ARG_START);
     let mut next = || fields.next()?.parse::<usize>().ok();
@@ -54,29 +56,30 @@ fn place(stat: &str) -> Option<Place> {
     let arguments = end.checked_sub(start)?;
     let end = if environment == end { last } else { end };
     let length = end.checked_sub(start).filter(|length| *length > 1)?;
-    (start > 0).then_some(Place {
+    (start > 0).then_some(ArgumentArea {
         start,
         arguments,
         length,
     })
 }
 
-/// Changes the title, cut to the room that there is; what is shown of the environment stays where the arguments are room enough. Nothing
-/// happens before [`prepare_title`] succeeded.
+/// Changes the title, cut to the memory there is. The environment's memory stays untouched if that of the arguments is
+/// enough. Does nothing before [`prepare_title`] has succeeded.
 pub fn set_title(title: &[u8]) {
-    let Some(Place {
+    let Some(ArgumentArea {
         start,
         arguments,
         length,
-    }) = PLACE.get()
+    }) = AREA.get()
     else {
         return;
     };
     let shown = title.len().min(length - 1);
     let used = USED.fetch_max(shown + 1, Ordering::Relaxed);
     let end = used.max(shown + 1).max(*arguments);
-    // SAFETY: the kernel laid these bytes out writable for as long as the process lives, and says where; the environment was moved away,
-    // and the last byte stays zero, so that whatever still points there finds the end of a string.
+    // SAFETY: the kernel has laid out these bytes, writable for as long as the process lives, and reports their
+    // address; the environment was moved away, and the last byte stays zero, so that any pointer left finds the end of
+    // a string.
     unsafe {
         let place = std::ptr::with_exposed_provenance_mut::<u8>(*start);
         std::ptr::copy_nonoverlapping(title.as_ptr(), place, shown);

@@ -1,19 +1,19 @@
-//! What the calling thread has used, or the process: getrusage(2).
+//! The resource usage of the calling thread or the process: getrusage(2).
 
-/// Blocks of 512 bytes that this thread has had read from disks so far. Always 0 on a kernel without CONFIG_TASK_IO_ACCOUNTING.
+/// Blocks of 512 bytes read from disks for this thread so far. Always 0 on a kernel without CONFIG_TASK_IO_ACCOUNTING.
 #[must_use]
 pub fn blocks_read() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_inblock as u64
 }
 
-/// How often this thread has gone to sleep so far, in a call that had to wait (voluntary context switches). That the kernel ran somebody
-/// else on its core is not counted.
+/// Voluntary context switches of this thread so far: how often it slept in a call that had to wait. Preemptions are not
+/// counted.
 #[must_use]
 pub fn sleeps() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
-/// [`blocks_read`] of all threads of this process, those that have ended included.
+/// [`blocks_read`] for all threads of this process, those that have ended included.
 #[must_use]
 pub fn blocks_read_by_all() -> u64 {
     usage(libc::RUSAGE_SELF).ru_inblock as u64

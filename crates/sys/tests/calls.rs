@@ -1,4 +1,4 @@
-//! What the calls answer, on a kernel that has them.
+//! The results of the calls, on a kernel that has them.
 #![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What is measured: the time that passes, or the CPU time of all threads.
+//! The two measurements: elapsed time, or the CPU time of all threads.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! A job that does nothing, done by another thread and waited for on a loop: alone (its latency), and one of several on their way (as
-//! a loaded server has them). Our pool beside tokio's own, a channel, and a queue under a lock, all with as many threads.
+//! The cost of a hop: an empty job that another thread runs and a loop awaits, alone (its latency) and as one of
+//! several in flight (as in a loaded server). Our pool beside tokio's, a channel, and a queue under a lock, with the
+//! same number of threads.
 
 use crate::clock::Clock;
 use crate::{THREADS, group};

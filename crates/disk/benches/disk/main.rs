@@ -1,7 +1,8 @@
-//! What the parts cost: a job in a pool, beside other ways to have one done, and the ways to a file: hot, cold, missing.
+//! The costs of the parts: a job in a pool, beside other ways to run one, and the ways to a file: hot, cold, missing.
 //!
-//! `cargo bench -p disk`; `bench/pools` makes a table of it. Each is measured twice: the time that passes, and the CPU time of the whole
-//! process, all threads: on a machine with few cores the time that a hop takes says more about the scheduler than about us.
+//! `cargo bench -p disk`; `bench/pools` makes a table of it. Each is measured twice: as elapsed time, and as CPU time
+//! of all threads of the process. On a machine with few cores the elapsed time of a hop says more about the scheduler
+//! than about us.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may wait for a disk")]
 

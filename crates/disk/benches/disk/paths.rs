@@ -1,7 +1,7 @@
-//! The ways to a file, where what they need is in memory, is not, or is not there; beside the plain calls, which may wait.
+//! The ways to a file that is in memory, is not, or does not exist, beside the plain calls, which may wait.
 //!
-//! Invariant: what is called hot never went to the pool while it was measured; what is called cold did, but for the few reads that a fast
-//! disk has answered while the kernel was asked whether it can.
+//! Invariant: a hot case never went to the pool while it was measured. A cold case did, except for a few reads that a
+//! fast disk answered while the kernel was asked whether the data is in memory.
 
 use crate::clock::Clock;
 use crate::group;
@@ -254,8 +254,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The same, where it must go to the pool, or must not. (The kernel may keep a page that it was told to drop, so that a cold one now and
-    /// then is not.)
+    /// The same, where it must go to the pool, or must not. (The kernel may keep a page that it was told to drop, so
+    /// that a cold one now and then is not.)
     fn checked<'s>(
         &'s self,
         operation: &'s str,

@@ -201,7 +201,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn what_waits_is_taken_together_and_each_learns_what_became_of_it() {
+    fn waiting_changes_run_together_and_each_gets_its_result() {
         block_on(async {
             let (local, _) = local();
             let pool = local.disk().define_pool("one thread", 1, 1000);

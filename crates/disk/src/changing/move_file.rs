@@ -388,7 +388,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn what_lies_on_the_way() {
+    fn the_innermost_existing_directory_and_the_segment_after_it() {
         let dir = tempfile::tempdir().unwrap();
         let here = dir.path().as_os_str().as_bytes();
         let path = [here, b"/a/b/file"].concat();
@@ -451,7 +451,7 @@ mod tests {
 
     /// A mount of the same device, or another: rename(2) does not go there.
     #[test]
-    fn what_cannot_be_renamed_is_copied() {
+    fn a_file_that_cannot_be_renamed_is_copied() {
         let dir = tempfile::tempdir().unwrap();
         let from = dir.path().join("from");
         std::fs::write(&from, "contents").unwrap();

@@ -65,7 +65,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn the_inode_is_used_again_unless_somebody_has_it_open() {
+    fn the_inode_is_reused_unless_it_is_open() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let bytes = |name: &str| path(name).into_os_string().into_encoded_bytes();

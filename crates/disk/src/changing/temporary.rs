@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_leaves_nothing() {
+    fn a_temporary_file_is_read_back_and_leaves_nothing() {
         block_on(async {
             let (local, pool) = local();
             let dir = tempfile::tempdir().unwrap();

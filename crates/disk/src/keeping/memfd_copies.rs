@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_ends_with_a_page() {
+    fn the_sent_part_ends_with_a_page() {
         let page = sys::page_size() as u64;
         let mut copies = MemfdCopies::new();
         let mut kept = Vec::new();

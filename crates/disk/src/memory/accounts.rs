@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_thread_takes_another_may_give_back() {
+    fn memory_may_be_given_back_by_another_thread() {
         let mut charge = charge(Holder::ProxyBuffers, 1000);
         charge.set(300);
         assert_eq!(of_proxy(), 300);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_keeps_nobody_out() {
+    fn a_budget_refuses_no_connection() {
         assert_eq!(of_budget(1000, 5000, Level::None), Level::Fills);
         assert_eq!(of_budget(1000, 5000, Level::Accept), Level::Fills);
         assert_eq!(of_budget(1000, 700, Level::None), Level::None);

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bucket_holds_what_is_up_to_its_bound() {
+    fn every_bucket_includes_its_upper_bound() {
         for index in 0..BUCKETS - 1 {
             assert_eq!(bucket(upper(index)), index);
             assert_eq!(bucket(upper(index) + 1), index + 1);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_bounds_of_buckets_and_say_what_they_are() {
+    fn shown_bounds_are_bounds_of_buckets_with_the_right_texts() {
         for (ns, seconds) in BOUNDS {
             assert_eq!(upper(bucket(ns)), ns);
             let shown: f64 = seconds.parse().unwrap();

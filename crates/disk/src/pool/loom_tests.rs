@@ -115,7 +115,7 @@ fn reads_for_many_are_handed_out_once_too() {
 }
 
 #[test]
-fn a_hold_that_ends_wakes_who_waits() {
+fn the_end_of_a_hold_wakes_the_workers() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(|| {

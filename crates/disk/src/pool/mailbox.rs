@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_together_is_told_together_unless_it_takes_long() {
+    fn a_batch_is_posted_together_unless_it_takes_long() {
         let owner = Arc::new(Wakes::default());
         let mailbox = Arc::new(Mailbox {
             state: Mutex::new(MailboxState {

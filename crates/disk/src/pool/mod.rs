@@ -332,7 +332,7 @@ impl Shared {
     /// The main function of a worker.
     fn work(self: Arc<Self>) {
         ON_POOL_THREAD.set(true);
-        take_long_turns();
+        take_long_slices();
         let (mut finished, mut is_nicer) = (None, false);
         while let Some((lane, job, more)) = self.queue.next(finished) {
             self.start_if_needed(&more);
@@ -354,17 +354,17 @@ impl Shared {
 
 /// The slice of a pool thread on a processor, in nanoseconds: longer than that of other threads (usually 3 ms; the
 /// kernel accepts up to 100 ms).
-const TURNS_NS: u64 = 10_000_000;
+const SLICE_NS: u64 = 10_000_000;
 
 /// Gives this thread longer slices, so that loops run first: a thread that wakes with a shorter slice preempts at once
 /// (EEVDF, Linux 6.12), and pool threads that wake at the same time, when a disk has answered, do not run before a loop
 /// one after the other. The thread's share of a processor does not change: with a tenth of it (a nicer thread), it
 /// waited long for other work on that processor each time a disk had answered. If the kernel refuses, nothing changes.
-fn take_long_turns() {
-    if let Ok(own) = sys::Turns::of(0)
+fn take_long_slices() {
+    if let Ok(own) = sys::SchedAttributes::of(0)
         && own.is_ordinary()
     {
-        let _ = own.take(TURNS_NS);
+        let _ = own.set_slice(SLICE_NS);
     }
 }
 

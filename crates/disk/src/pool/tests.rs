@@ -1,4 +1,4 @@
-//! What pools promise, tried out in one process.
+//! The promises of pools, tried in one process.
 
 use super::*;
 use std::sync::mpsc;
@@ -124,7 +124,7 @@ fn with_one_thread_reads_go_first() {
 }
 
 #[test]
-fn what_many_wait_for_goes_before_what_one_waits_for_which_still_gets_its_turn() {
+fn shared_reads_go_first_but_single_ones_get_their_turn() {
     let pool = Pool::new("shared", 1, 100);
     let (send, order) = mpsc::channel();
     let hold = pool.hold();
@@ -145,7 +145,7 @@ fn what_many_wait_for_goes_before_what_one_waits_for_which_still_gets_its_turn()
 }
 
 #[test]
-fn what_goes_beyond_the_bound_of_writes_goes_before_reads() {
+fn writes_beyond_the_bound_go_before_reads() {
     struct Say(mpsc::Sender<char>);
     impl Drop for Say {
         fn drop(&mut self) {
@@ -178,7 +178,7 @@ impl Drop for Tell {
 }
 
 #[test]
-fn what_an_abandoned_job_owns_is_dropped_in_the_pool() {
+fn an_abandoned_job_is_dropped_in_the_pool() {
     let pool = Pool::new("drops", 1, 100);
     let (send, dropped) = mpsc::channel();
     // Not begun: the work itself is dropped, unrun.
@@ -209,7 +209,7 @@ fn what_an_abandoned_job_owns_is_dropped_in_the_pool() {
 }
 
 #[test]
-fn a_panic_goes_on_in_who_waits_and_the_thread_lives() {
+fn a_panic_resumes_in_the_waiting_task_and_the_thread_lives() {
     let pool = Pool::new("panics", 1, 100);
     runtime().block_on(async {
         let job = pool.submit(Lane::Read, || panic!("boom")).unwrap();
@@ -237,20 +237,20 @@ fn jobs_of_a_runtime_that_ended_do_not_stop_the_pool() {
 fn threads_of_a_pool_have_the_weight_of_others_and_longer_turns() {
     use rustix::process::{getpid, getpriority_process};
     let weight = getpriority_process(Some(getpid())).unwrap();
-    let usual = sys::Turns::of(0).unwrap().nanos();
+    let usual = sys::SchedAttributes::of(0).unwrap().nanos();
     let pool = Pool::new("turns", 2, 10);
     runtime().block_on(async {
         for _ in 0..10 {
             let look = || {
-                let turns = sys::Turns::of(0).unwrap().nanos();
+                let turns = sys::SchedAttributes::of(0).unwrap().nanos();
                 (getpriority_process(None).unwrap(), turns)
             };
             // Before Linux 6.12 there is nothing to tell.
-            let turns = if usual == 0 { 0 } else { TURNS_NS };
+            let turns = if usual == 0 { 0 } else { SLICE_NS };
             assert_eq!(pool.run(Lane::Read, look).await, Ok((weight, turns)));
         }
     });
-    assert_eq!(sys::Turns::of(0).unwrap().nanos(), usual);
+    assert_eq!(sys::SchedAttributes::of(0).unwrap().nanos(), usual);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who closes a descriptor, and when what is kept is let go.
+//! Which thread closes a descriptor, and when kept files are dropped.
 
 use crate::file::INLINE_CLOSE_MAX;
 use crate::tests::{block_on, local};
@@ -52,7 +52,7 @@ fn a_large_file_that_was_only_looked_at_is_closed_in_the_pool_and_a_small_one_he
 }
 
 #[test]
-fn a_kept_file_is_let_go_when_nobody_asks_for_it_and_a_deleted_one_at_once() {
+fn a_kept_file_is_closed_when_idle_and_a_deleted_one_at_the_next_sweep() {
     block_on(async {
         let (local, pool) = local();
         let access = Access::new(&pool);

@@ -64,7 +64,7 @@ fn a_file_is_opened_and_read_and_the_second_time_from_memory() {
 }
 
 #[test]
-fn what_is_not_there_or_may_not_be_opened_is_said_as_nginx_says_it() {
+fn missing_and_forbidden_files_give_the_errors_of_nginx() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn a_kept_file_keeps_its_slot_until_it_changes() {
 }
 
 #[test]
-fn with_all_pool_threads_frozen_what_is_in_memory_is_answered() {
+fn with_all_pool_threads_frozen_answers_come_from_memory() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -325,7 +325,7 @@ fn disable_symlinks_refuses_links_behind_its_prefix() {
 }
 
 #[test]
-fn readdir_names_what_is_there() {
+fn readdir_lists_the_entries() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -394,7 +394,7 @@ fn files_are_made_appended_to_renamed_and_removed_in_the_write_lane() {
 }
 
 #[test]
-fn open_file_cache_believes_what_it_saw_for_as_long_as_it_is_told() {
+fn open_file_cache_entries_are_used_for_as_long_as_they_are_valid() {
     use std::time::Duration;
     let hour = Duration::from_secs(3600);
     let usual = OpenFileCacheSettings {

@@ -251,7 +251,7 @@ fn many_clients_of_a_cold_window_share_one_fill() {
 }
 
 #[test]
-fn what_many_are_sent_is_brought_at_once_with_what_follows() {
+fn shared_reads_fill_the_following_windows_too() {
     block_on(async {
         for (clients, jobs) in [(1, 1), (3, 1), (4, 2), (20, 2)] {
             let (local, pool) = local();
@@ -281,7 +281,7 @@ fn what_many_are_sent_is_brought_at_once_with_what_follows() {
 }
 
 #[test]
-fn what_is_asked_for_once_is_not_mapped_and_what_is_asked_for_again_is() {
+fn a_file_is_mapped_at_its_second_request() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ fn what_is_asked_for_once_is_not_mapped_and_what_is_asked_for_again_is() {
 }
 
 #[test]
-fn while_much_is_read_what_few_are_sent_goes_out_of_a_buffer() {
+fn under_eviction_pressure_few_receivers_get_buffers() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -339,7 +339,7 @@ fn while_much_is_read_what_few_are_sent_goes_out_of_a_buffer() {
 }
 
 #[test]
-fn while_a_thread_maps_what_was_there_goes_out_of_a_buffer() {
+fn while_a_thread_maps_proven_windows_go_out_of_a_buffer() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();

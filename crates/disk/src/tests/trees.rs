@@ -1,4 +1,4 @@
-//! Trees that are removed and copied.
+//! Removing and copying trees.
 
 use crate::changing::tree::{CopyPurpose, TREE_DEPTH_MAX, TreeErrors};
 use crate::tests::{block_on, local};
@@ -21,7 +21,7 @@ fn tree(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_is_removed_is_what_is_in_it() {
+fn only_the_tree_itself_is_removed() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ fn what_is_removed_is_what_is_in_it() {
 }
 
 #[test]
-fn what_is_too_deep_is_left_and_told() {
+fn levels_that_are_too_deep_are_left_and_reported() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ fn what_is_too_deep_is_left_and_told() {
 }
 
 #[test]
-fn a_copy_has_what_links_lead_to_and_a_move_the_links() {
+fn a_copy_follows_symlinks_and_a_move_keeps_them() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();

@@ -1,18 +1,18 @@
-//! How long a thread's turns on a processor are: sched_getattr(2) and sched_setattr(2), whose `sched_runtime` is that for the policies of
-//! ordinary threads since Linux 6.12. Before, it is 0 and what is set is ignored.
+//! The length of a thread's slices on a processor: `sched_runtime` of sched_getattr(2) and sched_setattr(2), which is
+//! that for ordinary policies since Linux 6.12. Before, it reads as 0, and setting it has no effect.
 
 use std::io;
 
-/// What sched_getattr(2) says of a thread.
+/// The scheduling attributes of a thread, from sched_getattr(2).
 #[derive(Clone, Copy, Debug)]
-pub struct Turns(libc::sched_attr);
+pub struct SchedAttributes(libc::sched_attr);
 
-impl Turns {
-    /// Those of a thread, by its id; 0: of the calling one.
+impl SchedAttributes {
+    /// The attributes of a thread, by its id; 0: of the calling thread.
     ///
     /// # Errors
     /// ESRCH: there is no such thread.
-    pub fn of(thread: u32) -> io::Result<Turns> {
+    pub fn of(thread: u32) -> io::Result<SchedAttributes> {
         // SAFETY: all-zero is a valid value of this struct of integers.
         let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
         let (size, none) = (size_of::<libc::sched_attr>(), 0);
@@ -27,16 +27,16 @@ impl Turns {
             )
         };
         crate::checked(done)?;
-        Ok(Turns(attr))
+        Ok(SchedAttributes(attr))
     }
 
-    /// Nanoseconds of a turn; 0: the kernel does not say.
+    /// Nanoseconds of a slice; 0: the kernel does not report it.
     #[must_use]
     pub fn nanos(&self) -> u64 {
         self.0.sched_runtime
     }
 
-    /// Is the thread's policy one of those for ordinary threads, which share a processor by weight?
+    /// Is the thread's policy an ordinary one, under which threads share a processor by weight?
     #[must_use]
     pub fn is_ordinary(&self) -> bool {
         matches!(
@@ -45,14 +45,15 @@ impl Turns {
         )
     }
 
-    /// Gives the calling thread turns of so many nanoseconds (the kernel takes 100 µs to 100 ms) and all else as it is here.
+    /// Gives the calling thread slices of `nanos` nanoseconds (the kernel accepts 100 µs to 100 ms), and all other
+    /// attributes as they are here.
     ///
     /// # Errors
-    /// EPERM: a filter of system calls forbids it.
-    pub fn take(mut self, nanos: u64) -> io::Result<()> {
+    /// EPERM: a seccomp filter forbids it.
+    pub fn set_slice(mut self, nanos: u64) -> io::Result<()> {
         self.0.sched_runtime = nanos;
         let (this_thread, none) = (0, 0);
-        // SAFETY: the kernel reads the struct, whose size it was told by itself.
+        // SAFETY: the kernel reads the struct, whose `size` field it has filled in itself.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_sched_setattr,
@@ -70,10 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_become_shorter_where_the_kernel_knows_them() {
-        let before = Turns::of(0).unwrap();
-        before.take(200_000).unwrap();
-        let after = Turns::of(0).unwrap();
+    fn slices_become_shorter_where_the_kernel_supports_them() {
+        let before = SchedAttributes::of(0).unwrap();
+        before.set_slice(200_000).unwrap();
+        let after = SchedAttributes::of(0).unwrap();
         assert_eq!(after.0.sched_nice, before.0.sched_nice);
         if before.nanos() > 0 {
             assert_eq!(after.nanos(), 200_000);
