@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(read, "new");
         assert_eq!(std::fs::read(path("third")).unwrap(), b"3");
 
-        // What is not there is made.
+        // Without a file to reuse, one is created.
         drop(reuse_inode(&bytes("none"), &bytes("fourth"), 0o600).unwrap());
         assert!(path("fourth").exists() && !path("new").exists());
     }

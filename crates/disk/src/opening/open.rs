@@ -242,9 +242,8 @@ impl Local {
         }
     }
 
-    /// Begins a guard for the directory of a path that a loop cannot open from its own mount (EXDEV), because it leads
-    /// through a symlink to another mount, or through an absolute symlink (Linux up to 6.18 at least). The next open of
-    /// the path then starts at the guarded directory.
+    /// Begins a guard for the directory of a path that a loop cannot open from its mount (EXDEV): a symlink leads to
+    /// another mount, or is absolute (Linux up to 6.18 at least). The next open starts at the guarded directory.
     pub(crate) fn guard_detour(&self, path: &[u8], found_on: Option<&Mount>, access: &Access<'_>) {
         if !keeps(access) || !found_on.is_some_and(Mount::answers_inline) {
             return;

@@ -192,7 +192,7 @@ fn an_abandoned_job_is_dropped_in_the_pool() {
     drop(hold);
     assert!(dropped.recv().unwrap());
     assert!(was_run.recv().is_err());
-    // Done, but nobody took the result.
+    // Done, but the result was not taken.
     let tell = Tell(send.clone());
     let done = pool.submit(Lane::Read, move || tell).unwrap();
     while pool.counters().completed < 3 {

@@ -248,7 +248,7 @@ fn a_kept_file_keeps_its_slot_until_it_changes() {
         put(&path, b"new");
         let changed = local.open(bytes(&path), &access).await.unwrap();
         assert!(changed.slot().get().is_none());
-        // Who still sends the old state keeps what was found then.
+        // A holder of the old state keeps its metadata.
         assert_eq!(file.meta().len, 3);
     });
 }

@@ -49,7 +49,7 @@ async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<
     (is_native && local.disk().abilities.pagemap.is_some()).then_some(file)
 }
 
-/// What arrives at the other end, and how the sending ended.
+/// The bytes that arrive at the other end, and the result of the send.
 async fn sent(
     local: &Local,
     file: &Rc<OpenFile>,
@@ -353,7 +353,7 @@ fn while_a_thread_maps_proven_windows_go_out_of_a_buffer() {
         let looks = |window: u64| local.disk().residency(&file, window * WINDOW, WINDOW);
         assert_eq!(looks(0), Residency::Present);
         file.proofs().learn(1..=1, false);
-        // What was proven just now needs no look.
+        // A fresh proof needs no scan, so it must expire first.
         tokio::time::sleep(Duration::from_millis(50)).await;
         mappings.change(|| {
             assert_eq!(looks(0), Residency::Fleeting);
@@ -462,7 +462,7 @@ fn a_small_file_is_sent_from_its_copy_until_it_changes() {
             assert_eq!(got, contents);
             let part = local.read(&file, 4000, 200, &access).await.unwrap();
             assert_eq!(part, contents[4000..4200]);
-            // Who still sends the old state sends the old bytes.
+            // A holder of the old state sends the old bytes.
             if let Some((file, contents)) = &before {
                 let (got, result) = sent(&local, file, 0..contents.len() as u64, &access).await;
                 result.unwrap();

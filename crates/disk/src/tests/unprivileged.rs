@@ -22,7 +22,7 @@ fn nobody_sends_a_file_of_root_from_memory_by_the_mapping() {
         eprintln!("skipped: only root can become nobody");
         return;
     }
-    // Not below the home of whoever builds: nobody must be able to run and to search it.
+    // Not below the builder's home: the user `nobody` must be able to search the directory and run the program.
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let (program, file) = (dir.path().join("test"), dir.path().join("file"));
