@@ -1,6 +1,6 @@
 //! What a location says about passing requests on: the directives, and the types of their values.
 //!
-//! Not here: where `proxy_pass` leads (`url`), and what is made of these lines once for each location (`proxy_pass` of this folder).
+//! Not here: where `proxy_pass` leads (`url`), and what is made of these lines once for each location (`proxy::proxy_pass`).
 
 use bytes::Bytes;
 use config::{
