@@ -1,10 +1,10 @@
-//! Whose request a loop is at work on: for who asks what kept it, and how long the request has waited.
+//! The request that a loop is running now, so that a slow poll can be attributed to it, and how long that request has waited.
 //!
-//! One for each loop's thread; a connection's poll sets it at its start and takes it along at its end ([`Kept`]). Invariant: between
-//! two polls of a request nothing of it is lost, and nothing of it is seen in another one's.
+//! One slot for each loop's thread; a connection's poll fills it at its start and takes the content along at its end
+//! ([`Kept`]). Invariant: nothing of a request is lost between two of its polls, and nothing of it shows up in another one.
 //!
-//! Of pipelined requests that one poll answers, the one that took longest is told; their times are taken between them, so that who
-//! pipelines nothing pays nothing.
+//! Of pipelined requests that one poll answers, the slowest is named. Their times are taken between them, so a client that
+//! does not pipeline costs nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

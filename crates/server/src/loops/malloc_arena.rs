@@ -1,7 +1,8 @@
-//! The allocator's heap of a loop's thread, made before the loop runs.
+//! The allocator's arena of a loop's thread, grown before the loop runs.
 //!
-//! glibc's malloc grows a thread's heap by mprotect(2), which changes the process's map of memory and waits for all who read that: also for a thread of
-//! a pool that maps what it has read and then loses its processor (seen: a loop waited 14 ms). What was grown once stays so.
+//! glibc's malloc grows a thread's arena by mprotect(2). That changes the process's memory map, and waits for every thread
+//! that reads the map: also for a pool's thread that has just mapped a file and then lost its processor (seen: a loop waited
+//! 14 ms). An arena that was grown once stays grown.
 
 /// Bytes that a loop's heap can hold without being grown; a connection takes less than 2 KiB, and what is sent from a buffer 64 KiB for as long as
 /// that takes. Address space: no memory is taken for it.

@@ -1,16 +1,17 @@
-//! The loops: threads that serve connections and never wait for anything but events.
+//! The event loops: threads that serve connections and never wait for anything but events.
 //!
-//! * [`Loop`]: what everything that runs on one loop can reach; it never leaves its thread.
+//! * [`Loop`]: what everything on one loop can reach; it never leaves its thread.
 //! * [`spawn`] and [`spawn_begun`]: the one way to start a task on it ([`poll_timing`]).
-//! * [`accept`]: takes connections and spreads them over the loops.
-//! * [`idle`]: connections that wait for their client, which can be told to close.
-//! * [`yield_turn`]: what one turn of a loop does first.
-//! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: what time it is at the end of a poll; `cpu_wait`: how long of a poll the loop had none.
-//! * `malloc_arena`: its memory, made before it runs.
-//! * [`current_request`]: whose request a loop is at work on.
-//! * [`loop_threads`]: all loops of the worker: starting, new settings, fewer or more loops, shutdown.
+//! * [`accept`]: accepts connections and spreads them over the loops.
+//! * [`idle`]: connections that wait for their client and can be told to close.
+//! * [`yield_turn`]: the order of work within one iteration of a loop.
+//! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: the time at the end of a poll; `cpu_wait`: the time
+//!   without a processor.
+//! * `malloc_arena`: the memory of a loop's thread, made before it runs.
+//! * [`current_request`]: the request that a slow poll is attributed to.
+//! * [`loop_threads`]: all loops of the worker: start, new settings, more or fewer loops, shutdown.
 //!
-//! Not here: what a connection does ([`crate::connection`]) and who decides ([`crate::process`]).
+//! Not here: what a connection does ([`crate::connection`]), and what the loops are told to do ([`crate::process`]).
 //! Invariant: everything in a [`Loop`] belongs to its thread; only its [`Berth`] is shared.
 
 pub mod accept;

@@ -1,13 +1,12 @@
 //! The one way to spawn a task on a loop: every poll is timed, every wake is stamped.
 //!
-//! `event_loop_blocked` is the time from the moment the loop learned of an event (the driver wakes
-//! the task right after `epoll_wait`, or another thread does) to the moment the task's poll starts.
+//! `event_loop_blocked` is the time from the moment the loop learned of an event (the driver wakes the task right after
+//! `epoll_wait`, or another thread does) to the moment the task's poll starts.
 //!
-//! Not here: what is done with the figures. Invariant: between two polls of one turn the clock is
-//! read once, not twice: the end of a poll is the start of the next one. Only the first wake of a
-//! turn and a wake from another thread cost a reading more. What runs in the poll takes its start for its
-//! time (`wire::loop_clock`), so that figures cost no reading but that of its end. A poll that lets others go first,
-//! of whom there is none, is one with that which follows.
+//! Not here: what is done with the figures. Invariant: between two polls of one iteration the clock is read once, not twice:
+//! the end of a poll is the start of the next one. Only the first wake of an iteration and a wake from another thread cost one
+//! reading more. Code inside a poll takes the poll's start for the current time (`wire::loop_clock`), so timing costs no
+//! reading but the one at its end. A poll that yields when no other task is ready is counted together with the next one.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

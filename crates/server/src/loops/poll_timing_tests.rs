@@ -1,4 +1,4 @@
-//! Tasks that wake themselves and each other, and whose turn it is; by the times of their polls.
+//! Tasks that wake themselves and each other: which one is polled next, judged by the times of their polls.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What the tasks of a loop are for.
+//! The kinds of tasks that run on a loop.
 
 /// What a task is for; names the culprit of a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

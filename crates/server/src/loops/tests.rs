@@ -1,4 +1,4 @@
-//! The crew from outside: a service that echoes bytes, clients over loopback.
+//! The loop threads from outside: a service that echoes bytes, clients over loopback.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,9 +1,9 @@
-//! How late a tick of one millisecond is served: reckoned from a loop's turns, for a timer that ran would wake loops that have nothing
-//! to do.
+//! How late a tick of one millisecond is served. It is reckoned from a loop's iterations, since a real timer would wake loops
+//! that have nothing to do.
 //!
-//! A tick that falls into a turn is served at its end, and those behind it that fall into the same turn are skipped, as a timer does that
-//! is late; one that falls into the loop's sleep is served at once. What the kernel takes to give a loop that is awake its processor is
-//! not in it: `event_loop_blocked` and the polls themselves have that.
+//! A tick that falls into an iteration is served at its end; further ticks in the same iteration are skipped, as a late timer
+//! does. A tick that falls into the loop's sleep is served at once. The time until the kernel gives an awake loop its
+//! processor is not included: `event_loop_blocked` and the polls themselves have it.
 
 use disk::metrics::Histogram;
 

@@ -1,9 +1,10 @@
-//! What time it is soon after a reading of the kernel's clock, by the processor's counter: a fifth of the instructions, a third of the time.
+//! A monotonic clock read from the TSC and re-anchored to CLOCK_MONOTONIC once per loop iteration. It takes a fifth of the
+//! instructions and a third of the time of `clock_gettime`.
 //!
-//! A loop reads the kernel's clock once a turn, and this one at the end of each poll, so that nothing of it adds up: neither a wrong
-//! measure of the counter's steps nor a sleep of the machine. The measure is taken while the loop runs, between readings that it makes
-//! anyhow, twice; until two agree, the kernel is asked. Invariant: the counter counts only where the kernel itself goes by it
-//! ([`trust`]): it then is the same on all cores, at any frequency of theirs.
+//! A loop reads the kernel's clock once per iteration and this one at the end of each poll, so no error adds up, neither of the
+//! measured frequency nor of a suspend. The frequency is measured while the loop runs, between two readings that it makes
+//! anyway, until two measurements agree; up to then the kernel's clock is used. Invariant: the TSC counts only where the kernel
+//! itself uses it as its clock source ([`trust`]): then it is the same on all cores, at any frequency of theirs.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

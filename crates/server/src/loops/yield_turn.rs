@@ -1,6 +1,6 @@
-//! One turn of a loop: what is to be received is received before anything of it is sent on.
+//! The order of work within one iteration of a loop: everything is received before anything of it is sent on.
 //!
-//! Invariant: who lets others go first is asked again in the same turn, once those are through that were ready when it was asked.
+//! Invariant: a task that yields is polled again in the same iteration, after every task that was ready when it yielded.
 
 use std::future::poll_fn;
 use std::task::Poll;
