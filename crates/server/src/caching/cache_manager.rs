@@ -1,7 +1,7 @@
-//! The thread that keeps a worker's caches in order: opens them, walks where there is no journal, sweeps.
+//! The cache manager: the thread that opens a worker's caches, walks those without a journal, and sweeps them.
 //!
-//! One thread for all of them, with a task for each, so that a disk that hangs delays only its own cache. All work on files is done in the
-//! cache's pool. Invariant: one sweep or walk of a cache at a time.
+//! One thread serves all caches, with a task for each one, so a disk that hangs delays only its own cache. All work on
+//! files is done in the cache's pool. Invariant: one sweep or walk of a cache at a time.
 
 use std::io;
 use std::sync::{Arc, Weak};

@@ -1,7 +1,7 @@
-//! One request's question to its cache: which cache, which key, which rules.
+//! A request as its cache sees it: which cache, which key, which rules.
 //!
-//! Not here: what is done with the answer (`lookup`). Invariant: the pool is the location's, evaluated for each request, so that each
-//! disk has its own.
+//! Not here: what follows from the look-up (`lookup`). Invariant: the pool is the location's, evaluated for each
+//! request, so that each disk can have a pool of its own.
 
 use std::sync::Arc;
 

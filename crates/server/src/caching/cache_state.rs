@@ -1,4 +1,4 @@
-//! What a request knows of its cache: for the variables and the logs.
+//! The state of a request in its cache, for the variables and the logs.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
-//! What became of the requests to a cache, counted for its figures.
+//! Counters of a cache: how many requests were answered in which way.
 //!
-//! Invariant: what every request counts, each loop counts in a line of memory of its own.
+//! Invariant: whatever every request counts, each loop counts in a cache line of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! What a location says of its cache.
+//! The directives of a location that concern its cache.
 
 use std::sync::OnceLock;
 

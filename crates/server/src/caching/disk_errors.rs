@@ -1,4 +1,4 @@
-//! Trouble with a cache's disk: one log line a minute, however much there is.
+//! Errors of a cache's disk: one log line a minute, however many errors there are.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};

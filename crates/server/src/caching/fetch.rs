@@ -1,7 +1,7 @@
-//! Getting an answer from the origin for a cache: as the one who asks, or following another who does.
+//! Getting an answer from the origin for a cache, by a fill of its own or as a follower of another request's fill.
 //!
-//! Not here: the asking itself (`fill`), and whether it is needed (`lookup`). Invariant: who follows in vain goes to the origin, or gets
-//! what is stored if that may be used in place of a failure.
+//! Not here: the fill (`fill`), and whether one is needed (`lookup`). Invariant: a follower whose fill comes to nothing
+//! asks the origin itself, or is given a stale entry where that may stand in for a failure.
 
 use std::rc::Rc;
 use std::sync::Arc;

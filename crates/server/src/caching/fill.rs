@@ -1,8 +1,9 @@
-//! One request to the origin for a cache: a task of its own on the loop of the request that needed it, which may have left when it ends.
+//! A fill: one request to the origin for a cache. A task of its own, on the loop of the request that needed it; that
+//! request may be gone when the fill ends.
 //!
-//! Judges the answer, lets everybody follow it, and writes it down meanwhile (`write_entry`). Not here: who follows, and what they do where there is
-//! no answer (`fetch`). Invariants: a slow client holds nobody back but himself, as far as the window and the file reach; nor does a slow
-//! disk: after a while it is given up.
+//! Judges the answer, publishes it to the followers, and has it written meanwhile (`write_entry`). Not here: followers,
+//! and what they do without an answer (`fetch`). Invariants: a slow client delays no other one, as far as the window
+//! and the file reach. A slow disk delays none for long: after a while the writing is given up.
 
 use std::pin::pin;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The body of an answer that is being fetched, for one of those who follow it: from memory, else from the file.
+//! The body of an answer that is still being fetched, as one follower reads it: from memory, else from the file.
 
 use std::future::poll_fn;
 use std::rc::Rc;

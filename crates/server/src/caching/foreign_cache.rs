@@ -1,7 +1,9 @@
-//! Reading a cache that belongs to another process: a worker that drains beside this one, or another instance.
+//! Reading a cache that belongs to another process: to a worker that shuts down beside this one, or to another
+//! instance.
 //!
-//! There is no index, so the entry's file is looked for by its name. Not here: writing, which only the owner does. Invariant: all of an
-//! entry is checked at each use; what is large, stale or a variant of something else is asked for at the origin.
+//! There is no index, so the entry's file is looked for by its name. Not here: writing, which only the owner does.
+//! Invariant: the whole entry is verified at each use; entries that are large, stale or another variant are asked for
+//! at the origin.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Answers of one loop that are ready to be sent: of small entries that were just used, whose heads are the same for every request.
+//! Prepared answers of one loop: small entries that were used a moment ago, whose heads are the same for every request.
 //!
-//! A request whose answer is ready asks the index whether it still is the one, and opens nothing: what is sent is in memory of our own.
-//! Not here: entries that have to be read (`serve`). Invariants: what the index does not know by the same tag is not used; there are at
-//! most `PLACES` answers.
+//! A request that has a prepared answer only asks the index whether the entry is still the same one, and opens nothing:
+//! the bytes are in this process's memory. Not here: entries that have to be read (`serve`). Invariants: an answer is
+//! used only if the index has its entry under the same tag; there are at most `PLACES` answers.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;

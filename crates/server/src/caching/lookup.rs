@@ -1,6 +1,7 @@
-//! The way of a request through its cache: look, judge, then use what is stored or ask the origin.
+//! The way of a request through its cache: look up, judge, then use the stored entry or ask the origin.
 //!
-//! The order is nginx's: method, name, purge, bypass, look, freshness, lock. Invariant: whatever goes wrong here, the origin is asked.
+//! The order is nginx's: method, name, purge, bypass, look-up, freshness, lock. Invariant: whatever goes wrong here,
+//! the origin is asked.
 
 use std::rc::Rc;
 

@@ -1,14 +1,15 @@
 //! The server's side of the cache: which caches there are, and how requests use them.
 //!
-//! * [`directives`], [`zone`]: `proxy_cache_*`, what locations and `http` say.
-//! * [`lookup`]: the way of a request: `cache_request` is its question, `serve` answers with what is stored (`verify` checks it),
-//!   (or what is [`hot_entries`]),
-//!   `fetch` asks the origin or follows another who does (`follow`); `fill` is that asking, `write_entry` writes the answer down,
-//!   as the disk takes it (`write_pace`, `write_permits`).
-//! * [`registry`]: the worker's caches, kept over reloads; [`cache_manager`]: the thread that opens, walks and sweeps them.
+//! * [`directives`], [`zone`]: `proxy_cache_*`, of locations and of `http`.
+//! * [`lookup`]: the way of a request. `cache_request` is what it asks for; `serve` answers with a stored entry
+//!   (`verify` checks it), [`hot_entries`] with a prepared one; `fetch` asks the origin, or follows the fill of another
+//!   request (`follow`); `fill` is one request to the origin; `write_entry` writes its answer, as fast as the disk
+//!   takes it (`write_pace`, `write_permits`).
+//! * [`registry`]: the worker's caches, kept over reloads; [`cache_manager`]: the thread that opens, walks and sweeps
+//!   them.
 //!
-//! Not here: keys, entries, freshness and rooms (the crate `cache`), and the origin (`content::proxy`). Invariant: trouble with a disk
-//! never fails a request that the origin can answer.
+//! Not here: keys, entries, freshness and space (the crate `cache`), and the origin (`content::proxy`). Invariant: a
+//! disk's error never fails a request that the origin can answer.
 
 pub mod cache_manager;
 pub mod cache_request;

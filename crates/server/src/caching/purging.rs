@@ -1,5 +1,5 @@
-//! Deleting what is stored: by order (`proxy_cache_purge`: of a key, of what begins with it, of tags), and when an unsafe request changed
-//! its URI (RFC 9111, 4.4).
+//! Purging: by request (`proxy_cache_purge`: of a key, a prefix or tags), and after an unsafe request that changed its
+//! URI (RFC 9111, 4.4).
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! The caches of a worker, by directory: opened once, kept over reloads.
 //!
-//! Not here: what is done to keep them in order (`cache_manager`). Invariant: a directory is owned once in a process; a cache lives as long as a
-//! configuration has it.
+//! Not here: keeping them in order (`cache_manager`). Invariant: a process opens a directory once; a cache lives as
+//! long as a configuration names it.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,7 +1,7 @@
-//! Answering with what is stored.
+//! Answering with a stored entry.
 //!
-//! Not here: whether it may be used (`lookup`). Invariants: no byte goes out before its block's checksum was right, once since the
-//! process started; a file stays a file.
+//! Not here: whether it may be used (`lookup`). Invariants: no byte is sent before its block's checksum was verified,
+//! once since the process started; a file stays a file.
 
 use std::rc::Rc;
 

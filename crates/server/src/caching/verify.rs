@@ -1,4 +1,4 @@
-//! The body of an entry that is checked while it is sent: each part before its bytes go out.
+//! The body of an entry that is verified while it is sent, each part before its bytes go out.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
-//! Writing down an answer while it is being fetched.
+//! Writing an answer to its cache while it is being fetched.
 //!
-//! Invariant: whatever the disk does, those who follow the answer get it.
+//! Invariant: whatever the disk does, the followers get the answer.
 
 use std::sync::Arc;
 use std::time::Duration;

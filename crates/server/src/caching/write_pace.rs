@@ -1,6 +1,8 @@
-//! How fast answers go to a cache's disk: as it takes them, and past it where it does not.
+//! The pace at which answers are written to a cache's disk: as fast as the disk takes them; where it does not, they go
+//! past it.
 //!
-//! Not here: what is written (`write_entry`). Invariant: what waits for a disk is bounded, and nobody waits for it beyond these times.
+//! Not here: the writing (`write_entry`). Invariant: the bytes that wait for a disk are bounded, and no request waits
+//! for it longer than the times below.
 
 use std::pin::pin;
 use std::time::Duration;

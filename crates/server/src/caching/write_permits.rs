@@ -1,11 +1,12 @@
-//! How many whole answers a loop gives to a cache's disk at once.
+//! Limits the complete answers that one loop hands to a cache's disk at a time.
 //!
-//! A loop can fetch faster than a pool's thread that shares its core gets to write. What piles up between them then costs more than to
-//! wait for: it is no longer in the CPU's cache when it is written, and takes new memory instead of what was just used. So the next
-//! answers wait until some are written; who has written them wakes the loop.
+//! A loop can fetch faster than a pool's thread that shares its core can write. A backlog between the two costs more
+//! than waiting: its bytes are no longer in the CPU's cache when they are written, and take new memory instead of
+//! memory that was just used. So further answers wait until some are written; the thread that has written them wakes
+//! the loop.
 //!
-//! Not here: how much may wait for a disk (`write_pace`). Invariant: nobody waits for longer than `PATIENCE`, and once somebody has done so in
-//! vain (it is the disk that is slow, not the CPU), nobody does for a while.
+//! Not here: how much may wait for a disk (`write_pace`). Invariant: no answer waits for longer than `PATIENCE`. Once
+//! one has waited that long in vain (then the disk is slow, not the CPU), none waits for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

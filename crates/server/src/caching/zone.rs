@@ -1,6 +1,6 @@
-//! `proxy_cache_path`: which caches there are.
+//! `proxy_cache_path`: the caches that a configuration declares.
 //!
-//! Not here: opening them (`registry`). Invariant: names and directories are different from each other.
+//! Not here: opening them (`registry`). Invariant: no two have the same name or directory.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

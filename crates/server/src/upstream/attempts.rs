@@ -1,6 +1,7 @@
-//! What was tried for a request, peer after peer, and the variables that tell of it (`$upstream_addr` and its kin).
+//! The attempts of a request, peer after peer, and the variables that show them (`$upstream_addr` and its kin).
 //!
-//! Not here: how the figures are measured. Invariant: every variable has one value for each try, in the same order.
+//! Not here: how times and bytes are measured. Invariant: every variable has one value for each attempt, in the same
+//! order.
 
 use std::sync::Arc;
 

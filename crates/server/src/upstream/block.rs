@@ -1,7 +1,7 @@
-//! The `upstream` block: its table, and how it is read.
+//! The `upstream` block: its table of directives, and how it is read.
 //!
-//! Not here: what becomes of it ([`super::Upstreams`]). Invariant: lines are read in their order, since a method decides about
-//! the `server` lines behind it, as in nginx.
+//! Not here: the group that is made of it ([`super::Upstreams`]). Invariant: lines are read in their order, since a
+//! balancing method applies to the `server` lines behind it, as in nginx.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
-//! One request's way through the peers of a group: the first choice, and the next one after each that failed.
+//! One request's way through the peers of a group: the first choice, and the next one after each failure.
 //!
-//! Invariant: at most one peer is taken at a time, and it is given back at the latest when the choice is dropped (the client
-//! left).
+//! Invariant: at most one peer is taken at a time. It is given back at the latest when the choice is dropped (the
+//! client left).
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Opening a connection to a peer.
 //!
-//! Invariant: the loop looks up no path: connect(2) on a unix socket walks to it in the file system and could wait for a disk.
-//! So the socket's path is opened by the disk layer (O_PATH: from memory, else in a pool), and `/proc/self/fd/N`, which is in
-//! memory always, is what the loop connects to. nginx connects to the path on its loop.
+//! Invariant: the loop resolves no path. connect(2) on a unix socket looks its path up in the file system and could
+//! wait for a disk. So the disk layer opens the socket's path (O_PATH: from memory, else in a pool), and the loop
+//! connects to `/proc/self/fd/N`, which is always in memory. nginx connects to the path on its loop.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;

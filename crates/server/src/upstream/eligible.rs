@@ -1,4 +1,5 @@
-//! One choice among the peers of a set: which of them may be chosen now, and which one a sticky session is bound to.
+//! One round of choosing among the peers of a set: the peers that may be chosen now, and the one that a sticky session
+//! is bound to.
 
 use smallvec::SmallVec;
 

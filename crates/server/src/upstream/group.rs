@@ -1,9 +1,9 @@
-//! A group of servers, as `upstream` declares it: its peers, those that only stand in (`backup`), and how it chooses.
+//! A group of servers, as `upstream` declares it: its peers, the `backup` ones, and its balancing method.
 //!
-//! Invariant: the peers never change (another configuration, or another answer of a resolver, makes another group); what
-//! changes is their states, behind one lock for each of the two sets. A group that a resolver's answer replaced knows its
-//! successor, to which the states have moved: who finds one, the lock held, goes there. It always knows the latest, so that a
-//! request which lasts for days keeps none alive in between.
+//! Invariant: a group's peers never change; another configuration, or another answer of a resolver, makes another
+//! group. Only their states change, behind one lock for each of the two sets. A group that a resolver's answer replaced
+//! points to its successor, which has the states now: a request that finds the pointer, under the lock, goes there. The
+//! pointer always leads to the latest group, so a request that lasts for days keeps none of those in between alive.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! The choices by hash: `ip_hash`, `hash KEY` and `hash KEY consistent`, bit by bit nginx's, so that both send a key to the
-//! same server.
+//! Balancing by hash: `ip_hash`, `hash KEY` and `hash KEY consistent`, bit by bit as nginx, so that both send a key to
+//! the same server.
 //!
 //! A hash that meets a peer which may not be chosen is continued, [`TRIES_MAX`] times; then round robin chooses.
 

@@ -1,7 +1,7 @@
-//! The idle connections to one upstream that a loop keeps for its next requests (`keepalive` and its kin).
+//! The idle connections to one upstream that a loop keeps for later requests (`keepalive` and its kin).
 //!
-//! Not here: who is asked. Invariant: a connection that is given out was open a moment ago, nothing has come on it that nobody
-//! asked for, and it is within every limit. It may die all the same, which its user must expect.
+//! Not here: which peer is asked. Invariant: a connection that is given out was open a moment ago, has no unexpected
+//! bytes, and is within every limit. It may die all the same, which its user must expect.
 
 use std::collections::VecDeque;
 

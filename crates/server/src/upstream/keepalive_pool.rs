@@ -1,7 +1,7 @@
 //! All idle upstream connections of one loop.
 //!
-//! Not here: when one may be used ([`super::keepalive`]). Invariant: only connections to upstreams of the current configuration are
-//! kept; a reload keeps those whose upstream has a like of the same name.
+//! Not here: when one may be used ([`super::keepalive`]). Invariant: only connections to upstreams of the current
+//! configuration are kept; a reload keeps those whose upstream has a like of the same name.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

@@ -1,4 +1,4 @@
-//! `least_conn` and `least_time`: the peer that costs least for its weight; among equals, round robin.
+//! `least_conn` and `least_time`: the peer with the least cost for its weight; among equals, round robin.
 
 use smallvec::SmallVec;
 

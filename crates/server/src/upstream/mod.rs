@@ -1,12 +1,13 @@
-//! Upstreams: groups of servers that requests are passed on to, and which of them gets the next one.
+//! Upstreams: groups of servers that requests are passed on to, and the choice of the server for the next request.
 //!
-//! Not here: what is sent to them. Pure logic (but for the idle connections in `keepalive`, which belong to their loop) behind one
-//! short lock for each group: all loops share the states of the peers (weights, failures, connections), as nginx's workers do
-//! with `zone`. Invariant: whoever takes a peer gives it back, so that `max_conns` and `least_conn` never count what is gone.
+//! Not here: what is sent to them. Pure logic (but for the idle connections in `keepalive`, which belong to their loop)
+//! behind one short lock for each group: all loops share the states of the peers (weights, failures, connections), as
+//! nginx's workers do with `zone`. Invariant: a peer that was taken is given back, so that `max_conns` and `least_conn`
+//! count no request that ended.
 //!
-//! How to use it: [`Upstreams::link`] while the configuration is built, or [`Upstreams::find`] for a name made of variables; then
-//! [`Upstream::choose`], and for each try [`Choice::next`], [`Shelf::take`] or [`connect::connect`], [`Choice::give_back`], and
-//! [`Shelf::put`] when the connection is good for another request.
+//! How to use it: [`Upstreams::link`] while the configuration is built, or [`Upstreams::find`] for a name made of
+//! variables; then [`Upstream::choose`], and for each attempt [`Choice::next`], [`Shelf::take`] or
+//! [`connect::connect`], [`Choice::give_back`], and [`Shelf::put`] when the connection is good for another request.
 
 pub mod address;
 pub mod attempts;

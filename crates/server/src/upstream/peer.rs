@@ -1,6 +1,6 @@
-//! One address of an upstream: what is configured of it, and how it has been doing.
+//! One address of an upstream: its configuration, and its state.
 //!
-//! Not here: which peer is chosen. Invariant: a state is only looked at and changed under its group's lock.
+//! Not here: which peer is chosen. Invariant: a state is read and changed under its group's lock only.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Looking the servers of an upstream up again and again (`resolve`), on the resolver's thread.
+//! Periodic re-resolving of an upstream's servers (`resolve`), on the resolver's thread.
 //!
-//! Not here: what an answer changes ([`super::resolved_peers`]). Invariant: a task ends with the upstream that it is for; a failure
+//! Not here: what an answer changes ([`super::resolved_peers`]). Invariant: a task ends with its upstream; a failure
 //! other than "no such host" changes nothing and is tried again.
 
 use std::sync::{Arc, Weak};

@@ -1,7 +1,7 @@
-//! The peers of an upstream whose servers' names are looked up again and again (`resolve`).
+//! The peers of an upstream whose servers' names are resolved periodically (`resolve`).
 //!
-//! Pure. Not here: asking ([`super::re_resolve`]). Invariant: a peer that a new answer still has keeps its state; those of one
-//! server stand together where they came, new ones at the end, as in nginx.
+//! Pure. Not here: the queries ([`super::re_resolve`]). Invariant: a peer that a new answer still has keeps its state;
+//! the peers of one server stand together where they came, new ones at the end, as in nginx.
 
 use super::Peer;
 use super::group::Moved;

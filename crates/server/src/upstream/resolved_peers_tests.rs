@@ -1,4 +1,4 @@
-//! Servers that are looked up again and again: what a new answer changes, and what it leaves.
+//! Servers whose names are resolved periodically: what a new answer changes, and what it leaves.
 
 use std::net::IpAddr;
 use std::sync::Arc;

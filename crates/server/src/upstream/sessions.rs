@@ -1,6 +1,6 @@
-//! The sessions of `sticky learn`: which server each one belongs to.
+//! The sessions of `sticky learn`: the server that each one belongs to.
 //!
-//! Bounded by the size of its zone: when it is full, the session that was used least recently goes. Shared by all loops, behind
+//! Bounded by the size of its zone: when it is full, the least recently used session goes. Shared by all loops, behind
 //! one short lock. Invariant: every session is in both maps, under the same order.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
-//! `sticky`: requests of one session go to one server: by a cookie of ours, by a route in the request, or by what is learned
-//! from the servers' answers.
+//! `sticky`: all requests of a session go to one server, by a cookie of ours, by a route in the request, or by what is
+//! learned from the servers' answers.
 //!
-//! Not here: who is chosen (`Turn` asks for the bound peer). Invariant: a session is bound by a [`super::Peer::sid`], never by an address.
+//! Not here: which peer is chosen (`Turn` asks for the bound one). Invariant: a session is bound by a
+//! [`super::Peer::sid`], never by an address.
 
 use std::sync::{Arc, OnceLock};
 

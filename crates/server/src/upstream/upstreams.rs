@@ -1,7 +1,8 @@
 //! All upstreams of a configuration: those of `upstream` blocks, and those that `proxy_pass http://HOST` stands for.
 //!
-//! Not here: who is chosen ([`super::Choice`]), connections. Invariant: names are looked up while the configuration is built,
-//! never on a loop; what is alive of an upstream (its peers' states) outlives a reload that does not change it.
+//! Not here: the choice of a peer ([`super::Choice`]), connections. Invariant: names are resolved while the
+//! configuration is built, never on a loop; the states of the peers outlive a reload that does not change their
+//! upstream.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
