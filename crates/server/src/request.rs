@@ -1,4 +1,4 @@
-//! A request on its way: what came in, where it stands, and what is known about its answer.
+//! A request on its way: what came in, how far it is, and what is known of its response.
 //!
 //! Owns everything that a step needs; what is shared (settings, the connection) is held by `Rc`s of its loop. Not here:
 //! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.

@@ -1,4 +1,4 @@
-//! What a location says about its clients' connections.
+//! The directives of a location that concern its clients' connections.
 
 use config::{
     Flag, Msec, Number, Problem, Scope, Sec, Size, Template, Value, Word, directives, parse_size,

@@ -1,4 +1,4 @@
-//! The end of a request: what is left of its body, its log lines, and whether the connection goes on.
+//! The end of a request: the rest of its body, its log lines, and whether the connection is kept.
 
 use std::pin::pin;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! A client's connection: request after request, until one side has had enough.
+//! A client's connection: request after request, until one side ends it.
 //!
 //! Not here: what a request means ([`crate::respond`]), bytes on the socket (`wire`). Invariant: between two requests a
-//! connection holds no buffer and no request; everything of a request lives in one box that goes with it.
+//! connection holds no buffer and no request; everything of a request is in one box that goes with it.
 
 pub mod client;
 pub mod directives;

@@ -1,7 +1,7 @@
-//! Keeps a panic from going further than the connection whose task it was in.
+//! Keeps a panic from going further than the connection whose task it happened in.
 //!
-//! The process's panic hook asks [`take`] first: inside of a guarded task the words are kept for the one line that names the
-//! client, elsewhere the hook writes them itself. Invariant: a task that panicked is never polled again.
+//! The process's panic hook asks [`take`] first: inside a guarded task the message is kept for the one line that names
+//! the client, elsewhere the hook writes it itself. Invariant: a task that panicked is never polled again.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -1,7 +1,8 @@
-//! `post_action`: where a request goes on when it was answered.
+//! `post_action`: the location that a request goes on to after it was answered.
 //!
-//! It is the same request with all that is known of it (`$body_bytes_sent`, `$request_completion`), but without its connection: nothing is
-//! sent, and a client that leaves does not end it. Its log lines are written behind it, as nginx does.
+//! It is the same request with everything known of it (`$body_bytes_sent`, `$request_completion`), but without its
+//! connection: nothing is sent, and a client that leaves does not end it. Its log lines are written at its end, as in
+//! nginx.
 
 use bytes::Bytes;
 use config::directives;

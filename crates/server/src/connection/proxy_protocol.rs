@@ -1,8 +1,9 @@
-//! The PROXY protocol, versions 1 and 2: what a proxy says of its client before the first request (`listen … proxy_protocol`).
-//! nginx-drop-in 50.
+//! The PROXY protocol, versions 1 and 2: the header in which a proxy tells its client's address before the first
+//! request (`listen … proxy_protocol`). nginx-drop-in 50.
 //!
-//! Its specification is HAProxy's `proxy-protocol.txt`. Not here: what is made of it (`real_ip_header proxy_protocol`,
-//! `$proxy_protocol_…`). Invariant: a header is taken whole or the connection ends; it has at most [`HEADER_BYTES_MAX`] bytes.
+//! Its specification is HAProxy's `proxy-protocol.txt`. Not here: how the address is used (`real_ip_header
+//! proxy_protocol`, `$proxy_protocol_…`). Invariant: a header is taken whole or the connection ends; it has at most
+//! [`HEADER_BYTES_MAX`] bytes.
 
 use std::net::{IpAddr, SocketAddr};
 

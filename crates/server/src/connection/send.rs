@@ -1,7 +1,7 @@
-//! Sending an answer: head and body, with as few calls as it takes.
+//! Sending a response: head and body, with as few calls as possible.
 //!
-//! Not here: how bytes are serialised (`wire`), where a file's pages are (`disk`). Invariant: what is counted in
-//! [`Sent`](crate::request::Sent) was taken by the socket.
+//! Not here: how bytes are serialised (`wire`), where a file's pages are (`disk`). Invariant: only bytes that the
+//! socket took are counted in [`Sent`](crate::request::Sent).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

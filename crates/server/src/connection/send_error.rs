@@ -1,6 +1,6 @@
-//! Why sending an answer ended early, and what the log says of it.
+//! The reasons for which sending a response ends early, and their log lines.
 //!
-//! Invariant: the connection is closed then, since nobody knows what the client has of the answer.
+//! Invariant: the connection is closed then, since it is not known how much of the response the client has.
 
 use std::io;
 

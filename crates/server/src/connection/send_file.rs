@@ -1,6 +1,6 @@
-//! Sending a body that lies in a file.
+//! Sending a body that is a file.
 //!
-//! Not here: which pages are in memory, and who reads the others (`disk`). Invariant: as in [`super::send`].
+//! Not here: which pages are in memory, and how the others are read (`disk`). Invariant: as in [`super::send`].
 
 use std::cell::Cell;
 use std::io;

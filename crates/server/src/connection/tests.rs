@@ -1,7 +1,7 @@
 //! What is counted of a connection at the moment when its end can be seen.
 //!
-//! The sockets here close with care (SO_LINGER, socket(7)): the loop stays inside of close(2) while the client does not read, so whatever is
-//! counted then is what anybody else would find who has seen the end.
+//! The sockets here close with a delay (SO_LINGER, socket(7)): the loop stays inside close(2) while the client does not
+//! read, so whatever is counted then is what another client would find that has seen the end.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

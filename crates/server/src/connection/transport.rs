@@ -1,4 +1,4 @@
-//! The connection that a request came on, and that no sub-request has.
+//! The connection that a request came on. A sub-request has none.
 
 use std::cell::Cell;
 use std::future::poll_fn;

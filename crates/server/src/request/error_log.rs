@@ -1,6 +1,6 @@
-//! Lines of the error log that a request writes: whose it is, and what was being done.
+//! The error log lines of a request: its context, and the action that failed.
 //!
-//! Not here: where they go ([`crate::log`]), lines about a server that was asked ([`crate::content::proxy`]).
+//! Not here: where they go ([`crate::log`]), lines about an upstream server ([`crate::content::proxy`]).
 
 use bytes::Bytes;
 use message::HeaderId;

@@ -1,4 +1,4 @@
-//! Requests and their sub-requests: how one is made of another, and what it knows of it.
+//! Requests and their sub-requests: how one is made of another, and what it takes over.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! What only few requests have to remember: all of it in one box, which whoever needs it first makes ([`Request::rare`]), so that the
-//! others carry one empty pointer for it.
+//! State that only few requests have: all of it in one box, made by the first module that needs it ([`Request::rare`]),
+//! so that all other requests carry one empty pointer.
 //!
-//! Not here: what it means, which its module knows. Invariant: an internal redirect forgets what [`Rare::forget`] says; a sub-request
-//! gets what `Rare::of_child` says, and nothing else.
+//! Not here: its meaning, which its module knows. Invariant: an internal redirect clears what [`Rare::forget`] says; a
+//! sub-request takes over what `Rare::of_child` says, and nothing else.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
-//! Reading a whole body: memory up to `client_body_buffer_size`, the rest and then all of it in a temporary file.
+//! Reading a whole body: memory up to `client_body_buffer_size`; beyond that all of it goes to a temporary file.
 //!
-//! The file is made and written by the pool, and the wire is not read meanwhile: a slow disk slows its client.
+//! The file is made and written by the pool, and the socket is not read meanwhile: a slow disk slows its client.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What a location says about the bodies of requests.
+//! The directives of a location that concern request bodies.
 
 use bytes::Bytes;
 use config::{Flag, Msec, Offset, Problem, Scope, Size, Value, Word, directives};

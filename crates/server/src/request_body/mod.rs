@@ -1,8 +1,8 @@
 //! The body of a client's request: read whole, into memory or a file ([`store`]), or passed on as it comes ([`pass`]).
 //!
-//! Both give a [`RequestBody`], which is owned by whoever has it and needs no request. Only what wants a body reads it: what nobody
-//! read is thrown away behind the answer (`connection/finish.rs`). Invariants: memory is bounded by `client_body_buffer_size` and
-//! one read, however slow the disk; a body is read from the wire once, by whom it may be.
+//! Both give a [`RequestBody`], an owned value that needs no request. A body is read only where it is wanted: an unread
+//! one is discarded after the response (`connection/finish.rs`). Invariants: memory is bounded by
+//! `client_body_buffer_size` and one read, however slow the disk; a body is read from the socket once, by one reader.
 
 mod buffered;
 pub mod directives;

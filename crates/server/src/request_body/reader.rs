@@ -1,4 +1,4 @@
-//! Taking a body piece by piece, wherever it is.
+//! Reading a body piece by piece, from memory, a file or the socket.
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! A body that passes: one piece at a time, from the wire to whoever takes it.
+//! A body that is passed on as it comes: one piece at a time, from the socket to its reader.
 //!
-//! The end at the wire runs only inside of [`super::alongside`], the other one belongs to whoever has it: neither holds the other's
-//! things. Invariant: the wire is read only when the piece before was taken.
+//! The socket's end runs only inside [`super::alongside`], the other end belongs to the reader: neither holds anything
+//! of the other. Invariant: the socket is read only when the previous piece was taken.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

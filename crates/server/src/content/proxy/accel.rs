@@ -1,4 +1,4 @@
-//! What a server tells us in its answer's `X-Accel-…` lines: another place for the content, a rate.
+//! The `X-Accel-…` lines of an upstream's response that redirect the request or limit its rate.
 //!
 //! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Charset` (the charset filter's).
 

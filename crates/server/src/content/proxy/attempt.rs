@@ -1,7 +1,7 @@
-//! One try: an order, and the one server that it is sent to.
+//! One attempt: an order, and the one server that it is sent to.
 //!
-//! Not here: which server that is, and who is asked next (`exchange`). Invariants: a try is recorded however it ends; a body is sent as
-//! long as the server reads on, whatever it says before the answer's head.
+//! Not here: which server that is, and which one is asked next (`exchange`). Invariants: an attempt is recorded however
+//! it ends; the body is sent as long as the server reads it, whatever the server says before the response's head.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `proxy_bind`: the address that connections to servers come from.
+//! `proxy_bind`: the local address of connections to upstream servers.
 
 use std::net::{IpAddr, SocketAddr};
 

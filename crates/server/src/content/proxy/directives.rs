@@ -1,6 +1,7 @@
-//! What a location says about passing requests on: the directives, and the types of their values.
+//! The directives of a location that passes requests on, and the types of their values.
 //!
-//! Not here: where `proxy_pass` leads (`url`), and what is made of these lines once for each location (`proxy::proxy_pass`).
+//! Not here: where `proxy_pass` leads (`url`), and what is made of these lines once for each location
+//! (`proxy::proxy_pass`).
 
 use bytes::Bytes;
 use config::{

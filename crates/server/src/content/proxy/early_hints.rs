@@ -1,4 +1,4 @@
-//! Early hints (103): heads that come before an answer's own, passed on where the location says so.
+//! Early hints (103): interim responses that precede the final one, passed on where the location says so.
 
 use message::{Header, HeaderId, HopByHop, ResponseHead, Version};
 use wire::http1::response_writer;

@@ -1,7 +1,7 @@
 //! Asking the servers of an order, one after the other, until one answers.
 //!
-//! Not here: what the answer means for the client (`response_head`). Invariant: works on the order alone; every try is recorded, and its
-//! peer given back, whatever becomes of it.
+//! Not here: what the response means for the client (`response_head`). Invariant: works on the order alone; every
+//! attempt is recorded, and its peer given back, however it ends.
 
 use std::rc::Rc;
 

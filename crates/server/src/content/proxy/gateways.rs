@@ -1,4 +1,5 @@
-//! What `fastcgi_…`, `uwsgi_…` and `scgi_…` have alone: where they lead, which parameters they send, how a script is found in a URI.
+//! The directives that `fastcgi_…`, `uwsgi_…` and `scgi_…` have alone: where they lead, which parameters they send, how
+//! a script is found in a URI.
 //!
 //! Not here: what they share with `proxy_…` (`families`), and what is made of a request (`params`).
 

@@ -1,6 +1,6 @@
-//! Whose request it is that is passed on: enough of it to write lines to the error log, also when the request has gone.
+//! The request that is passed on, as the error log names it: enough of it to write lines also when the request is gone.
 //!
-//! Invariant: owns all that it names.
+//! Invariant: owns everything that it names.
 
 use std::rc::Rc;
 

@@ -1,8 +1,9 @@
-//! `proxy_pass`: passing requests on to other servers, and their answers back.
+//! `proxy_pass`: passing requests on to upstream servers, and their responses back.
 //!
-//! The way of a request: [`url`] says who is asked, an [`upstream_request::Order`] is made of the request, [`exchange`] asks one server after
-//! the other, [`response_head`] makes the response of what one said, [`response_body`] is its body. Invariants: an exchange borrows nothing of the
-//! request; of an answer that is buffered a slow client does not hold the server back, as far as a file may reach.
+//! The way of a request: [`url`] says where it goes, an [`upstream_request::Order`] is made of it, [`exchange`] asks
+//! one server after the other, [`response_head`] makes our response of the upstream's, [`response_body`] is its body.
+//! Invariants: an exchange borrows nothing of the request; a slow client does not hold the server of a buffered
+//! response back, as far as a temporary file may reach.
 
 pub mod accel;
 mod attempt;

@@ -1,7 +1,8 @@
-//! The parameters of a request that goes to a gateway: those that the configuration sets, and the client's header lines as `HTTP_…`.
+//! The parameters of a request to a gateway: those that the configuration sets, and the client's header lines as
+//! `HTTP_…`.
 //!
-//! Not here: how FastCGI, uwsgi and SCGI pack them (crate `wire`). Invariant: what takes the place of a header line, and what a cache
-//! answers itself, is not sent from the client's lines.
+//! Not here: how FastCGI, uwsgi and SCGI encode them (crate `wire`). Invariant: a client's line is not sent where a
+//! parameter takes its place, or where it is a condition that a cache answers itself.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! How a request is spoken to a gateway, and its answer read.
+//! The protocol of a gateway: how a request is sent, and how its response is read.
 //!
 //! Not here: which server (`exchange`), what is sent (`params`), and the bytes of the protocols (crate `wire`).
 

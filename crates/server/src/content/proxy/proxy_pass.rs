@@ -1,6 +1,7 @@
-//! What a location that passes requests on makes of its lines, once: who is asked, which lines it sends itself, which it hides.
+//! What a location that passes requests on makes of its directives, once: which servers are asked, which header lines
+//! are set and which are hidden.
 //!
-//! Not here: anything about one request. Invariant: what the check of a configuration finds wrong is found here, not while serving.
+//! Not here: anything about one request. Invariant: an error that `-t` can find is found here, not while serving.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What an answer says of itself under the server's name, said under ours: `proxy_redirect`, `proxy_cookie_domain`, `_path`, `_flags`.
+//! Rewriting of what a response says under the upstream's name into our own: `proxy_redirect`, `proxy_cookie_domain`,
+//! `_path`, `_flags`.
 //!
 //! Invariant: a value that no rule changes stays as it came.
 

@@ -1,11 +1,12 @@
-//! Reading an answer ahead of a slow client, so that its server is let go (`proxy_buffering`): into memory, and from there into a
-//! temporary file.
+//! Reading a response ahead of a slow client, so that its server is let go (`proxy_buffering`): into memory, and from
+//! there into a temporary file.
 //!
-//! Begins when a client has not taken a piece for [`PATIENCE`]; who keeps up has no part in it. Not here: whether an answer may be
-//! buffered (`accel`), the server's side (`response_body`), the file (`temp_file`). Invariants: what came is given in its order, and once; it
-//! leaves the memory only when it is in the file; where nothing can be written, or not as fast, nothing more is read until the client
-//! has taken some, and so the server is held back. Beside the piece that is being sent, memory holds what `proxy_buffers` says, and somewhat
-//! more only while a part is being written, so that a server is not held for the time that a pool's thread takes to come to it.
+//! Begins when a client has not taken a piece for [`PATIENCE`]; clients that keep up have no part in it. Not here:
+//! whether a response may be buffered (`accel`), the server's side (`response_body`), the file (`temp_file`).
+//! Invariants: bytes are given out in their order, and once; they leave the memory only when they are in the file.
+//! Where nothing can be written, or not fast enough, nothing more is read until the client has taken some, so the
+//! server is held back. Besides the piece that is being sent, memory holds `proxy_buffers`, and somewhat more only
+//! while a part is being written, so that a server is not held for the time until a pool's thread gets to that part.
 
 use std::cell::Cell;
 use std::ops::Range;

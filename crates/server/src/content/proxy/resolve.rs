@@ -1,7 +1,7 @@
-//! Who stands behind a URL that was made from variables.
+//! Resolving the host of a URL that was made from variables.
 //!
-//! Not here: how names are looked up (`resolver`). Invariant: a name waits for its servers without the request, which another may answer
-//! meanwhile.
+//! Not here: how names are looked up (`resolver`). Invariant: the look-up does not hold the request, so something else
+//! may answer it meanwhile.
 
 use std::rc::Rc;
 use std::sync::Arc;

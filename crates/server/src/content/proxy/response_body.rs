@@ -1,8 +1,9 @@
-//! The body of an answer, on its way from a server: piece after piece, as it is asked for.
+//! The body of a response, on its way from an upstream server: piece after piece, as it is asked for.
 //!
-//! Whoever reads it slowly holds the server back, unless it is buffered ([`Flow::buffer`]): then it is read ahead of him. Not here: the
-//! head (`exchange`), the client, what is read ahead (`read_ahead`). Invariant: the try is recorded and
-//! the peer given back when the body ends, breaks off or is dropped; a connection of which anything is in doubt is closed.
+//! A slow reader holds the server back, unless the body is buffered ([`Flow::buffer`]): then it is read ahead of the
+//! reader. Not here: the head (`exchange`), the client, the reading ahead (`read_ahead`). Invariant: the attempt is
+//! recorded and the peer given back when the body ends, breaks off or is dropped; a connection in a doubtful state is
+//! closed.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,7 +1,7 @@
-//! From an answer's head, as a server or a cache gives it, to our response.
+//! From the head of a response, as an upstream server or a cache gives it, to our response.
 //!
-//! Not here: how the answer was had. Invariant: what a response says of its end is its body's own; no line that was for this hop
-//! alone is passed on.
+//! Not here: where the head came from. Invariant: how a response ends is said by its own body; no line of a single hop
+//! is passed on.
 
 use std::rc::Rc;
 use std::sync::Arc;

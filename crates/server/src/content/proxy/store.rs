@@ -1,8 +1,8 @@
-//! `proxy_store`: answers that came as a whole are kept as files, for a server of files.
+//! `proxy_store`: complete responses are kept as files, for a server of files.
 //!
-//! A task of its own carries the answer from its server to the file and to the client, and goes on when the client has left. Not
-//! here: a cache, which knows how old its entries are. Invariants: nothing but a whole body gets its name; a disk that fails or
-//! does not keep up costs the file, not the answer.
+//! A task of its own carries the response from its server to the file and to the client, and goes on when the client
+//! has left. Not here: a cache, which knows the age of its entries. Invariants: only a complete body gets the final
+//! name; a disk that fails or does not keep up costs the file, not the response.
 
 use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,8 @@
-//! The temporary file of an answer that is read ahead: written by the location's pool, and read from while it grows.
+//! The temporary file of a response that is read ahead: written by the location's pool, and read from while it grows.
 //!
-//! Not here: what is written, and when (`read_ahead`). Invariants: the file has no name, so that nothing is left of it whatever happens;
-//! a disk that fails is asked for nothing more for this answer, and of all that disks do wrong one line a minute is written.
+//! Not here: what is written, and when (`read_ahead`). Invariants: the file has no name, so nothing is left of it
+//! whatever happens; a disk that failed is not used again for this response; disks' errors are told by at most one line
+//! a minute.
 
 use std::future::Future;
 use std::pin::Pin;

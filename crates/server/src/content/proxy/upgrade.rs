@@ -1,6 +1,7 @@
-//! Behind a 101, or the 200 of a CONNECT: bytes in both directions until one side has closed.
+//! The tunnel behind a 101, or behind the 200 of a CONNECT: bytes in both directions until one side has closed.
 //!
-//! Knows nothing of what they mean. Invariant: at most one piece of each direction is held; what is held is sent before more is read.
+//! Knows nothing of their meaning. Invariant: at most one piece of each direction is held; it is sent before more is
+//! read.
 
 use std::future::poll_fn;
 use std::io;

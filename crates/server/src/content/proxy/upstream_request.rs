@@ -1,7 +1,7 @@
-//! An order: a request as it goes to a server, with everything that was evaluated from the client's request.
+//! An order: a request as it goes to an upstream server, with everything that was evaluated from the client's request.
 //!
-//! Not here: sending it (`exchange`). Invariant: an order owns what it needs and borrows nothing of the request, so that whoever
-//! asks a server can go on when the client has left.
+//! Not here: sending it (`exchange`). Invariant: an order owns what it needs and borrows nothing of the request, so
+//! that asking a server can go on when the client has left.
 
 use std::borrow::Cow;
 use std::rc::Rc;

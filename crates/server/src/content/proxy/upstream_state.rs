@@ -1,6 +1,7 @@
-//! What is known of the servers that a request was passed on to: for the variables and the logs.
+//! The upstream servers that a request was passed on to, and how each attempt went: for the variables and the logs.
 //!
-//! Shared by the request and by what asks the servers, which may outlive it (a cache's fill). Invariant: all of it stays on one loop.
+//! Shared by the request and by the exchange, which may outlive it (a cache's fill). Invariant: all of it stays on one
+//! loop.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
-//! The variables that tell of the servers that a request was passed on to.
+//! The variables of upstream servers (`$upstream_…`).
 //!
-//! Each appends its value, or says that there is none.
+//! Each function appends the value, or says that there is none.
 
 use message::{HeaderId, ResponseHead};
 
