@@ -1,4 +1,4 @@
-//! `add_before_body` and `add_after_body`: other answers of the same server before and behind a body.
+//! `add_before_body` and `add_after_body`: other answers of the same server before and after a body.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};

@@ -2,16 +2,16 @@
 //!
 //! How to write one:
 //!
-//! 1. In [`super::apply`], at its place in nginx's order, it decides by the head whether it wants the body. If it does, it changes
-//!    the head ([`Response::becomes_another`] for whatever gives other bytes) and pushes onto [`Steps`] what it will do with the body.
+//! 1. In [`super::apply`], at its place in nginx's order, the filter decides by the head whether it wants the body. If so, it
+//!    changes the head ([`Response::becomes_another`] for a filter that gives other bytes) and pushes its step onto [`Steps`].
 //!    It does so for HEAD as well: the head must be the same, only the body is not touched then.
-//! 2. A filter that takes bytes and gives bytes implements [`Filter`] and pushes itself ([`Steps::filter`]); it never waits, and is
-//!    fed little at a time. One that waits for others (a sub-request, a pool) is a [`Source`] of its own around
+//! 2. A filter that takes bytes and gives bytes implements [`Filter`] and pushes itself ([`Steps::filter`]); it never waits,
+//!    and is fed little at a time. A filter that waits (for a sub-request, a pool) is a [`Source`] of its own around
 //!    [`Inside`], which gives it the bytes of the body in front of it ([`Steps::push`]).
 //!
-//! Bodies are wrapped when the head is final, behind ranges and slices, in the order in which the steps were pushed. What has no
-//! step pays one comparison. Invariant: nothing here waits for a disk; what is not in memory is read by the location's pool,
-//! [`READ_LEN`] bytes at a time, when the client has taken what came before.
+//! Bodies are wrapped when the head is final, after ranges and slices, in the order in which the steps were pushed. A
+//! body without steps costs one comparison. Invariant: nothing here waits for a disk; bytes that are not in memory are
+//! read by the location's pool, [`READ_LEN`] bytes at a time, once the client has taken those before them.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! `gunzip`: answers that are compressed with gzip, for clients that do not accept it. nginx-drop-in 34.
+//! `gunzip`: decompresses gzip answers for clients that do not accept gzip. nginx-drop-in 34.
 
 use config::{Flag, directives};
 use flate2::{Decompress, FlushDecompress, Status};

@@ -1,4 +1,4 @@
-//! Lists of media types (`gzip_types`, `sub_filter_types` and their like): of which answers a filter looks at the body.
+//! Lists of media types (`gzip_types`, `sub_filter_types` and the like): the answers whose bodies a filter looks at.
 
 use std::sync::Arc;
 

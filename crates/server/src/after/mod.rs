@@ -1,6 +1,6 @@
 //! The steps after the content, in the order in which nginx's header filters run.
 //!
-//! To add a step, add a line to [`apply`]; to add one that changes bodies, to `filter`, and see [`body_filter`].
+//! To add a step, add a line to [`apply`]; a step that changes bodies goes into `filter`, see [`body_filter`].
 
 pub mod addition;
 pub mod body_filter;

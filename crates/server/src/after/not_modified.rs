@@ -1,6 +1,6 @@
 //! Conditional requests: 304 and 412 by nginx's rules (RFC 9110, 13; nginx-drop-in 23–25).
 //!
-//! Only for what content marked as `conditional` (files, lists, texts, cached answers), and only for a 200.
+//! Only for content that is marked as `conditional` (files, lists, texts, cached answers), and only for a 200.
 
 use config::directives;
 use message::conditional::{self, IfModifiedSince, Verdict};

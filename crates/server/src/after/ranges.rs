@@ -1,6 +1,6 @@
 //! Ranges of a body: 206, `multipart/byteranges` and 416 (RFC 9110, 14; nginx-drop-in 26–29).
 //!
-//! Works on any body of known length; several ranges need one that is one piece. A file stays a file.
+//! Works on any body of known length; several ranges need a body in one piece. A file stays a file.
 
 use std::cell::Cell;
 use std::ops::Range;

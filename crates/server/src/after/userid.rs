@@ -1,6 +1,7 @@
-//! `userid`: a cookie that knows a client again.
+//! `userid`: a cookie that identifies a returning client.
 //!
-//! Not here: what is done with it; logs show `$uid_got` and `$uid_set`. Invariant: within one worker no two clients are given the same.
+//! Not here: any use of it; logs show `$uid_got` and `$uid_set`. Invariant: no two clients of one worker are given the
+//! same value.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! `allow` and `deny`: who may ask, by address; the first rule that fits decides.
+//! `allow` and `deny`: access by the client's address; the first rule that matches decides.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! `auth_request`: a sub-request decides who may pass.
+//! `auth_request`: a sub-request decides whether the client may pass.
 
 use bytes::Bytes;
 use config::{List, Problem, Scope, Template, Value, VariableIndex, Word, directives};

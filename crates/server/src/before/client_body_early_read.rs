@@ -1,4 +1,4 @@
-//! `client_body_early_read`: reading a request's body before anything is decided by the request.
+//! `client_body_early_read`: reads a request's body before anything is decided by the request.
 
 use message::Framing;
 

@@ -1,4 +1,4 @@
-//! What a location refuses by the head alone: a body that is too large.
+//! `client_max_body_size`: refuses a request by its head alone, where the body is too large.
 
 use message::head::Framing;
 

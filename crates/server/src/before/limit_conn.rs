@@ -1,7 +1,7 @@
-//! `limit_conn`: only so many requests with a key are answered at the same time. nginx-drop-in 52.
+//! `limit_conn`: limits the requests with the same key that are answered at the same time. nginx-drop-in 52.
 //!
-//! Not here: how they are counted ([`crate::limits::connections`]). Invariant: a request is asked once, and counted in a zone once, until
-//! it and its sub-requests have ended.
+//! Not here: the counting ([`crate::limits::connections`]). Invariant: a request is checked once, and counted once in a
+//! zone, until it and its sub-requests have ended.
 
 use std::rc::Rc;
 

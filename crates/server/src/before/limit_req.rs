@@ -1,7 +1,7 @@
-//! `limit_req`: requests that come too fast are delayed, or refused. nginx-drop-in 51.
+//! `limit_req`: delays or refuses requests that come faster than a rate. nginx-drop-in 51.
 //!
-//! Not here: how it is counted ([`crate::limits::requests`]). Invariant: a request is asked once; all zones let it pass before any
-//! charges it, and it waits for the one that makes it wait longest.
+//! Not here: the counting ([`crate::limits::requests`]). Invariant: a request is checked once; no zone charges it
+//! before all zones have let it pass, and the longest delay of any zone applies.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! `mirror`: the same request to other locations of the server, whose answers nobody sees.
+//! `mirror`: sends the same request to other locations of the server and discards their answers.
 //!
-//! Mirrors run as tasks of their own: neither the request nor its connection waits for them. Each counts as a connection of its loop,
-//! so that there are at most `worker_connections`, and a worker that leaves waits for them.
+//! Mirrors run as tasks of their own: neither the request nor its connection waits for them. Each counts as a
+//! connection of its loop, so `worker_connections` limits them, and a worker that shuts down waits for them.
 
 use bytes::Bytes;
 use config::{Flag, Problem, Scope, Value, Word, directives};

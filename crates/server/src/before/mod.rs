@@ -1,7 +1,7 @@
-//! The steps before the content: each may answer, refuse or redirect; else the next one runs.
+//! The steps before the content: each may answer, refuse or redirect; otherwise the next one runs.
 //!
-//! To add a step, add a line to [`run`] and what it obeys to [`is_idle`], where it is forced. The order is nginx's phases: post read, server
-//! rewrite, find location, rewrite, preaccess, access, precontent.
+//! To add a step, add a line to [`run`] and its settings to [`is_idle`]; the compiler demands the latter. The order is
+//! that of nginx's phases: post read, server rewrite, find location, rewrite, preaccess, access, precontent.
 
 pub mod access;
 pub mod auth_basic;

@@ -1,7 +1,8 @@
-//! `set_real_ip_from`: the client's address as a trusted proxy tells it. nginx-drop-in 50.
+//! `set_real_ip_from`: the client's address as a trusted proxy reports it. nginx-drop-in 50.
 //!
-//! From here on everything sees the new address: access rules, limits, logs, what is passed on. Not here: how addresses are read and
-//! who is trusted ([`crate::trusted_proxies`]). Invariant: the address is replaced once at most, for the request and its sub-requests alone.
+//! All later steps see the new address: access rules, limits, logs and the requests to upstreams. Not here: how
+//! addresses are parsed and which proxies are trusted ([`crate::trusted_proxies`]). Invariant: the address is replaced
+//! at most once, and only for the request and its sub-requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! `return`: an answer, a redirect or a status, decided by the configuration alone. When: see `rewrite`.
+//! `return`: an answer, a redirect or a status that comes from the configuration alone. `rewrite` decides when it runs.
 
 use bytes::Bytes;
 use config::{Problem, Scope, Template, Word};

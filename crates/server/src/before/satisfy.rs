@@ -1,4 +1,4 @@
-//! Who may pass: all of the steps that judge a client, or any of them (`satisfy`). nginx-drop-in 49.
+//! `satisfy`: whether all of the steps that judge a client must let it pass, or any of them. nginx-drop-in 49.
 //!
 //! To add a judge, add a line to [`run`], in nginx's order. Sub-requests are not judged.
 

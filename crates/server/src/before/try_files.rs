@@ -1,4 +1,4 @@
-//! `try_files`: the first of several files that there is. nginx-drop-in 18.
+//! `try_files`: takes the first of several candidates that exists. nginx-drop-in 18.
 
 use bytes::Bytes;
 use config::{Problem, Scope, Template, Value, Word, directives};

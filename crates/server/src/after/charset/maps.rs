@@ -1,4 +1,4 @@
-//! `charset_map`: the tables from one charset to another, and which charsets a configuration knows.
+//! `charset_map`: the tables from one charset to another, and the charsets that a configuration names.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! `charset`: the charset of answers, said in their heads and, where it is not theirs, recoded into.
+//! `charset`: the charset of answers, declared in their heads; an answer in another charset is recoded.
 //!
-//! The parts of an answer are recoded into its charset, whatever their own locations say.
+//! All parts of an answer are recoded into its charset, whatever their own locations say.
 
 mod maps;
 mod recode;

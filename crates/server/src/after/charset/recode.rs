@@ -1,4 +1,4 @@
-//! Recoding texts, piece by piece: by a table of bytes, to UTF-8 and from it. Not here: which table holds (`maps`).
+//! Recodes texts piece by piece: by a table of bytes, to UTF-8 and from it. Not here: the choice of the table (`maps`).
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
-//! Whether a client takes an answer that is compressed: its `Accept-Encoding`, and what `gzip_proxied` and its like say of it.
+//! Whether a client accepts a compressed answer: by its `Accept-Encoding`, and by `gzip_proxied` and similar
+//! directives.
 //!
-//! nginx reads the first `Accept-Encoding` alone, knows no `*`, and takes a coding that stands there twice as it stands first.
+//! As in nginx, only the first `Accept-Encoding` line is read, `*` is unknown, and of a coding that is listed twice the
+//! first mention decides.
 
 use std::sync::Arc;
 

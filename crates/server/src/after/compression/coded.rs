@@ -1,7 +1,8 @@
-//! A body behind a coder: compressed or decompressed on its way, on the loop where that is little work, else by [`crate::cpu`].
+//! A body behind a coder: compressed or decompressed as it is sent, on the loop where that is little work, else by
+//! [`crate::cpu`].
 //!
-//! Not here: what the coders do. Invariants: one piece is under way at a time, and the next is asked for when it was taken; no poll
-//! codes more on the loop than [`Coder::inline_len`] says.
+//! Not here: the coders themselves. Invariants: one piece is under way at a time, and the next one is asked for once it
+//! was taken; no poll codes more on the loop than [`Coder::inline_len`] allows.
 
 use std::future::Future;
 use std::pin::Pin;

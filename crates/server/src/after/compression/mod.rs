@@ -1,8 +1,9 @@
-//! Compressing answers on their way out: `zstd`, `brotli` and `gzip`, in this order where a client accepts several.
+//! Compresses answers on their way out: `zstd`, `brotli` and `gzip`, in this order where a client accepts several.
 //!
-//! That is the order of the modules of these names for nginx, each of which leaves alone what has an encoding already; quality values
-//! do not choose among codings, they only refuse one with `q=0`. Not here: who accepts what (`accept`), how bodies are coded (`coded`).
-//! Invariant: sub-requests are never compressed, since their bodies go into another one.
+//! That is the order of nginx's modules of these names, each of which leaves an answer alone that already has an
+//! encoding. Quality values do not choose among codings, they only refuse one with `q=0`. Not here: which clients
+//! accept which coding (`accept`), and how bodies are coded (`coded`). Invariant: sub-requests are never compressed,
+//! since their bodies go into another one.
 
 pub mod accept;
 pub mod brotli;

@@ -1,4 +1,4 @@
-//! How much smaller an answer became: `$gzip_ratio`, `$brotli_ratio`, `$zstd_ratio`.
+//! The compression ratio of an answer: `$gzip_ratio`, `$brotli_ratio`, `$zstd_ratio`.
 
 use std::cell::Cell;
 use std::io::Write as _;

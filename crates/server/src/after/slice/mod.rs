@@ -1,8 +1,8 @@
-//! `slice`: a large answer as the sum of slices that are asked for (and cached) one by one. nginx-drop-in 77.
+//! `slice`: a large answer made of slices that are requested (and cached) one by one. nginx-drop-in 77.
 //!
-//! A location opts in by sending `$slice_range` as `Range`. The answer to the first slice becomes the head of the whole, of which the
-//! range step then cuts what the client wants; `Slices` is its body. Invariant: only whole slices of one and the same answer are put
-//! together; else the connection ends.
+//! A location opts in by sending `$slice_range` as `Range`. The answer to the first slice becomes the head of the
+//! whole, from which the range step then cuts the client's range; `Slices` is its body. Invariant: only complete slices
+//! of the same answer are put together; otherwise the connection is closed.
 
 mod range;
 mod source;

@@ -1,4 +1,4 @@
-//! The texts of ranges, as far as slices need them.
+//! Parses the range headers, as far as slices need them.
 
 /// `Content-Range` of a 206: the bytes from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The body of an answer in slices: one after the other, each asked for when the one before was sent.
+//! The body of an answer in slices: one after the other, each requested when the one before it was sent.
 
 use std::ops::Range;
 use std::rc::Rc;

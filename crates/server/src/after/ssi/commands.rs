@@ -1,4 +1,4 @@
-//! The commands that there are, and the parameters of each. Not here: what they do.
+//! The SSI commands and their parameters. Not here: their effects.
 
 use super::parser::Command;
 

@@ -1,8 +1,9 @@
 //! The body of a page: its own text, and the answers to its sub-requests, each where it belongs.
 //!
-//! A page is read on while its sub-requests are asked, until something of it must be waited for. Invariant: what waits to be shown is
-//! bounded: [`AHEAD_MAX`] bytes of the page and of each sub-request, [`PARTS_MAX`] places, and [`RUNNING_MAX`] sub-requests of all
-//! pages of an answer at once (beside the one that is shown, without which nothing would go on).
+//! The page is read on while its sub-requests run, until something of it must be waited for. Invariant: the output that
+//! waits to be shown is bounded: [`AHEAD_MAX`] bytes of the page and of each sub-request, [`PARTS_MAX`] places, and
+//! [`RUNNING_MAX`] sub-requests of all pages of an answer at once (besides the one that is shown, without which nothing
+//! would move on).
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,7 +1,7 @@
-//! What the pages of one answer remember together: variables, blocks, what a regular expression captured.
+//! State that the pages of one answer share: variables, blocks, and the captures of a regular expression.
 //!
-//! Invariant: bounded, whatever a page does: at most [`VARIABLES_MAX`] values of [`VALUES_MAX`] bytes together, at most [`BLOCKS_MAX`]
-//! blocks of [`BLOCK_BYTES_MAX`] bytes together.
+//! Invariant: bounded, whatever a page does: at most [`VARIABLES_MAX`] values of [`VALUES_MAX`] bytes in total, at most
+//! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES_MAX`] bytes in total.
 
 use bytes::Bytes;
 

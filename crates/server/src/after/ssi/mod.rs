@@ -1,7 +1,7 @@
-//! `ssi`: pages with commands in them, which are obeyed as the page is sent.
+//! `ssi`: pages with commands in them, which are run while the page is sent.
 //!
-//! What is included is asked for while the page is read on, and shown where it belongs. Not here: finding the commands (`parser`),
-//! what they do (`page`), the order of what is shown (`composed`).
+//! Included answers are requested while the rest of the page is read, and shown where they belong. Not here: finding
+//! the commands (`parser`), their effects (`page`), the order of the output (`composed`).
 
 mod commands;
 mod composed;

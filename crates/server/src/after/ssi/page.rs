@@ -1,7 +1,7 @@
-//! A page: what its commands do, one after the other.
+//! An SSI page: runs its commands, one after the other.
 //!
-//! Not here: the order in which what they give is shown (`composed`). What a page shares with the others of its answer lies in
-//! [`Memory`](super::Memory).
+//! Not here: the order in which their output is shown (`composed`). State that a page shares with the other pages of
+//! its answer is in [`Memory`](super::Memory).
 
 use std::rc::Rc;
 

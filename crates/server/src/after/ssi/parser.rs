@@ -1,7 +1,8 @@
-//! Finding the commands of a page that comes piece by piece: `<!--# name parameter="value" … -->`.
+//! Finds the commands of a page that comes piece by piece: `<!--# name parameter="value" … -->`.
 //!
-//! A state machine over bytes. Not here: what a command does. Invariant: a name has at most [`NAME_MAX`] bytes, a value at most what
-//! was asked for, and no more than [`PARAMETERS_MAX`] parameters are kept, so that a page cannot make it hold more.
+//! A state machine over bytes. Not here: the effects of commands. Invariant: a name has at most [`NAME_MAX`] bytes, a
+//! value at most the configured number, and at most [`PARAMETERS_MAX`] parameters are kept, so a page cannot make the
+//! parser hold more.
 
 use bytes::Bytes;
 

@@ -1,7 +1,7 @@
-//! The search of `sub_filter`: several texts at once, without regard to case, in a body that comes piece by piece.
+//! The search of `sub_filter`: several texts at once, ignoring case, in a body that comes piece by piece.
 //!
-//! What is found is the leftmost, and of several that begin at the same byte the one that was written first. Only as much is kept
-//! back of a piece as may be the beginning of a match. Not here: what takes the place of a match.
+//! The leftmost match wins; of several that begin at the same byte, the pattern that was written first. Only the end of
+//! a piece that may begin a match is held back. Not here: the replacement of a match.
 
 use std::sync::Arc;
 

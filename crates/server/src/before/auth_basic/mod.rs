@@ -1,7 +1,8 @@
-//! `auth_basic`: who knows a password of a file may pass. nginx-drop-in 49.
+//! `auth_basic`: HTTP Basic authentication against a file of users. nginx-drop-in 49.
 //!
-//! The file is looked at for each request, so that a change holds at once; passwords are checked by threads of their own ([`crate::cpu`]), a few at a time, and what was
-//! found right is remembered for a short while (`proven`). Not here: the forms of passwords ([`crate::password`]).
+//! The file is looked at for each request, so a change takes effect at once. Passwords are checked by a pool of threads
+//! ([`crate::cpu`]), a few at a time, and correct ones are remembered for a short while (`proven`). Not here: the
+//! password formats ([`crate::password`]).
 
 mod proven;
 mod users;

@@ -1,8 +1,9 @@
-//! Passwords that were found right a short while ago, so that they are not checked again for each request.
+//! Passwords that were found correct a short while ago, so that they are not checked again for each request.
 //!
-//! Nobody's password is kept: only a keyed hash of name, password and stored form, of which the key never leaves the process. What is in the file is part
-//! of it, so that nothing has to be forgotten when a file changes. One list for all loops: it is asked only where `auth_basic` is on.
-//! Invariant: at most [`PROOFS_MAX`], each for [`KEPT_MS`] from its last use on.
+//! No password is kept, only a keyed hash of name, password and stored form; its key never leaves the process. Since
+//! the stored form is part of the hash, nothing has to be invalidated when a file changes. All loops share one list: it
+//! is used only where `auth_basic` is on. Invariant: at most [`PROOFS_MAX`] entries, each kept for [`KEPT_MS`] after
+//! its last use.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
-//! What a user file says of one user.
+//! Looks up a user in a password file.
 //!
-//! A small file's contents are kept by the disk layer, and looked at again for each use; a large one is read piece by piece. Invariant:
-//! a loop looks through at most [`disk::READ_MAX`] bytes before others get their turn.
+//! The disk layer keeps the contents of a small file and checks them again at each use; a large file is read piece by
+//! piece. Invariant: a loop searches at most [`disk::READ_MAX`] bytes before it yields.
 
 use bytes::Bytes;
 use disk::{Access, Errno, Kind, READ_MAX};

@@ -1,6 +1,6 @@
-//! Runs a program for a request.
+//! Runs a rewrite program for a request.
 //!
-//! Invariant: a program has no way back, so it ends after at most as many steps as it has instructions.
+//! Invariant: a program has no backward jumps, so it ends after at most as many steps as it has instructions.
 
 use bytes::Bytes;
 use config::{Template, VariableIndex};

@@ -1,8 +1,9 @@
-//! nginx's rewrite module: `set`, `if`, `rewrite`, `return` and `break`, in the order in which they stand. nginx-drop-in 40 to 44.
+//! nginx's rewrite module: `set`, `if`, `rewrite`, `return` and `break`, in the order of the configuration.
+//! nginx-drop-in 40 to 44.
 //!
-//! What a server or a location says is put into a [`Program`] when the configuration is built; a location without one costs one
-//! look. An `if` of a location is a location of its own, without a name: whoever is let into it goes on there. Not here: what a
-//! `return` answers (`return_`), and the scopes themselves (`settings::scopes`).
+//! The lines of a server or a location are compiled into a [`Program`] when the configuration is built; a location
+//! without one costs one check. An `if` of a location is a location of its own, without a name: a request that enters
+//! it goes on there. Not here: the answer of a `return` (`return_`), and the scopes themselves (`settings::scopes`).
 
 pub mod condition;
 pub mod machine;

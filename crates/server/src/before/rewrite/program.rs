@@ -1,4 +1,4 @@
-//! What a server or a location says, as a flat list of instructions.
+//! The rewrite lines of a server or a location, as a flat list of instructions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `rewrite`: a pattern, what takes the place of the URI that it matches, and what follows. nginx-drop-in 40 and 41.
+//! `rewrite`: a pattern, the replacement for a URI that matches it, and the next step. nginx-drop-in 40 and 41.
 
 use bytes::Bytes;
 use config::{Problem, Scope, Template, Word};
