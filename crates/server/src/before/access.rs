@@ -11,10 +11,10 @@ use crate::request::Request;
 
 use super::satisfy::{Satisfy, Verdict};
 
-/// Rules of one level.
+/// The rules of one level.
 pub const RULES_MAX: usize = 65_536;
 
-/// Whom a rule is about.
+/// The clients that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// `all`.
@@ -28,9 +28,9 @@ pub enum Who {
 /// One `allow` or `deny` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// `allow`?
+    /// Whether it is `allow`.
     pub is_allowed: bool,
-    /// Whom it is about.
+    /// The clients that it applies to.
     pub who: Who,
 }
 
@@ -45,14 +45,14 @@ blocks! {
     }
 }
 
-/// The rules that hold, in order.
+/// The rules that apply, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// In the order in which they stand.
+    /// In configuration order.
     pub rules: Vec<Rule>,
 }
 
-/// By hand, since two directives fill one list.
+/// Implemented by hand, since two directives fill one list.
 impl Section for Access {
     type Raw = Option<Vec<Rule>>;
 
@@ -112,7 +112,7 @@ fn who(word: &Word, scope: &mut Scope) -> Result<Who, Problem> {
     Ok(Who::Net(net.trunc()))
 }
 
-/// 403 for whom a rule denies.
+/// 403 for clients that a rule denies.
 pub fn judge(request: &Request) -> Verdict {
     let settings = &request.location().settings;
     match is_allowed(&settings.access.rules, request.client.ip()) {
@@ -127,17 +127,17 @@ pub fn judge(request: &Request) -> Verdict {
     }
 }
 
-/// Writes why a client got 403.
+/// Logs the reason for a 403.
 pub fn log_forbidden(request: &Request) {
     request.log(Level::Error, &|out| {
         out.extend_from_slice(b"access forbidden by rule")
     });
 }
 
-/// Whether the first rule that fits allows `client` (`None`: through a unix socket); `None`: no rule fits.
+/// Whether the first rule that matches allows `client` (`None`: through a unix socket); `None`: no rule matches.
 #[must_use]
 pub fn is_allowed(rules: &[Rule], client: Option<IpAddr>) -> Option<bool> {
-    // An IPv4 client of an IPv6 socket, unless nothing is said about such.
+    // An IPv4 client of an IPv6 socket is compared as IPv4, if any rule may apply to IPv4.
     let is_of_v4 = |rule: &Rule| match rule.who {
         Who::All => true,
         Who::Net(net) => net.addr().is_ipv4(),

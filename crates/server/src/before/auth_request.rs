@@ -28,14 +28,14 @@ impl Value for UriOrOff {
 }
 
 impl UriOrOff {
-    /// Is there one?
+    /// Whether there is one.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// A variable, and what it becomes.
+/// A variable and its new value.
 #[derive(Debug, Clone)]
 pub struct Assignment {
     variable: VariableIndex,
@@ -65,7 +65,7 @@ directives! {
     }
 }
 
-/// Asks the sub-request.
+/// Runs the sub-request and judges by its answer.
 pub async fn judge(request: &mut Request) -> Verdict {
     let generation = request.generation.clone();
     let location = generation.settings.location(request.location);

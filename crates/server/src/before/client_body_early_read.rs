@@ -8,14 +8,15 @@ use crate::request_body;
 
 use super::client_max_body_size;
 
-/// May the server want the body at once?
+/// Whether the server may want the body at once.
 #[must_use]
 pub fn may_be_wanted(request: &Request) -> bool {
     request.head.framing != Framing::None
         && !request.server().settings.client_body_early_read.is_empty()
 }
 
-/// Reads it, where one of the server's conditions holds, by what the server says about bodies; `Some`: it cannot be read.
+/// Reads the body if one of the server's conditions holds, by the server's settings for bodies; `Some`: it cannot be
+/// read.
 pub async fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let server = generation.settings.server(request.server);

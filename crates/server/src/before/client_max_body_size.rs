@@ -7,7 +7,7 @@ use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-/// Refuses a body whose announced length is over `client_max_body_size`. That of a sub-request was let in already.
+/// Refuses a body whose announced length exceeds `client_max_body_size`. A sub-request's body was admitted already.
 pub fn run(request: &mut Request) -> Option<Outcome> {
     let Framing::Length(length) = request.head.framing else {
         return None;
@@ -24,7 +24,7 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
     if limit == 0 || length <= limit || request.is_subrequest() || is_known {
         return None;
     }
-    // The page that covers it is not refused for it again: nobody will read the body.
+    // The error page for it is not refused for the same body again: the body will not be read.
     request.rare_mut().is_body_refused = true;
     request.body.withhold();
     request.log(Level::Error, &|out| {

@@ -17,15 +17,15 @@ use crate::log::process_log::error_log;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-/// Bytes that a key may have.
+/// Maximum bytes of a key.
 const KEY_BYTES_MAX: usize = 255;
-/// Requests that one key may be allowed.
+/// Maximum requests that a line may allow for one key.
 const COUNT_MAX: i64 = 65_535;
 
-/// One line.
+/// One `limit_conn` line.
 #[derive(Debug, Clone)]
 pub struct Limit {
-    /// Where it is counted.
+    /// The zone that counts the requests.
     pub zone: ZoneName,
     max: u32,
 }
@@ -167,7 +167,7 @@ fn refuse(
     Some(Outcome::Failed(Failure::new(status)))
 }
 
-/// Says that a request is not counted, since its key is too long.
+/// Logs that a request is not counted, since its key is too long.
 pub fn log_long_key(request: &Request, key: &Template, value: &[u8], max: usize) {
     request.log(Level::Error, &|out| {
         out.extend_from_slice(b"the value of the \"");

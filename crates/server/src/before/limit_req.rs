@@ -21,13 +21,13 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;
 
-/// Bytes that a key may have.
+/// Maximum bytes of a key.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// One line.
+/// One `limit_req` line.
 #[derive(Debug, Clone)]
 pub struct Limit {
-    /// Where it is counted.
+    /// The zone that counts the requests.
     pub zone: ZoneName,
     burst: i64,
     delay: i64,
@@ -109,13 +109,13 @@ directives! {
     }
 }
 
-/// Asks the zones; `Some`: the request is refused, or its client has left while it waited.
+/// Checks the zones; `Some`: the request is refused, or its client left during the delay.
 pub async fn run(request: &Request) -> Option<Outcome> {
     let settings = &request.location().settings.limit_req;
     if settings.limit_req.0.is_empty() || request.limited().paced.get().is_some() {
         return None;
     }
-    // In a box, since few requests are asked about.
+    // Boxed, since few requests are limited.
     Box::pin(ask(request)).await
 }
 
@@ -147,15 +147,16 @@ async fn ask(request: &Request) -> Option<Outcome> {
     }
 }
 
-/// What the zones say together.
+/// The common verdict of the zones.
 enum Said<'a> {
-    /// It may pass, in so many milliseconds; so much has come beyond the rate of the zone that says so.
+    /// It may pass after `delay_ms` milliseconds; `excess` is the excess over the rate of the zone that decided.
     Passed {
         delay_ms: u64,
         excess: i64,
         zone: &'a Zone<Requests>,
     },
-    /// It may not. What has come beyond the rate; none: there was no room to remember it, and that is logged.
+    /// It may not pass. `excess` is the excess over the rate; `None`: the zone had no room for the key, which is
+    /// logged.
     Refused {
         excess: Option<i64>,
         zone: &'a Zone<Requests>,
@@ -171,7 +172,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// A zone that let the request pass, and waits to charge it.
+/// A zone that let the request pass and has not charged it yet.
 struct Asked<'a> {
     zone: &'a Zone<Requests>,
     requests: &'a Requests,
@@ -179,8 +180,8 @@ struct Asked<'a> {
     rule: Rule,
 }
 
-/// Asks one zone after the other; `None`: the request has no key that counts. It is counted as passed in those that let it pass, but for the
-/// one that decides.
+/// Checks one zone after the other; `None`: the request has no key that counts. The figures of every zone that let it
+/// pass count it as passed, except those of the deciding zone.
 fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
     let zones = &request.generation.settings.limits.requests;
     let now_ms = i64::try_from(wire::loop_clock::monotonic_ms()).unwrap_or(i64::MAX);
@@ -245,7 +246,7 @@ fn refuse<'a>(asked: &[Asked<'_>], zone: &'a Zone<Requests>, excess: Option<i64>
     Said::Refused { excess, zone }
 }
 
-/// The request's key in a zone; none where it is empty or too long.
+/// The request's key in a zone; `None` if it is empty or too long.
 fn key_of(request: &Request, zone: &Zone<Requests>) -> Option<Bytes> {
     let key = request.evaluate(&zone.key);
     if key.len() > KEY_BYTES_MAX {
@@ -255,7 +256,7 @@ fn key_of(request: &Request, zone: &Zone<Requests>) -> Option<Bytes> {
     (!key.is_empty()).then_some(key)
 }
 
-/// Writes what becomes of the request, unless it just passes.
+/// Logs the verdict, unless the request passes without delay.
 fn tell(request: &Request, settings: &LimitReq, said: &Said<'_>) {
     let dry_run = match settings.limit_req_dry_run {
         true => ", dry run",

@@ -23,7 +23,7 @@ pub const MIRRORS_MAX: usize = 64;
 pub struct Mirrors(Vec<Bytes>);
 
 impl Mirrors {
-    /// Is there one?
+    /// Whether there is one.
     #[must_use]
     pub fn is_any(&self) -> bool {
         !self.0.is_empty()
@@ -69,7 +69,7 @@ directives! {
     }
 }
 
-/// Sends the mirrors of the request's location on their way; `Some`: its body cannot be read.
+/// Starts the mirrors of the request's location; `Some`: its body cannot be read.
 pub async fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let location = generation.settings.location(request.location);

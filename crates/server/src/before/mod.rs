@@ -36,7 +36,7 @@ use crate::path;
 use crate::request::{Arrival, Request};
 use crate::settings::{Location, LocationSettings};
 
-/// Runs the steps; `None` means that the content is to be made.
+/// Runs the steps; `None`: go on with the content.
 pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
     current_request::phase(current_request::Phase::Before);
     match arrival {
@@ -71,7 +71,8 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
             Rewritten::Stays => false,
             Rewritten::Moves => true,
         };
-        // What the location says of the request's headers holds where its rewriting ends, wherever that leads.
+        // `headers_more` of the location where the rewriting ends applies, whether or not the URI moves on to another
+        // one.
         if request.location().settings.headers_more.has_input()
             && let Err(failure) = headers_more::input::run(request)
         {
@@ -100,17 +101,17 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
     mirror::run(request).await
 }
 
-/// Has none of the steps anything to do at this location, for a request without a body? What is answered without going through the steps
-/// (`content::hot_files`) rests on it.
+/// Whether no step has anything to do at this location for a request without a body. Answers that bypass the steps
+/// (`content::hot_files`) rely on it.
 #[must_use]
 pub fn is_idle(location: &Location) -> bool {
-    // Every field by its name, so that nobody adds one without saying here whether a step obeys it.
+    // Every field by its name, so that a new one does not compile before it is decided here whether a step obeys it.
     let Location {
         is_internal,
         settings,
         program,
         is_conditional,
-        // Which of its scopes a request is in is known when it was entered.
+        // The scope of a request is known only once it was entered.
         exception: _,
         name: _,
         place: _,
@@ -129,18 +130,18 @@ pub fn is_idle(location: &Location) -> bool {
     !is_internal && program.is_none() && !is_conditional && asks_nothing(settings)
 }
 
-/// Has none of the steps anything to do by these settings?
-// As many names as fit on a line, since there are many.
+/// Whether no step has anything to do by these settings.
+// As many names per line as fit, since there are many.
 #[rustfmt::skip]
 fn asks_nothing(settings: &LocationSettings) -> bool {
     let LocationSettings {
-        // What it says is the location's program.
+        // Compiled into the location's program.
         rewriting: _,
         rewrite_messages: _,
         real_ip, access, auth_basic, auth_request, trying, mirroring, limit_req, limit_conn, headers_more,
-        // Only says how the judges above are put together.
+        // Only combines the verdicts of the judges above.
         admission,
-        // `client_max_body_size` looks at bodies alone.
+        // `client_max_body_size` concerns requests with bodies only.
         client_body: _,
         // No step obeys these.
         root: _, types: _, files: _, static_files: _, index: _, autoindex: _, dav: _, flv: _, mp4: _, precompressed: _, proxy: _,
@@ -152,7 +153,7 @@ fn asks_nothing(settings: &LocationSettings) -> bool {
         userid: _, browser: _, referers: _, secure_link: _,
         gunzip: _, accepting: _, gzip: _, brotli: _, zstd: _,
     } = settings;
-    // A new directive of theirs does not compile before it stands here.
+    // A new directive of these does not compile before it is listed here.
     let Admission { satisfy: _, auth_delay: _ } = &**admission;
     let RealIp { set_real_ip_from, real_ip_header: _, real_ip_recursive: _ } = &**real_ip;
     let Access { rules } = &**access;

@@ -18,14 +18,14 @@ use crate::request::Request;
 use crate::settings::Location;
 use crate::trusted_proxies::{self, Trusted};
 
-/// Where the address stands.
+/// The source of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Header {
-    /// In `X-Forwarded-For`, whose lines are one list.
+    /// `X-Forwarded-For`, whose lines form one list.
     XForwardedFor,
-    /// In the header of the PROXY protocol.
+    /// The header of the PROXY protocol.
     ProxyProtocol,
-    /// In the first line of this name.
+    /// The first line of this name.
     Named(Bytes),
 }
 
@@ -55,7 +55,7 @@ directives! {
     }
 }
 
-/// Looks up the hosts that are trusted by name.
+/// Resolves the trusted proxies that are given by host name.
 ///
 /// # Errors
 /// A host that is not found, at its line.
@@ -72,7 +72,7 @@ pub fn settle(
     Ok(())
 }
 
-/// Replaces the client's address, where a client that is trusted names another one.
+/// Replaces the client's address, if a trusted client names another one.
 pub fn run(request: &mut Request) {
     let settings = &request.location().settings.real_ip;
     let is_done = || {
@@ -97,20 +97,20 @@ pub fn run(request: &mut Request) {
     request.rare_mut().connected = Some(connected);
 }
 
-/// Sub-requests are the client's request once more.
+/// Counts for the client's request only: its sub-requests are the same request.
 fn count(request: &Request, came: Named) {
     if !request.is_subrequest() {
         request.client.loop_.figures.modules.count_named(came);
     }
 }
 
-/// No address is named, or by somebody who is not trusted.
+/// No address was named, or the client that named it is not trusted.
 struct Nothing {
-    /// Somebody who is says something that is none.
+    /// Whether a trusted client sent a value that is not an address.
     is_invalid: bool,
 }
 
-/// The address that is named, and may be.
+/// The address that a trusted client names.
 fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
     let head = &request.head;
     let proxied = request.client.proxied();
@@ -138,7 +138,7 @@ fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
     })
 }
 
-/// The client of the connection itself.
+/// The peer of the connection itself.
 #[must_use]
 pub fn connected(request: &Request) -> &Client {
     let rare = request.rare_if_any();

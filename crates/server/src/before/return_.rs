@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::{Failure, Response};
 
-/// What `return` says.
+/// The arguments of `return`.
 #[derive(Debug, Clone)]
 pub struct Return {
     /// The status.
@@ -18,7 +18,7 @@ pub struct Return {
 }
 
 impl Return {
-    /// Takes the arguments apart.
+    /// Parses the arguments.
     ///
     /// # Errors
     /// nginx's.
@@ -30,7 +30,7 @@ impl Return {
         let status = code.and_then(|text| text.parse::<u16>().ok());
         match (status, &args[1..]) {
             (Some(1000..), _) => Err(invalid(word)),
-            // A failure without a text is one like any other: it has a page.
+            // A failure without a text is like any other failure: it has an error page.
             (Some(status @ 400..), [text]) if text.bytes().is_empty() => {
                 Ok(Self { status, text: None })
             }
@@ -56,7 +56,7 @@ fn is_url(text: &[u8]) -> bool {
     text.starts_with(b"http://") || text.starts_with(b"https://") || text.starts_with(b"$scheme")
 }
 
-/// Answers as a `return` says.
+/// Gives the answer of a `return`.
 pub fn answer(request: &mut Request, decided: &Return) -> Outcome {
     let status = decided.status;
     let Some(text) = &decided.text else {
@@ -66,7 +66,7 @@ pub fn answer(request: &mut Request, decided: &Return) -> Outcome {
             _ => Outcome::Failed(Failure::new(status)),
         };
     };
-    // A text that asks for `$status` is to see its own.
+    // A text with `$status` must see the status of this answer.
     let covered = request.error_status;
     request.error_status = covered.or(Some(status));
     let text = request.evaluate(text);

@@ -33,14 +33,14 @@ directives! {
     }
 }
 
-/// What one judge says.
+/// The verdict of one judge.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Nothing: it has nothing to go by here.
+    /// No verdict: there is nothing here to judge by.
     Silent,
     /// The client may pass.
     Passed,
-    /// It may not, or nobody knows.
+    /// The client may not pass, or that could not be found out.
     Refused(Failure),
 }
 
@@ -95,12 +95,12 @@ async fn ask(
     Some(failure)
 }
 
-/// May the client pass once it says who it is?
+/// Whether the failure asks the client for credentials.
 fn asks_who(failure: &Failure) -> bool {
     matches!(failure.status, 401 | 407)
 }
 
-/// Refuses after a while, unless the client leaves before.
+/// Refuses after a delay, unless the client leaves before.
 async fn delay(request: &Request, failure: Failure) -> Outcome {
     request.log(Level::Info, &|out| {
         out.extend_from_slice(b"delaying unauthorized request");
@@ -113,15 +113,15 @@ async fn delay(request: &Request, failure: Failure) -> Outcome {
     }
 }
 
-/// What a verdict means for the whole.
+/// The effect of a verdict on the result.
 enum Weighed {
-    /// The next one is asked.
+    /// The next judge is asked.
     Open,
     Passed,
     Refused(Failure),
 }
 
-/// With `any`, a 401 is remembered before a 403: the client may still prove who it is.
+/// Weighs a verdict. With `any`, a 401 takes precedence over a 403: the client may still authenticate.
 fn weigh(satisfy: Satisfy, verdict: Verdict, refused: &mut Option<Failure>) -> Weighed {
     match (satisfy, verdict) {
         (_, Verdict::Silent) | (Satisfy::All, Verdict::Passed) => Weighed::Open,
@@ -130,14 +130,14 @@ fn weigh(satisfy: Satisfy, verdict: Verdict, refused: &mut Option<Failure>) -> W
             if failure.status == 403 || asks_who(&failure) =>
         {
             match refused {
-                // Each says how.
+                // Each challenge is sent.
                 Some(known) if asks_who(known) => known.headers.extend(failure.headers),
                 _ => *refused = Some(failure),
             }
             Weighed::Open
         }
         (_, Verdict::Refused(mut failure)) => {
-            // What a judge before it asked for stays asked for.
+            // Challenges of the judges before it are kept.
             let known = refused.take().map(|known| known.headers);
             failure.headers.splice(0..0, known.unwrap_or_default());
             Weighed::Refused(failure)

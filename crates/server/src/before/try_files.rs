@@ -17,16 +17,16 @@ use crate::request::Request;
 pub struct Candidate {
     /// The name, without the slash at its end.
     pub name: Template,
-    /// It ended in a slash: a directory is sought.
+    /// Whether it ended in a slash: then it must be a directory.
     pub is_directory: bool,
 }
 
-/// What `try_files` says.
+/// The arguments of `try_files`.
 #[derive(Debug, Clone)]
 pub struct TryFiles {
-    /// In order.
+    /// The candidates, in order.
     pub candidates: Vec<Candidate>,
-    /// If there is none of them.
+    /// The fallback if none of them exists.
     pub last: Last,
 }
 
@@ -84,7 +84,7 @@ directives! {
     }
 }
 
-/// Looks for the candidates; `None` when one was found (or nothing is to be tried).
+/// Looks for the candidates; `None` when one was found (or there are none to try).
 pub async fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let location = generation.settings.location(request.location);
@@ -113,8 +113,8 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
     })
 }
 
-/// What was made of a template, without the name of a location with an `alias`. As in nginx that is taken off only where the template has
-/// variables, and off the last argument too: configurations write the name there twice.
+/// The result of a template, without the name of a location with an `alias`. As in nginx, the name is taken off only
+/// where the template has variables, and off the last argument too: configurations write the name there twice.
 fn below_alias(request: &Request, of: &Template, made: Bytes, alias: Option<Alias>) -> Bytes {
     match alias {
         Some(Alias::Prefix(length))
@@ -127,7 +127,7 @@ fn below_alias(request: &Request, of: &Template, made: Bytes, alias: Option<Alia
     }
 }
 
-/// Whether the candidate is there; then it becomes the request's URI.
+/// Whether the candidate exists; if so, it becomes the request's URI.
 async fn look(
     request: &mut Request,
     candidate: &Candidate,

@@ -26,7 +26,8 @@ use crate::request::Request;
 use super::satisfy::Verdict;
 use proven::Proof;
 
-/// Passwords that are checked at once, by all loops, on as many as half of the cores: others wait, so that guessing leaves the rest to all else.
+/// Maximum password checks at once, of all loops: as many as half of the cores. Others wait, so that password guessing
+/// leaves the other half to all other work.
 static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cpu::cores().div_ceil(2)));
 
 directives! {
@@ -42,13 +43,13 @@ directives! {
     }
 }
 
-/// What a client says who it is.
+/// The credentials that the client sent.
 struct Said {
     user: Vec<u8>,
     password: Vec<u8>,
 }
 
-/// Asks the client's name and password.
+/// Judges the client by its name and password.
 pub async fn judge(request: &Request) -> Verdict {
     let settings = &request.location().settings.auth_basic;
     let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
@@ -78,7 +79,7 @@ pub async fn judge(request: &Request) -> Verdict {
     }
 }
 
-/// What the client says who it is: to whom it opens a tunnel through, it says so in a line of its own.
+/// The header with the client's credentials; a tunnel's client sends them to the proxy in a header of its own.
 #[must_use]
 pub fn header(request: &Request) -> Option<&[u8]> {
     request.head.get(match request.method {
@@ -87,7 +88,7 @@ pub fn header(request: &Request) -> Option<&[u8]> {
     })
 }
 
-/// 401 (407 for a tunnel), and what is asked for.
+/// 401 (407 for a tunnel), with the challenge.
 fn refused(request: &Request, realm: &[u8]) -> Verdict {
     let (status, name) = match request.method {
         Method::Connect => (407, "Proxy-Authenticate"),
@@ -143,7 +144,7 @@ fn append_user(said: &Said, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Does the password fit? Found out by the threads for that, unless it is known.
+/// Whether the password fits: remembered, or checked by the thread pool.
 async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password, Failure> {
     let proof = Proof::of(&said.user, &said.password, &stored);
     let now_ms = wire::loop_clock::monotonic_ms;
@@ -152,7 +153,7 @@ async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password,
     }
     let begun = poll_timing::now_ns();
     let _turn = CHECKS.acquire().await;
-    // While it waited, another request may have asked the same.
+    // While this one waited, another request may have had the same password checked.
     if proven::is_known(&proof, now_ms()) {
         return Ok(Password::Remembered);
     }

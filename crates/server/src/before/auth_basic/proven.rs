@@ -11,28 +11,29 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-/// Proofs that are remembered.
+/// Maximum proofs that are remembered.
 const PROOFS_MAX: usize = 4096;
-/// How long one is remembered that nobody asks for.
+/// Milliseconds that a proof is remembered after its last use.
 const KEPT_MS: u64 = 60_000;
 
-/// That a user has a password which fits what is stored.
+/// Proof that a user's password fits its stored form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Proof([u8; 32]);
 
 static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut key = [0; 32];
-    // Up to 256 bytes come whole, and wait only before the kernel has its first entropy.
+    // getrandom(2): up to 256 bytes come complete, and the call waits only before the kernel's random source is
+    // initialized.
     rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())
         .expect("the kernel gives 32 random bytes");
     key
 });
 
-/// When each was last of use.
+/// The proofs, each with the time of its last use, in milliseconds.
 static KNOWN: LazyLock<Mutex<HashMap<Proof, u64>>> = LazyLock::new(Mutex::default);
 
 impl Proof {
-    /// What stands for these three together.
+    /// The proof for these three together.
     #[must_use]
     pub fn of(user: &[u8], password: &[u8], stored: &[u8]) -> Self {
         let mut hash = Sha256::new().chain_update(*KEY);
@@ -44,7 +45,7 @@ impl Proof {
     }
 }
 
-/// Was it found right a short while ago?
+/// Whether the proof was made a short while ago; renews it if so.
 pub fn is_known(proof: &Proof, now_ms: u64) -> bool {
     let mut known = KNOWN.lock();
     match known.get_mut(proof) {
@@ -56,7 +57,7 @@ pub fn is_known(proof: &Proof, now_ms: u64) -> bool {
     }
 }
 
-/// Remembers that it was found right.
+/// Remembers a proof.
 pub fn remember(proof: Proof, now_ms: u64) {
     put(&mut KNOWN.lock(), proof, now_ms);
 }

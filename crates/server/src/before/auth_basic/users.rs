@@ -11,7 +11,7 @@ use crate::content::files;
 use crate::log::Level;
 use crate::request::Request;
 
-/// Bytes of a line; a longer one names nobody.
+/// Maximum bytes of a line; a longer line names no user.
 const LINE_MAX: usize = 64 << 10;
 
 /// The stored form of a user's password; `None`: the file does not know the user.
@@ -69,9 +69,9 @@ fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
 /// A search for one user's line.
 struct Search<'a> {
     user: &'a [u8],
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line whose end has not been read yet.
     begun: Vec<u8>,
-    /// The rest of a line that is too long is passed over.
+    /// Whether the rest of a line is being skipped, since the line is too long.
     is_passing: bool,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks through the next bytes of the file.
+    /// Searches the next bytes of the file.
     fn feed(&mut self, piece: &Bytes) -> Option<Bytes> {
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', piece) {
@@ -109,14 +109,14 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// The last line may have no end.
+    /// Ends the search: the last line need not end in a newline.
     fn end(self) -> Option<Bytes> {
         let found = stored(&self.begun.into(), self.user);
         found.filter(|_| !self.is_passing)
     }
 }
 
-/// What a line says of the user, if it is about him. Lines that begin with `#` are about nobody.
+/// The stored password in a line, if the line is the user's. Lines that begin with `#` are comments.
 fn stored(line: &Bytes, user: &[u8]) -> Option<Bytes> {
     let rest = line.strip_prefix(user)?.strip_prefix(b":")?;
     if line.starts_with(b"#") || line.starts_with(b"\r") {

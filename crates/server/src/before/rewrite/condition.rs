@@ -10,13 +10,13 @@ use crate::log::Level;
 use crate::regex::Regex;
 use crate::request::Request;
 
-/// The owner may execute it.
+/// Permission bit: the owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;
 
-/// What an `if` asks, and whether the answer is turned round.
+/// The condition of an `if`, and whether it is negated.
 #[derive(Debug)]
 pub enum Condition {
-    /// `($x)`: it is neither empty nor `0`.
+    /// `($x)`: true unless it is empty or `0`.
     Holds(VariableIndex),
     /// `=` and `!=`.
     Equals {
@@ -40,7 +40,7 @@ pub enum Condition {
     File(FileTest),
 }
 
-/// A look at a file.
+/// A test of a file.
 #[derive(Debug)]
 pub struct FileTest {
     asked: Asked,
@@ -48,7 +48,7 @@ pub struct FileTest {
     is_negated: bool,
 }
 
-/// What is asked of a file.
+/// The property of a file that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     File,
@@ -58,7 +58,7 @@ enum Asked {
 }
 
 impl Condition {
-    /// Takes the arguments of an `if` apart: the parentheses may stand by themselves or touch a word.
+    /// Parses the arguments of an `if`: the parentheses may stand by themselves or touch a word.
     ///
     /// # Errors
     /// nginx's.
@@ -98,7 +98,7 @@ fn invalid(word: &[u8], at: usize) -> Problem {
     Problem::new(format!("invalid condition \"{word}\"")).at(at)
 }
 
-/// The words between `(` and `)`, each with the number of the argument that it stands in.
+/// The words between `(` and `)`, each with the number of its argument.
 fn without_parentheses(args: &[Word]) -> Result<Vec<(Bytes, usize)>, Problem> {
     let numbered = args.iter().enumerate();
     let mut words: Vec<(Bytes, usize)> = numbered
@@ -177,7 +177,7 @@ fn about_variable(
     }
 }
 
-/// Of several conditions in one, what does it; of words without quotes, that they want them.
+/// Explains the alternative to several conditions in one; of words without quotes, that they need quotes.
 fn one_comparison(problem: Problem, words: &[(Bytes, usize)]) -> Problem {
     let joins = |(word, _): &(Bytes, usize)| matches!(&word[..], b"&&" | b"||" | b"and" | b"or");
     problem.hint_that(if words.iter().any(joins) {
@@ -188,7 +188,7 @@ fn one_comparison(problem: Problem, words: &[(Bytes, usize)]) -> Problem {
 }
 
 impl FileTest {
-    /// Looks at the file.
+    /// Tests the file.
     ///
     /// # Errors
     /// The pool cannot be asked.
@@ -218,7 +218,7 @@ impl FileTest {
         Ok(is_so != self.is_negated)
     }
 
-    /// The path; one that is not absolute begins at the prefix. One that is empty names no file, as the kernel has it.
+    /// The path; a relative one begins at the prefix. An empty one names no file, as in the kernel.
     fn path(&self, request: &Request) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt as _;
         let mut path = Vec::with_capacity(256);

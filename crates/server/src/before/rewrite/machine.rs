@@ -18,18 +18,18 @@ use super::condition::{Condition, FileTest};
 use super::program::{Instruction, Program};
 use super::replacement::{Rewrite, Then};
 
-/// How a run ended.
+/// The end of a run.
 pub enum Ended {
     /// After the last instruction, or at a `break`.
     Whole {
-        /// The URI is another one, and its location is to be found.
+        /// Whether the URI has changed, so that its location must be found.
         is_moved: bool,
     },
     /// With an answer.
     Answered(Outcome),
 }
 
-/// Runs a program that looks at no file.
+/// Runs a program that tests no files.
 pub fn run(request: &mut Request, program: &Program) -> Ended {
     let mut machine = Machine::new(request, program);
     loop {
@@ -39,7 +39,8 @@ pub fn run(request: &mut Request, program: &Program) -> Ended {
     }
 }
 
-/// Runs a program that looks at files, or one of a configuration with `$realpath_root`, which may be another one at every step.
+/// Runs a program that tests files, or one of a configuration with `$realpath_root`, whose value may change at every
+/// step.
 pub async fn run_waiting(request: &mut Request, program: &Program) -> Ended {
     let mut machine = Machine::new(request, program);
     loop {
@@ -57,7 +58,7 @@ pub async fn run_waiting(request: &mut Request, program: &Program) -> Ended {
     }
 }
 
-/// A program that is being run.
+/// A running program.
 pub struct Machine<'a> {
     program: &'a Program,
     /// The next instruction.
@@ -65,7 +66,7 @@ pub struct Machine<'a> {
     is_moved: bool,
     /// `rewrite_log`, of the location that the program belongs to.
     is_logged: bool,
-    /// Has a `rewrite` matched? Until then captures are escaped where the client's own path was, as in nginx.
+    /// Whether a `rewrite` has matched. Until then captures are escaped if the client's own path was, as in nginx.
     is_rewritten: bool,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The look at a file that the next step needs.
+    /// The file test that the next step needs.
     #[must_use]
     pub fn file_test(&self) -> Option<&'a FileTest> {
         match self.program.at(self.at)? {
@@ -94,7 +95,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Obeys one instruction; `is_met` says what the look at a file found, where it needs one.
+    /// Executes one instruction; `is_met` is the result of the file test, if it needs one.
     pub fn step(&mut self, request: &mut Request, is_met: bool) -> Option<Ended> {
         let Some(instruction) = self.program.at(self.at) else {
             return Some(Ended::Whole {
@@ -172,7 +173,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Does it match? Then the captures are those of this match, else there are none any more.
+    /// Whether the pattern matches. If so, the captures become those of this match; otherwise there are none any more.
     fn matches(&self, request: &Request, regex: &Regex, subject: &Bytes) -> bool {
         let spans = regex.captures(subject);
         if self.is_logged {
@@ -234,7 +235,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// How captures are put where a URI expects them escaped: only if the client's own was.
+/// How captures are inserted where a URI expects them escaped: escaped only if the client's own path was.
 pub(super) fn quoting(request: &Request) -> Quoting {
     let target = request.head.target();
     let path = memchr::memchr(b'?', target).map_or(target, |end| &target[..end]);

@@ -67,7 +67,7 @@ directives! {
     }
 }
 
-/// A line of a level.
+/// One line of a level.
 #[derive(Debug, Clone)]
 pub enum Line {
     /// `set`.
@@ -80,20 +80,20 @@ pub enum Line {
     Break,
     /// `if`.
     If {
-        /// When it holds.
+        /// The condition.
         condition: Arc<Condition>,
-        /// What stands inside.
+        /// The lines inside.
         inner: Vec<Line>,
-        /// Its number among the scopes of the location; none at a server.
+        /// Its number among the scopes of the location; `None` at a server.
         scope: Option<usize>,
     },
 }
 
-/// The instructions themselves are no setting: see [`Program`].
+/// The instructions themselves are not a setting: see [`Program`].
 #[derive(Debug, Clone)]
 pub struct Rewriting;
 
-/// By hand, since the order of different directives counts. They are not inherited.
+/// Implemented by hand, since the order of different directives counts. They are not inherited.
 impl Section for Rewriting {
     type Raw = Vec<Line>;
 
@@ -131,7 +131,7 @@ impl Section for Rewriting {
     }
 }
 
-/// Adds a line to those of a level.
+/// Adds a line to the lines of a level.
 ///
 /// # Errors
 /// There are too many.
@@ -154,17 +154,17 @@ fn set(directive: &Directive, scope: &mut Scope) -> Result<Line, Problem> {
     Ok(Line::Set(variable, value))
 }
 
-/// What rewriting means for the steps behind it.
+/// The effect of rewriting on the later steps.
 pub enum Rewritten {
     /// Nothing: the request stays where it is.
     Stays,
-    /// The location of the new URI is to be found.
+    /// The location of the new URI must be found.
     Moves,
     /// The request is answered.
     Answered(Outcome),
 }
 
-/// Obeys what the server says, before a location is sought.
+/// Runs the server's program, before a location is searched.
 pub async fn run_server(request: &mut Request) -> Option<Outcome> {
     match run(request).await {
         Rewritten::Stays | Rewritten::Moves => None,
@@ -172,9 +172,9 @@ pub async fn run_server(request: &mut Request) -> Option<Outcome> {
     }
 }
 
-/// Obeys what the location says.
+/// Runs the location's program.
 pub async fn run_location(request: &mut Request) -> Rewritten {
-    // What the server says was obeyed already, where no location was found.
+    // The server's program has run already, if no location was found.
     if request.location == request.server().location {
         return Rewritten::Stays;
     }
@@ -203,7 +203,7 @@ async fn run(request: &mut Request) -> Rewritten {
         return Rewritten::Answered(return_::answer(request, decided));
     }
     let ended = if program.waits() || generation.settings.uses_realpath {
-        // In a box: few programs look at files.
+        // Boxed: few programs test files.
         Box::pin(machine::run_waiting(request, program)).await
     } else {
         machine::run(request, program)

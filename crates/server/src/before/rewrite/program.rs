@@ -23,13 +23,14 @@ pub struct Program {
 pub enum Instruction {
     /// Gives a variable a value.
     Set(VariableIndex, Template),
-    /// Where the condition holds, enters the scope, if there is one, and goes on with the next instruction; else with `otherwise`.
+    /// If the condition holds, enters the scope, if there is one, and goes on with the next instruction; otherwise with
+    /// `otherwise`.
     If {
-        /// When it holds.
+        /// The condition.
         condition: Arc<Condition>,
         /// The location that stands for the scope.
         scope: Option<LocationId>,
-        /// Where the instructions inside are over.
+        /// The first instruction after those inside.
         otherwise: usize,
     },
     /// Rewrites the URI.
@@ -41,7 +42,7 @@ pub enum Instruction {
 }
 
 impl Program {
-    /// Makes a program of the lines; `None` where there is none. `scopes` are the locations that stand for the scopes of the lines.
+    /// Compiles the lines; `None` if there are none. `scopes` are the locations that stand for the scopes of the lines.
     #[must_use]
     pub fn new(lines: &[Line], scopes: &[LocationId]) -> Option<Self> {
         if lines.is_empty() {
@@ -56,13 +57,13 @@ impl Program {
         })
     }
 
-    /// Is a file looked at, which may have to be waited for?
+    /// Whether a file is tested, which may have to be waited for.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// What it answers, where that is all that it does.
+    /// Its answer, if an answer is all that it does.
     #[must_use]
     pub fn only_return(&self) -> Option<&Return> {
         match &*self.instructions {
@@ -71,14 +72,14 @@ impl Program {
         }
     }
 
-    /// An instruction; `None`: the program is over.
+    /// The instruction at a position; `None`: the program has ended.
     #[must_use]
     pub fn at(&self, number: usize) -> Option<&Instruction> {
         self.instructions.get(number)
     }
 }
 
-/// An `if` holds no other, so this goes one level deep.
+/// Appends the instructions of the lines. An `if` contains no other, so the recursion is one level deep.
 fn append(instructions: &mut Vec<Instruction>, lines: &[Line], scopes: &[LocationId]) {
     for line in lines {
         let instruction = match line {

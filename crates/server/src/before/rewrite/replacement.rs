@@ -15,33 +15,33 @@ use super::machine::quoting;
 /// A `rewrite` line.
 #[derive(Debug)]
 pub struct Rewrite {
-    /// What the URI is compared with.
+    /// The pattern that the URI is matched with.
     pub regex: Regex,
-    /// What takes its place, up to the first `?`; for a redirect the whole.
+    /// The replacement up to the first `?`; for a redirect all of it.
     uri: Template,
-    /// What stands behind the first `?`.
+    /// The text after the first `?`.
     args: Option<Template>,
-    /// The arguments that there are stay, behind the new ones.
+    /// Whether the request's arguments are kept, after the new ones.
     keeps_args: bool,
-    /// What follows.
+    /// The next step.
     pub then: Then,
 }
 
-/// What follows a rewrite.
+/// The step after a rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     /// The next instruction.
     Next,
     /// `last`: the search for the new URI's location.
     Last,
-    /// `break`: the steps behind, at the same location.
+    /// `break`: the later steps, at the same location.
     Break,
     /// `redirect`, `permanent`: an answer with this status.
     Redirect(u16),
 }
 
 impl Rewrite {
-    /// Takes the arguments apart.
+    /// Parses the arguments.
     ///
     /// # Errors
     /// nginx's.
@@ -67,7 +67,7 @@ impl Rewrite {
         };
         let question = memchr::memchr(b'?', &text);
         let (uri, args) = match (then, question) {
-            // Its `?` is only looked for, so that its arguments are known to be there.
+            // Its `?` is only looked for, to know whether it has arguments.
             (Then::Redirect(_), Some(_)) => {
                 (template(text)?, Some(Template::from_literal(Bytes::new())))
             }
@@ -86,7 +86,7 @@ impl Rewrite {
         })
     }
 
-    /// The URL of a redirect, made of the captures of the match.
+    /// The URL of a redirect, made from the captures of the match.
     pub fn url(&self, request: &Request) -> Bytes {
         let mut made = Vec::with_capacity(128);
         template::evaluate_quoted(&self.uri, request, quoting(request), &mut made);
@@ -99,10 +99,10 @@ impl Rewrite {
         url.into()
     }
 
-    /// Gives the request its new URI and arguments, made of the captures of the match.
+    /// Gives the request its new URI and arguments, made from the captures of the match.
     ///
     /// # Errors
-    /// 500 where nothing is left of the URI.
+    /// 500 if the new URI is empty, or if it or its arguments are too long.
     pub fn replace(&self, request: &mut Request, is_logged: bool) -> Result<(), Failure> {
         let mut uri = Vec::with_capacity(128);
         template::evaluate_quoted(&self.uri, request, Quoting::Plain, &mut uri);
@@ -137,7 +137,7 @@ impl Rewrite {
     }
 }
 
-/// What a flag says, or the beginning of the replacement.
+/// The step that a flag, or else the beginning of the replacement, demands.
 fn then(replacement: &[u8], flags: &[Word]) -> Result<Then, Problem> {
     let is_url = [&b"http://"[..], b"https://", b"$scheme"]
         .iter()
@@ -150,7 +150,7 @@ fn then(replacement: &[u8], flags: &[Word]) -> Result<Then, Problem> {
         return Ok(usual);
     };
     match &flag.bytes()[..] {
-        // A URL is where the client is sent, whatever the flag.
+        // A URL redirects the client, whatever the flag.
         b"last" | b"break" if is_url => Ok(usual),
         b"last" => Ok(Then::Last),
         b"break" => Ok(Then::Break),
