@@ -29,38 +29,38 @@ use crate::loops::{Generation, Loop};
 use crate::request::Request;
 use crate::route::LocationId;
 
-/// Bytes of a file that are read at once.
+/// Maximum bytes of a file that are read at once.
 pub const READ_LEN: u64 = 64 << 10;
-/// Bytes that a filter is fed at once, so that what it makes of them is bounded too.
+/// Maximum bytes that a filter is fed at once, so that its output is bounded too.
 pub const FEED_LEN: usize = 32 << 10;
 
 /// The body of an answer.
 pub type AnswerBody = Body<Rc<OpenFile>>;
 
-/// A filter that is fed a body's bytes in order and gives others in their place.
+/// A filter that is fed a body's bytes in order and gives other bytes in their place.
 pub trait Filter {
-    /// Takes bytes, at most [`Filter::feed_len`]. What it gives is put into `out`; it may keep some for later.
+    /// Takes bytes, at most [`Filter::feed_len`], and puts its output into `out`; it may keep some bytes for later.
     ///
     /// # Errors
     /// The body cannot go on: the connection is cut.
     fn feed(&mut self, bytes: Bytes, out: &mut Out) -> Result<(), BodyError>;
 
-    /// Bytes that it is to be fed at once: fewer where much may come of few. At least 1.
+    /// Maximum bytes that it is fed at once: fewer where a few bytes may become many. At least 1.
     fn feed_len(&self) -> usize {
         FEED_LEN
     }
 
-    /// Nothing more is ready at the moment: gives what it can of what it kept.
+    /// No more input is ready at the moment: gives as much as it can of the bytes that it kept.
     fn flush(&mut self, _out: &mut Out) {}
 
-    /// The body is over: gives what it kept.
+    /// The body has ended: gives the bytes that it kept.
     ///
     /// # Errors
-    /// The body should not be over: the connection is cut.
+    /// The body is incomplete: the connection is cut.
     fn end(&mut self, out: &mut Out) -> Result<(), BodyError>;
 }
 
-/// What a filter gives. One piece stays as it is, several become one.
+/// The output of a filter. One piece stays as it is, several become one.
 #[derive(Debug, Default)]
 pub struct Out {
     one: Bytes,
@@ -68,7 +68,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// Gives bytes that are there already.
+    /// Appends bytes without copying them, if they are the first.
     pub fn push(&mut self, bytes: Bytes) {
         if self.one.is_empty() && self.joined.is_empty() {
             self.one = bytes;
@@ -77,25 +77,25 @@ impl Out {
         }
     }
 
-    /// Gives a copy of these bytes.
+    /// Appends a copy of these bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.place().extend_from_slice(bytes);
     }
 
-    /// Where bytes are written behind what was given.
+    /// The buffer with the output so far, to which more can be written.
     pub fn place(&mut self) -> &mut Vec<u8> {
         let one = std::mem::take(&mut self.one);
         self.joined.extend_from_slice(&one);
         &mut self.joined
     }
 
-    /// Was nothing given since it was taken?
+    /// Whether there is no output since the last [`Out::take`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.one.is_empty() && self.joined.is_empty()
     }
 
-    /// What was given; `None`: nothing.
+    /// Takes the output; `None`: there is none.
     pub fn take(&mut self) -> Option<Bytes> {
         let one = match self.joined.is_empty() {
             true => std::mem::take(&mut self.one),
@@ -107,12 +107,12 @@ impl Out {
 
 type Step = Box<dyn FnOnce(&Request, AnswerBody) -> AnswerBody>;
 
-/// What is to be done with the body of one answer, in order.
+/// The steps that change the body of one answer, in order.
 #[derive(Default)]
 pub struct Steps(Vec<Step>);
 
 impl Steps {
-    /// Has the body changed by `step`, which gets it when all that decides about the head is done.
+    /// Has `step` change the body, once the head is final.
     pub fn push(&mut self, step: impl FnOnce(&Request, AnswerBody) -> AnswerBody + 'static) {
         self.0.push(Box::new(step));
     }
@@ -142,11 +142,11 @@ impl Steps {
     }
 }
 
-/// A body as bytes: what it has in files is read.
+/// A body as bytes: its parts in files are read.
 pub struct Inside {
     body: AnswerBody,
     reader: Reader,
-    /// What is still to be read of a file, and before anything else.
+    /// The rest of a file that must be read before anything else.
     file: Option<FileRange<Rc<OpenFile>>>,
     reading: Option<Reading>,
 }
@@ -154,7 +154,7 @@ pub struct Inside {
 type Reading = Pin<Box<dyn Future<Output = Result<Bytes, BodyError>>>>;
 
 impl Inside {
-    /// The bytes of a body of an answer to this request.
+    /// The bytes of the body of an answer to this request.
     #[must_use]
     pub fn new(request: &Request, body: AnswerBody) -> Self {
         let reader = Reader {
@@ -171,7 +171,7 @@ impl Inside {
         }
     }
 
-    /// The next bytes, never none of them; `None` at the end.
+    /// The next bytes, never empty; `None` at the end.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
             if let Some(reading) = &mut self.reading {
@@ -205,25 +205,25 @@ impl Inside {
         self.body.poll_ahead(cx);
     }
 
-    /// Does a disk keep the next bytes, and not whoever makes the body? Then there is more, and nothing is to be flushed.
+    /// Whether the next bytes are still being read from a disk. Then there is more, and nothing has to be flushed.
     #[must_use]
     pub fn is_reading(&self) -> bool {
         self.reading.is_some()
     }
 
-    /// How many bytes there are, where that is known before the first was taken.
+    /// The number of bytes, if it was known before the first one was taken.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.body.len()
     }
 
-    /// Known to hold no bytes?
+    /// Whether it is known to be empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.body.is_empty()
     }
 
-    /// After the end: is it not sure that there are no trailers?
+    /// Whether there may be trailers; only after the end.
     #[must_use]
     pub fn may_have_trailers(&self) -> bool {
         !self.body.is_over()
@@ -238,7 +238,7 @@ impl Inside {
     }
 }
 
-/// Takes the part of a range that is read next.
+/// Takes the next part to read from a range.
 fn next_part(range: &mut FileRange<Rc<OpenFile>>) -> FileRange<Rc<OpenFile>> {
     let part = FileRange {
         file: Rc::clone(&range.file),
@@ -250,7 +250,7 @@ fn next_part(range: &mut FileRange<Rc<OpenFile>>) -> FileRange<Rc<OpenFile>> {
     part
 }
 
-/// What reading files of an answer needs, whoever has left meanwhile.
+/// All that reading an answer's files needs, independent of the request, which may have ended.
 #[derive(Clone)]
 struct Reader {
     loop_: Rc<Loop>,
@@ -260,7 +260,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What is in memory.
+    /// Reads the part if it is in memory.
     fn try_read(&self, part: &FileRange<Rc<OpenFile>>) -> Option<Result<Bytes, BodyError>> {
         let disk = &self.loop_.disk;
         let read = disk.try_read(&part.file, part.offset, part.len as usize);
@@ -268,7 +268,7 @@ impl Reader {
     }
 
     async fn read(self, part: FileRange<Rc<OpenFile>>) -> Result<Bytes, BodyError> {
-        // A pool that there is not was said so in the log.
+        // A missing pool has been logged already.
         let pool = self.pool.as_ref().ok_or(BodyError::Logged)?;
         let location = self.generation.settings.location(self.location);
         let access = files::reading(location, pool);
@@ -278,7 +278,7 @@ impl Reader {
     }
 }
 
-/// All of a part: a file that has become shorter ends its answer.
+/// The complete part: a file that has become shorter ends its answer.
 fn whole(
     read: Result<Bytes, disk::Error>,
     part: &FileRange<Rc<OpenFile>>,
@@ -294,10 +294,10 @@ fn whole(
 struct Filtered<T> {
     filter: T,
     inside: Inside,
-    /// What the filter is fed next.
+    /// The next bytes for the filter.
     bytes: Bytes,
     out: Out,
-    /// Was the filter fed since it was flushed?
+    /// Whether the filter was fed since its last flush.
     is_kept: bool,
     is_over: bool,
 }
@@ -325,7 +325,7 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
                         }
                         continue;
                     }
-                    // Where only the turn is over, there may be more.
+                    // If only the turn's budget is used up, more may be ready: no flush yet.
                     Poll::Pending if turn::is_over() => return Poll::Pending,
                     Poll::Pending if self.is_kept && !self.inside.is_reading() => {
                         self.is_kept = false;

@@ -18,7 +18,7 @@ pub struct Line {
     pub name: Bytes,
     /// The value; empty adds nothing.
     pub value: Template,
-    /// Whatever the status.
+    /// Whether it is added whatever the status.
     pub is_always: bool,
 }
 
@@ -75,14 +75,14 @@ directives! {
     }
 }
 
-/// The lines that hold.
+/// The lines in effect.
 #[derive(Debug, Clone)]
 pub struct HeaderLines {
     /// As the directives say.
     pub lines: Lines,
 }
 
-/// By hand, since `add_header_inherit` says how `add_header` is inherited.
+/// Implemented by hand, since `add_header_inherit` decides how `add_header` is inherited.
 impl Section for HeaderLines {
     type Raw = <Lines as Section>::Raw;
 
@@ -145,14 +145,14 @@ fn inherited(
 }
 
 impl HeaderLines {
-    /// Is there anything to add to a head?
+    /// Whether there is anything to add to a head.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.lines.expires.is_some() || !self.lines.add_header.is_empty()
     }
 }
 
-/// Adds the lines of the location to the request's response, which is there.
+/// Adds the location's lines to the request's response, which must be present.
 pub fn apply(request: &mut Request, settings: &HeaderLines) {
     let lines = &settings.lines;
     let is_safe = request.response.as_ref().is_some_and(|r| is_safe(r.status));
@@ -172,13 +172,13 @@ pub fn apply(request: &mut Request, settings: &HeaderLines) {
             add(response, line, value);
         }
     }
-    // A proxy is between: `gzip_proxied` asks whether the answer itself expires.
+    // The request came through a proxy: `gzip_proxied` asks whether the answer itself expires.
     if added_expires > 0 && request.head.get(HeaderId::Via).is_some() {
         request.rare().added_expires.set(added_expires);
     }
 }
 
-/// Whether lines without `always` count for this status.
+/// Whether lines without `always` apply to this status.
 #[must_use]
 pub fn is_safe(status: u16) -> bool {
     matches!(
@@ -191,7 +191,7 @@ fn add(response: &mut Response, line: &Line, value: Bytes) {
     if line.name.eq_ignore_ascii_case(b"Last-Modified") {
         response.last_modified = date::parse(&value);
         response.headers.remove(b"Last-Modified");
-        // The place of its own is written for some statuses only; what is asked for is sent with any.
+        // The dedicated field is written with some statuses only; a configured line is sent with any status.
         let is_written = matches!(response.status, 200 | 206 | 304);
         if !value.is_empty() && (response.last_modified.is_none() || !is_written) {
             response.headers.push(line.name.clone(), value);
@@ -214,7 +214,7 @@ pub fn has_trailers(settings: &HeaderLines, status: u16) -> bool {
         .any(|line| is_safe || line.is_always)
 }
 
-/// Adds the trailers, evaluated now, after the body: each may look at those before it (`$sent_trailer_…`).
+/// Adds the trailers after the body, evaluated now: each may refer to those before it (`$sent_trailer_…`).
 pub fn add_trailers(request: &mut Request) {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;

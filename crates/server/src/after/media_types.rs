@@ -11,7 +11,7 @@ use crate::Response;
 /// Media types of one level of one directive.
 pub const MEDIA_TYPES_MAX: usize = 4096;
 
-/// The type that every list has, as nginx: only a default may leave it out.
+/// The type that every list contains, as in nginx: only a default may omit it.
 const ALWAYS: &[u8] = b"text/html";
 
 /// The value of a `…_types` directive.
@@ -24,7 +24,7 @@ pub enum MediaTypes {
 }
 
 impl MediaTypes {
-    /// Is the type of this answer among them, as [`media_type`] reads it?
+    /// Whether the list contains the answer's type, as [`media_type`] reads it.
     #[must_use]
     pub fn has(&self, response: &Response) -> bool {
         let kind = media_type(response);
@@ -39,7 +39,7 @@ impl MediaTypes {
     }
 }
 
-/// The media type of an answer: without its parameters where one of them, as nginx, is a charset.
+/// The media type of an answer: without its parameters if one of them is a charset, as in nginx.
 #[must_use]
 pub fn media_type(response: &Response) -> &[u8] {
     const CHARSET: &[u8] = b"charset=";
@@ -74,7 +74,7 @@ impl Value for MediaTypes {
     }
 }
 
-/// Adds the types of one line. One that is there already is only worth a warning.
+/// Adds the types of one line. A duplicate is only worth a warning.
 fn add(mut known: HashSet<Bytes>, args: &[Word], scope: &mut Scope) -> Result<MediaTypes, Problem> {
     for (at, word) in args.iter().enumerate() {
         if *word == "*" {

@@ -33,7 +33,8 @@ use compression::GzipTest;
 /// Finishes a response.
 ///
 /// # Errors
-/// What takes its place: a failure (412, 416), which goes through the error pages like any other, or the connection's end.
+/// The failure that replaces the answer (412, 416), which goes through the error pages like any other, or the
+/// connection's end.
 pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Outcome> {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
@@ -50,7 +51,7 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     not_modified::apply(request, &settings.not_modified, &mut response).map_err(Outcome::Failed)?;
     let more = &settings.headers_more;
     if more.has_output() || settings.headers.is_any() || settings.userid.sets() {
-        // Their values may look at what is to be sent (`$sent_http_content_type`, `$status`).
+        // Their values may refer to the response (`$sent_http_content_type`, `$status`).
         request.response = Some(response);
         if more.has_output() {
             headers_more::output::apply(request, more);
@@ -75,7 +76,7 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     Ok(response)
 }
 
-/// Does a level say anything of filters? Where none does, `filter` is not asked.
+/// Whether a level configures any filter. If not, `filter` is not called.
 #[must_use]
 pub fn has_filters(settings: &LocationSettings) -> bool {
     settings.gunzip.gunzip
@@ -86,9 +87,10 @@ pub fn has_filters(settings: &LocationSettings) -> bool {
         || compression::is_on(settings)
 }
 
-/// Has the filters decide by the head what they will do with the body, in nginx's order: gunzip, sub_filter, charset, ssi, addition,
-/// gzip. Sub-requests come here too: a filter that is for the client's answer alone looks at [`Request::is_subrequest`]. What is
-/// added around a body and what a page includes went through the filters of its own location, so it comes behind those.
+/// Lets each filter decide by the head whether it will change the body, in nginx's order: gunzip, sub_filter, charset,
+/// ssi, addition, gzip. Sub-requests come here too: a filter for the client's answer alone checks
+/// [`Request::is_subrequest`]. Parts that are added around a body or included in a page have gone through the filters
+/// of their own location, so addition comes after those.
 fn filter(
     request: &mut Request,
     settings: &LocationSettings,
@@ -108,7 +110,7 @@ fn filter(
     Ok(steps)
 }
 
-/// Does something with a request that knows the head of its answer (`$sent_http_content_type`, `$status`).
+/// Runs `work` on a request that knows the head of its answer (`$sent_http_content_type`, `$status`).
 fn with_head<T>(
     request: &mut Request,
     response: &Response,
@@ -120,8 +122,8 @@ fn with_head<T>(
     done
 }
 
-/// Takes out of a head what names a version of the body, which is another one at every answer; `is_kept`: its date stays, and its
-/// tag as a weak one.
+/// Removes the validators from a head whose body differs at every answer; `is_kept`: the date stays, and the entity tag
+/// as a weak one.
 fn forget_version(response: &mut Response, is_kept: bool) {
     if is_kept {
         response.weaken_etag();

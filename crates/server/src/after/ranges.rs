@@ -23,11 +23,11 @@ directives! {
 }
 
 thread_local! {
-    /// Makes multipart boundaries of one loop differ.
+    /// Makes the multipart boundaries of one loop differ.
     static BOUNDARY: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Cuts the body down to what `Range` asks for; gives the part, where it is a single one.
+/// Cuts the body down to the ranges that `Range` asks for; returns the part if it is a single one.
 ///
 /// # Errors
 /// 416 when no range can be satisfied; it carries `Content-Range`.

@@ -15,11 +15,11 @@ use message::{HeaderId, base64, date};
 use crate::log::Level;
 use crate::request::Request;
 
-/// Digits of the cookie that are its value; behind them may stand a mark.
+/// Digits of a cookie's value; a mark may follow them.
 const DIGITS: usize = 22;
-/// The first number of a cookie of the second version; two digits of each byte tell it from one of the first.
+/// The first number of a cookie of the second version; two digits of each byte tell it from one of the first version.
 const FIRST_OF_V2: u32 = 0x0303_0302;
-/// From one client's number to the next.
+/// The step from one client's number to the next.
 const STEP: u32 = 0x100;
 
 config::choices! {
@@ -54,12 +54,12 @@ config::choice_set! {
     }
 }
 
-/// When the cookie runs out.
+/// The expiry of the cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
-    /// With the browser's session.
+    /// At the end of the browser's session.
     Session,
-    /// Never, which is 2037.
+    /// Never, which means the end of 2037.
     Max,
     /// After so many seconds.
     After(u64),
@@ -84,7 +84,7 @@ impl Value for Expiry {
     }
 }
 
-/// The sign that a client's cookie must have: one without is set anew.
+/// The mark that a client's cookie must have: a cookie without it is set again.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(Option<u8>);
 
@@ -129,28 +129,28 @@ directives! {
 }
 
 impl UserId {
-    /// Are cookies set?
+    /// Whether cookies are set.
     #[must_use]
     pub fn sets(&self) -> bool {
         matches!(self.userid, Use::V1 | Use::On)
     }
 }
 
-/// A cookie's value, as its 16 bytes lie in it.
+/// The 16 bytes of a cookie's value, in the cookie's order.
 type Uid = [u8; 16];
 
-/// What is known of a client.
+/// A client's cookies: received and sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Uids {
-    /// What it sent.
+    /// The value that the client sent.
     got: Option<Uid>,
-    /// The value as it was sent.
+    /// The digits as they were sent.
     digits: [u8; DIGITS],
-    /// The mark behind it.
+    /// The mark after them.
     mark: Option<u8>,
-    /// What it is sent; `Some(None)`: nothing.
+    /// The value that it is sent; `Some(None)`: none.
     set: Option<Option<Uid>>,
-    /// It is sent another than it had.
+    /// Whether the value sent is a new one.
     is_new: bool,
 }
 
@@ -164,7 +164,7 @@ pub fn got(request: &Request) -> Option<Bytes> {
     Some(shown(&settings.userid_name, &known(request).got?))
 }
 
-/// `$uid_set`: the same of what is sent.
+/// `$uid_set`: the same for the value sent.
 #[must_use]
 pub fn set(request: &Request) -> Option<Bytes> {
     let settings = &request.location().settings.userid;
@@ -174,7 +174,7 @@ pub fn set(request: &Request) -> Option<Bytes> {
     Some(shown(&settings.userid_name, &decided(request).set??))
 }
 
-/// Sets the cookie, where the client is to get one.
+/// Sets the cookie, if the client is to get one.
 pub fn apply(request: &mut Request) {
     let generation = request.generation.clone();
     let settings = &generation
@@ -197,7 +197,7 @@ pub fn apply(request: &mut Request) {
     }
 }
 
-/// What the client sent: looked at once.
+/// The cookie that the client sent: parsed once.
 fn known(request: &Request) -> Uids {
     let cell = &request.rare().uids;
     if let Some(known) = cell.get() {
@@ -222,7 +222,7 @@ fn read(request: &Request) -> Uids {
             out.push(b'"');
         });
     };
-    // The digits may have a mark behind them, and many clients have others than base64's padding.
+    // A mark may follow the digits, and the padding of many clients is not base64's.
     let Some((digits, rest)) = value.split_first_chunk::<DIGITS>() else {
         complain("too short");
         return uids;
@@ -237,12 +237,12 @@ fn read(request: &Request) -> Uids {
         [mark, b'=', ..] => Some(*mark),
         _ => None,
     };
-    // The last number is 0 in none that a server gave.
+    // No server issues a value whose last number is 0.
     uids.got = (uid[12..] != [0; 4]).then_some(uid);
     uids
 }
 
-/// What the client is sent: decided once, so that logs show what was sent.
+/// The cookie for the client: decided once, so that the logs show the value that was sent.
 fn decided(request: &Request) -> Uids {
     let mut uids = known(request);
     if uids.set.is_some() {
@@ -263,7 +263,7 @@ fn decided(request: &Request) -> Uids {
     uids
 }
 
-/// Does `$uid_reset` say that the client's cookie is to be replaced?
+/// Whether `$uid_reset` demands a new cookie for the client.
 fn is_reset(request: &Request, name: &[u8], uid: &Uid) -> bool {
     let Some(variable) = request.settings().uid_reset else {
         return false;
@@ -284,13 +284,13 @@ fn is_reset(request: &Request, name: &[u8], uid: &Uid) -> bool {
     true
 }
 
-/// The variable by which a configuration has cookies replaced, if it uses it.
+/// The variable by which a configuration demands new cookies, if it uses it.
 #[must_use]
 pub fn reset_variable(scope: &Scope) -> Option<VariableIndex> {
     scope.find("uid_reset")
 }
 
-/// Another number for each start of a worker: microseconds, as far as they fit, and the process.
+/// A number that differs at each start of a worker: microseconds, as far as they fit, and the process id.
 static START: LazyLock<u32> = LazyLock::new(|| {
     let micros = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -363,7 +363,7 @@ fn cookie(settings: &UserId, uids: &Uids, uid: &Uid, now: i64) -> Bytes {
     out.into()
 }
 
-/// `name=` and the four numbers as the machine has them, as nginx shows them.
+/// `name=` and the four numbers in the machine's byte order, as nginx shows them.
 fn shown(name: &[u8], uid: &Uid) -> Bytes {
     let mut out = [name, b"="].concat();
     for part in uid.as_chunks::<4>().0 {

@@ -118,7 +118,8 @@ directives! {
     }
 }
 
-/// May an answer be sent with gzip? As nginx decides, which asks once for each request. `response` is what is known of the answer.
+/// Whether an answer may be sent with gzip, by nginx's rules; nginx asks once for each request. `response` is the part
+/// of the answer that is known.
 #[must_use]
 pub fn takes_gzip(request: &Request, response: Option<&Response>) -> bool {
     let settings = &request.location().settings.accepting;
@@ -139,7 +140,7 @@ pub fn takes_gzip(request: &Request, response: Option<&Response>) -> bool {
         && !is_disabled(request, settings.gzip_disable.as_ref())
 }
 
-/// Does the client accept this coding, which is not gzip? For those there is no other condition.
+/// Whether the client accepts this coding, which is not gzip: other codings have no further conditions.
 #[must_use]
 pub fn takes(request: &Request, coding: Coding) -> bool {
     let accepted = request.head.get(HeaderId::AcceptEncoding);
@@ -166,7 +167,7 @@ fn is_msie6(agent: &[u8]) -> bool {
     }
 }
 
-/// What `gzip_proxied` says of an answer.
+/// Whether `gzip_proxied` allows compressing an answer.
 fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
     let proxied = request.location().settings.accepting.gzip_proxied;
     let on = |flag: Proxied| proxied.contains(flag);
@@ -190,7 +191,7 @@ fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
             || (on(Proxied::NO_STORE) && says(response, b"no-store"))
             || (on(Proxied::PRIVATE) && says(response, b"private"));
     }
-    // nginx looks for a line here, and that of a file's time is written later.
+    // nginx looks for a header line here, and it writes the line of a file's time later.
     let has_time = response.headers.get(b"Last-Modified").is_some()
         || (response.last_modified.is_some() && request.passed.is_some());
     let is_excluded = (on(Proxied::NO_LAST_MODIFIED) && has_time)
@@ -198,7 +199,7 @@ fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
     !is_excluded
 }
 
-/// The first `Expires` that no `add_header` added: those stand behind the answer's own.
+/// The first `Expires` that was not added by `add_header`: added ones come after the answer's own.
 fn own_expires<'a>(request: &Request, response: &'a Response) -> Option<&'a [u8]> {
     let lines = response.headers.get_all(b"Expires").count();
     let added = request.rare_if_any().map(|rare| rare.added_expires.get());
@@ -215,7 +216,7 @@ fn is_past(expires: &[u8], response: &Response) -> bool {
     matches!((expires, now), (Some(expires), Some(now)) if expires < now)
 }
 
-/// Is this word in `Cache-Control`?
+/// Whether `Cache-Control` contains this word.
 fn says(response: &Response, word: &[u8]) -> bool {
     let lines = response.headers.get_all(b"Cache-Control");
     lines.into_iter().any(|line| {
@@ -226,7 +227,7 @@ fn says(response: &Response, word: &[u8]) -> bool {
     })
 }
 
-/// Is gzip among these codings, with a quality over 0? As nginx reads it: what comes behind the first `gzip` decides.
+/// Whether gzip is among these codings, with a quality over 0. As in nginx, the text after the first `gzip` decides.
 #[must_use]
 pub fn names_gzip(accepted: &[u8]) -> bool {
     accepted.starts_with(b"gzip,")
@@ -244,7 +245,7 @@ pub fn names_gzip(accepted: &[u8]) -> bool {
         })
 }
 
-/// Is this coding among them, with a quality over 0?
+/// Whether this coding is among them, with a quality over 0.
 #[must_use]
 pub fn names(accepted: &[u8], coding: &[u8]) -> bool {
     let mut rest = accepted;
@@ -264,7 +265,7 @@ pub fn names(accepted: &[u8], coding: &[u8]) -> bool {
     false
 }
 
-/// What stands behind the first word that begins like this.
+/// The text after the first word that begins like this.
 fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     let at = text.windows(word.len()).enumerate().find(|(at, part)| {
         part.eq_ignore_ascii_case(word) && (*at == 0 || matches!(text[at - 1], b',' | b' '))
@@ -277,7 +278,7 @@ fn skip_blanks(text: &[u8]) -> &[u8] {
     &text[blanks..]
 }
 
-/// A quality as nginx reads it: `0` or `1`, at most three digits behind a point, all in all at most 1.
+/// A quality as nginx reads it: `0` or `1`, at most three digits after the point, in total at most 1.
 fn is_quality_over_0(text: &[u8]) -> bool {
     let end = text.iter().position(|c| matches!(c, b',' | b' '));
     let text = &text[..end.unwrap_or(text.len())];

@@ -11,10 +11,10 @@ use crate::after::media_types::MediaTypes;
 use super::Unused;
 use super::coded::{Coder, Goal, Progress};
 
-/// Windows that `brotli_window` takes, by their logarithm.
+/// Windows that `brotli_window` accepts, as logarithms.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
 
-/// `brotli_window`: the logarithm of its size.
+/// `brotli_window`: the logarithm of the window's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window(pub u32);
 
@@ -65,7 +65,7 @@ impl Brotli {
             let needed = WINDOW_BITS.into_iter().find(|bits| len <= 1 << bits);
             bits = bits.min(needed.unwrap_or(bits));
         }
-        // It is within 0 to 11.
+        // The level is within 0 to 11.
         let level = self.brotli_comp_level.0 as u32;
         let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);

@@ -23,69 +23,71 @@ use crate::request::Request;
 
 use super::ratio::Ratio;
 
-/// Bytes that a coder gives at once.
+/// Maximum bytes that a coder gives at once.
 pub const OUT_LEN: usize = 64 << 10;
-/// Less than this is kept until there is more, or nothing more at the moment: coders give the beginning of their format at once.
+/// Output shorter than this is kept until there is more, or until no more input is ready: coders give the beginning of
+/// their format at once.
 const HELD_LEN: usize = 4 << 10;
-/// What a small answer is coded into, before it turns out that more is needed.
+/// Minimum bytes of an output buffer: enough for a small answer, before it turns out that more is needed.
 const OUT_LEN_LEAST: usize = 1 << 10;
 
-/// What is wanted of a coder.
+/// The goal of a coder's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// To take what it is given.
+    /// To take its input.
     Take,
     /// To give all that it has taken.
     Flush,
-    /// To end: there is no more.
+    /// To end: there is no more input.
     End,
 }
 
-/// How far a coder came.
+/// The progress of a coder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// So many bytes of what it was given it has taken.
+    /// Bytes of its input that it has taken.
     pub taken: usize,
-    /// It has reached its goal; else it needs more room.
+    /// Whether it has reached its goal; if not, it needs more room.
     pub is_done: bool,
 }
 
-/// Compresses or decompresses.
+/// A compressor or decompressor.
 pub trait Coder: Send + 'static {
-    /// Codes on until the goal is reached or `out` has no more room; it makes none. For `Flush` and `End` it is given nothing.
+    /// Codes until the goal is reached or `out` is full; it does not grow `out`. For `Flush` and `End` there is no
+    /// input.
     ///
     /// # Errors
-    /// Why this cannot go on, for the log.
+    /// The reason why this cannot go on, for the log.
     fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String>;
 
-    /// So many bytes, taken and given since the last flush, are coded on the loop: what takes about 100 µs.
+    /// Maximum bytes, taken and given since the last flush, that are coded on the loop: about 100 µs of work.
     fn inline_len(&self) -> usize;
 
-    /// For so many bytes it will mostly give less than this.
+    /// An upper bound, in most cases, of its output for `len` bytes.
     fn room(&self, len: usize) -> usize;
 
-    /// It has come to its end.
+    /// The end of its stream: it is no longer needed.
     fn finish(self);
 }
 
-/// A piece of work for a coder, and what became of it.
+/// A piece of work for a coder, and its result.
 struct Work<C> {
     coder: C,
     input: Bytes,
     goal: Goal,
-    /// Bytes of the input that are done.
+    /// Bytes of the input that were taken.
     taken: usize,
     out: Vec<u8>,
-    /// So much of that was there before.
+    /// Bytes of `out` that were there before.
     held: usize,
     is_done: bool,
     failure: Option<String>,
-    /// How long it took, in nanoseconds.
+    /// Its duration, in nanoseconds.
     took_ns: u64,
 }
 
 impl<C: Coder> Work<C> {
-    /// Does it, and measures by `clock`.
+    /// Does the work, timed by `clock`.
     fn code(mut self, clock: fn() -> u64) -> Self {
         let begun = clock();
         match self.coder.code(&self.input, self.goal, &mut self.out) {
@@ -107,19 +109,19 @@ type Job<C> = Pin<Box<dyn Future<Output = Result<Work<C>, BodyError>>>>;
 struct Coded<C> {
     inside: Inside,
     disk: Arc<Disk>,
-    /// `None` while it works elsewhere, and behind the end.
+    /// `None` while it works elsewhere, and after the end.
     coder: Option<C>,
     job: Option<Job<C>>,
-    /// What it is given next.
+    /// The next input of the coder.
     input: Bytes,
     goal: Goal,
-    /// Has it still to reach its goal?
+    /// Whether the coder has not reached its goal yet.
     is_busy: bool,
-    /// What it gave and nobody was given yet.
+    /// Output of the coder that has not been passed on yet.
     held: Vec<u8>,
-    /// Bytes taken and given since it was flushed.
+    /// Bytes taken and given since the last flush.
     since_flush: usize,
-    /// Was it counted as an answer? Of HEAD nobody asks for the body.
+    /// Whether it was counted as an answer. The body of a HEAD's answer is never asked for.
     is_counted: bool,
     is_over: bool,
     ratio: Option<Rc<Ratio>>,
@@ -135,7 +137,7 @@ fn thread_ns() -> u64 {
         .wrapping_add(used.tv_nsec as u64)
 }
 
-/// The body behind a coder. What goes in and comes out is counted in `ratio`.
+/// The body behind a coder. Its input and output are counted in `ratio`.
 #[must_use]
 pub fn body<C: Coder>(
     request: &Request,
@@ -165,7 +167,7 @@ pub fn body<C: Coder>(
 }
 
 impl<C: Coder> Coded<C> {
-    /// Finds out what the coder does next.
+    /// Determines the coder's next goal.
     fn poll_goal(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         match self.inside.poll_bytes(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
@@ -179,7 +181,7 @@ impl<C: Coder> Coded<C> {
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
             Poll::Ready(None) => self.goal = Goal::End,
-            // Where only the turn is over, there may be more.
+            // If only the turn's budget is used up, more may be ready: no flush yet.
             Poll::Pending if turn::is_over() => return Poll::Pending,
             Poll::Pending if self.since_flush > 0 && !self.inside.is_reading() => {
                 self.goal = Goal::Flush;
@@ -190,7 +192,7 @@ impl<C: Coder> Coded<C> {
         Poll::Ready(Ok(()))
     }
 
-    /// Has the coder work on: here, or elsewhere, in `job`.
+    /// Has the coder continue: here, or on the thread pool, as `job`.
     fn work_on(&mut self, coder: C) -> Option<Work<C>> {
         let due = self.since_flush + self.input.len();
         let room = coder.room(due).clamp(OUT_LEN_LEAST, OUT_LEN);
@@ -222,7 +224,7 @@ impl<C: Coder> Coded<C> {
         None
     }
 
-    /// Takes the coder back, and what it has given.
+    /// Takes back the coder and its output.
     fn take_back(&mut self, work: Work<C>) -> Result<Bytes, BodyError> {
         if let Some(failure) = work.failure {
             return Err(BodyError::Io(std::io::Error::other(failure)));
@@ -258,7 +260,7 @@ impl<C: Coder> Coded<C> {
         Ok(work.out.into())
     }
 
-    /// What the coder gives next: often nothing yet; `None` at the end.
+    /// The coder's next output: often still empty; `None` at the end.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         if let Some(job) = &mut self.job {
             let done = ready!(job.as_mut().poll(cx));
@@ -281,7 +283,7 @@ impl<C: Coder> Coded<C> {
         {
             return Poll::Ready(Some(Err(error)));
         }
-        // Without one it broke off before.
+        // Without a coder, an earlier call failed.
         let Some(coder) = self.coder.take() else {
             return Poll::Ready(Some(Err(BodyError::Logged)));
         };
@@ -321,7 +323,8 @@ impl<C: Coder> Source<Rc<OpenFile>> for Coded<C> {
     }
 }
 
-/// All that a coder makes of a text that it is given in pieces of this length, with a flush behind the first, and little room.
+/// The complete output of a coder for a text that comes in pieces of this length, with a flush after the first, and
+/// little room.
 #[cfg(test)]
 pub fn all(mut coder: impl Coder, text: &[u8], piece: usize) -> Vec<u8> {
     let mut coded = Vec::new();

@@ -9,14 +9,15 @@ use crate::after::media_types::MediaTypes;
 
 use super::coded::{Coder, Goal, Progress};
 
-/// Head and end of what is compressed, and a block that is empty.
+/// Bytes of gzip's header and trailer, and of an empty block.
 const FRAME_LEN: usize = 64;
-/// Windows that `gzip_window` takes, by their logarithm.
+/// Windows that `gzip_window` accepts, as logarithms.
 const WINDOW_BITS: std::ops::RangeInclusive<u8> = 9..=15;
-/// Compressors that one loop keeps for the next answers: a few hundred KiB each, which cost more to make than small bodies to compress.
+/// Maximum compressors that one loop keeps for later answers: a few hundred KiB each, which take longer to create than
+/// small bodies take to compress.
 const KEPT_MAX: usize = 8;
 
-/// `gzip_window`: the logarithm of its size.
+/// `gzip_window`: the logarithm of the window's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window(pub u8);
 
@@ -48,7 +49,7 @@ directives! {
     }
 }
 
-/// A compressor, and what it was made for.
+/// A compressor and its parameters.
 pub struct Deflate {
     compress: Compress,
     level: u32,
@@ -63,7 +64,7 @@ impl Gzip {
     /// A compressor for one answer.
     #[must_use]
     pub fn coder(&self) -> Deflate {
-        // It is within 1 to 9.
+        // The level is within 1 to 9.
         let level = self.gzip_comp_level.0 as u32;
         let window = self.gzip_window.0;
         let kept = KEPT.with_borrow_mut(|kept| {

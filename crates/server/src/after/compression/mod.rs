@@ -50,12 +50,12 @@ impl Coding {
     }
 }
 
-/// Whether the client may be sent gzip: asked once for each answer, by whichever step asks first, as nginx.
+/// Whether the client may be sent gzip: determined once for each answer, by the first step that asks, as in nginx.
 #[derive(Debug, Default)]
 pub struct GzipTest(Option<bool>);
 
 impl GzipTest {
-    /// Does it?
+    /// Whether it may.
     pub fn takes(&mut self, request: &Request, response: &Response) -> bool {
         *self
             .0
@@ -63,7 +63,7 @@ impl GzipTest {
     }
 }
 
-/// A directive that nothing here needs: its line is checked, and gives a warning.
+/// A directive that has no effect here: its line is checked, and gives a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unused;
 
@@ -84,18 +84,18 @@ impl Value for Unused {
     }
 }
 
-/// Does a level compress?
+/// Whether a level compresses.
 #[must_use]
 pub fn is_on(settings: &LocationSettings) -> bool {
     settings.zstd.zstd || settings.brotli.brotli || settings.gzip.gzip
 }
 
-/// The answer would be another one for a client that accepts other codings (`gzip_vary`).
+/// Records that clients that accept other codings would get another answer (`gzip_vary`).
 pub fn mark_varying(request: &Request, response: &mut Response) {
     response.vary_accept_encoding |= request.location().settings.accepting.gzip_vary;
 }
 
-/// Has an answer compressed, where that is due.
+/// Has an answer compressed, if that is due.
 pub fn decide(
     request: &mut Request,
     settings: &LocationSettings,
@@ -146,7 +146,7 @@ fn may_compress(response: &Response, min_length: Size, types: &MediaTypes) -> bo
     length.is_none_or(|length| length >= min_length.0) && types.has(response)
 }
 
-/// Has an answer compressed by the coder that `make` makes.
+/// Has an answer compressed by the coder that `make` creates.
 fn compress<C: Coder>(
     request: &mut Request,
     response: &mut Response,

@@ -8,7 +8,7 @@ use crate::variables::names::Core;
 
 use super::Coding;
 
-/// What went into a coder and came out of it, for the logs of its request.
+/// Bytes into a coder and out of it, for the logs of its request.
 #[derive(Debug)]
 pub struct Ratio {
     coding: Coding,
@@ -18,7 +18,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Nothing so far.
+    /// No bytes yet.
     #[must_use]
     pub fn new(coding: Coding) -> Self {
         Self {
@@ -29,29 +29,29 @@ impl Ratio {
         }
     }
 
-    /// What it is coded with.
+    /// The coding.
     #[must_use]
     pub fn coding(&self) -> Coding {
         self.coding
     }
 
-    /// So many bytes went in.
+    /// Counts bytes that went in.
     pub fn take(&self, bytes: usize) {
         self.taken.set(self.taken.get() + bytes as u64);
     }
 
-    /// So many came out.
+    /// Counts bytes that came out.
     pub fn give(&self, bytes: usize) {
         self.given.set(self.given.get() + bytes as u64);
     }
 
-    /// That is all.
+    /// The body is complete.
     pub fn end(&self) {
         self.is_over.set(true);
     }
 
-    /// Appends the ratio, if it is this coding's and known: with two digits, rounded; for zstd, as its module, with three that are
-    /// cut off.
+    /// Appends the ratio, if it is this coding's and known: rounded to two digits; for zstd, as its nginx module does,
+    /// truncated to three.
     pub fn append(&self, coding: Coding, out: &mut Vec<u8>) -> bool {
         let (taken, given) = (self.taken.get(), self.given.get());
         if coding != self.coding || !self.is_over.get() || given == 0 {
@@ -68,7 +68,7 @@ impl Ratio {
     }
 }
 
-/// Appends a ratio; `None`: it is another variable.
+/// Appends a ratio; `None`: the variable is another one.
 pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
     let coding = match core {
         Core::GzipRatio => Coding::Gzip,

@@ -10,7 +10,7 @@ use super::coded::{Coder, Goal, Progress};
 
 /// The logarithm of the largest window that clients must be able to hold (RFC 9659, 3): 8 MiB.
 const WINDOW_BITS_MAX: u32 = 23;
-/// Levels from here on would use larger ones.
+/// The first level whose window would be larger.
 const LARGE_WINDOWS_FROM: i32 = 20;
 
 /// `zstd_comp_level`.
@@ -76,7 +76,7 @@ directives! {
     }
 }
 
-/// A compressor; `None`: it could not be made.
+/// A compressor; `None`: it could not be created.
 pub struct Compressor {
     encoder: Option<Encoder<'static>>,
     level: i32,

@@ -15,17 +15,17 @@ use super::body_filter::{FEED_LEN, Filter, Out, Steps};
 use super::media_types::MediaTypes;
 use search::{PATTERNS_MAX, Part, Patterns, Search};
 
-/// Bytes that may come of what the filter is fed at once, as far as a single match allows.
+/// Maximum output bytes per feed of the filter, as far as a single match allows.
 const OUT_MAX: usize = 1 << 20;
 
-/// The lines of one level: what is looked for, and what takes its place.
+/// The lines of one level: the patterns and their replacements.
 #[derive(Debug, Clone, Default)]
 pub struct Pairs(Arc<Lines>);
 
 #[derive(Debug, Default)]
 struct Lines {
     list: Vec<Pair>,
-    /// Made ready on first use, where no pattern has variables.
+    /// Prepared on first use, if no pattern has variables.
     patterns: OnceLock<Option<Arc<Patterns>>>,
 }
 
@@ -36,7 +36,7 @@ struct Pair {
 }
 
 impl Pairs {
-    /// Is there one?
+    /// Whether there is one.
     #[must_use]
     pub fn is_any(&self) -> bool {
         !self.0.list.is_empty()
@@ -49,7 +49,7 @@ impl Pairs {
             .any(|pair| pair.pattern.literal().is_none() || pair.value.literal().is_none())
     }
 
-    /// What is to be looked for in an answer to this request, with what takes the place of each; `None`: nothing.
+    /// The patterns for an answer to this request, and the replacement of each; `None`: there are none.
     fn evaluate(&self, request: &Request) -> Option<(Arc<Patterns>, Vec<Bytes>)> {
         let list = &self.0.list;
         let values = |pair: &Pair| request.evaluate(&pair.value);
@@ -133,7 +133,7 @@ directives! {
     }
 }
 
-/// Has the body of an answer searched, where it is to be.
+/// Has the body of an answer searched, if it is to be.
 pub fn begin(
     request: &mut Request,
     settings: &SubFilter,
@@ -160,7 +160,7 @@ pub fn begin(
     }
     let longest = values.iter().map(Bytes::len).max().unwrap_or(0);
     steps.filter(Replacing {
-        // Each match takes a pattern's bytes and gives a value's.
+        // Each match consumes a pattern's bytes and gives a value's.
         feed_len: (OUT_MAX / longest.max(1) * patterns.shortest()).clamp(1, FEED_LEN),
         search: Search::new(patterns, settings.sub_filter_once),
         values,
@@ -168,12 +168,12 @@ pub fn begin(
     });
 }
 
-/// A body in which texts are replaced.
+/// A body in which texts are being replaced.
 struct Replacing {
     search: Search,
     values: Vec<Bytes>,
     feed_len: usize,
-    /// Its memory is kept from piece to piece.
+    /// Its memory is reused from piece to piece.
     parts: Vec<Part>,
 }
 

@@ -7,28 +7,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Texts that one search may look for, as nginx.
+/// Maximum patterns of one search, as in nginx.
 pub const PATTERNS_MAX: usize = 255;
 
-/// What is looked for, made ready.
+/// Patterns, prepared for the search.
 #[derive(Debug)]
 pub struct Patterns {
-    /// In lower case, none empty, in the order in which they were written.
+    /// In lower case, none empty, in configuration order.
     list: Vec<Box<[u8]>>,
     shortest: usize,
     longest: usize,
-    /// By a byte of the text: how far the next possible match begins at least, when the byte stands where the shortest pattern would
-    /// end (Set Horspool).
+    /// By a byte of the text at the place where the shortest pattern would end: the minimum distance to the next
+    /// possible match (Set Horspool).
     shift: [u8; 256],
-    /// The patterns by the byte that they have at the shortest one's end: numbers of `list`.
+    /// The patterns sorted by their byte at the end of the shortest one: indices into `list`.
     order: Vec<u8>,
-    /// Where the numbers of a byte begin in `order`.
+    /// The start of each byte's patterns in `order`.
     begins: [u8; 257],
 }
 
 impl Patterns {
-    /// Makes patterns ready; empty ones cannot match and are left out by whoever calls. `None`: there is none, or more than
-    /// [`PATTERNS_MAX`].
+    /// Prepares patterns; the caller leaves out empty ones, which cannot match. `None`: there is no pattern, an empty
+    /// one, or more than [`PATTERNS_MAX`].
     #[must_use]
     pub fn new(list: impl IntoIterator<Item = Bytes>) -> Option<Self> {
         let list: Vec<Box<[u8]>> = list
@@ -50,13 +50,13 @@ impl Patterns {
             }
         }
         let mut order: Vec<u8> = (0..list.len()).map(|number| number as u8).collect();
-        // Stable: of one byte, the first written stays first.
+        // A stable sort: of the patterns with the same byte, the first written stays first.
         order.sort_by_key(|number| list[usize::from(*number)][end]);
         let mut begins = [list.len() as u8; 257];
         for (at, number) in order.iter().enumerate().rev() {
             begins[usize::from(list[usize::from(*number)][end])] = at as u8;
         }
-        // A byte that no pattern has there begins where the next one does.
+        // The range of a byte that no pattern has there begins where the next byte's does.
         for byte in (0..256).rev() {
             let is_none = shift[byte] != 0;
             if is_none {
@@ -73,13 +73,13 @@ impl Patterns {
         })
     }
 
-    /// Bytes of the shortest.
+    /// Bytes of the shortest pattern.
     #[must_use]
     pub fn shortest(&self) -> usize {
         self.shortest
     }
 
-    /// The numbers of the patterns that have this byte at the shortest one's end.
+    /// The indices of the patterns that have this byte at the end of the shortest one.
     fn with(&self, byte: u8) -> impl Iterator<Item = usize> + '_ {
         let (from, to) = (
             self.begins[usize::from(byte)],
@@ -90,12 +90,12 @@ impl Patterns {
     }
 }
 
-/// A part of a body that was searched.
+/// A part of a searched body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Nothing was found in it.
+    /// Text without a match.
     Text(Bytes),
-    /// The pattern of this number.
+    /// A match of the pattern with this index.
     Match(usize),
 }
 
@@ -103,31 +103,31 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Search {
     patterns: Arc<Patterns>,
-    /// Which of the patterns are not looked for any more; empty: each may match again and again.
+    /// Whether each pattern is no longer searched for; empty: each may match again and again.
     done: Vec<bool>,
     left: usize,
-    /// The end of what came before: the beginning of a match, perhaps.
+    /// The end of the previous input, which may be the beginning of a match.
     kept: Vec<u8>,
 }
 
-/// How a pattern compares with the text at one place.
+/// The comparison of a pattern with the text at one place.
 enum Fit {
     None,
-    /// As far as the text goes.
+    /// It fits as far as the text goes.
     Part,
     Whole(usize),
 }
 
-/// How far a text was searched.
+/// The progress of a search in a text.
 struct Reached {
-    /// No match begins before it, but those that were found.
+    /// No further match begins before this.
     at: usize,
-    /// The text from here on was not given out.
+    /// The text from here on has not been given out.
     text: usize,
 }
 
 impl Search {
-    /// Begins a search; `is_once`: each pattern is found once.
+    /// Begins a search; `is_once`: each pattern matches only once.
     #[must_use]
     pub fn new(patterns: Arc<Patterns>, is_once: bool) -> Self {
         let count = patterns.list.len();
@@ -148,7 +148,7 @@ impl Search {
             if reach == piece.len() {
                 piece = seam;
             } else {
-                // Whatever begins in the old part ends in the seam.
+                // Any match that begins in the old part ends in the seam.
                 let reached = self.scan(&seam, 0, kept.len(), parts);
                 let text = reached.text.min(kept.len());
                 push(parts, seam.slice(text..kept.len()));
@@ -160,12 +160,13 @@ impl Search {
         self.search(piece, 0, 0, parts);
     }
 
-    /// Gives what is left: no more comes.
+    /// Ends the search and gives the rest.
     pub fn end(&mut self, parts: &mut Vec<Part>) {
         push(parts, Bytes::from(std::mem::take(&mut self.kept)));
     }
 
-    /// Searches a piece from `at` on, of which the text from `text` on was not given out, and keeps its end where a match may begin.
+    /// Searches a piece from `at` on; its text from `text` on has not been given out. Keeps the end of the piece where
+    /// a match may begin.
     fn search(&mut self, piece: Bytes, text: usize, at: usize, parts: &mut Vec<Part>) {
         let before = parts.len();
         let mut reached = self.scan(&piece.slice(text..), at - text, usize::MAX, parts);
@@ -179,7 +180,7 @@ impl Search {
         self.kept = piece[end..].to_vec();
     }
 
-    /// Finds what begins before `limit`; stops where a match may begin that the text is too short for.
+    /// Finds the matches that begin before `limit`; stops at a possible match that the text is too short for.
     fn scan(&mut self, text: &Bytes, from: usize, limit: usize, parts: &mut Vec<Part>) -> Reached {
         let patterns = Arc::clone(&self.patterns);
         let mut reached = Reached { at: from, text: 0 };
@@ -207,13 +208,13 @@ impl Search {
             }
         }
         if self.left == 0 {
-            // Nothing begins in the rest.
+            // No match can begin in the rest.
             reached.at = reached.at.max(text.len());
         }
         reached
     }
 
-    /// The first pattern that fits at the beginning of `text`, or may, once more has come.
+    /// The first pattern that matches at the beginning of `text`, or may match once more text has come.
     fn fit(&self, patterns: &Patterns, byte: u8, text: &[u8]) -> Fit {
         for number in patterns.with(byte).filter(|number| !self.is_done(*number)) {
             let pattern = &patterns.list[number];
@@ -230,7 +231,7 @@ impl Search {
         Fit::None
     }
 
-    /// May a match begin with this end of a piece?
+    /// Whether a match may begin with this end of a piece.
     fn may_begin(&self, end: &[u8]) -> bool {
         let mut patterns = self.patterns.list.iter().enumerate();
         self.left > 0
