@@ -29,15 +29,15 @@ directives! {
 }
 
 impl Addition {
-    /// Is there anything to add?
+    /// Whether there is anything to add.
     #[must_use]
     pub fn is_any(&self) -> bool {
         !self.add_before_body.is_empty() || !self.add_after_body.is_empty()
     }
 }
 
-/// Makes the head one of a body that others stand around, where some are to. That comes before all other filters: an empty page is
-/// none any more for them.
+/// Prepares the head for a body with others around it, if there are to be any. This comes before all other filters:
+/// they no longer take an empty page for empty.
 pub fn decide(request: &Request, settings: &Addition, response: &mut Response) -> bool {
     let applies = settings.is_any()
         && !request.is_subrequest()
@@ -49,7 +49,7 @@ pub fn decide(request: &Request, settings: &Addition, response: &mut Response) -
     applies
 }
 
-/// Has the other answers put around the body of the client's one.
+/// Has the other answers put around the client's body.
 pub fn begin(request: &Request, settings: &Addition, response: &Response, steps: &mut Steps) {
     let uris = [&settings.add_before_body, &settings.add_after_body].map(Bytes::clone);
     let whole = Whole::of(request, response);
@@ -64,7 +64,7 @@ pub fn begin(request: &Request, settings: &Addition, response: &Response, steps:
     });
 }
 
-/// A part, unless there is none or it cannot be.
+/// A part, unless there is none or it cannot be requested.
 fn part(request: &Request, whole: &Rc<Whole>, uri: Bytes) -> Part {
     if uri.is_empty() {
         return Part::None;
@@ -83,7 +83,7 @@ fn part(request: &Request, whole: &Rc<Whole>, uri: Bytes) -> Part {
 
 enum Part {
     None,
-    /// It cannot be asked for.
+    /// It cannot be requested.
     Failed,
     Body(AnswerBody),
 }
@@ -105,7 +105,7 @@ impl Part {
     }
 }
 
-/// A body with others around it, one after the other.
+/// A body with others around it, sent one after the other.
 struct Around {
     before: Part,
     body: Option<AnswerBody>,

@@ -9,26 +9,26 @@ use crate::request::Request;
 /// `expires` as written.
 #[derive(Debug, Clone)]
 pub enum Expires {
-    /// Known beforehand.
+    /// Known when the configuration is read.
     Fixed(Lifetime),
-    /// From variables; `modified` was written.
+    /// Evaluated from variables; whether `modified` was written.
     Variable(Template, bool),
 }
 
-/// What `expires` says.
+/// The value of `expires`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Nothing.
+    /// No header.
     Off,
     /// Stale since 1970.
     Epoch,
     /// Ten years.
     Max,
-    /// So many seconds from now; negative: stale.
+    /// Seconds from now; negative: stale.
     Access(i64),
-    /// So many seconds from the last modification.
+    /// Seconds from the last modification.
     Modified(i64),
-    /// Until that second of the (local) day.
+    /// Until that second of the local day.
     Daily(i64),
 }
 

@@ -18,12 +18,12 @@ directives! {
     }
 }
 
-/// What is decompressed on the loop, taken and given together.
+/// Maximum bytes, taken and given together, that are decompressed on the loop.
 const INLINE_LEN: usize = 32 << 10;
-/// The largest window of deflate.
+/// The largest window of deflate, as a logarithm.
 const WINDOW_BITS: u8 = 15;
 
-/// Has an answer decompressed, where that is due.
+/// Has an answer decompressed, if that is due.
 pub fn decide(request: &Request, response: &mut Response, test: &mut GzipTest, steps: &mut Steps) {
     let encoding = response.content_encoding.as_deref();
     if !request.location().settings.gunzip.gunzip
@@ -40,16 +40,16 @@ pub fn decide(request: &Request, response: &mut Response, test: &mut GzipTest, s
     steps.push(|request, body| coded::body(request, body, Inflate::new(), None));
 }
 
-/// A decompressor of one or more members.
+/// A decompressor of one or more gzip members.
 #[derive(Debug)]
 pub struct Inflate {
     decompress: Decompress,
-    /// A member is over; what follows is another.
+    /// Whether a member has ended; the bytes that follow are another one.
     is_between: bool,
 }
 
 impl Inflate {
-    /// In front of the first member.
+    /// A decompressor at the start of the first member.
     #[must_use]
     pub fn new() -> Self {
         Self {

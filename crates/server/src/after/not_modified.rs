@@ -29,7 +29,7 @@ directives! {
     }
 }
 
-/// Turns a 200 into a 304 where the request's conditions say so.
+/// Turns a 200 into a 304 if the request's conditions say so.
 ///
 /// # Errors
 /// 412 when a precondition failed.

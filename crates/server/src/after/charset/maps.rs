@@ -7,17 +7,17 @@ use config::{Directive, Error, Problem};
 
 use super::recode::{ByteTable, UTF8_MAX, Utf8Table, Way, character};
 
-/// Maps of one configuration.
+/// Maximum maps of one configuration.
 pub const MAPS_MAX: usize = 1024;
 
-/// The charset with more than a byte to a character.
+/// The charset whose characters may have more than one byte.
 const UTF_8: &[u8] = b"utf-8";
 
-/// The charsets that a configuration names, and the ways between them.
+/// The charsets that a configuration names, and the conversions between them.
 #[derive(Debug, Default)]
 pub struct Charsets {
     maps: Vec<Map>,
-    /// As written first.
+    /// The names as first written.
     names: Vec<Bytes>,
 }
 
@@ -39,7 +39,7 @@ impl Charsets {
     /// Reads a `charset_map` block.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// The fault in the block, at its place.
     pub fn read(&mut self, block: &Directive) -> Result<(), Error> {
         let [source, target] = &block.args[..] else {
             return Err(block.error(&Problem::argument_count("charset_map")));
@@ -79,33 +79,33 @@ impl Charsets {
         Ok(())
     }
 
-    /// Makes a charset known that a location names.
+    /// Registers a charset that a location names.
     pub fn add(&mut self, name: &Bytes) {
         if !self.knows(name) {
             self.names.push(name.clone());
         }
     }
 
-    /// Is there any?
+    /// Whether there is any.
     #[must_use]
     pub fn is_any(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Does the configuration name it?
+    /// Whether the configuration names it.
     #[must_use]
     pub fn knows(&self, name: &[u8]) -> bool {
         self.name(name).is_some()
     }
 
-    /// A charset's name as the configuration writes it first.
+    /// A charset's name as first written in the configuration.
     #[must_use]
     pub fn name(&self, name: &[u8]) -> Option<&Bytes> {
         let mut names = self.names.iter();
         names.find(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// The way from one charset to another one.
+    /// The conversion from one charset to another one.
     #[must_use]
     pub fn way(&self, from: &[u8], to: &[u8]) -> Option<&Way> {
         self.maps.iter().find_map(|map| {
@@ -154,7 +154,7 @@ fn read_utf8(block: &Directive) -> Result<(Way, Way), Error> {
     Ok((Way::ToUtf8(Arc::new(there)), Way::FromUtf8(Arc::new(back))))
 }
 
-/// The byte that a line is about, and what it becomes.
+/// The byte of a line, and its replacement.
 fn line_of(line: &Directive) -> Result<(u8, &[u8]), Error> {
     let [value] = &line.args[..] else {
         return Err(line.error(&Problem::new("invalid parameters number")));

@@ -80,7 +80,7 @@ directives! {
 }
 
 impl Charset {
-    /// The names that are written, each with its place.
+    /// The literal names, each with its place.
     fn names(&self) -> impl Iterator<Item = (&Bytes, &Place)> {
         let names = self.charset.0.iter().chain(&self.source_charset);
         names.filter_map(|name| match name {
@@ -90,10 +90,10 @@ impl Charset {
     }
 }
 
-/// Makes the charsets of all locations known, and checks that there are ways between those that need one.
+/// Registers the charsets of all locations, and checks that there are maps between those that need one.
 ///
 /// # Errors
-/// There is no such way, at the place of the charset.
+/// A map is missing, at the place of the charset.
 pub fn settle(charsets: &mut Charsets, locations: &mut [Location]) -> Result<(), Error> {
     for location in &*locations {
         for (name, _) in location.settings.charset.names() {
@@ -102,7 +102,7 @@ pub fn settle(charsets: &mut Charsets, locations: &mut [Location]) -> Result<(),
         check(charsets, &location.settings.charset)?;
     }
     if charsets.is_any() {
-        // A part of an answer is recoded wherever it comes from, and a server may name a charset itself.
+        // A part of an answer is recoded whatever server it comes from, and an upstream may name a charset itself.
         for location in locations {
             location.has_filters = true;
         }
@@ -127,7 +127,7 @@ fn check(charsets: &Charsets, settings: &Charset) -> Result<(), Error> {
     Err(Error::at(sentence, place))
 }
 
-/// The charset that an answer says it has; empty: none.
+/// The charset that an answer declares; empty: none.
 #[must_use]
 pub fn of(response: &Response) -> Bytes {
     if !response.charset.is_empty() {
@@ -145,7 +145,7 @@ pub fn of(response: &Response) -> Bytes {
         .slice_ref(text.strip_suffix(b"\"").unwrap_or(text))
 }
 
-/// The charset that is said of pages which are made here; `None`: none.
+/// The charset that pages made here declare; `None`: none.
 #[must_use]
 pub fn of_pages(request: &Request) -> Option<Bytes> {
     match request.location().settings.charset.charset.0.as_ref()? {
@@ -159,10 +159,10 @@ pub fn of_pages(request: &Request) -> Option<Bytes> {
     }
 }
 
-/// Says the charset of an answer in its head, and has it recoded where it must be.
+/// Declares the charset of an answer in its head, and has it recoded if necessary.
 ///
 /// # Errors
-/// The charset is to be that of a variable that has no value: the connection ends, as in nginx.
+/// The charset is that of a variable without a value: the connection ends, as in nginx.
 pub fn begin(
     request: &mut Request,
     response: &mut Response,
@@ -212,7 +212,7 @@ fn has_variables(settings: &Charset) -> bool {
     matches!(settings.charset.0, Some(Name::Variable(_)))
 }
 
-/// The charset that an answer is to have; `None`: it stays as it is.
+/// The charset for an answer; `None`: it stays as it is.
 fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes>, Outcome> {
     if request.is_subrequest() {
         let charset = request.whole().map(|whole| whole.charset.clone());
@@ -247,7 +247,7 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
     value(request, response, &name).map(Some)
 }
 
-/// The charset that another server told for its answer (`X-Accel-Charset`).
+/// The charset that an upstream names for its answer (`X-Accel-Charset`).
 fn told(request: &Request) -> Option<Bytes> {
     let mut name = Vec::new();
     let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
@@ -271,14 +271,15 @@ fn value(request: &mut Request, response: &Response, name: &Name) -> Result<Byte
             });
             match is_set {
                 true => Ok(out.into()),
-                // As nginx: nothing is said, and the log has the status that would have been.
+                // As in nginx: nothing is declared, and the log has the status that would have been sent.
                 false => Err(Outcome::Close(response.status)),
             }
         }
     }
 }
 
-/// Says the charset in the head of the client's answer; not in redirects, as nginx, since browsers took it for that of the next page.
+/// Declares the charset in the head of the client's answer; not in redirects, as in nginx, since browsers took it for
+/// that of the next page.
 fn say(request: &Request, response: &mut Response, charset: Bytes) {
     if request.is_subrequest() {
         return;

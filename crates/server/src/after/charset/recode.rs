@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Bytes of a character in UTF-8 that a `charset_map` may have: up to U+FFFF.
+/// Maximum bytes of a UTF-8 character in a `charset_map`: up to U+FFFF.
 pub const UTF8_MAX: usize = 3;
 
-/// Bytes that may be missing of a character: the longest has four.
+/// Maximum bytes that may be missing of a character: the longest has four.
 const SEQUENCE_MAX: usize = 4;
 
 /// The characters of 256 bytes in UTF-8.
@@ -17,7 +17,7 @@ pub type Utf8Table = [Box<[u8]>; 256];
 /// The bytes of the characters up to U+FFFF, by their upper byte; 0: none.
 pub type ByteTable = [Option<Box<[u8; 256]>>; 256];
 
-/// A way from one charset to another.
+/// A conversion from one charset to another.
 #[derive(Debug, Clone)]
 pub enum Way {
     /// Byte by byte: the text keeps its length.
@@ -32,12 +32,12 @@ pub enum Way {
 #[derive(Debug)]
 pub struct Recoder {
     way: Way,
-    /// The beginning of a character of which the rest has not come.
+    /// The beginning of a character that is not complete yet.
     begun: Vec<u8>,
 }
 
 impl Recoder {
-    /// Recodes a text that way.
+    /// Begins recoding a text by this conversion.
     #[must_use]
     pub fn new(way: Way) -> Self {
         Self {
@@ -99,7 +99,7 @@ fn from_utf8(piece: Bytes, table: &ByteTable, begun: &mut Vec<u8>) -> Bytes {
             return out.into();
         }
         write(&decoded, table, &mut out);
-        // What had come before it is over, whatever it was.
+        // The character before it has ended, whatever it was.
         rest = &rest[used.saturating_sub(had)..];
         begun.clear();
     }
@@ -120,7 +120,7 @@ fn from_utf8(piece: Bytes, table: &ByteTable, begun: &mut Vec<u8>) -> Bytes {
     out.into()
 }
 
-/// What stands at the beginning of a text.
+/// The beginning of a text, decoded.
 #[derive(Debug, PartialEq, Eq)]
 enum Decoded {
     Character(u32),
@@ -128,7 +128,7 @@ enum Decoded {
     Incomplete,
 }
 
-/// Decodes the first character as nginx does, which takes a byte that does not continue it for a part of it.
+/// Decodes the first character as nginx does, which also takes in a byte that does not continue it.
 fn decode(text: &[u8]) -> (Decoded, usize) {
     let (first, least, more) = match text[0] {
         byte @ 0xf0..=0xf7 => (byte & 0x07, 0x1_0000, 3),

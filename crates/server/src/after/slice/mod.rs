@@ -24,7 +24,7 @@ use crate::request::Request;
 use range::ContentRange;
 use source::Slices;
 
-/// What the log says of a request whose slices cannot be put together.
+/// The log's sentence for a request whose slices cannot be put together.
 const BAD_GATEWAY: u16 = 502;
 
 directives! {
@@ -36,7 +36,8 @@ directives! {
     }
 }
 
-/// Appends `$slice_range`, `bytes=0-1048575`: that of the slice at hand, first of the one that the client's range begins in.
+/// Appends `$slice_range`, `bytes=0-1048575`: the range of the current slice; at first that of the slice in which the
+/// client's range begins.
 pub fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
     let size = request.location().settings.slicing.slice.0;
     let start = match request.slice_start() {
@@ -52,7 +53,7 @@ pub fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
     write!(out, "bytes={start}-{last}").is_ok()
 }
 
-/// Where the client's range begins; 0 where that is not known before the whole is.
+/// The start of the client's range; 0 if it is not known before the whole is.
 fn wanted(request: &Request) -> u64 {
     let head = &request.head;
     if head.get(HeaderId::IfRange).is_some() {
@@ -61,18 +62,18 @@ fn wanted(request: &Request) -> u64 {
     head.get(HeaderId::Range).map_or(0, range::start_of)
 }
 
-/// The first slice, on its way to be the whole.
+/// The first slice and the properties of the whole.
 #[derive(Debug)]
 pub struct Whole {
     slice: Range<u64>,
-    /// Its body: the steps behind see none, since it begins anywhere.
+    /// Its body, which later steps do not see, since it may begin anywhere in the whole.
     body: Body<Rc<OpenFile>>,
     length: u64,
     size: u64,
     etag: Option<ETag>,
 }
 
-/// Makes the answer to the first slice the head of the whole; `None`: it is no slice.
+/// Makes the answer to the first slice the head of the whole; `None`: it is not a slice.
 ///
 /// # Errors
 /// It is not the slice that was asked for: the connection ends without an answer.
@@ -106,7 +107,7 @@ pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>
     }))
 }
 
-/// Gives the answer its body: `part` of the whole, or all of it.
+/// Gives the answer its body: the range `part` of the whole, or all of it.
 pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Option<Range<u64>>) {
     if request.is_head() || !matches!(response.status, 200 | 206) {
         return;
@@ -116,19 +117,19 @@ pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Optio
     response.body = Body::unfold_ahead(slices, Slices::step, Slices::poll_ahead);
 }
 
-/// A slice that was asked for.
+/// A requested slice.
 struct Asked<'a> {
     start: u64,
     size: u64,
-    /// The whole that it is to be of, once that is known.
+    /// The whole that it must be part of, once that is known.
     of: Option<&'a Whole>,
 }
 
-/// An answer is not the slice that was asked for.
+/// The answer is not the requested slice.
 #[derive(Debug)]
 struct Mismatch;
 
-/// Compares an answer with what was asked for; what differs is logged.
+/// Compares an answer with the requested slice; differences are logged.
 fn check(
     request: &Request,
     response: &Response,

@@ -5,14 +5,14 @@
 pub struct ContentRange {
     /// First byte.
     pub start: u64,
-    /// Behind the last byte.
+    /// The byte after the last one.
     pub end: u64,
-    /// Bytes of the whole, unless the answer leaves that open.
+    /// Bytes of the whole, if the answer gives them.
     pub complete: Option<u64>,
 }
 
 impl ContentRange {
-    /// Reads `bytes 0-1/100` or `bytes 0-1/*`; blanks may stand between the parts.
+    /// Parses `bytes 0-1/100` or `bytes 0-1/*`; blanks may stand between the parts.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<ContentRange> {
         let mut rest = value.strip_prefix(b"bytes ")?;
@@ -32,7 +32,7 @@ impl ContentRange {
     }
 }
 
-/// Where the one range of a `Range` header begins; 0 for several, for those counted from the end, and for none.
+/// The start of the only range in a `Range` header; 0 for several, for ranges counted from the end, and for none.
 #[must_use]
 pub fn start_of(value: &[u8]) -> u64 {
     const UNIT: &[u8] = b"bytes=";

@@ -16,27 +16,27 @@ use super::{Asked, Mismatch, Whole, check};
 
 type Piece = Chunk<Rc<OpenFile>>;
 
-/// What is left of an answer in slices.
+/// The rest of an answer in slices.
 pub struct Slices {
-    /// Every slice is asked for by a twin of it.
+    /// Each later slice is requested by a copy of this request.
     twin: Box<Request>,
     whole: Whole,
-    /// What is still to be given.
+    /// The range that is still to be sent.
     left: Range<u64>,
     current: Option<Slice>,
 }
 
-/// A slice on its way.
+/// A slice in transfer.
 struct Slice {
-    /// Who asked for it; the client's own request for the first.
+    /// The request that asked for it; `None` for the first slice, which the client's own request asked for.
     request: Option<Box<Request>>,
     body: Body<Rc<OpenFile>>,
-    /// What of it is still to come.
+    /// The range of it that is still to come.
     left: Range<u64>,
 }
 
 impl Slices {
-    /// A body of `part` of the whole.
+    /// The body with the range `part` of the whole.
     pub fn new(twin: Box<Request>, mut whole: Whole, part: Range<u64>) -> Self {
         let current = Slice {
             request: None,
@@ -73,14 +73,14 @@ impl Slices {
         }
     }
 
-    /// Lets the slice at hand be fetched while its client is slow.
+    /// Lets the current slice be fetched while the client is slow.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         if let Some(slice) = &mut self.current {
             slice.body.poll_ahead(cx);
         }
     }
 
-    /// Asks for the slice that the next byte lies in.
+    /// Requests the slice that contains the next byte.
     async fn ask(&self) -> Result<Slice, BodyError> {
         let size = self.whole.size;
         let start = self.left.start / size * size;
@@ -106,7 +106,7 @@ impl Slices {
         })
     }
 
-    /// The slice at hand is over.
+    /// Ends the current slice.
     async fn leave(&mut self) {
         let slice = self.current.take();
         if let Some(request) = slice.and_then(|slice| slice.request) {
@@ -116,7 +116,7 @@ impl Slices {
 }
 
 impl Slice {
-    /// The next piece of it that lies in `wanted`, which is moved on; `None`: nothing of what came does.
+    /// The next piece of the slice within `wanted`, which is advanced; `None`: no byte that came is within it.
     async fn next(
         &mut self,
         wanted: &mut Range<u64>,
@@ -142,7 +142,7 @@ impl Slice {
     }
 }
 
-/// A slice is not as long as its head said.
+/// Logs that a slice is missing, or not as long as its head said.
 fn missing(request: &Request) -> BodyError {
     request.log(Level::Error, &|out| {
         out.extend_from_slice(b"missing slice response");

@@ -2,10 +2,10 @@
 
 use super::parser::Command;
 
-/// What a command does.
+/// The kind of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Shows the answer to a sub-request, or makes it the value of a variable.
+    /// `include`: shows the answer to a sub-request, or stores it in a variable.
     Include,
     /// Shows a variable.
     Echo,
@@ -13,27 +13,27 @@ pub enum Kind {
     Config,
     /// Sets a variable.
     Set,
-    /// Shows what follows under a condition.
+    /// Shows the text after it if a condition holds.
     If,
-    /// Under another condition, where none before held.
+    /// The same with another condition, if none before held.
     Elif,
-    /// Where no condition held.
+    /// The same if no condition held.
     Else,
     /// Ends conditions.
     Endif,
-    /// Keeps what follows.
+    /// Stores the text after it.
     Block,
     /// Ends a block.
     Endblock,
 }
 
-/// Parameters of one command, at most.
+/// Maximum parameters of one command.
 const PARAMETERS: usize = 5;
 
 /// The values of a command's parameters, in the order of its table.
 pub type Values = [Option<Vec<u8>>; PARAMETERS];
 
-/// A command: its name, its parameters and whether each must be there.
+/// A command: its name, its parameters and whether each is required.
 type Row = (&'static str, Kind, &'static [(&'static str, bool)]);
 
 const ROWS: &[Row] = &[
@@ -68,7 +68,7 @@ const ROWS: &[Row] = &[
 ];
 
 impl Kind {
-    /// What a command of this name does.
+    /// The kind of the command with this name.
     #[must_use]
     pub fn of(name: &[u8]) -> Option<Self> {
         let row = ROWS.iter().find(|(known, ..)| known.as_bytes() == name);
@@ -78,7 +78,7 @@ impl Kind {
     /// The values of the parameters of a command of this kind.
     ///
     /// # Errors
-    /// What is wrong with them, for the log.
+    /// The fault in them, for the log.
     pub fn values(self, command: Command) -> Result<Values, String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let name = text(&command.name);
@@ -117,7 +117,7 @@ impl Kind {
     }
 }
 
-/// A command as text again, for a block that is obeyed where it is shown.
+/// A command as text again, for a block that is run where it is shown.
 #[must_use]
 pub fn text_of(command: &Command) -> Vec<u8> {
     let mut out = b"<!--#".to_vec();

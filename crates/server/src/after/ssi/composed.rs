@@ -23,48 +23,48 @@ use super::super::body_filter::{AnswerBody, Inside};
 use super::page::{Effect, Page, Part, Purpose};
 use super::parser::{Event, Parser};
 
-/// Bytes that are kept of the page, and of each sub-request, before what stands in front of them is shown.
+/// Maximum bytes that are kept of the page, and of each sub-request, until everything before them is shown.
 pub const AHEAD_MAX: u64 = 64 << 10;
-/// Texts and sub-requests of a page that wait to be shown.
+/// Maximum texts and sub-requests of a page that wait to be shown.
 const PARTS_MAX: usize = 256;
-/// Sub-requests of all pages of one answer that are asked at once.
+/// Maximum sub-requests of all pages of one answer that run at once.
 const RUNNING_MAX: usize = 64;
-/// Texts up to this length are put together.
+/// Maximum bytes of texts that are joined.
 const JOINED_MAX: usize = 16 << 10;
-/// Pieces that are kept of each sub-request.
+/// Maximum pieces that are kept of each sub-request.
 const PIECES_MAX: usize = 64;
 
 type Piece = Chunk<Rc<OpenFile>>;
 
-/// What is shown at one place.
+/// The output at one place.
 enum Place {
-    /// Texts, put together.
+    /// Short texts, joined.
     Text(Vec<u8>),
-    /// A text that is long enough.
+    /// A text that is too long to be joined.
     Long(Bytes),
     /// The answer to a sub-request.
     Asked(Asked),
 }
 
-/// Why a page is not read on.
+/// The reason why the page is not read on.
 enum Waiting {
-    /// It is.
+    /// None: it is read on.
     No,
-    /// The last place is still to end.
+    /// The sub-request at the last place has not ended.
     ForLast,
-    /// This variable is still to get its value.
+    /// This variable has not got its value.
     ForValue(
         Vec<u8>,
         Pin<Box<dyn Future<Output = Result<Option<Bytes>, BodyError>>>>,
     ),
 }
 
-/// See the module.
+/// The body of an SSI page.
 pub struct Composed {
     page: Page,
     parser: Parser,
     inside: Inside,
-    /// What was not looked at of the piece at hand.
+    /// The part of the current piece that has not been parsed.
     piece: Bytes,
     is_over: bool,
     places: VecDeque<Place>,
@@ -88,7 +88,7 @@ impl Composed {
         }
     }
 
-    /// Reads the page on, as far as it may be; says whether it went on at all.
+    /// Reads on in the page as far as allowed; returns whether there was any progress.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
         let mut went_on = false;
         while turn::may_go_on() && self.may_read(cx)? {
@@ -143,7 +143,7 @@ impl Composed {
         }
     }
 
-    /// May the page be read on?
+    /// Whether the page may be read on.
     fn may_read(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
         match &mut self.waiting {
             Waiting::No => {}
@@ -193,7 +193,7 @@ impl Composed {
         }
     }
 
-    /// Lets every sub-request go on: the first, and the others where not too many do. Says whether one did.
+    /// Polls every sub-request: the first one always, the others up to the maximum. Returns whether one made progress.
     fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
         let mut went_on = false;
         for (number, place) in self.places.iter_mut().enumerate() {
@@ -204,7 +204,7 @@ impl Composed {
         went_on
     }
 
-    /// Takes what is to be shown next; `None`: it is not there yet, or there is no more.
+    /// Takes the next output; `None`: it is not there yet, or there is no more.
     fn take(&mut self) -> Option<Result<Piece, BodyError>> {
         loop {
             let piece = match self.places.front_mut()? {
@@ -238,7 +238,7 @@ impl Source<Rc<OpenFile>> for Composed {
             if self.is_over && self.places.is_empty() {
                 return Poll::Ready(None);
             }
-            // What was not done in this turn is done in the next one.
+            // The rest of this turn's work is done in the next one.
             ready!(turn::poll_go_on(cx));
             if !went_on && !was_read {
                 return Poll::Pending;
@@ -246,7 +246,7 @@ impl Source<Rc<OpenFile>> for Composed {
         }
     }
 
-    /// Both the page and what is asked for, behind what their bounds let them give.
+    /// Polls ahead in both the page and its sub-requests, beyond the bytes that their limits let them give.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         self.inside.poll_ahead(cx);
         self.go_on(cx);
@@ -265,15 +265,15 @@ impl Source<Rc<OpenFile>> for Composed {
     }
 }
 
-/// A sub-request, and what came of its answer.
+/// A sub-request, and the part of its answer that has arrived.
 struct Asked {
     body: AnswerBody,
-    /// Whose sub-requests it is counted among, while it runs.
+    /// The shared state in whose number of sub-requests it is counted while it runs.
     counted: Option<Rc<Whole>>,
     is_begun: bool,
     is_over: bool,
     pieces: VecDeque<Result<Piece, BodyError>>,
-    /// Of these, bytes in memory.
+    /// Bytes of these in memory.
     bytes: u64,
 }
 
@@ -326,7 +326,7 @@ impl Asked {
         Some(piece)
     }
 
-    /// It runs no more.
+    /// Stops counting it as running.
     fn leave(&mut self) {
         if let Some(whole) = self.counted.take() {
             whole.running.set(whole.running.get() - 1);

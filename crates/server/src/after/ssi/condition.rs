@@ -5,7 +5,7 @@
 pub struct Condition<'a> {
     /// In lower case, as nginx reads it.
     pub left: Vec<u8>,
-    /// What it is compared with; without it, the left one must not be empty.
+    /// The right side of the comparison; without it, the left side must not be empty.
     pub right: Option<Right<'a>>,
 }
 
@@ -14,14 +14,14 @@ pub struct Condition<'a> {
 pub struct Right<'a> {
     /// A text, or a regular expression.
     pub text: &'a [u8],
-    /// Is it a regular expression?
+    /// Whether it is a regular expression.
     pub is_regex: bool,
-    /// `!=`?
+    /// Whether the operator is `!=`.
     pub is_negated: bool,
 }
 
 impl<'a> Condition<'a> {
-    /// Reads an expression; `None`: it is none.
+    /// Parses an expression; `None`: it is malformed.
     #[must_use]
     pub fn parse(expression: &'a [u8]) -> Option<Self> {
         let is_left = |byte: &&u8| {
@@ -41,7 +41,7 @@ impl<'a> Condition<'a> {
         let (text, is_regex) = match skip_spaces(rest) {
             [b'/', pattern @ .., b'/'] => (pattern, true),
             [b'/', _, ..] => return None,
-            // Protected, it is the beginning of a text.
+            // With a backslash before it, it is the beginning of a text.
             [b'\\', b'/', ..] => (&skip_spaces(rest)[1..], false),
             text => (text, false),
         };

@@ -9,13 +9,13 @@ use jiff::tz::Offset;
 use crate::request::Request;
 use crate::wall_clock;
 
-/// How times are written where a page does not say.
+/// The format of times on a page that sets none.
 const DEFAULT_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
 
-/// Bytes of a time at most, as nginx.
+/// Maximum bytes of a formatted time, as in nginx.
 const DATE_MAX: usize = 2048;
 
-/// Appends the time now, in Greenwich or in the zone of the machine; `false`: nothing comes of the format.
+/// Appends the current time, in GMT or in the machine's zone; `false`: the format gives nothing.
 pub fn append_date(request: &Request, is_gmt: bool, out: &mut Vec<u8>) -> bool {
     let format = request.time_format();
     let format = format.as_deref().unwrap_or(DEFAULT_FORMAT);
@@ -38,7 +38,7 @@ pub fn append_date(request: &Request, is_gmt: bool, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// A time in a format of strftime(3), in the C locale.
+/// Formats a time by strftime(3), in the C locale.
 fn date(format: &[u8], second: i64, offset: i32, zone: &[u8]) -> Option<Vec<u8>> {
     let offset = Offset::from_seconds(offset).ok()?;
     let timestamp = Timestamp::from_second(second).ok()?;
@@ -50,7 +50,7 @@ fn date(format: &[u8], second: i64, offset: i32, zone: &[u8]) -> Option<Vec<u8>>
     text.ok().map(String::into_bytes)
 }
 
-/// The format with the zone's name in it, which the library cannot know.
+/// The format with the zone's name filled in, which the library cannot know.
 fn with_zone(format: &[u8], zone: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(format.len() + zone.len());
     let mut rest = format;

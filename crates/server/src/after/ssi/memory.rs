@@ -7,16 +7,16 @@ use bytes::Bytes;
 
 use crate::regex::Spans;
 
-/// Variables of the pages of one answer.
+/// Maximum variables of the pages of one answer.
 const VARIABLES_MAX: usize = 1024;
-/// Bytes of all their values.
+/// Maximum bytes of all their values.
 const VALUES_MAX: usize = 4 << 20;
-/// Blocks of the pages of one answer.
+/// Maximum blocks of the pages of one answer.
 const BLOCKS_MAX: usize = 1024;
-/// Bytes of all blocks.
+/// Maximum bytes of all blocks.
 const BLOCK_BYTES_MAX: usize = 4 << 20;
 
-/// See the module.
+/// The shared state of the pages of one answer.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// By their names in lower case.
@@ -27,7 +27,7 @@ pub struct Memory {
     captures: Option<(Bytes, Spans)>,
 }
 
-/// It cannot remember more.
+/// The memory is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -76,7 +76,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Keeps what a regular expression found in a text.
+    /// Stores the captures of a regular expression.
     pub fn capture(&mut self, subject: Bytes, spans: Spans) {
         self.captures = Some((subject, spans));
     }
@@ -93,10 +93,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Adds to the block that was begun last.
+    /// Appends to the block that was begun last.
     ///
     /// # Errors
-    /// Blocks are too long together.
+    /// The blocks are too long in total.
     pub fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
         let bytes = self.block_bytes + text.len();
         if bytes > BLOCK_BYTES_MAX {

@@ -43,12 +43,12 @@ directives! {
     }
 }
 
-/// Has the commands in the body of an answer obeyed, where they are to be.
+/// Has the commands in the body of an answer run, if they are to be.
 pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: &mut Steps) {
     if !settings.ssi || response.content_length == Some(0) || !settings.ssi_types.has(response) {
         return;
     }
-    // Of other sub-requests nobody sees the body.
+    // The bodies of other sub-requests are not shown.
     if request.is_subrequest() && request.whole().is_none() {
         return;
     }

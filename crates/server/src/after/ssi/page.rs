@@ -22,10 +22,10 @@ use super::condition::Condition;
 use super::memory::Full;
 use super::parser::Command;
 
-/// Bytes that a value may become when the variables in it are put in.
+/// Maximum bytes of a value after its variables were substituted.
 const TEXT_MAX: usize = 1 << 20;
 
-/// What a command gives.
+/// The output of a command.
 pub enum Effect {
     /// Nothing to show.
     Nothing,
@@ -39,21 +39,21 @@ pub enum Effect {
 pub struct Part {
     /// The sub-request.
     pub child: Box<Request>,
-    /// What becomes of its answer.
+    /// The use of its answer.
     pub purpose: Purpose,
 }
 
-/// What becomes of the answer to a sub-request.
+/// The use of the answer to a sub-request.
 pub enum Purpose {
-    /// It is shown; the page goes on meanwhile.
+    /// It is shown; the page is read on meanwhile.
     Shown,
-    /// It is shown; the page goes on behind it.
+    /// It is shown; the page is read on after its end.
     Awaited,
-    /// It becomes the value of this variable; the page goes on behind it.
+    /// It becomes the value of this variable; the page is read on after that.
     Value(Vec<u8>),
 }
 
-/// How values are written.
+/// The encoding of values that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     None,
@@ -61,7 +61,7 @@ enum Encoding {
     Entity,
 }
 
-/// Where the page stands between conditions.
+/// The branch of a condition that the page is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Branch {
     None,
@@ -69,30 +69,30 @@ enum Branch {
     Else,
 }
 
-/// A command failed. What there is to say is in the log.
+/// A command has failed; the reason is in the log.
 #[derive(Debug)]
 struct Failed;
 
-/// A page on its way.
+/// An SSI page that is being run.
 pub struct Page {
-    /// Stands in for its request.
+    /// A stand-in for the page's request.
     about: Box<Request>,
     whole: Rc<Whole>,
-    /// Errors are not shown.
+    /// Whether errors are hidden.
     is_silent: bool,
     error_text: Bytes,
     encoding: Encoding,
-    /// Is what follows shown?
+    /// Whether the following text is shown.
     is_shown: bool,
-    /// Did a condition hold already?
+    /// Whether a condition of this `if` has held already.
     is_chosen: bool,
     branch: Branch,
-    /// Is what follows kept for a block?
+    /// Whether the following text is stored in a block.
     is_block: bool,
 }
 
 impl Page {
-    /// Begins a page of `about`, which stands in for its request.
+    /// Begins a page; `about` stands in for its request.
     #[must_use]
     pub fn new(about: Box<Request>, whole: Rc<Whole>, is_silent: bool) -> Self {
         Self {
@@ -108,13 +108,13 @@ impl Page {
         }
     }
 
-    /// What all pages of the answer share.
+    /// The state that all pages of the answer share.
     #[must_use]
     pub fn whole(&self) -> &Rc<Whole> {
         &self.whole
     }
 
-    /// Text between commands; gives it back where it is to be shown.
+    /// Takes text between commands; returns it if it is to be shown.
     pub fn text(&mut self, text: Bytes) -> Option<Bytes> {
         if self.is_shown {
             return Some(text);
@@ -125,14 +125,14 @@ impl Page {
         None
     }
 
-    /// Says what is wrong with the page.
+    /// Logs a fault of the page.
     pub fn complain(&self, sentence: &str) {
         self.about.log_sending(Level::Error, &|out| {
             out.extend_from_slice(sentence.as_bytes())
         });
     }
 
-    /// What is shown in the place of a command that failed.
+    /// The text in place of a command that failed.
     #[must_use]
     pub fn error(&self) -> Effect {
         match self.is_silent {
@@ -141,12 +141,12 @@ impl Page {
         }
     }
 
-    /// Obeys a command.
+    /// Runs a command.
     pub fn obey(&mut self, command: Command) -> Effect {
         self.try_obey(command).unwrap_or_else(|Failed| self.error())
     }
 
-    /// Sets a variable to what a sub-request gave.
+    /// Sets a variable to the answer of a sub-request.
     pub fn set(&self, name: &[u8], value: Bytes) {
         self.remember(name, value);
     }
@@ -241,7 +241,7 @@ impl Page {
         }
     }
 
-    /// A variable that is to get a value is empty until then, unless it has one.
+    /// A variable that awaits a value is empty until then, unless it has one.
     fn make_known(&self, name: &[u8]) {
         let known = self.whole.memory.borrow().get(&name.to_ascii_lowercase());
         if known.is_none() {
@@ -290,7 +290,7 @@ impl Page {
         Ok(Effect::Text(text.into()))
     }
 
-    /// Is what follows a condition shown?
+    /// Decides whether the text after a condition is shown.
     fn choose(&mut self, kind: Kind, values: Values) -> Result<(), Failed> {
         if kind == Kind::If && self.branch != Branch::None {
             return self.fail("the \"if\" command inside the \"if\" command");
@@ -324,7 +324,7 @@ impl Page {
         Ok(is_same != right.is_negated)
     }
 
-    /// Does a pattern match? What it captures is kept.
+    /// Whether a pattern matches; its captures are stored.
     fn matches(&self, pattern: &[u8], subject: Bytes) -> Result<bool, Failed> {
         let mut names = Vec::new();
         let compiled = Regex::compile(&String::from_utf8_lossy(pattern), false, |name| {
@@ -363,7 +363,8 @@ impl Page {
         }
         let must_wait = self.waits(wait.as_deref(), file.as_deref())? || file.is_some();
         let made = self.evaluate(target)?;
-        // Variables that are all empty name no page; the directory alone is what nothing at all means.
+        // A target whose variables are all empty names no page; only one that is written empty means the page's
+        // directory.
         let target = match made.is_empty() && !target.is_empty() {
             true => made,
             false => self.place(made),
@@ -410,7 +411,7 @@ impl Page {
         }
     }
 
-    /// A URI that is relative begins where the page lies.
+    /// Resolves a URI: a relative one begins at the page's directory.
     fn place(&self, target: Vec<u8>) -> Vec<u8> {
         if target.starts_with(b"/") {
             return target;
@@ -433,7 +434,7 @@ impl Page {
         Ok(stub)
     }
 
-    /// Appends a variable's value: what a page set, else the request's.
+    /// Appends a variable's value: the one that a page set, else the request's.
     fn append(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
         let name = name.to_ascii_lowercase();
         let known = self.whole.memory.borrow().get(&name);
@@ -446,7 +447,7 @@ impl Page {
         }
     }
 
-    /// A text with the variables in it put in, and without the backslashes that protect.
+    /// Substitutes the variables in a text, and removes the backslashes that protect.
     fn evaluate(&self, text: &[u8]) -> Result<Vec<u8>, Failed> {
         let mut out = Vec::with_capacity(text.len());
         let mut rest = text;
@@ -474,7 +475,7 @@ impl Page {
         Ok(out)
     }
 
-    /// Appends the value of the variable that `rest` begins with; gives what stands behind it.
+    /// Appends the value of the variable that `rest` begins with; returns the text after it.
     fn put_variable<'a>(
         &self,
         text: &[u8],

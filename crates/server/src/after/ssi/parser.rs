@@ -6,12 +6,12 @@
 
 use bytes::Bytes;
 
-/// Bytes of a command's or a parameter's name, as nginx.
+/// Maximum bytes of a command's or a parameter's name, as in nginx.
 pub const NAME_MAX: usize = 32;
-/// Parameters of one command, as nginx.
+/// Maximum parameters of one command, as in nginx.
 pub const PARAMETERS_MAX: usize = 16;
 
-/// How a command begins, but for the last byte.
+/// The beginning of a command, except its last byte.
 const COMMENT: &[u8; 4] = b"<!--";
 
 /// A command as it was written.
@@ -19,28 +19,28 @@ const COMMENT: &[u8; 4] = b"<!--";
 pub struct Command {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its parameters in order; a backslash in a value still stands before what it protects.
+    /// Its parameters in order; in values, a backslash still precedes the character that it protects.
     pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
-    /// It had more than [`PARAMETERS_MAX`].
+    /// Whether it had more than [`PARAMETERS_MAX`].
     pub has_too_many: bool,
 }
 
-/// What was found in a page.
+/// An element found in a page.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// Text between commands.
     Text(Bytes),
     /// A command.
     Command(Command),
-    /// Something is wrong with a command: for the log. It still goes on to its end.
+    /// A fault in a command, for the log. The command still goes on to its end.
     Fault(String),
-    /// The end of a command that something was wrong with.
+    /// The end of a faulty command.
     Broken,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many bytes of [`COMMENT`] were seen.
+    /// In text, after so many bytes of [`COMMENT`].
     Text(usize),
     BeforeName,
     Name,
@@ -48,14 +48,14 @@ enum State {
     Parameter,
     BeforeEquals,
     BeforeValue,
-    /// Inside of this kind of quotes.
+    /// Inside a value in this kind of quotes.
     Value(u8),
-    /// Behind a backslash in a value.
+    /// After a backslash in a value.
     Protected(u8),
     BehindValue,
-    /// So many dashes of the end were seen.
+    /// After so many dashes of the end.
     End(usize),
-    /// Something was wrong; so many dashes of the end were seen.
+    /// The same in a faulty command.
     Wrong(usize),
 }
 
@@ -69,7 +69,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Begins a page; values of parameters have at most `value_max` bytes.
+    /// Begins a page; `value_max`: maximum bytes of a parameter's value.
     #[must_use]
     pub fn new(value_max: usize) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Parser {
         }
     }
 
-    /// The next thing in `piece`, of which that much is cut off; `None`: no more is known before more comes.
+    /// The next event in `piece`, whose parsed bytes are cut off; `None`: more input is needed.
     pub fn next(&mut self, piece: &mut Bytes) -> Option<Event> {
         if let State::Text(seen) = self.state {
             return match seen {
@@ -100,7 +100,7 @@ impl Parser {
         None
     }
 
-    /// The text that is held back at the end of a page: what looked as if a command began.
+    /// The text that is held back at the end of a page, since it looked like the beginning of a command.
     pub fn end(&mut self) -> Option<Bytes> {
         let State::Text(seen @ 1..) = self.state else {
             return None;
@@ -109,7 +109,7 @@ impl Parser {
         Some(Bytes::from_static(&COMMENT[..seen]))
     }
 
-    /// In text, of which nothing is held back.
+    /// Parses text, while nothing is held back.
     fn text(&mut self, piece: &mut Bytes) -> Option<Event> {
         if piece.is_empty() {
             return None;
@@ -135,7 +135,7 @@ impl Parser {
         Some(Event::Text(std::mem::take(piece)))
     }
 
-    /// Behind so many bytes of a comment's beginning, which are held back.
+    /// Parses after so many bytes of a comment's beginning, which are held back.
     fn maybe_comment(&mut self, piece: &mut Bytes, mut seen: usize) -> Option<Event> {
         while let Some(byte) = piece.first() {
             match COMMENT.get(seen) {
@@ -271,7 +271,7 @@ impl Parser {
     fn add_parameter(&mut self, byte: u8) {
         let parameters = &mut self.command.parameters;
         if parameters.len() == PARAMETERS_MAX {
-            // The last place is for those that are too many.
+            // The last place is for excess parameters.
             self.command.has_too_many = true;
             parameters.pop();
         }
@@ -336,7 +336,7 @@ fn text(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// What is found in a page, in short.
+    /// The events of a page, abbreviated.
     fn parsed(pieces: &[&[u8]]) -> (String, Vec<String>) {
         let (mut parser, mut out, mut faults) = (Parser::new(20), String::new(), Vec::new());
         for piece in pieces {
