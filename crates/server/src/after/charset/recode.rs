@@ -46,7 +46,8 @@ impl Recoder {
         }
     }
 
-    /// The next piece of the text, recoded. A character that is still incomplete at the end of the text is lost, as in nginx.
+    /// The next piece of the text, recoded. A character that is still incomplete at the end of the text is lost, as in
+    /// nginx.
     #[must_use]
     pub fn recode(&mut self, piece: Bytes) -> Bytes {
         match &self.way {
