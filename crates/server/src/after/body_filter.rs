@@ -2,12 +2,12 @@
 //!
 //! How to write one:
 //!
-//! 1. In [`super::apply`], at its place in nginx's order, the filter decides by the head whether it wants the body. If so,
-//!    it changes the head ([`Response::becomes_another`] for a filter that gives other bytes) and pushes its step onto
-//!    [`Steps`]. It does so for HEAD as well: the head must be the same, only the body is not touched then.
+//! 1. In [`super::apply`], at its place in nginx's order, the filter decides by the head whether it wants the body.
+//!    If so, it changes the head ([`Response::becomes_another`] for a filter that gives other bytes) and pushes its
+//!    step onto [`Steps`]. It does so for HEAD as well: the head must be the same, only the body is not touched then.
 //! 2. A filter that takes bytes and gives bytes implements [`Filter`] and pushes itself ([`Steps::filter`]); it never
-//!    waits, and is fed little at a time. A filter that waits (for a sub-request, a pool) is a [`Source`] of its own around
-//!    [`Inside`], which gives it the bytes of the body in front of it ([`Steps::push`]).
+//!    waits, and is fed little at a time. A filter that waits (for a sub-request, a pool) is a [`Source`] of its own
+//!    around [`Inside`], which gives it the bytes of the body in front of it ([`Steps::push`]).
 //!
 //! Bodies are wrapped when the head is final, after ranges and slices, in the order in which the steps were pushed. A
 //! body without steps costs one comparison. Invariant: nothing here waits for a disk; bytes that are not in memory are
