@@ -1,4 +1,4 @@
-//! Completing a `Location` that begins with a slash. nginx-drop-in 15 and 16.
+//! Absolute redirects: scheme, host and port for a `Location` that begins with a slash. nginx-drop-in 15 and 16.
 
 use bytes::Bytes;
 use config::{Flag, directives};

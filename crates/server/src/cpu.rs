@@ -1,7 +1,8 @@
-//! The threads for what takes processor time and no disk (compression, passwords): beside the loops, as many as there are cores.
+//! The thread pool for work that needs the processor and no disk (compression, passwords): as many threads as there
+//! are cores.
 //!
-//! They are a pool of the disk layer, named [`POOL`], so that figures show it and `thread_pool` may give it other bounds; its threads are
-//! nicer than the loops. Invariant: where too much is under way, the next piece of work waits for its turn.
+//! It is a pool of the disk layer, named [`POOL`], so metrics show it and `thread_pool` can change its bounds. Its
+//! threads are nicer than the loops. Invariant: when the pool is full, the next job waits for its turn.
 
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;

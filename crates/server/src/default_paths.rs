@@ -1,7 +1,8 @@
-//! Where things are unless the command line or the configuration says otherwise: what nginx's `configure` is told is told here by the environment
-//! of the build, so that the program can stand in the place of a distribution's nginx.
+//! Default paths, for where the command line and the configuration give none. Environment variables of the build set
+//! them, as arguments of `configure` do for nginx, so that the program can replace a distribution's nginx.
 //!
-//! Not here: which of them is wanted. Invariants: what is relative begins at the prefix; a variable that is empty says nothing.
+//! Not here: which of them is used. Invariants: a relative path begins at the prefix; an empty variable counts as
+//! unset.
 
 macro_rules! paths {
     ($($(#[doc = $doc:literal])* $name:ident $variable:literal $argument:literal $default:literal;)*) => {

@@ -1,7 +1,8 @@
-//! What one loop keeps for its next requests, each thing at the one place that the hash of its key says.
+//! A direct-mapped cache of one loop: the hash of a key gives the one slot that its value can occupy.
 //!
-//! Who comes later takes the place of who was there: nothing is looked for, nothing has to be evicted. Not here: what is kept, and whether
-//! it still holds. Invariant: there are at most `COUNT` things, fewer where memory is little, and no memory is taken before the first.
+//! A new value replaces the old one in its slot: there is no search and no eviction. Not here: what is stored, and
+//! whether it is still valid. Invariant: at most `COUNT` values, fewer when memory is short, and no memory is taken
+//! before the first one.
 
 use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;

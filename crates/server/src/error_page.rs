@@ -1,6 +1,6 @@
-//! Where a failure becomes a response: by the location's error pages, else by the built-in page.
+//! Turns a failure into a response: by the location's error pages, else by the built-in page.
 //!
-//! The only such place. nginx-drop-in 33 and 43.
+//! This happens nowhere else. nginx-drop-in 33 and 43.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! A status without an answer yet, and what must stand in whatever answer it gets.
+//! A status that has no response yet, and the header fields that its response must have.
 
 use bytes::Bytes;
 use message::Header;

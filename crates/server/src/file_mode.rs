@@ -1,4 +1,4 @@
-//! Who may do what with files that are made (`proxy_store_access`, `dav_access`).
+//! Permissions of the files that the server creates (`proxy_store_access`, `dav_access`).
 
 use config::{Problem, Scope, Value, Word};
 

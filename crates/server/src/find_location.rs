@@ -1,4 +1,4 @@
-//! Which location a request belongs to: the search of [`crate::route`], applied to a request.
+//! Finds the location of a request: the search of [`crate::route`], applied to a request.
 
 use bytes::Bytes;
 use message::escape::Escape;

@@ -1,6 +1,7 @@
-//! The two hashes that nginx's directives promise bit by bit: MurmurHash2 (`split_clients`, sticky) and CRC32 (`hash`).
+//! The two hashes whose values nginx's directives fix bit by bit: MurmurHash2 (`split_clients`, sticky) and CRC32
+//! (`hash`).
 //!
-//! Not for tables of our own (hashbrown's hasher is), nor for anything an attacker must not choose.
+//! Not for the server's own tables (they use hashbrown's hasher), nor for keys that an attacker can choose.
 
 /// MurmurHash2 (Austin Appleby, 32 bits, seed 0) as `split_clients` uses it.
 #[must_use]

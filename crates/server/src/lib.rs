@@ -1,7 +1,7 @@
 //! The server: nginx's configuration and behaviour on event loops that never wait for a disk.
 //!
-//! A library with a thin `main`, so that a program of one's own can add modules (`content::module`). The way of a request
-//! is [`respond::respond`]; the processes are in [`process`], the loops in [`loops`].
+//! A library with a thin `main`, so that other programs can add modules (`content::module`). The path of a request is
+//! [`respond::respond`]; the processes are in [`process`], the loops in [`loops`].
 
 pub mod absolute_redirect;
 pub mod after;

@@ -1,7 +1,7 @@
-//! The manual of the whole program: what `docs/reference/` holds and `--explain` prints.
+//! The manual of the whole program: the pages of `docs/reference/` and the texts of `--explain`.
 //!
-//! Not here: how a page is made of a table (`config::manual`). Invariant: the pages depend on the tables and on the list of
-//! variables alone, so that a test can tell a stale one (`cargo xtask manual` writes them).
+//! Not here: how a table becomes a page (`config::manual`). Invariant: the pages depend only on the tables and on the
+//! list of variables, so that a test can detect a stale page (`cargo xtask manual` writes them).
 
 use std::fmt::Write as _;
 

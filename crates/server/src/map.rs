@@ -1,7 +1,7 @@
-//! `map`: which value a source string has. Pure: the source's value, and the regexes' matching, come from the caller.
+//! `map`: finds the value for a source string. Pure: the caller supplies the source's value and matches the regexes.
 //!
-//! Not the evaluation of the value found (it may hold variables) nor its caching per request. Invariant, nginx's order:
-//! exact name, longest `*.x`, longest `x.*`, then the regexes in file order, then the default.
+//! Not here: evaluating the value found (it may contain variables) and caching it per request. Invariant, nginx's
+//! order: exact name, longest `*.x`, longest `x.*`, then the regexes in file order, then the default.
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;

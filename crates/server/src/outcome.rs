@@ -1,6 +1,6 @@
-//! The outcome of a step of a request's way, and what becomes of it.
+//! The outcome of one step of a request, and what it leads to.
 //!
-//! Not here: the way itself (`respond`).
+//! Not here: the steps themselves (`respond`).
 
 use crate::{Failure, Response};
 

@@ -1,6 +1,6 @@
-//! From a URI to a path: `root` and `alias`.
+//! Maps a URI to a path: `root` and `alias`.
 //!
-//! Pure but for the request's variables. nginx-drop-in 18 (alias in regex locations).
+//! Pure but for the request's variables and [`resolve`]. nginx-drop-in 18 (alias in regex locations).
 
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;

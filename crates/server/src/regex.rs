@@ -1,8 +1,7 @@
 //! Regular expressions as nginx's configuration has them: PCRE2, compiled once for the process.
 //!
-//! Not here: where a pattern stands in the configuration (that is each module's), and when it is
-//! asked. Invariant: a match can never run away: every pattern carries a match limit, so that a
-//! request cannot hold a loop with catastrophic backtracking.
+//! Not here: where a pattern stands in the configuration (each module knows that), and when it is matched. Invariant:
+//! every pattern carries a match limit, so that catastrophic backtracking cannot hold a loop.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};

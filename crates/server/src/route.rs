@@ -1,8 +1,7 @@
-//! Which server and which location a request belongs to: nginx's order, decided from tables that
-//! are built once.
+//! Finds the server and the location of a request in nginx's order, from tables that are built once.
 //!
-//! Not here: what a location does, and the redirects that lead back to here. Invariant: the tables
-//! are immutable; a search allocates nothing.
+//! Not here: what a location does, and the internal redirects that start the search again. Invariant: the tables are
+//! immutable; a search allocates nothing.
 
 use std::sync::Arc;
 

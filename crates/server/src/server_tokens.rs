@@ -1,4 +1,4 @@
-//! How the server names itself: `server_tokens`.
+//! The name and version that the server shows: `server_tokens`.
 
 use config::directives;
 

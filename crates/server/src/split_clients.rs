@@ -1,6 +1,6 @@
-//! `split_clients`: which variant a source string falls to. Pure: the source's value comes from the caller.
+//! `split_clients`: finds the variant for a source string. Pure: the caller supplies the source's value.
 //!
-//! Invariant: the choice is bit for bit nginx's, so that a user keeps his variant when the server is exchanged.
+//! Invariant: the choice is bit for bit nginx's, so that users keep their variant when this server replaces nginx.
 
 use bytes::Bytes;
 

@@ -1,7 +1,8 @@
-//! Sub-requests: what a request asks the same server besides, on its own way to an answer.
+//! Sub-requests: requests that a request makes to the same server on its way to a response.
 //!
-//! A sub-request is a [`Request`] without a connection: it goes the same way, but no access rules hold for it, nothing is added to
-//! its head and it is logged only where `log_subrequest` says so. Not here: who asks for one (`auth_request`, `mirror`, `slice`, `addition`, `ssi`).
+//! A sub-request is a [`Request`] without a connection. It takes the same steps, but access rules do not apply to it,
+//! nothing is added to its head, and it is logged only where `log_subrequest` says so. Not here: the modules that
+//! make them (`auth_request`, `mirror`, `slice`, `addition`, `ssi`).
 
 pub mod include;
 

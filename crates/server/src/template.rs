@@ -1,6 +1,6 @@
 //! Evaluates text with variables (`config::Template`) for a request.
 //!
-//! Not the variables themselves: whoever has them implements [`Variables`].
+//! Not here: the variables themselves, which come from an implementation of [`Variables`].
 
 use config::{Template, TemplatePart, VariableIndex};
 use message::escape::Escape;

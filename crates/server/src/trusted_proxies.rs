@@ -1,7 +1,7 @@
-//! Who stands behind a proxy, by what it says in a header: for `real_ip_header` and `geo`'s `proxy`.
+//! Finds the address of the client behind trusted proxies, from a header: for `real_ip_header` and `geo`'s `proxy`.
 //!
-//! Pure. Not here: which header, and what is done with the address. Invariant: an address is taken only from somebody who is trusted;
-//! what comes out is nginx's choice, step by step.
+//! Pure. Not here: which header is read, and what the address is used for. Invariant: an address is accepted only
+//! from a trusted sender; the result is nginx's, step by step.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! What a `User-Agent` says of the browser, as far as nginx's directives ask: MSIE, Chrome, Safari.
+//! Recognises the browsers that nginx's directives treat specially, by `User-Agent`: MSIE, Chrome, Safari.
 //!
 //! Not here: `modern_browser` and `ancient_browser` ([`crate::variables::browser`]), which compare versions.
 

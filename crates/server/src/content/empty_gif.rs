@@ -1,4 +1,4 @@
-//! `empty_gif`: a transparent picture of one pixel, from memory.
+//! `empty_gif`: serves a transparent one-pixel image from memory.
 
 use bytes::Bytes;
 use config::directives;

@@ -1,7 +1,6 @@
-//! The built-in pages: what is sent for a status when nobody made a body for it.
+//! The built-in pages: the body for a status when nothing else provides one.
 //!
-//! Pure: a status in, HTML out. The wording is nginx's, since scripts compare it; the signature
-//! is ours.
+//! Pure: a status in, HTML out. The wording is nginx's, since scripts compare it; the signature is this server's.
 
 /// Titles of the statuses that have a page; others are sent with an empty body.
 const TITLES: &[(u16, &str)] = &[

@@ -1,7 +1,6 @@
-//! How a location touches files: which pool, which system calls, which symbolic links.
+//! A location's file options for the disk layer: the pool, the system calls, and the treatment of symbolic links.
 //!
-//! The settings behind every open, read and send, put into the words of the disk layer. Not here: paths
-//! ([`crate::path`]) and the calls themselves (`disk`).
+//! They apply to every open, read and send. Not here: paths ([`crate::path`]) and the calls themselves (`disk`).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `flv`: a film from one byte on (`?start=`), behind a head of its own.
+//! `flv`: sends a film from one byte on (`?start=`), after a new head.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
-//! `gzip_static`, `brotli_static`, `zstd_static`: files that lie there compressed already (`FILE.gz`, `FILE.br`, `FILE.zst`).
+//! `gzip_static`, `brotli_static`, `zstd_static`: precompressed files (`FILE.gz`, `FILE.br`, `FILE.zst`).
 //!
-//! Asked in the order zstd, brotli, gzip, as for what is compressed on its way. The last two are by the directives of the modules
-//! zstd-nginx-module and ngx_brotli.
+//! The order of preference is zstd, brotli, gzip, as for compression on the fly. The last two directives are those of
+//! the modules ngx_brotli and zstd-nginx-module.
 
 use std::rc::Rc;
 

@@ -1,9 +1,10 @@
-//! Answers of one loop with small files that were just sent: a URI that always leads to the same file is not led there again.
+//! Ready responses of one loop for small files that were sent recently, by URI: a hit skips the steps from the URI to
+//! the file.
 //!
-//! A request for it asks whether the file is as it was, and gets the same answer; all that the steps before the content and the
-//! way to the file would do for it is known. Not here: files that have to be opened or read ([`static_files`](super::static_files)).
-//! Invariants: an answer is kept only where no step, name or variable could make it another one for the next request for the same
-//! URI; there are at most `PLACES`.
+//! A hit checks that the file is unchanged and sends the same response; the steps before the content, and the mapping
+//! to the file, are known to give the same result. Not here: files that must be opened or read
+//! ([`static_files`](super::static_files)). Invariants: a response is kept only if no step, name or variable could
+//! change it for the next request for the same URI; there are at most `PLACES`.
 
 use std::rc::{Rc, Weak};
 

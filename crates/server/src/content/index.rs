@@ -1,4 +1,4 @@
-//! `index`: which file stands for a directory. nginx-drop-in 17.
+//! `index`: finds the file to serve for a directory. nginx-drop-in 17.
 
 use config::{Problem, Scope, Template, Value, Word, directives};
 use disk::{Errno, Kind};

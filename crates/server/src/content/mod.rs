@@ -1,4 +1,4 @@
-//! What makes the content of an answer: the location's own handler, else nginx's three for files.
+//! Makes the content of a response: by the location's own handler, else by nginx's three for files.
 //!
 //! To add a kind of content, add a line to [`make`].
 

@@ -1,7 +1,8 @@
-//! Content made by code of one's own: the open end of an otherwise closed list.
+//! Content from modules of other programs: the one open end of an otherwise closed list.
 //!
-//! A module names its directives and, where a location has what it needs, makes a [`Handler`] for that location. How to write
-//! one: `docs/adding-a-module.md`. Invariant: a handler never blocks; what does goes through [`run_in_pool`].
+//! A module names its directives and, where a location has what it needs, makes a [`Handler`] for that location. How
+//! to write one: `docs/adding-a-module.md`. Invariant: a handler never blocks; blocking work goes through
+//! [`run_in_pool`].
 
 use std::fmt::Debug;
 use std::future::Future;

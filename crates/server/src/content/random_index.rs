@@ -1,6 +1,6 @@
-//! `random_index`: a file of the directory that is asked for, any of them.
+//! `random_index`: serves a random file of the requested directory.
 //!
-//! The directory is read in the pool. Not here: what answers for the file, to which the request is sent.
+//! The directory is read in the pool. Not here: serving the file, to which the request is redirected internally.
 
 use config::{Flag, directives};
 use disk::{DirEntry, Kind, Lane};

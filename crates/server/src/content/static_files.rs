@@ -1,4 +1,4 @@
-//! A file as it lies on disk: the commonest answer, and the shortest way.
+//! Serves a file as it is on disk: the most common response, and the shortest path.
 
 use std::rc::Rc;
 

@@ -1,6 +1,7 @@
-//! `stub_status`, `metrics`, `status_json`: the server's figures as the content of a location.
+//! `stub_status`, `metrics`, `status_json`, `dashboard`: the server's figures as the content of a location.
 //!
-//! Not here: the figures ([`crate::metrics`]). Invariant: whatever the pools and the other loops are doing, these are answered.
+//! Not here: the figures ([`crate::metrics`]). Invariant: these respond whatever the pools and the other loops are
+//! doing.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! `geo`: a variable whose value depends on an address. nginx-drop-in 46.
 //!
-//! * `spans`: which value an address has; pure.
-//! * `ranges`: ranges of addresses, put in, split and deleted as nginx does it; pure.
+//! * `spans`: looks up the value of an address; pure.
+//! * `ranges`: adds, splits and deletes ranges of addresses as nginx does; pure.
 //! * here: the lines of a block.
 //!
-//! Not here: the request's address ([`crate::variables`]). Invariant: what is looked up is sorted once, when the block is read.
+//! Not here: the request's address ([`crate::variables`]). Invariant: the spans are sorted once, when the block is
+//! read.
 
 mod ranges;
 mod spans;

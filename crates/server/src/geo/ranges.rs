@@ -1,7 +1,8 @@
-//! Ranges of IPv4 addresses while a block is read: a later one may be the same as an earlier one or lie inside it, and nothing else.
+//! Ranges of IPv4 addresses while a block is read. A later range must equal an earlier one, lie inside it, or not
+//! overlap it.
 //!
-//! As in nginx each range is cut at the ends of the networks of 65 536 addresses, and the rule holds for each piece. Invariant: the
-//! pieces of a network are in order and do not overlap.
+//! As in nginx each range is cut at the ends of the networks of 65 536 addresses, and the rule holds for each piece.
+//! Invariant: the pieces of a network are in order and do not overlap.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Spans of addresses that do not overlap, each with a value: what an address belongs to is found by halving.
+//! Spans of addresses that do not overlap, each with a value; an address is looked up by binary search.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Headers of requests.
+//! Changes request headers.
 //!
-//! Not here: when (see [`crate::before`]). Invariant: how the request's body ends, and whether its connection is kept, was decided when
-//! it was read, and no line changes it.
+//! Not here: when this is done (see [`crate::before`]). Invariant: the framing of the request's body and the
+//! connection's keepalive were decided when the request was read; no line changes them.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! `more_set_headers` and its kin: headers of answers and of requests, replaced or removed whoever made them.
+//! `more_set_headers` and its kin: replace or remove headers of responses and requests, whatever module set them.
 //!
-//! They are the directives of headers-more-nginx-module, which is no part of nginx. Lines of one level are obeyed in the order in which they
-//! stand, those of the levels around first. [`output`] runs between the answer to conditions and `add_header`, as that module's filter
-//! does; [`input`] at the end of a location's rewriting.
+//! These are the directives of headers-more-nginx-module, which is not part of nginx. The lines of one level take
+//! effect in the order in which they stand, after those of the outer levels. [`output`] runs between the evaluation
+//! of conditions and `add_header`, as that module's filter does; [`input`] runs at the end of a location's rewriting.
 //!
-//! Not here: what frames a message (`Content-Length` and `Transfer-Encoding` of answers, the length of a request's body), which no
-//! line changes. Invariant: a location without a line pays one comparison.
+//! Not here: the framing of a message (`Content-Length` and `Transfer-Encoding` of responses, the length of a
+//! request's body), which no line changes. Invariant: a location without a line pays one comparison.
 
 pub mod input;
 pub mod output;

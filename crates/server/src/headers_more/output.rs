@@ -1,6 +1,7 @@
-//! Headers of answers.
+//! Changes response headers.
 //!
-//! Not here: when (see [`crate::after`]). Invariant: a field that has a place of its own in a response stands there only.
+//! Not here: when this is done (see [`crate::after`]). Invariant: a field that a response keeps in a place of its own
+//! is in that place only, not in the list.
 
 use bytes::Bytes;
 use message::response::Ranges;

@@ -1,6 +1,7 @@
-//! The lines of [`super`] taken apart: options, then headers, in any order.
+//! Parses the lines of [`super`]: options and headers, in any order.
 //!
-//! Not here: what is done. Invariant: a line that would change how a message is framed is told to have no effect.
+//! Not here: their effect. Invariant: for a line that would change the framing of a message, the log says that it has
+//! no effect.
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, Word};

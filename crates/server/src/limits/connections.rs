@@ -1,6 +1,6 @@
-//! How many requests with a key are being answered, as `limit_conn` counts them. nginx-drop-in 52.
+//! The number of requests with a key that are being answered, as `limit_conn` counts them. nginx-drop-in 52.
 //!
-//! Invariant: what is counted is taken back when its [`Held`] is dropped, and a key of which nothing is left takes no room.
+//! Invariant: a request is counted until its [`Held`] is dropped; a key with no requests takes no memory.
 
 use std::sync::Arc;
 

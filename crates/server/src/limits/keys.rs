@@ -1,6 +1,6 @@
-//! The keys of a zone, for all loops, behind one lock.
+//! The keys of a zone, shared by all loops behind one lock.
 //!
-//! Not here: what is known of a key, and what is asked of it ([`super::requests`], [`super::connections`]).
+//! Not here: the state of a key and the checks on it ([`super::requests`], [`super::connections`]).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What limits have said to a request: asked once, whatever becomes of its URI, for it and its sub-requests together.
+//! The results of `limit_req` and `limit_conn` for a request. Limits are checked once for a request and its
+//! sub-requests together, whatever happens to its URI.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

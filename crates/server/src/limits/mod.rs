@@ -1,12 +1,13 @@
-//! Limits that all loops share: how fast requests with a key come (`limit_req`), and how many are being answered (`limit_conn`).
+//! Limits that all loops share: the rate of requests with a key (`limit_req`), and the number that are being answered
+//! (`limit_conn`).
 //!
-//! * [`zones`]: the lines that declare zones, and what they become over reloads.
-//! * [`keys`]: the keys of a zone; [`requests`], [`connections`]: what is known of them.
+//! * [`zones`]: the lines that declare zones, and how zones survive reloads.
+//! * [`keys`]: the keys of a zone; [`requests`], [`connections`]: the state of each key.
 //! * [`table`]: keys in a bounded number of bytes.
-//! * [`limited`]: what a request remembers.
+//! * [`limited`]: the results that a request remembers.
 //!
-//! Not here: the steps that ask ([`crate::before::limit_req`], [`crate::before::limit_conn`]). Invariant: a zone's lock is held for
-//! one look at one key, never while anything is evaluated, logged or waited for.
+//! Not here: the steps that check the limits ([`crate::before::limit_req`], [`crate::before::limit_conn`]).
+//! Invariant: a zone's lock is held for one look at one key, never while anything is evaluated, logged or waited for.
 
 pub mod connections;
 pub mod keys;

@@ -1,6 +1,6 @@
-//! How fast requests with a key come, as `limit_req` counts it: in thousandths of a request. nginx-drop-in 51.
+//! The request rate of each key, as `limit_req` counts it: in thousandths of a request. nginx-drop-in 51.
 //!
-//! Times come in. Invariant: a request is charged to a key once, and to none where it is refused.
+//! The caller supplies the time. Invariant: a request is charged to a key at most once, and to none if it is refused.
 
 use super::keys::{Keys, Known};
 use super::table::{Slot, Table};

@@ -1,8 +1,8 @@
-//! Keys and what is known of each, in a bounded number of bytes, counted as nginx's zones count them.
+//! A hash table of keys and their state, bounded in bytes, which are counted as in nginx's zones.
 //!
-//! Not here: what is known of a key, and when a key has to go. Every operation takes the same short time, however large the table is:
-//! nothing is ever moved or hashed anew, since all loops share a table behind one lock. Invariant: a place is given out once, until
-//! it is given back.
+//! Not here: the state of a key, and when a key is removed. Every operation takes the same short time, however large
+//! the table is: entries are never moved or rehashed, since all loops share a table behind one lock. Invariant: a
+//! slot is not given out again until it is given back.
 
 use std::hash::BuildHasher;
 

@@ -1,7 +1,7 @@
 //! `limit_req_zone` and `limit_conn_zone`: the zones of a configuration.
 //!
-//! A zone goes on over reloads with what it knows, by its name, as long as its size stays the same. Invariant: a name stands for one
-//! zone; its place among the zones is known before the first request.
+//! A zone keeps its keys over reloads, by its name, as long as its size stays the same. Invariant: a name stands for
+//! one zone; its index is known before the first request.
 
 use std::sync::{Arc, OnceLock};
 

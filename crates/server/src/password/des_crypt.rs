@@ -1,6 +1,8 @@
-//! The oldest form of crypt(3): 25 times DES (FIPS 46-3) of zeros, with the password as key, and a salt that changes its expansion.
+//! The oldest form of crypt(3): 25 iterations of DES (FIPS 46-3) on a block of zeros. The password is the key, and a
+//! salt modifies the expansion.
 //!
-//! Own code, since libraries have DES without the salt. Only eight characters of a password count, with seven bits each.
+//! Implemented here, since libraries have DES without the salt. Only the first eight characters of a password count,
+//! with seven bits each.
 
 use super::DIGITS;
 

@@ -1,4 +1,4 @@
-//! The MD5 of crypt(3), by Poul-Henning Kamp, and Apache's, which differs by its name alone.
+//! The MD5 form of crypt(3), by Poul-Henning Kamp, and Apache's, which differs only in its prefix.
 
 use md5::{Digest, Md5};
 

@@ -1,7 +1,8 @@
-//! Does a password fit what a user file keeps of it? By the forms of crypt(3) and those that nginx itself knows.
+//! Checks a password against the stored form in a user file: the forms of crypt(3), and nginx's own.
 //!
-//! Burns CPU (milliseconds to seconds): never on a loop. Not here: where the stored form comes from ([`crate::before::auth_basic`]).
-//! Invariants: stored forms are compared in constant time; what cannot be read fits no password; one check is bounded.
+//! Uses the processor for milliseconds to seconds: never on a loop. Not here: where the stored form comes from
+//! ([`crate::before::auth_basic`]). Invariants: stored forms are compared in constant time; an unreadable form
+//! matches no password; the work of one check is bounded.
 
 mod des_crypt;
 mod md5_crypt;

@@ -1,6 +1,8 @@
-//! Sub-requests whose answers are part of another answer: as its body, or as the value of a variable (`ssi`, `addition`).
+//! Sub-requests whose responses become part of another response: of its body, or the value of a variable (`ssi`,
+//! `addition`).
 //!
-//! Each goes through the filters of its own location before it is put where it belongs. Not here: where that is.
+//! Each part goes through the filters of its own location before it is inserted. Not here: the places where parts are
+//! inserted.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

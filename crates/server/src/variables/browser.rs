@@ -1,6 +1,6 @@
-//! `modern_browser`, `ancient_browser`: which browsers count as which, by name and version in `User-Agent`.
+//! `modern_browser`, `ancient_browser`: classify browsers by name and version in `User-Agent`.
 //!
-//! Not here: what the core's directives know of browsers ([`crate::user_agent`]).
+//! Not here: the browsers that core directives treat specially ([`crate::user_agent`]).
 
 use bytes::Bytes;
 use config::{Problem, Scope, Section, Value, Word, directives};

@@ -1,4 +1,4 @@
-//! Variables that tell of the connection that a request came on, whoever its client is said to be.
+//! Variables of the connection that a request came on; `real_ip_header` does not change them.
 
 use crate::before::real_ip;
 use crate::connection::proxy_protocol::{End, ProxyProtocol};

@@ -1,4 +1,4 @@
-//! Variables that tell of the server, and of what a request waited for.
+//! Variables with figures of the server, and with the times that a request has waited.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! The values of modules' variables that a request remembers, as nginx does of those that its modules make.
+//! Module variables whose value is computed once for each request and then remembered, as in nginx.
 
 use bytes::Bytes;
 use message::HeaderId;

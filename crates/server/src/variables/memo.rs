@@ -1,7 +1,8 @@
-//! The values that a request remembers: of `map`s, of named groups, of what the configuration sets.
+//! The values that a request remembers: those of `map`s, of named groups, and those that the configuration sets.
 //!
-//! A request and its sub-requests remember together, as in nginx. Invariant: the values are sorted by their variables' numbers, each
-//! once; so there are at most as many as the configuration has variables, and each has at most [`VALUE_BYTES_MAX`] bytes.
+//! A request and its sub-requests share them, as in nginx. Invariant: the values are sorted by the index of their
+//! variable, one for each; so there are at most as many as the configuration has variables. Each has at most
+//! [`VALUE_BYTES_MAX`] bytes.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
-//! Variables: what each name means, and its value for a request.
+//! Variables: the definition of each name, and its value for a request.
 //!
-//! Not here: the names of the core variables (`names`), their values (`values`). Invariant: after [`Definitions::finish`]
-//! every index that the configuration uses has a definition, so that asking for a value cannot fail.
+//! Not here: the names of the core variables (`names`), their values (`values`). Invariant: after
+//! [`Definitions::finish`] every index that the configuration uses has a definition, so that asking for a value
+//! cannot fail.
 
 pub mod browser;
 mod connections;

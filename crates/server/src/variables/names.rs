@@ -1,7 +1,7 @@
-//! nginx's variables by name: which there are, and which families a prefix opens.
+//! nginx's variables by name: the core variables, and the families with their prefixes.
 //!
-//! Not here: their values (`values.rs`) and those that the configuration makes (`map`,
-//! `split_clients`, named groups of regexes).
+//! Not here: their values (`values.rs`) and the variables that the configuration defines (`map`, `split_clients`,
+//! named groups of regexes).
 
 /// Declares the variables once: the enum, the look-up by name and the manual's list.
 macro_rules! variables {

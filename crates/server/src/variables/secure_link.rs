@@ -1,7 +1,7 @@
-//! `secure_link`: links that only who knows a secret can make, and that may run out.
+//! `secure_link`: links that can be made only with a secret, and that can expire.
 //!
-//! Not here: refusing who has none, which the configuration does (`if ($secure_link = "") { return 403; }`). Invariant: hashes are
-//! compared in constant time.
+//! Not here: refusing requests without a valid link, which the configuration does (`if ($secure_link = "") { return
+//! 403; }`). Invariant: hashes are compared in constant time.
 
 use bytes::Bytes;
 use config::{Placed, Scope, Section, Slot, Template, directives};

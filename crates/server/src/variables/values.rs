@@ -1,6 +1,7 @@
 //! The values of the core variables and of the families.
 //!
-//! Each appends to a buffer and says whether there is a value: nginx tells "none" from "empty".
+//! Each function appends to a buffer and tells whether there is a value: nginx distinguishes "not found" from
+//! "empty".
 
 use std::io::Write as _;
 use std::net::IpAddr;

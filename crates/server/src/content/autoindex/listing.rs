@@ -1,6 +1,6 @@
-//! How a directory is written down: nginx's HTML, XML, JSON and JSONP listings.
+//! Formats a directory's entries: nginx's HTML, XML, JSON and JSONP listings.
 //!
-//! Pure: entries in, bytes out. Not here: reading the directory and the choice of format.
+//! Pure: entries in, bytes out. Not here: reading the directory and choosing the format.
 
 use std::fmt::Write as _;
 

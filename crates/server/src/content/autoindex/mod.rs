@@ -1,4 +1,4 @@
-//! `autoindex`: a listing where a directory has no index file. nginx-drop-in 21.
+//! `autoindex`: lists a directory that has no index file. nginx-drop-in 21.
 
 pub mod listing;
 

@@ -1,4 +1,4 @@
-//! COPY and MOVE: where to, whether it may be, and the doing.
+//! COPY and MOVE: finds the destination, checks that it is allowed, and copies or moves.
 
 use bytes::Bytes;
 use disk::{CopyPurpose, Errno, Kind, Pool};

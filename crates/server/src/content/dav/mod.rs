@@ -1,7 +1,8 @@
-//! `dav_methods`: files and directories made, replaced, copied, moved and removed (RFC 4918, as far as nginx goes).
+//! `dav_methods`: creates, replaces, copies, moves and removes files and directories (RFC 4918, as far as nginx
+//! implements it).
 //!
-//! All that touches a disk is done in the location's pool, and a file comes to its name in one step. Not here: properties and locks
-//! (PROPFIND, LOCK), which nginx does not have either. Invariant: no path has a segment `..` behind its root.
+//! All disk work is done in the location's pool, and a file gets its name atomically. Not here: properties and locks
+//! (PROPFIND, LOCK), which nginx does not have either. Invariant: no path has a segment `..` after its root.
 
 mod copy_move;
 mod delete;

@@ -1,7 +1,8 @@
-//! The boxes of an MP4 file: which there are, and where (ISO/IEC 14496-12, 4.2; nginx calls them atoms).
+//! Finds the boxes of an MP4 file (ISO/IEC 14496-12, 4.2; nginx calls them atoms).
 //!
-//! Not here: what is inside of `moov` (`moov`), and what becomes of it (`cut`). Pure but for the function that reads. Invariant: whatever a file says, no more of it is held
-//! than `Wish` allows, and a range that was found lies in what was read.
+//! Not here: the contents of `moov` (`moov`), and the cut film (`cut`). Pure but for the function that reads.
+//! Invariant: whatever a file says, no more of it is held than `Wish` allows, and every range found lies within the
+//! bytes read.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! A film cut down to a part of it: a new head, and which bytes of the file follow.
+//! Cuts a film down to a part of it: a new head, and the range of the file that follows it.
 
 use std::ops::Range;
 

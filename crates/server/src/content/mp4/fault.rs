@@ -1,4 +1,4 @@
-//! Why nothing can be cut from a film, in nginx's words.
+//! The reasons why a film cannot be cut, in nginx's words.
 
 use crate::log::Level;
 

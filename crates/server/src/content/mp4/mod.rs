@@ -1,7 +1,8 @@
-//! `mp4`: a film from one time on, or up to another (`?start=`, `?end=`), as a film of its own.
+//! `mp4`: sends a film from one time on, or up to another (`?start=`, `?end=`), as a film of its own.
 //!
-//! The file's tables are read and cut in the pool; what is sent is a new head from memory and a range of the file. Invariant: a file that
-//! is damaged costs its request, never more memory than the directives say, and no loop.
+//! The file's tables are read and cut in the pool; the response is a new head from memory and a range of the file.
+//! Invariant: a damaged file fails only its request; it never takes more memory than the directives allow, and never
+//! stops a loop.
 
 mod boxes;
 mod cut;

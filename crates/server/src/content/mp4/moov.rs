@@ -1,6 +1,6 @@
-//! What is inside of a film's `moov`: the tracks, and where the boxes and tables of each are.
+//! Reads a film's `moov`: the tracks, and the positions of the boxes and tables of each.
 //!
-//! Not here: finding `moov` in the file (`boxes`). Invariant: a range that was found lies in what was read.
+//! Not here: finding `moov` in the file (`boxes`). Invariant: every range found lies within the bytes read.
 
 use std::ops::Range;
 

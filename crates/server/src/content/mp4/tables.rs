@@ -1,7 +1,8 @@
-//! The tables of one track, cut down to a part of it.
+//! Cuts the tables of one track down to a part of it.
 //!
-//! A table says something of samples or of chunks of them; each is cut at both ends in its place in memory. Invariant: rows are only
-//! looked at, and changed, where the table has them: a file that contradicts itself gives a fault, or a film that shows nothing.
+//! A table describes samples, or chunks of samples; each table is cut at both ends, in place in memory. Invariant:
+//! rows are read and changed only within the table: a file that contradicts itself gives a fault, or a film that
+//! shows nothing.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Films made here, cut, and read again: every sample must be found where the new tables say. And damaged ones.
+//! Films that are made here, cut, and read again: every sample must be where the new tables say. Damaged films too.
 
 use std::cell::Cell;
 
