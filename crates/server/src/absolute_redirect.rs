@@ -19,8 +19,8 @@ directives! {
     }
 }
 
-/// Makes a relative `Location` absolute, where the location asks for that. One that stays as it is goes to the other lines: nginx
-/// writes only what it completes before `Connection`.
+/// Makes a relative `Location` absolute, where the location's settings ask for that. One that stays relative is
+/// written with the other header lines: nginx writes only a completed one before `Connection`.
 pub fn complete(request: &Request, response: &mut Response) {
     let settings = &request.location().settings.redirects;
     let Some(target) = response.location.take() else {

@@ -14,25 +14,26 @@ use tokio::sync::Semaphore;
 
 /// The pool's name.
 pub const POOL: &str = "cpu";
-/// Pieces of work that may lie in the pool's queue; more wait in front of it, in order.
+/// Maximum number of jobs in the pool's queue; more wait in front of it, in order.
 const QUEUE_MAX: usize = 1024;
 
-/// The pool, and the turns of those who wait for a place in it.
+/// The pool, and the turns of the jobs that wait for a place in it.
 struct Threads {
     pool: Pool,
     turns: Arc<Semaphore>,
 }
 
-/// As many threads as the pool has where nothing is said. To find it out, files are read (`/sys/fs/cgroup/…`): see [`learn_cores`].
+/// Threads of the pool when the configuration gives no number. Determining it reads files (`/sys/fs/cgroup/…`): see
+/// [`learn_cores`].
 static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 static THREADS: Mutex<Option<Arc<Threads>>> = Mutex::new(None);
 
-/// How many cores there are.
+/// The number of cores.
 pub fn cores() -> usize {
     *CORES
 }
 
-/// Finds out how many cores there are. To be called where settings are built, since a loop must not wait for that.
+/// Determines the number of cores. Called where settings are built, since a loop must not wait for files.
 pub fn learn_cores() {
     LazyLock::force(&CORES);
 }
@@ -51,7 +52,7 @@ fn threads(disk: &Disk) -> Arc<Threads> {
     }
     let pool = declared.unwrap_or_else(|| disk.define_pool(POOL, *CORES, QUEUE_MAX));
     pool.give_way();
-    // Work that was given up stays in the queue, empty, until a thread takes it out: half of the queue is for that.
+    // Cancelled jobs stay in the queue, empty, until a thread takes them out: half of the queue is for those.
     let places = pool.threads() + pool.max_queue() / 2;
     let turns = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
     let threads = Arc::new(Threads { pool, turns });
@@ -59,10 +60,10 @@ fn threads(disk: &Disk) -> Arc<Threads> {
     threads
 }
 
-/// Has the pool do a piece of work, when it is its turn.
+/// Runs a job in the pool when it is its turn.
 ///
 /// # Errors
-/// More work than the queue holds was given up and has not been taken out of it yet.
+/// More cancelled jobs than the queue holds have not been taken out of it yet.
 pub async fn run<T: Send + 'static>(
     disk: Arc<Disk>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use disk::memory::{self, ANSWER_BYTES, Charge, Holder, charge};
 use hashbrown::DefaultHashBuilder;
 
-/// Places for `COUNT` things; a power of two.
+/// Slots for `COUNT` values; a power of two.
 pub struct Places<T, const COUNT: usize> {
     places: RefCell<Vec<Option<Rc<T>>>>,
     hasher: DefaultHashBuilder,
@@ -20,7 +20,7 @@ pub struct Places<T, const COUNT: usize> {
 }
 
 impl<T, const COUNT: usize> Places<T, COUNT> {
-    /// What was kept last at the place of this key, if that is it.
+    /// The value in the slot of this key, if `is_it` confirms that it belongs to the key.
     pub fn get(&self, key: &[u8], is_it: impl FnOnce(&T) -> bool) -> Option<Rc<T>> {
         let places = self.places.borrow();
         if places.is_empty() {
@@ -30,7 +30,7 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
         is_it(kept).then(|| Rc::clone(kept))
     }
 
-    /// Keeps something at the place of this key.
+    /// Stores a value in the slot of this key.
     pub fn put(&self, key: &[u8], value: T) {
         let count = places_now(COUNT);
         if self.places.borrow().len() != count {
@@ -47,7 +47,7 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub fn clear(&self) {
         let all = std::mem::take(&mut *self.places.borrow_mut());
         self.count(0);
@@ -76,7 +76,7 @@ impl<T, const COUNT: usize> Default for Places<T, COUNT> {
     }
 }
 
-/// Places that there may be now, of `most`: a power of two, or none.
+/// Slots allowed at the moment, at most `most`: a power of two, or none.
 fn places_now(most: usize) -> usize {
     let may_be = memory::answers_of_a_loop().min(most);
     match may_be {

@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::user_agent::Browser;
 use crate::{Failure, Response};
 
-/// Codes of one `error_page` line.
+/// Maximum number of codes of one `error_page` line.
 pub const CODES_MAX: usize = 300;
 
 /// One code of an `error_page` line.
@@ -23,7 +23,8 @@ pub const CODES_MAX: usize = 300;
 pub struct Page {
     /// The status that it covers.
     pub status: u16,
-    /// `=CODE`: that status; `=`: the status of what answers (`None` inside); without: the failure's.
+    /// Status of the response. `=CODE`: that status; `=`: the status of the error page's own response (`None`
+    /// inside); without: the failure's.
     pub overwrite: Overwrite,
     /// A URI, `@name`, or a URL.
     pub target: Template,
@@ -34,7 +35,7 @@ pub struct Page {
 pub enum Overwrite {
     /// The failure's own.
     Keep,
-    /// `=`: that of whatever answers.
+    /// `=`: the status of the error page's own response.
     Answer,
     /// `=CODE`.
     Code(u16),
@@ -55,7 +56,7 @@ impl Value for Pages {
         let target = Template::of_word(target, scope).map_err(|problem| problem.at(words.len()))?;
         let mut pages = Vec::with_capacity(codes.len());
         for (i, word) in codes.iter().enumerate() {
-            // 499 is a client that has gone: nobody sees a page.
+            // 499 means that the client has gone: no page would be seen.
             let status = number(word.bytes()).filter(|status| *status != 499);
             let status = status.ok_or_else(|| invalid(word, i))?;
             if !(300..=599).contains(&status) {
@@ -131,7 +132,7 @@ directives! {
     }
 }
 
-/// What becomes of a failure.
+/// The result of a failure.
 pub enum Cover {
     /// An error page of the configuration.
     Redirect(Target),
@@ -141,7 +142,7 @@ pub enum Cover {
     Close(u16),
 }
 
-/// Turns a failure into an answer or a redirect to one.
+/// Turns a failure into a response or a redirect to an error page.
 pub fn cover(request: &mut Request, failure: Failure) -> Cover {
     let status = failure.status;
     if matches!(status, 408 | 444 | 499) {
@@ -167,7 +168,7 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
     Cover::Answer(built_in(request, failure))
 }
 
-/// The configured page for `status`, if it may be taken.
+/// The configured page for `status`, if the request may still take one.
 fn chosen(request: &mut Request, status: u16) -> Option<Page> {
     if request.error_page_taken {
         return None;

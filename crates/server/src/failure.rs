@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use message::Header;
 
-/// Why a request gets no content: a status on its way to an error page.
+/// The reason why a request gets no content: a status on its way to an error page.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The status, nginx's own (444, 494–499) included; redirects are failures too.
     pub status: u16,
     /// `Location`, for redirects.
     pub location: Option<Bytes>,
-    /// Lines that the answer keeps (`Content-Range` of a 416, `Retry-After` of a 503).
+    /// Header lines that the response keeps (`Content-Range` of a 416, `Retry-After` of a 503).
     pub headers: Vec<Header>,
 }
 
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// Adds a line that the answer keeps.
+    /// Adds a header line that the response keeps.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: Bytes) -> Self {
         self.headers.push(Header::new(name, value));

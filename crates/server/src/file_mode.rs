@@ -7,13 +7,13 @@ use config::{Problem, Scope, Value, Word};
 pub struct Permissions(u32);
 
 impl Permissions {
-    /// The files' own.
+    /// Mode of the files.
     #[must_use]
     pub const fn of_files(self) -> u32 {
         self.0
     }
 
-    /// Those of directories that are made for them: who may read may also enter.
+    /// Mode of directories that are created for them: read permission brings search permission with it.
     #[must_use]
     pub const fn of_directories(self) -> u32 {
         self.0 | (self.0 & 0o444) >> 2

@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::route::Found;
 
-/// Finds the location of the current URI and enters it; `Some` when that alone answers the request.
+/// Finds the location of the current URI and enters it; `Some` if that alone is the response.
 pub fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let settings = &generation.settings;

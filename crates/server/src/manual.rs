@@ -25,10 +25,10 @@ pub fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// What `--explain` prints of a directive of `tables`, or of a variable (`$` first).
+/// The text that `--explain` prints for a directive of `tables`, or for a variable (`$` first).
 ///
 /// # Errors
-/// The sentence for a name that nobody knows, with a suggestion where one is near.
+/// The sentence for an unknown name, with a suggestion if a similar one exists.
 pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
     let Some(variable) = name.strip_prefix('$') else {
         return config::manual::explain(tables, name);

@@ -6,12 +6,12 @@
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// How many names and regexes one map may hold.
+/// Maximum number of names and regexes in one map.
 pub const ENTRIES_MAX: usize = 1 << 24;
 /// Sources up to this length are lower-cased on the stack.
 const SOURCE_INLINE: usize = 128;
 
-/// Why a line of a `map` is refused; the texts are nginx's.
+/// The reason why a line of a `map` is refused; the texts are nginx's.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Problem {
     /// A wildcard in the wrong place, or an empty label, in a map of host names.
@@ -28,10 +28,10 @@ pub enum Problem {
     TooMany,
 }
 
-/// What a line's key asks for.
+/// The key of a line.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Key<'a> {
-    /// `default`: the value of what nothing matches.
+    /// `default`: the value when nothing matches.
     Default,
     /// `~pattern` or `~*pattern`.
     Regex {
@@ -45,7 +45,7 @@ pub enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// Reads the first word of a line (after `hostnames`, `volatile` and `include` were seen to).
+    /// Reads the first word of a line (the caller has dealt with `hostnames`, `volatile` and `include`).
     #[must_use]
     pub fn new(word: &'a [u8]) -> Self {
         match word {
@@ -67,7 +67,7 @@ impl<'a> Key<'a> {
 /// A map; `V` is a value, `R` a compiled regex.
 #[derive(Debug)]
 pub struct Map<V, R> {
-    /// Whether names may be wildcards, and a trailing dot of the source does not count.
+    /// Whether names may be wildcards, and a trailing dot of the source is ignored.
     hostnames: bool,
     exact: HashMap<Box<[u8]>, V>,
     /// `*.example.com` under `example.com`.
@@ -99,12 +99,12 @@ impl<V, R> Map<V, R> {
         }
     }
 
-    /// Whether the map's names are host names (`hostnames;` stands before the lines that it changes).
+    /// Sets whether the map's names are host names (`hostnames;` stands before the lines that it changes).
     pub fn set_hostnames(&mut self) {
         self.hostnames = true;
     }
 
-    /// Sets the value of what nothing matches.
+    /// Sets the value when nothing matches.
     ///
     /// # Errors
     /// There is one already.
@@ -116,7 +116,7 @@ impl<V, R> Map<V, R> {
         Ok(())
     }
 
-    /// Adds a regex behind those there are.
+    /// Adds a regex after the existing ones.
     ///
     /// # Errors
     /// The map is full.
@@ -140,7 +140,7 @@ impl<V, R> Map<V, R> {
         } else {
             match lower.as_slice() {
                 [b'.', rest @ ..] if !rest.is_empty() => {
-                    // It stands for the bare name too, which must not stand there by itself.
+                    // It stands for the bare name too, which must not be there as an entry of its own.
                     !self.exact.contains_key(rest)
                         && insert(&mut self.head, rest, Head { value, bare: true })
                 }
@@ -162,7 +162,8 @@ impl<V, R> Map<V, R> {
         }
     }
 
-    /// The value of a source string; `matches` tells whether a regex does. `None` without a default: an empty value.
+    /// The value for a source string; `matches` tells whether a regex matches it. `None` without a default: an empty
+    /// value.
     pub fn find(&self, source: &[u8], matches: impl FnMut(&R, &[u8]) -> bool) -> Option<&V> {
         self.find_whole(
             match source {
@@ -173,7 +174,7 @@ impl<V, R> Map<V, R> {
         )
     }
 
-    /// As [`Map::find`], with a trailing dot that counts.
+    /// Like [`Map::find`], but a trailing dot is significant.
     pub fn find_whole(
         &self,
         source: &[u8],
@@ -183,7 +184,7 @@ impl<V, R> Map<V, R> {
         lower.make_ascii_lowercase();
         self.find_name(&lower)
             .or_else(|| {
-                // nginx asks no regex about an empty source.
+                // nginx tries no regex on an empty source.
                 let mut regexes = self.regexes.iter().filter(|_| !source.is_empty());
                 regexes
                     .find(|(regex, _)| matches(regex, source))

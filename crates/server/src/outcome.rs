@@ -4,19 +4,19 @@
 
 use crate::{Failure, Response};
 
-/// What a step has to say about a request.
+/// The outcome of a step.
 pub enum Outcome {
-    /// The answer, in a box: it is large, and handed on.
+    /// The response; boxed, since it is large and passed on.
     Answer(Box<Response>),
-    /// No answer: this status, by an error page or the built-in one.
+    /// No response: this status, by an error page or the built-in one.
     Failed(Failure),
-    /// Start again with another URI.
+    /// Start again with another URI or location.
     Redirect(Target),
     /// Close the connection without a byte; logs show this status.
     Close(u16),
 }
 
-/// Where an internal redirect leads.
+/// The target of an internal redirect.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// Another URI and its arguments.
@@ -25,20 +25,20 @@ pub enum Target {
     Named(bytes::Bytes),
 }
 
-/// Where answering begins.
+/// The step at which a request begins.
 pub enum Start {
     /// With the request as it came.
     Fresh,
-    /// With the content, since what comes before was done for a request like it.
+    /// With the content, since the steps before it were done for a request like it.
     Content,
-    /// Here, with what was known of it when it was answered (`post_action`).
-    /// In a box, so that the many others need no place for it.
+    /// At this target, with the state that the request had after its response (`post_action`). Boxed, so that the
+    /// many other requests need no space for it.
     Elsewhere(Box<Target>),
-    /// It was refused while it was read: with this status.
+    /// Refused with this status while it was being read.
     Refused(u16),
 }
 
-/// What an outcome comes to.
+/// The result of an outcome.
 pub enum Settled {
     /// An answer.
     Response(Box<Response>),

@@ -26,9 +26,9 @@ blocks! {
     }
 }
 
-/// Bytes reserved for a root; longer ones grow the buffer.
+/// Bytes reserved for a path's root; a longer root grows the buffer.
 const PATH_TYPICAL: usize = 64;
-/// The longest buffer that waits for the next path.
+/// Maximum capacity, in bytes, of the buffer that is kept for the next path.
 const PATH_KEPT: usize = 4096;
 
 /// How a location maps URIs to paths.
@@ -36,25 +36,25 @@ const PATH_KEPT: usize = 4096;
 pub struct Root {
     /// The directory, absolute where it has no variables.
     pub path: Template,
-    /// It is an `alias`: this much of the URI is replaced.
+    /// For an `alias`: the part of the URI that it replaces.
     pub alias: Option<Alias>,
 }
 
-/// What an `alias` replaces.
+/// The part of the URI that an `alias` replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alias {
-    /// The location's name: so many bytes of the URI.
+    /// The location's name: this many bytes of the URI.
     Prefix(usize),
     /// Everything (in a location with a regular expression).
     Whole,
 }
 
-/// What one level says: the path, and whether it was `alias`; the length is put in by whoever knows the location.
+/// The settings of one level: the path, and whether it is an `alias`; the builder of locations adds the length.
 #[derive(Debug, Clone, Default)]
 pub struct Raw {
     path: Option<Template>,
     is_alias: bool,
-    /// Set by the builder of locations where `is_alias`.
+    /// Set by the builder of locations if `is_alias`.
     pub alias: Option<Alias>,
 }
 
@@ -158,7 +158,7 @@ impl Section for Root {
 }
 
 thread_local! {
-    /// Memory for the next path of this loop.
+    /// Buffer for the next path of this loop.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -167,7 +167,7 @@ thread_local! {
 pub struct Mapped {
     /// The whole path.
     pub path: Vec<u8>,
-    /// So many bytes of it are `root` or `alias`.
+    /// Length in bytes of the part that comes from `root` or `alias`.
     pub root: usize,
 }
 
@@ -212,15 +212,15 @@ pub fn root(request: &Request, out: &mut Vec<u8>) {
     }
 }
 
-/// What `$realpath_root` is for one root.
+/// The value of `$realpath_root` for one root.
 #[derive(Debug)]
 pub struct Resolved {
     root: Vec<u8>,
     found: Result<Vec<u8>, disk::Error>,
 }
 
-/// Finds out what `$realpath_root` is at the request's location, where the configuration uses it: variables cannot wait for a
-/// disk, so this is done before anyone asks.
+/// Determines `$realpath_root` at the request's location, if the configuration uses it. Variables cannot wait for a
+/// disk, so this is done before the variable is evaluated.
 pub async fn resolve(request: &mut Request) {
     if !request.settings().uses_realpath {
         return;
@@ -238,16 +238,16 @@ pub async fn resolve(request: &mut Request) {
     let found = match files::pool(request) {
         Ok(pool) => {
             let access = files::reading(request.location(), pool);
-            // In a box: it is large, and hardly any configuration asks for it.
+            // Boxed: it is large, and hardly any configuration needs it.
             Box::pin(disk.real_path(&path, &access)).await
         }
-        // The log has been told.
+        // The failure is in the log already.
         Err(_) => return,
     };
     request.resolved = Some(Box::new(Resolved { root: path, found }));
 }
 
-/// Appends `$realpath_root`; `false` where it could not be found out.
+/// Appends `$realpath_root`; `false` if it could not be determined.
 pub fn real_root(request: &Request, out: &mut Vec<u8>) -> bool {
     let mut path = Vec::new();
     root(request, &mut path);
@@ -268,7 +268,7 @@ pub fn real_root(request: &Request, out: &mut Vec<u8>) -> bool {
 /// The path of the request's URI.
 ///
 /// # Errors
-/// 500 where an `alias` cannot be applied since the URI was rewritten.
+/// 500 if an `alias` cannot be applied because the URI was rewritten.
 pub fn map(request: &Request, mapped: &mut Mapped) -> Result<(), Failure> {
     mapped.path.clear();
     mapped.path.reserve(PATH_TYPICAL + request.uri.len());

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 /// Steps after which PCRE2 gives up a match (`(*LIMIT_MATCH=…)`): about 10 ms of one core.
 pub const MATCH_LIMIT: u32 = 100_000;
-/// Capture groups that have a number to ask for them by, the whole match included: `$0` to `$9`.
+/// Maximum number of groups that are accessible by number, the whole match included: `$0` to `$9`.
 const NUMBERED: usize = 10;
 
 /// A compiled pattern together with the variables that its named groups set.
@@ -23,16 +23,16 @@ pub struct Regex {
     program: Arc<pcre2::bytes::Regex>,
     /// The pattern as it was written, for messages.
     pub pattern: String,
-    /// How many groups are kept of a match: those with a number to ask by, and up to the last one with a name.
+    /// Number of groups kept of a match: those accessible by number, and up to the last one with a name.
     kept: usize,
     /// Named groups: their number and the variable that they set.
     pub groups: Vec<(usize, VariableIndex)>,
 }
 
-/// Where the groups of the last successful match lie in its subject.
+/// The positions of the groups of the last successful match in its subject.
 pub type Spans = SmallVec<[Option<Range<u32>>; 4]>;
 
-/// nginx's sentence for a pattern that PCRE2 refuses; `before` is what was put before it.
+/// nginx's sentence for a pattern that PCRE2 refuses; `before` is the prefix that was added to the pattern.
 fn not_compiled(error: &pcre2::Error, pattern: &str, before: usize) -> String {
     let said = error.to_string();
     // "PCRE2: error compiling pattern at offset 22: missing closing parenthesis"
@@ -46,19 +46,19 @@ fn not_compiled(error: &pcre2::Error, pattern: &str, before: usize) -> String {
     }
 }
 
-/// The programs in use, by pattern: one that stands in ten thousand servers, or in the next configuration again, is compiled once and
-/// lies in memory once.
+/// The programs in use, by pattern: a pattern that occurs in ten thousand servers, or again in the next
+/// configuration, is compiled once and is in memory once.
 static PROGRAMS: Mutex<Option<Programs>> = Mutex::new(None);
 
 #[derive(Default)]
 struct Programs {
-    /// With and without case.
+    /// Case-sensitive and caseless.
     known: [HashMap<Box<str>, Weak<pcre2::bytes::Regex>>; 2],
-    /// At how many those are looked for that are no longer in use.
+    /// Number of programs at which unused ones are swept.
     sweep_at: usize,
 }
 
-/// Below this many programs nobody looks for those that are not in use.
+/// Minimum number of programs for a sweep of the unused ones.
 const SWEEP_MIN: usize = 1024;
 
 impl Programs {
@@ -71,7 +71,7 @@ impl Programs {
     }
 }
 
-/// The program of a pattern, shared with all who have the same one. Not on a loop, which another thread may not keep waiting.
+/// The program of a pattern, shared by all uses of the pattern. Not on a loop: another thread may hold the lock.
 fn shared(pattern: &str, caseless: bool) -> Result<Arc<pcre2::bytes::Regex>, String> {
     let case = usize::from(caseless);
     let find = |programs: &Programs| programs.known[case].get(pattern)?.upgrade();
@@ -111,7 +111,8 @@ impl Regex {
         Self::new(pattern, compile(pattern, caseless)?, name)
     }
 
-    /// As [`Regex::compile`], for a pattern out of the configuration, which may stand there many times. Not on a loop.
+    /// Like [`Regex::compile`], for a pattern from the configuration, which may occur there many times. Not on a
+    /// loop.
     ///
     /// # Errors
     /// As [`Regex::compile`].
@@ -143,7 +144,7 @@ impl Regex {
         })
     }
 
-    /// Compiles a pattern out of the configuration; its named groups become variables.
+    /// Compiles a pattern from the configuration; its named groups become variables.
     ///
     /// # Errors
     /// As [`Regex::compile`].
@@ -191,13 +192,13 @@ impl Regex {
         )
     }
 
-    /// How many groups it has, the whole match counted.
+    /// Number of groups, the whole match counted.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.program.captures_len()
     }
 
-    /// Whether the pattern has groups at all: without, a match sets nothing.
+    /// Whether the pattern has groups: a match of one without sets nothing.
     #[must_use]
     pub fn has_captures(&self) -> bool {
         self.program.captures_len() > 1

@@ -9,10 +9,10 @@ use crate::outcome::{Outcome, Settled, Start};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response, after, before, content};
 
-/// Rounds of one request: its changes of URI, the one that was too many, and its answer.
+/// Maximum number of rounds of one request: its changes of URI, the one that was too many, and its response.
 const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
 
-/// Answers a request; `None` closes the connection without a byte.
+/// Makes the response to a request; `None` closes the connection without a byte.
 pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response>> {
     let mut outcome = match start {
         Start::Fresh => match hot_files::answer(request) {
@@ -38,7 +38,7 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
             }
             Settled::Redirect(target) if request.may_change_uri() => {
                 let arrival = request.redirect(target);
-                // In a box, so that the many that are not sent elsewhere need no place for it.
+                // Boxed, so that the many requests that are not redirected need no space for it.
                 Box::pin(pass(request, arrival)).await
             }
             Settled::Redirect(target) => {
@@ -57,7 +57,8 @@ async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
     }
 }
 
-/// Makes the outcome a response: through the error pages where it failed, through the steps after the content always.
+/// Turns the outcome into a response: by the error pages if it failed, and always through the steps after the
+/// content.
 pub fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
     loop {
         let response = match outcome {

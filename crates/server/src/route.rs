@@ -14,7 +14,7 @@ pub type ServerId = u32;
 /// Index of a location in [`crate::settings::Settings::locations`].
 pub type LocationId = u32;
 
-/// Directories deep that location blocks may be nested.
+/// Maximum nesting depth of location blocks.
 pub const NESTED_LOCATIONS_MAX: usize = 32;
 
 /// The names of the servers of one listening address, in nginx's order of choice: exact name,
@@ -54,7 +54,7 @@ pub enum ServerName {
 }
 
 impl ServerNames {
-    /// Adds a name; of two equal ones the first stays, and `false` says that there was one.
+    /// Adds a name; of two equal ones the first stays, and `false` reports the duplicate.
     pub fn add(&mut self, name: &ServerName, server: ServerId) -> bool {
         fn put(map: &mut HashMap<Box<[u8]>, ServerId>, key: &[u8], server: ServerId) -> bool {
             if map.contains_key(key) {
@@ -78,7 +78,7 @@ impl ServerNames {
         }
     }
 
-    /// Whether there is nothing to choose from.
+    /// Whether there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty()
@@ -140,16 +140,16 @@ impl ServerNames {
     }
 }
 
-/// One `location` as far as the search needs to know it.
+/// One `location`, with the facts that the search needs.
 #[derive(Debug)]
 pub struct Candidate {
     /// The prefix or exact URI.
     pub name: Box<[u8]>,
-    /// `location /x`, `location ^~ /x`, if there is one.
+    /// `location /x` or `location ^~ /x`, if it exists.
     pub prefix: Option<Prefix>,
-    /// `location = /x`, if there is one.
+    /// `location = /x`, if it exists.
     pub exact: Option<LocationId>,
-    /// `location = /x/` passes requests on, so `/x` is sent there, as with a prefix.
+    /// Whether `location = /x/` passes requests on, so that `/x` is redirected there, as with a prefix.
     redirects: bool,
     /// The longest other candidate that this name starts with.
     parent: Option<u32>,
@@ -160,9 +160,9 @@ pub struct Candidate {
 pub struct Prefix {
     /// The location.
     pub location: LocationId,
-    /// `^~`: regexes are not asked.
+    /// Whether it is `^~`: regexes are not tried.
     pub stops: bool,
-    /// The location passes requests on, so `/a` is sent to `/a/` (drop-in 14).
+    /// Whether the location passes requests on, so that `/a` is redirected to `/a/` (drop-in 14).
     pub auto_redirect: bool,
 }
 
@@ -173,14 +173,14 @@ pub struct Locations {
     regexes: Vec<(Arc<Regex>, LocationId)>,
 }
 
-/// What the search for a location found.
+/// The result of the search for a location.
 #[derive(Debug)]
 pub enum Found<'a> {
     /// This location, chosen by its prefix or exactly.
     Location(LocationId),
     /// This location, chosen by its regex.
     Regex(LocationId, &'a Regex, Spans),
-    /// `/a` was asked and only `/a/` exists: 301.
+    /// `/a` was requested and only `/a/` exists: 301.
     AddSlash(LocationId),
     /// None: the server itself answers.
     Nothing,
@@ -193,7 +193,7 @@ impl Locations {
         candidate.exact.replace(location).is_none()
     }
 
-    /// Sends `/a` to `/a/`, which is the name of an exact location that is there.
+    /// Redirects `/a` to `/a/`, the name of an existing exact location.
     pub fn redirect_to_exact(&mut self, name: &[u8]) {
         self.candidate(name).redirects = true;
     }
@@ -209,7 +209,7 @@ impl Locations {
         self.regexes.push((regex, location));
     }
 
-    /// Whether there is none.
+    /// Whether there are no locations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.candidates.is_empty() && self.regexes.is_empty()
@@ -263,7 +263,7 @@ impl Locations {
             Fixed::AddSlash(location) => return Found::AddSlash(location),
             Fixed::Prefix(prefix) => match nested(prefix.location).find_below(uri, nested) {
                 Found::Nothing => (Found::Location(prefix.location), prefix.stops),
-                // An inner prefix still lets the outer regexes be asked; a decision does not.
+                // An inner prefix still lets the outer regexes be tried; a final decision does not.
                 Found::Location(inner) if !nested(prefix.location).is_final(uri, inner) => {
                     (Found::Location(inner), prefix.stops)
                 }
@@ -341,7 +341,7 @@ impl Locations {
     }
 }
 
-/// What prefixes and exact names alone say.
+/// The result of the search by prefixes and exact names alone.
 enum Fixed {
     Exact(LocationId),
     Prefix(Prefix),

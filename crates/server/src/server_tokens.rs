@@ -43,7 +43,7 @@ impl Identity {
         }
     }
 
-    /// The `Server` line with its end.
+    /// The `Server` line with its line end.
     #[must_use]
     pub const fn line(&self) -> &'static str {
         match self.server_tokens {

@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use crate::hash::murmur2;
 
-/// The whole, in the unit in which percentages are kept: hundredths of a percent.
+/// 100 %, in the unit in which percentages are kept: hundredths of a percent.
 const WHOLE: u32 = 10_000;
-/// How many variants one block may hold.
+/// Maximum number of variants of one block.
 pub const PARTS_MAX: usize = 10_000;
 
-/// Why a `split_clients` block is refused; the texts are nginx's.
+/// The reason why a `split_clients` block is refused; the texts are nginx's.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Problem {
     /// A share that is neither `*` nor a positive percentage with at most two decimals.
@@ -33,13 +33,13 @@ pub struct SplitClients {
 
 #[derive(Debug)]
 struct Part {
-    /// Hashes below it fall here; `None` takes all that are left.
+    /// Hashes below it belong to this variant; `None` takes all that are left.
     below: Option<u32>,
     value: Bytes,
 }
 
 impl SplitClients {
-    /// From the lines of a block: share (`51.2%`, `*`) and value.
+    /// Makes the variants from the lines of a block: share (`51.2%`, `*`) and value.
     ///
     /// # Errors
     /// A share that cannot be read, or more than 100 % in sum.
@@ -67,7 +67,7 @@ impl SplitClients {
         Ok(Self { parts })
     }
 
-    /// The variant of a source string; `None` when the shares leave it out.
+    /// The variant for a source string; `None` if its hash is outside all shares.
     #[must_use]
     pub fn choose(&self, source: &[u8]) -> Option<&Bytes> {
         let hash = murmur2(source);

@@ -24,9 +24,9 @@ use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::respond;
 
-/// Bytes that are taken of a body that nobody wants.
+/// Maximum number of bytes read from a body that is discarded.
 const TAKEN_MAX: u64 = 64 << 10;
-/// How deep sub-requests may be of sub-requests, as nginx.
+/// Maximum depth of sub-requests of sub-requests, as in nginx.
 pub const DEPTH_MAX: u32 = 51;
 
 directives! {
@@ -40,13 +40,13 @@ directives! {
     }
 }
 
-/// A sub-request that was answered, with its body still to come; no answer: it was closed without one.
+/// A finished sub-request, with the body of its response still to come; without a response it was closed.
 pub type Answered = (Box<Request>, Option<Box<Response>>);
 
 /// Makes a sub-request for a URI (decoded, as it is) and arguments: a GET with this body.
 ///
 /// # Errors
-/// They are [`DEPTH_MAX`] deep already; that is logged.
+/// The depth is [`DEPTH_MAX`] already; that is logged.
 pub fn make(
     parent: &Request,
     uri: Bytes,
@@ -72,14 +72,14 @@ fn make_with(
     Ok(child(uri))
 }
 
-/// Too many sub-requests of sub-requests.
+/// The error for sub-requests nested too deeply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooDeep;
 
-/// Answers a sub-request. Nothing of its answer's body has been asked for yet.
+/// Runs a sub-request up to its response. Nothing of the body has been read yet.
 #[must_use]
 pub fn ask(mut request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output = Answered>>> {
-    // Boxed and named, since requests answer sub-requests on their way.
+    // Boxed, with its type named, since requests run sub-requests on their way (recursion).
     Box::pin(async move {
         let response = respond::respond(&mut request, Start::Fresh).await;
         count(&request, by, response.as_deref());
@@ -87,7 +87,7 @@ pub fn ask(mut request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output = Ans
     })
 }
 
-/// As [`ask`], for one that begins where the request that it was made of has come to: at its content.
+/// Like [`ask`], for a sub-request that begins at its content: the point that its parent has reached.
 #[must_use]
 pub fn ask_for_content(
     mut request: Box<Request>,
@@ -100,7 +100,7 @@ pub fn ask_for_content(
     })
 }
 
-/// Answers a sub-request of which nobody wants the body, and logs it.
+/// Runs a sub-request whose body is discarded, and logs it.
 #[must_use]
 pub fn ask_for_head(request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output = Box<Request>>>> {
     Box::pin(async move {
@@ -114,8 +114,8 @@ pub fn ask_for_head(request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output 
     })
 }
 
-/// As [`ask_for_head`], for a sub-request that its parent waits for: what passes it on to another server gives up when the client
-/// leaves, unless its location says otherwise (`proxy_ignore_client_abort`).
+/// Like [`ask_for_head`], for a sub-request that its parent waits for: a request that is passed on to another server
+/// is cancelled when the client leaves, unless its location says otherwise (`proxy_ignore_client_abort`).
 pub async fn ask_for_head_below(parent: &Request, request: Box<Request>, by: By) -> Box<Request> {
     let leave = request.wire.leave();
     let mut asked = ask_for_head(request, by);
@@ -140,7 +140,8 @@ pub fn count(request: &Request, by: By, response: Option<&Response>) {
     modules.count_subrequest(by, status);
 }
 
-/// Takes what has come of a body that nobody wants: mostly all of it, so that the connection that it came over can be used again.
+/// Reads the part of a discarded body that has arrived: mostly all of it, so that the upstream connection can be
+/// reused.
 pub async fn take_what_came(mut body: Body<Rc<OpenFile>>) {
     let mut left = TAKEN_MAX;
     poll_fn(|cx| {
@@ -155,7 +156,7 @@ pub async fn take_what_came(mut body: Body<Rc<OpenFile>>) {
     .await;
 }
 
-/// Writes the lines of a sub-request that is over, where it is to have any.
+/// Writes the log lines of a finished sub-request, if it is to be logged.
 pub async fn log(request: &Request) {
     let location = request.location();
     if !location.settings.subrequests.log_subrequest {

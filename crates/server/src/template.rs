@@ -5,10 +5,10 @@
 use config::{Template, TemplatePart, VariableIndex};
 use message::escape::Escape;
 
-/// Who knows the values of variables: a request.
+/// Looks up the values of variables; implemented by `Request`.
 pub trait Variables {
-    /// Appends the value of a variable. `false`: it has none (nginx's "not found"; an empty value is a value), and nothing
-    /// was appended.
+    /// Appends the value of a variable. `false`: it has none (nginx's "not found"; an empty value is a value), and
+    /// nothing was appended.
     fn variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool;
 
     /// Appends what the last regular expression captured as `$1` to `$9`; nothing when it captured nothing.
@@ -28,16 +28,16 @@ pub fn evaluate(template: &Template, variables: &impl Variables, out: &mut Vec<u
     }
 }
 
-/// How captures are put into a text.
+/// The escaping of captures in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quoting {
     /// As they are.
     Plain,
-    /// As a URI's arguments have them.
+    /// Escaped as a URI's arguments.
     Escaped,
 }
 
-/// As [`evaluate`], with captures put in so.
+/// Like [`evaluate`], with this escaping of captures.
 pub fn evaluate_quoted(
     template: &Template,
     variables: &impl Variables,

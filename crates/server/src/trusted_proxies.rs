@@ -9,14 +9,14 @@ use std::sync::{Arc, OnceLock};
 use config::{Placed, Problem, Scope, Value, Word};
 use ipnet::IpNet;
 
-/// Whose word is taken for an address.
+/// A client that is trusted to name an address.
 #[derive(Debug, Clone)]
 pub enum Trusted {
     /// Every client of a unix socket.
     Unix,
     /// An address or a network.
     Net(IpNet),
-    /// A host, with its addresses once they are known.
+    /// A host, with its addresses once they have been looked up.
     Host(Arc<Host>),
 }
 
@@ -45,7 +45,7 @@ impl Value for Trusted {
     }
 }
 
-/// Reads an address or a network; warns of bits that do not count.
+/// Reads an address or a network; warns if bits after the prefix are set.
 pub fn network(word: &Word, scope: &mut Scope) -> Option<IpNet> {
     let text = word.display().to_string();
     if let Ok(address) = text.parse::<IpAddr>() {
@@ -92,15 +92,16 @@ impl Trusted {
     }
 }
 
-/// Is the word of a client (none: a unix socket's) taken for an address?
+/// Whether a client (none: a unix socket's) is trusted to name an address.
 #[must_use]
 pub fn is_trusted(client: Option<SocketAddr>, trusted: &[Placed<Trusted>]) -> bool {
     let who = client.map(|address| address.ip().to_canonical());
     trusted.iter().any(|one| one.value.is(who))
 }
 
-/// The address that `lines` (of `X-Forwarded-For`, or one line of another header) name, where `client` (none: a unix socket's) is
-/// trusted: the last one; with `is_recursive` the last one that is not trusted itself. Its port is 0 where none is named.
+/// Finds the address in `lines` (of `X-Forwarded-For`, or one line of another header), if `client` (none: a unix
+/// socket's) is trusted: the last one; with `is_recursive` the last one that is not trusted itself. Its port is 0 if
+/// the header gives none.
 pub fn find(
     client: Option<SocketAddr>,
     lines: &[&[u8]],
@@ -117,7 +118,7 @@ pub fn find(
     found
 }
 
-/// Goes back through one line; `false`: an address is not trusted, or is none.
+/// Walks back through one line; `false`: an address is not trusted, or is not an address.
 fn walk(
     client: Option<SocketAddr>,
     found: &mut Option<SocketAddr>,
@@ -161,7 +162,7 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
                 .filter(|found: &SocketAddr| found.port() > 0)?,
         },
     };
-    // To nginx's reader this one is none.
+    // nginx's parser does not accept this address.
     (address.ip() != IpAddr::V4(Ipv4Addr::BROADCAST)).then_some(address)
 }
 
@@ -226,7 +227,7 @@ mod tests {
             all(&["192.0.2.9, 192.0.2.1", "10.0.0.1"]).as_deref(),
             Some("192.0.2.1")
         );
-        // What is no address ends the walk; what was found so far holds.
+        // A word that is not an address ends the walk; the address found so far stands.
         assert_eq!(
             all(&["192.0.2.1", "x, 10.0.0.1"]).as_deref(),
             Some("10.0.0.1")

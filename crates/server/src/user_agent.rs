@@ -2,7 +2,7 @@
 //!
 //! Not here: `modern_browser` and `ancient_browser` ([`crate::variables::browser`]), which compare versions.
 
-/// A browser that something is done differently for.
+/// A browser that is treated specially.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Browser {
     /// MSIE up to 6.0, but for 6.0 of Windows XP's second service pack.
@@ -39,7 +39,7 @@ impl Browser {
         }
     }
 
-    /// MSIE of any version?
+    /// Whether it is MSIE of any version.
     #[must_use]
     pub fn is_msie(self) -> bool {
         matches!(self, Self::Msie | Self::Msie6)

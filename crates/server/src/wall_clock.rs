@@ -18,7 +18,7 @@ pub const TIME_ERROR_BYTES: usize = 19;
 /// `Sep 28 12:00:00`, the form of syslog (RFC 3164 4.1.2).
 pub const TIME_SYSLOG_BYTES: usize = 15;
 
-/// Bytes of a zone's name that are kept, such as `CEST`.
+/// Maximum number of bytes of a zone's name, such as `CEST`.
 const ZONE_NAME_BYTES: usize = 8;
 
 /// The offset from UTC, as known until its next change.
@@ -26,7 +26,7 @@ const ZONE_NAME_BYTES: usize = 8;
 struct Zone {
     /// Seconds east of UTC, valid before `until`.
     offset: i32,
-    /// What the zone is called until then, and from then on; zeros behind it.
+    /// The zone's name until then, and from then on; padded with zeros.
     names: [[u8; ZONE_NAME_BYTES]; 2],
     /// Unix time of the next change (daylight saving), `i64::MAX` without one.
     until: i64,
