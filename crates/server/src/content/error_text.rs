@@ -61,7 +61,7 @@ const DETAILS: &[(u16, &str, &str)] = &[
 /// Six comment lines behind an error page for browsers that hide short ones
 /// (`msie_padding`): with them the page is over 512 bytes.
 pub const PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
-/// How often [`PADDING`] is written.
+/// Number of times that [`PADDING`] is written.
 pub const PADDING_LINES: usize = 6;
 
 /// The page of `status` signed with `signature`, or `None` when it has none.

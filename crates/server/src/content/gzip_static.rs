@@ -57,12 +57,12 @@ impl Precompressed {
     }
 }
 
-/// What was found.
+/// The result of the search for a compressed file.
 #[derive(Default)]
 pub struct Found {
-    /// The answer with a compressed file that the client takes.
+    /// The response with a compressed file that the client accepts.
     pub answer: Option<Outcome>,
-    /// Another client may get a compressed file: for `Vary`.
+    /// Whether another client may get a compressed file: for `Vary`.
     pub varies: bool,
 }
 

@@ -17,17 +17,17 @@ use crate::direct_mapped::Places;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 
-/// Answers that one loop has ready; a power of two.
+/// Maximum number of ready responses of one loop; a power of two.
 const PLACES: usize = 4096;
-/// The longest URI that an answer is kept for, in bytes.
+/// Maximum length in bytes of the URI of a ready response.
 const URI_MAX: usize = 512;
 
-/// The answers of one loop.
+/// The ready responses of one loop.
 #[derive(Debug, Default)]
 pub struct ReadyFiles(Places<Prepared, PLACES>);
 
 impl ReadyFiles {
-    /// Forgets all of them: memory is scarce.
+    /// Removes all of them, when memory is scarce.
     pub fn clear(&self) {
         self.0.clear();
     }
@@ -42,7 +42,7 @@ struct Prepared {
     head: Response,
 }
 
-/// Answers a request whose answer is ready, and enters its location; `None`: it is not.
+/// Answers a request from a ready response and enters its location; `None` if there is none.
 pub fn answer(request: &mut Request) -> Option<Box<Response>> {
     if request.method != Method::Get || request.head.framing != Framing::None {
         return None;
@@ -69,7 +69,8 @@ pub fn answer(request: &mut Request) -> Option<Box<Response>> {
     Some(Box::new(prepared.head.with_body(body)))
 }
 
-/// Keeps the answer with this file, before the steps behind the content have seen it, if the next request for the URI gets the same.
+/// Keeps the response with this file, as it is before the steps after the content, if the next request for the URI
+/// gets the same.
 pub fn keep(request: &Request, file: &Rc<OpenFile>, response: &Response) {
     let is_in_memory = match &response.body {
         Body::Once(message::Chunk::Bytes(bytes)) => {
@@ -97,7 +98,7 @@ pub fn keep(request: &Request, file: &Rc<OpenFile>, response: &Response) {
     places.put(&request.uri, prepared);
 }
 
-/// Did nothing but server and URI lead the request here?
+/// Whether only the server and the URI led the request here.
 fn is_of_uri_alone(request: &Request) -> bool {
     let server = request.settings().location(request.server().location);
     let location = request.location();

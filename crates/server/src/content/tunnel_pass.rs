@@ -152,7 +152,7 @@ pub async fn make(request: &mut Request, leading: &Leading) -> Outcome {
     }
 }
 
-/// Who stands behind the address.
+/// The servers behind the address.
 async fn servers(request: &Request, leading: &Leading) -> Result<Arc<Upstream>, Failure> {
     let template = match leading {
         Leading::Fixed(upstream) => return Ok(Arc::clone(upstream)),
@@ -293,7 +293,7 @@ impl Opening {
         if goes_on { Ok(()) } else { Err(status) }
     }
 
-    /// Is the next server tried?
+    /// Whether the next server is tried.
     fn goes_on(&self, failure: Failed, now_ms: u64) -> bool {
         let settings = self.settings();
         let kind = match failure {
@@ -312,7 +312,7 @@ impl Opening {
     }
 }
 
-/// What is behind a tunnel: the server is given back when it is dropped.
+/// The server side of a tunnel: dropping it gives the server back.
 struct Connected {
     about: About,
     record: Rc<Record>,

@@ -22,7 +22,7 @@ use crate::trusted_proxies::{self, Trusted};
 use ranges::Ranges;
 use spans::Spans;
 
-/// Proxies of one block.
+/// Maximum number of proxies of one block.
 pub const PROXIES_MAX: usize = 65_536;
 /// What stands for an address that there is none of: a unix socket's client, a variable that holds no address.
 const NOWHERE: u32 = u32::MAX;
@@ -32,11 +32,11 @@ const NOWHERE: u32 = u32::MAX;
 pub struct Geo {
     /// The variable that holds the address; none: the client's own.
     pub address: Option<VariableIndex>,
-    /// Whose `X-Forwarded-For` counts.
+    /// The proxies whose `X-Forwarded-For` is used.
     pub proxies: Vec<Placed<Trusted>>,
-    /// Is the last address of it that is no proxy's taken?
+    /// Whether the last address of it that is not a proxy's is used.
     pub is_recursive: bool,
-    /// Is the value found anew each time?
+    /// Whether the value is looked up anew each time.
     pub is_volatile: bool,
     v4: Spans<u32>,
     v6: Spans<u128>,

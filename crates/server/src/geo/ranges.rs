@@ -40,7 +40,7 @@ impl Ranges {
         Ok(replaced)
     }
 
-    /// Deletes a range; `false`: not all of it was there, just so.
+    /// Deletes a range; `false`: not all of it was there with exactly these ends.
     pub fn delete(&mut self, first: u32, last: u32) -> bool {
         let mut is_whole = true;
         for (first, last) in pieces(first, last) {

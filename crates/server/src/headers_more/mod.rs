@@ -49,26 +49,26 @@ pub struct Command {
     changes: Vec<Change>,
 }
 
-/// What becomes of one header.
+/// A change of one header.
 #[derive(Debug, Clone)]
 struct Change {
-    /// The name, or how it begins.
+    /// The name, or its beginning.
     name: Bytes,
-    /// Stands a `*` for the rest of the name?
+    /// Whether a `*` stands for the rest of the name.
     is_prefix: bool,
     /// The value. None: it is removed.
     value: Option<Template>,
     mode: Mode,
 }
 
-/// How a header gets its value.
+/// The way in which a header gets its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// In the place of what there is.
+    /// Replaces the header or adds it.
     Replace,
-    /// In the place of what there is, if there is something.
+    /// Replaces the header if it exists.
     ReplaceOnly,
-    /// Beside what there is.
+    /// Adds the header beside existing ones.
     Append,
 }
 
@@ -82,13 +82,13 @@ pub struct HeadersMore {
 }
 
 impl HeadersMore {
-    /// Is there a line about answers?
+    /// Whether there is a line about responses.
     #[must_use]
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Is there a line about requests?
+    /// Whether there is a line about requests.
     #[must_use]
     pub fn has_input(&self) -> bool {
         !self.input.is_empty()

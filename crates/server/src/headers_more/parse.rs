@@ -200,7 +200,7 @@ fn is_single(id: HeaderId) -> bool {
     )
 }
 
-/// Whether a line about answers has no effect: this header is what its bytes are, or the connection's.
+/// Whether a line about responses has no effect, because the header is one of framing or of the connection.
 pub(super) fn is_of_framing(change: &Change) -> bool {
     match HeaderId::find(&change.name) {
         HeaderId::TransferEncoding | HeaderId::Connection | HeaderId::KeepAlive => true,

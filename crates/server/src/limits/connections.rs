@@ -8,12 +8,12 @@ use super::Counted;
 use super::keys::{Keys, Known};
 use super::table::Slot;
 
-/// Why a request is not counted.
+/// The reason why a request is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// There are as many as there may be.
+    /// The key has its maximum number of requests.
     Limit,
-    /// There is no room to remember it.
+    /// The zone has no room for the key.
     Full,
 }
 
@@ -32,7 +32,7 @@ pub struct Held {
 }
 
 impl Connections {
-    /// Counts a request with this key, of which there may be `max`.
+    /// Counts a request with this key, for which `max` requests are allowed.
     ///
     /// # Errors
     /// [`Refused`].
@@ -55,7 +55,7 @@ impl Connections {
 }
 
 impl Held {
-    /// All limits have let the request pass.
+    /// Counts a request that all limits let pass, in the figures.
     pub fn count_passed(&self) {
         self.zone.figures.count(Counted::Passed);
     }

@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use super::table::{Hasher, Room, Table, TooLarge};
 use crate::metrics::limits::LimitFigures;
 
-/// What is known of a key.
+/// The state of a key.
 pub trait Known: Copy {
-    /// Bytes of a node in nginx that has it, its key not counted.
+    /// Bytes of the corresponding node in nginx, its key not counted.
     const NODE_BYTES: usize;
 }
 
-/// The keys of one zone, and what is known of each.
+/// The keys of one zone and the state of each.
 #[derive(Debug)]
 pub struct Keys<V> {
     pub(super) hasher: Hasher,
@@ -24,7 +24,7 @@ pub struct Keys<V> {
 }
 
 impl<V: Known> Keys<V> {
-    /// No key yet, in a zone of so many bytes; what becomes of requests is counted in `figures`.
+    /// An empty zone of this many bytes; the results of requests are counted in `figures`.
     ///
     /// # Errors
     /// [`TooLarge`].

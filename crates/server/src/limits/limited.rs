@@ -8,7 +8,7 @@ use crate::request::Request;
 
 use super::connections::Held;
 
-/// What `limit_req` has said.
+/// The result of `limit_req`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Paced {
@@ -24,7 +24,7 @@ pub enum Paced {
     RejectedDryRun,
 }
 
-/// What `limit_conn` has said.
+/// The result of `limit_conn`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counted {
@@ -36,14 +36,14 @@ pub enum Counted {
     RejectedDryRun,
 }
 
-/// What both have said.
+/// The results of both.
 #[derive(Debug, Default)]
 pub struct Limited {
-    /// `limit_req`, once it was asked.
+    /// Result of `limit_req`, once it was checked.
     pub paced: Cell<Option<Paced>>,
-    /// `limit_conn`, once it was asked.
+    /// Result of `limit_conn`, once it was checked.
     pub counted: Cell<Option<Counted>>,
-    /// Where it is counted.
+    /// The keys by which the request is counted.
     pub held: RefCell<Vec<Held>>,
 }
 
@@ -86,12 +86,12 @@ impl Counted {
 }
 
 impl Request {
-    /// What limits have said to it.
+    /// The results of the limits for this request.
     pub fn limited(&self) -> &Rc<Limited> {
         self.rare().limited.get_or_init(Rc::default)
     }
 
-    /// It is answered: it counts no more where it was counted, before its client learns of its end.
+    /// Stops counting an answered request, before its client sees the end of the response.
     pub fn release_limits(&self) {
         if let Some(limited) = self.rare_if_any().and_then(|rare| rare.limited.get()) {
             limited.held.take();
@@ -99,7 +99,7 @@ impl Request {
     }
 }
 
-/// Appends `$limit_req_status`; `false`: it was not asked.
+/// Appends `$limit_req_status`; `false`: the limit was not checked.
 pub fn append_paced(request: &Request, out: &mut Vec<u8>) -> bool {
     let said = request
         .rare_if_any()
@@ -108,7 +108,7 @@ pub fn append_paced(request: &Request, out: &mut Vec<u8>) -> bool {
         .is_some()
 }
 
-/// Appends `$limit_conn_status`; `false`: it was not asked.
+/// Appends `$limit_conn_status`; `false`: the limit was not checked.
 pub fn append_counted(request: &Request, out: &mut Vec<u8>) -> bool {
     let said = request
         .rare_if_any()

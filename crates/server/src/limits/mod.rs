@@ -21,7 +21,7 @@ pub use zones::{ZoneName, Zones};
 
 use crate::log::Level;
 
-/// Lines `limit_req`, or `limit_conn`, of one level.
+/// Maximum number of `limit_req` lines, or `limit_conn` lines, of one level.
 pub const LIMITS_MAX: usize = 64;
 
 config::choices! {
@@ -39,7 +39,7 @@ config::choices! {
 }
 
 impl Gravity {
-    /// As a level of the log.
+    /// The corresponding level of the log.
     #[must_use]
     pub fn level(self) -> Level {
         match self {
@@ -50,7 +50,7 @@ impl Gravity {
         }
     }
 
-    /// The level one below, for what is only delayed.
+    /// The level one below, for requests that are only delayed.
     #[must_use]
     pub fn milder(self) -> Level {
         match self {

@@ -5,45 +5,45 @@
 use super::keys::{Keys, Known};
 use super::table::{Slot, Table};
 
-/// What has been silent for so long, in milliseconds, makes room for others as soon as it owes nothing.
+/// A key that was silent for this many milliseconds makes room for others as soon as its excess is used up.
 const SILENT_MS: i64 = 60_000;
-/// Silent keys that make room for one that comes.
+/// Maximum number of silent keys that are removed when a key is added.
 const SILENT_AT_ONCE_MAX: usize = 2;
-/// One request.
+/// One request, in thousandths.
 const ONE: i64 = 1000;
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// What came beyond the rate, in thousandths of a request.
+    /// Excess over the rate, in thousandths of a request.
     excess: i64,
-    /// When it was counted last, in milliseconds.
+    /// Time of the last charged request, in milliseconds.
     last_ms: i64,
-    /// Requests that have passed here and are being asked about elsewhere: it must stay.
+    /// Requests that passed here and are still being checked by other zones: the key must stay.
     asked: u32,
 }
 
-/// A rate, and how far beyond it requests may go, in thousandths of a request.
+/// A rate, and the excess that is allowed, in thousandths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// Per second.
     pub rate: i64,
-    /// More than this is refused.
+    /// A larger excess is refused.
     pub burst: i64,
-    /// More than this is delayed.
+    /// A larger excess is delayed.
     pub delay: i64,
 }
 
-/// What a zone says to a request.
+/// A zone's verdict on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may pass, and is charged: so much has come beyond the rate.
+    /// It may pass, and is charged; the excess.
     Charged(i64),
     /// It may pass, and is not charged yet.
     Asked(Slot),
-    /// It may not.
+    /// It may not pass; the excess.
     Refused(i64),
-    /// There is no room to remember it.
+    /// The zone has no room for the key.
     Full,
 }
 
@@ -55,7 +55,7 @@ impl Known for Pace {
 }
 
 impl Requests {
-    /// Looks at a request with this key; the last zone that is asked charges it at once (`is_last`).
+    /// Checks a request with this key; the last zone checked charges it at once (`is_last`).
     pub fn ask(&self, key: &[u8], rule: &Rule, is_last: bool, now_ms: i64) -> Verdict {
         let hash = self.hasher.hash(key);
         let mut keys = self.keys.lock();
@@ -80,7 +80,7 @@ impl Requests {
         Verdict::Charged(excess)
     }
 
-    /// Charges a request that has passed everywhere; says what has come beyond the rate.
+    /// Charges a request that has passed in all zones; returns the excess.
     pub fn charge(&self, slot: Slot, rule: &Rule, now_ms: i64) -> i64 {
         let mut keys = self.keys.lock();
         let pace = keys.get_mut(slot);
@@ -90,17 +90,17 @@ impl Requests {
         excess
     }
 
-    /// A request that has passed here was refused elsewhere.
+    /// Releases the key of a request that passed here and was refused by another zone.
     pub fn forget(&self, slot: Slot) {
         self.keys.lock().get_mut(slot).asked -= 1;
     }
 }
 
 impl Pace {
-    /// What will have come beyond the rate with one request more, and the milliseconds since the last one.
+    /// The excess with one more request, and the milliseconds since the last one.
     fn with_one_more(&self, rate: i64, now_ms: i64) -> (i64, i64) {
         let passed_ms = match now_ms - self.last_ms {
-            // A clock that went far back is a new one.
+            // A clock that went back by more than a minute counts as a new one.
             ..-60_000 => 1,
             passed => passed.max(0),
         };
@@ -117,7 +117,7 @@ impl Pace {
     }
 }
 
-/// Adds a key; true: another one was forgotten that nobody would have missed had there been room.
+/// Adds a key; true: the zone was full, so other keys were removed for it.
 fn add(
     keys: &mut Table<Pace>,
     hash: u64,
@@ -128,7 +128,7 @@ fn add(
 ) -> (Verdict, bool) {
     let pace = Pace {
         excess: 0,
-        // What is only asked about counts from its charge on, as the first request.
+        // A key that is only checked counts from its charge on, as with a first request.
         last_ms: if is_last { now_ms } else { 0 },
         asked: u32::from(!is_last),
     };
@@ -148,8 +148,8 @@ fn add(
     (verdict, is_one_forgotten)
 }
 
-/// Takes up to `count` keys out, the one that was not used for longest first: the first one whatever it owes, where it `must` be,
-/// the others if they were silent for long and owe nothing.
+/// Removes up to `count` keys, the least recently used first. If it `must`, the first goes whatever its excess; the
+/// others go only if they were silent for long and their excess is used up.
 fn make_room(keys: &mut Table<Pace>, count: usize, must: bool, rate: i64, now_ms: i64) {
     for number in 0..count {
         let Some(slot) = keys.oldest() else { return };
@@ -166,7 +166,7 @@ fn make_room(keys: &mut Table<Pace>, count: usize, must: bool, rate: i64, now_ms
     }
 }
 
-/// Milliseconds that a request waits which came so far beyond the rate.
+/// Delay in milliseconds of a request with this excess.
 #[must_use]
 pub fn delay_ms(excess: i64, rule: &Rule) -> u64 {
     let over = excess.saturating_sub(rule.delay).max(0);
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(ask(10_000), Verdict::Charged(0));
         assert_eq!(ask(10_000), Verdict::Charged(1000));
         assert_eq!(ask(10_001), Verdict::Charged(1998));
-        // What is refused is not charged.
+        // A refused request is not charged.
         assert_eq!(ask(10_001), Verdict::Refused(2998));
         assert_eq!(ask(10_001), Verdict::Refused(2998));
         assert_eq!(ask(10_500), Verdict::Charged(2000));

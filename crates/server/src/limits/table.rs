@@ -9,18 +9,18 @@ use std::hash::BuildHasher;
 use hashbrown::DefaultHashBuilder;
 use smallvec::SmallVec;
 
-/// Bytes of a page: smaller things share one in equal parts, larger ones have whole ones.
+/// Bytes of a page: smaller entries share one in equal parts, larger ones take whole pages.
 const PAGE_BYTES: u64 = 4096;
-/// What nginx keeps for each page besides it, in bytes.
+/// Bytes of nginx's own data for each page, beside the page.
 const PAGE_HEAD_BYTES: u64 = 24;
-/// Keys that one table may hold.
+/// Maximum number of keys of one table.
 const KEYS_MAX: u64 = 1 << 31;
-/// Bytes of a key that need no memory of their own.
+/// Maximum length in bytes of a key that needs no allocation of its own.
 const KEY_INLINE: usize = 16;
-/// No place.
+/// No slot.
 const NONE: u32 = u32::MAX;
 
-/// Where a key stands.
+/// The slot of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -29,22 +29,22 @@ pub struct Slot(u32);
 pub struct Room {
     /// Keys in it.
     pub keys: u64,
-    /// What they take.
+    /// Bytes that they take.
     pub bytes: u64,
-    /// What they may take.
+    /// Maximum number of bytes that they may take.
     pub bytes_max: u64,
 }
 
-/// A table would need more memory than there is.
+/// The error for a table that would need more memory than there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// What makes numbers of keys; of each table another one, so that nobody can choose keys that share a number.
+/// Hashes keys, in each table differently, so that a client cannot choose keys that collide.
 #[derive(Debug, Default)]
 pub struct Hasher(DefaultHashBuilder);
 
 impl Hasher {
-    /// The number of a key.
+    /// The hash of a key.
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.0.hash_one(key)
@@ -56,14 +56,14 @@ struct Node<V> {
     key: SmallVec<[u8; KEY_INLINE]>,
     hash: u64,
     value: V,
-    /// The next one of the same bucket; of a free place, the next free one.
+    /// The next node of the same bucket; in a free slot, the next free one.
     next: u32,
-    /// By the time of their last use.
+    /// Neighbours in the order of last use.
     newer: u32,
     older: u32,
 }
 
-/// The table.
+/// A table of keys, with a state for each.
 #[derive(Debug)]
 pub struct Table<V> {
     /// The first node of each bucket; a power of two.
@@ -80,7 +80,7 @@ pub struct Table<V> {
 }
 
 impl<V: Copy> Table<V> {
-    /// A table in a zone of so many bytes, for nodes of `node_bytes` and their keys.
+    /// An empty table in a zone of this many bytes, for nodes of `node_bytes` and their keys.
     ///
     /// # Errors
     /// [`TooLarge`].
@@ -96,7 +96,7 @@ impl<V: Copy> Table<V> {
         let width = keys_max.next_power_of_two();
         buckets.try_reserve_exact(width).map_err(|_| TooLarge)?;
         buckets.resize(width, NONE);
-        // The kernel gives this memory only as it is used.
+        // The kernel gives this memory only when it is used.
         nodes.try_reserve_exact(keys_max).map_err(|_| TooLarge)?;
         Ok(Self {
             buckets,
@@ -111,7 +111,7 @@ impl<V: Copy> Table<V> {
         })
     }
 
-    /// Where a key stands.
+    /// The slot of a key.
     #[must_use]
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
         let mut at = self.buckets[self.bucket(hash)];
@@ -125,7 +125,7 @@ impl<V: Copy> Table<V> {
         None
     }
 
-    /// Adds a key that is not there, as the newest; `None`: there is no room.
+    /// Adds a new key, as the most recently used; `None`: the table is full.
     pub fn insert(&mut self, hash: u64, key: &[u8], value: V) -> Option<Slot> {
         let bytes = self.bytes + cost(self.node_bytes, key.len());
         let is_full = self.free == NONE && self.nodes.len() == self.nodes.capacity();
@@ -157,7 +157,7 @@ impl<V: Copy> Table<V> {
         Some(Slot(at))
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub fn remove(&mut self, slot: Slot) {
         self.take_out_of_order(slot.0);
         let hash = self.nodes[slot.0 as usize].hash;
@@ -180,25 +180,25 @@ impl<V: Copy> Table<V> {
         self.free = slot.0;
     }
 
-    /// Makes a key the newest.
+    /// Makes a key the most recently used.
     pub fn touch(&mut self, slot: Slot) {
         self.take_out_of_order(slot.0);
         self.put_first(slot.0);
     }
 
-    /// The key that was not used for longest.
+    /// The least recently used key.
     #[must_use]
     pub fn oldest(&self) -> Option<Slot> {
         (self.oldest != NONE).then_some(Slot(self.oldest))
     }
 
-    /// What is known of a key.
+    /// The state of a key.
     #[must_use]
     pub fn get(&self, slot: Slot) -> V {
         self.nodes[slot.0 as usize].value
     }
 
-    /// The same, to be changed.
+    /// The state of a key, mutable.
     pub fn get_mut(&mut self, slot: Slot) -> &mut V {
         &mut self.nodes[slot.0 as usize].value
     }

@@ -14,9 +14,9 @@ use super::table::TooLarge;
 use crate::metrics::limits::{Kind, LimitFigures, of};
 use crate::settings::Location;
 
-/// Zones of each kind in one configuration.
+/// Maximum number of zones of each kind in one configuration.
 pub const ZONES_MAX: usize = 1024;
-/// The smallest zone: eight pages, as nginx has it.
+/// Minimum size of a zone: eight pages, as in nginx.
 const ZONE_BYTES_MIN: u64 = 8 * 4096;
 
 blocks! {
@@ -32,21 +32,21 @@ blocks! {
     }
 }
 
-/// A zone as declared, and what is known of its keys.
+/// A zone as declared, and the state of its keys.
 #[derive(Debug)]
 pub struct Zone<S> {
     /// Its name.
     pub name: Bytes,
-    /// What tells requests apart.
+    /// The key by which requests are told apart.
     pub key: Template,
-    /// Thousandths of a request in a second; of no meaning to connections.
+    /// Thousandths of a request per second; unused for connections.
     pub rate: i64,
     bytes: u64,
     state: OnceLock<Arc<S>>,
 }
 
 impl<S> Zone<S> {
-    /// What is known of its keys; nothing before the configuration is served.
+    /// The state of its keys; `None` before the configuration is served.
     #[must_use]
     pub fn state(&self) -> Option<&Arc<S>> {
         self.state.get()
@@ -62,7 +62,7 @@ pub struct Zones {
     pub connections: Vec<Zone<Connections>>,
 }
 
-/// A zone by its name, and then by its place. Copies share what they know.
+/// A zone's name, resolved later to its index, which all clones share.
 #[derive(Debug, Clone)]
 pub struct ZoneName {
     /// The name.
@@ -71,7 +71,7 @@ pub struct ZoneName {
 }
 
 impl ZoneName {
-    /// A name of which nothing is known yet.
+    /// A name that is not resolved yet.
     #[must_use]
     pub fn new(name: Bytes) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl ZoneName {
         }
     }
 
-    /// The zone among those of its kind.
+    /// The zone, among those of its kind.
     #[must_use]
     pub fn of<'a, S>(&self, zones: &'a [Zone<S>]) -> Option<&'a Zone<S>> {
         zones.get(*self.place.get()?)
@@ -90,7 +90,7 @@ impl ZoneName {
         let name = String::from_utf8_lossy(&self.name);
         match place(zones, &self.name) {
             Some(place) => {
-                // A second location finds the same.
+                // A second location finds the same zone.
                 let _ = self.place.set(place);
                 Ok(())
             }
@@ -103,13 +103,13 @@ impl ZoneName {
 }
 
 impl Zones {
-    /// Are there any?
+    /// Whether there are any zones.
     #[must_use]
     pub fn is_any(&self) -> bool {
         !self.requests.is_empty() || !self.connections.is_empty()
     }
 
-    /// Takes in a line.
+    /// Adds the zone that a line declares.
     ///
     /// # Errors
     /// nginx's sentences.
@@ -131,7 +131,7 @@ impl Zones {
         is_known.map_err(|sentence| fail(Problem::new(sentence)))
     }
 
-    /// Finds the zones that the locations name.
+    /// Resolves the zones that the locations name.
     ///
     /// # Errors
     /// A zone that is not declared.
@@ -149,10 +149,11 @@ impl Zones {
         Ok(())
     }
 
-    /// Takes over what the configuration before this one knew, and makes what is new. Takes memory: not on a loop.
+    /// Takes over the state of the previous configuration's zones and creates the new ones. Allocates memory: not on
+    /// a loop.
     ///
     /// # Errors
-    /// Another key in a zone that goes on, or a zone that there is no memory for.
+    /// A different key in a zone that continues, or not enough memory for a zone.
     pub fn equip(&self, former: Option<&Self>) -> Result<(), String> {
         let requests = former.map_or(&[][..], |former| &former.requests);
         let kind = Kind::Requests;
@@ -237,7 +238,7 @@ fn equip<S>(
                 })?)
             }
         };
-        // A second call brings the same.
+        // A second call finds the same state.
         let _ = zone.state.set(state);
     }
     Ok(())

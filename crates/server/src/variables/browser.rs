@@ -6,14 +6,14 @@ use bytes::Bytes;
 use config::{Problem, Scope, Section, Value, Word, directives};
 use memchr::memmem;
 
-/// Browsers of one kind at one level.
+/// Maximum number of browsers of one kind at one level.
 pub const BROWSERS_MAX: usize = 1024;
 
-/// A browser that `modern_browser` knows: its name, how many bytes of a `User-Agent` are passed over before it is looked for,
-/// what is looked for, and how many bytes of that come before the version.
+/// A browser that `modern_browser` knows: its name, the bytes of a `User-Agent` to skip, the text to search for, and
+/// the bytes from the start of that text to the version.
 type Mask = (&'static str, usize, &'static [u8], usize);
 
-/// In the order in which they are looked for: Opera claims to be others, so it comes first.
+/// In search order: Opera claims to be others, so it comes first.
 const MASKS: [Mask; 5] = [
     ("opera", 0, b"Opera", b"Opera ".len()),
     ("msie", b"Mozilla/4.0 (compatible; ".len(), b"MSIE ", 5),
@@ -60,7 +60,7 @@ impl Version {
 pub struct Modern {
     /// Place in [`MASKS`] and the lowest version, in that order.
     browsers: Vec<(usize, u64)>,
-    /// `unlisted`: who is not listed is modern.
+    /// `unlisted`: whether unlisted browsers count as modern.
     takes_unlisted: bool,
 }
 
@@ -148,7 +148,7 @@ impl Value for Ancient {
     }
 }
 
-/// A text that is put in the place of one that was given before at the same level.
+/// A text that replaces an earlier one of the same level.
 #[derive(Debug, Clone)]
 pub struct Mark(Bytes);
 
@@ -214,7 +214,7 @@ impl Section for Browser {
         let mut settings = Browsers::finish(raw, scope)?;
         let listed = &mut settings.modern_browser.browsers;
         if !listed.is_empty() && listed.iter().all(|(browser, _)| *browser != OPERA) {
-            // It may claim to be MSIE, which it is not.
+            // Opera may claim to be MSIE, which it is not.
             listed.push((OPERA, NEVER));
         }
         listed.sort_by_key(|(browser, _)| *browser);

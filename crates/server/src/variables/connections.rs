@@ -8,7 +8,7 @@ use crate::request::Request;
 use super::names::Core;
 use super::values::port;
 
-/// Appends one of them; `None`: it is none of them.
+/// Appends a variable of the connection; `None`: `core` is none of them.
 pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
     Some(match core {
         Core::RealipRemoteAddr => {

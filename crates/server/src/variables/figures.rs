@@ -10,7 +10,7 @@ use crate::request::Request;
 
 use super::names::Core;
 
-/// Appends one of them; `None`: it is none of them.
+/// Appends one of these variables; `None`: `core` is none of them.
 pub(super) fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
     let connections = || gather::all_loops(&request.client.loop_.ledger);
     let count = match core {

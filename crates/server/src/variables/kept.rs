@@ -10,7 +10,7 @@ use crate::user_agent::Browser;
 use super::names::Core;
 use super::{referer, secure_link};
 
-/// The value of one of those of which [`Core::is_kept`] says so.
+/// The value of a variable for which [`Core::is_kept`] is true.
 pub fn make(request: &Request, core: Core) -> Option<Bytes> {
     let agent = request.head.get(HeaderId::UserAgent);
     let browser = &request.location().settings.browser;

@@ -10,13 +10,13 @@ use std::rc::Rc;
 use bytes::Bytes;
 use config::VariableIndex;
 
-/// Bytes of a value that is made of others. No request needs as many, but a variable that is set to itself twice has them after some
-/// twenty lines.
+/// Maximum length in bytes of a value that is made of others. No request needs as much, but a variable that is set to
+/// itself twice reaches it after some twenty lines.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 type Values = Vec<(VariableIndex, Option<Bytes>)>;
 
-/// What is remembered.
+/// The remembered values of a request.
 #[derive(Debug, Default)]
 pub struct Remembered(RefCell<Place>);
 
@@ -47,7 +47,7 @@ impl Remembered {
         }
     }
 
-    /// Remembers a value, in the place of one that was remembered before.
+    /// Remembers a value, replacing an earlier one.
     pub fn set(&self, variable: VariableIndex, value: Option<Bytes>) {
         match &mut *self.0.borrow_mut() {
             Place::Own(values) => put(values, variable, value),
@@ -55,7 +55,7 @@ impl Remembered {
         }
     }
 
-    /// The same memory for somebody else.
+    /// The same values, for a sub-request.
     #[must_use]
     pub fn share(&self) -> Self {
         let place = &mut *self.0.borrow_mut();

@@ -32,17 +32,17 @@ use crate::trusted_proxies;
 use memo::VALUE_BYTES_MAX;
 use names::{Core, Family};
 
-/// Depth to which variables may be made of variables.
+/// Maximum depth to which variables may be made of variables.
 pub const DEPTH_MAX: u32 = 100;
 
-/// What a variable is.
+/// The definition of a variable.
 #[derive(Debug, Clone)]
 pub enum Definition {
-    /// One that every request has.
+    /// A variable that every request has.
     Core(Core),
-    /// One that a module makes when it is first asked for; the request remembers it.
+    /// A module's variable, computed on first use; the request remembers the value.
     Kept(Core),
-    /// One of a family: the rest of its name says which.
+    /// A variable of a family; the rest of its name selects it.
     Family(Family, Box<[u8]>),
     /// Made by a `map`.
     Map(Arc<MapSource>),
@@ -50,11 +50,11 @@ pub enum Definition {
     Split(Arc<SplitSource>),
     /// Made by `geo`.
     Geo(Arc<Geo>),
-    /// A named group of a regular expression: what the last match set.
+    /// A named group of a regular expression: set by the last match.
     Group,
-    /// One that only `set` gives a value; with its name.
+    /// A variable with this name that only `set` gives a value.
     Assigned(Box<str>),
-    /// One that every request has, but for those in which `set` gave it another value.
+    /// A variable that every request has, unless `set` gave it another value.
     Settable(Box<Definition>),
 }
 
@@ -85,7 +85,7 @@ impl Definition {
     }
 }
 
-/// The definitions that a configuration makes, while it is read.
+/// The definitions of a configuration that is being read.
 #[derive(Debug, Default)]
 pub struct Definitions {
     made: Vec<(VariableIndex, Definition)>,
@@ -95,7 +95,7 @@ impl Definitions {
     /// Reads a `map` block.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// An error in the block, with its place.
     pub fn read_map(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
         let (source, target) = source_and_target(block, scope)?;
         let mut map = Map::new(false);
@@ -126,7 +126,7 @@ impl Definitions {
     /// Reads a `split_clients` block.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// An error in the block, with its place.
     pub fn read_split_clients(
         &mut self,
         block: &Directive,
@@ -154,7 +154,7 @@ impl Definitions {
     /// Reads a `geo` block.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// An error in the block, with its place.
     pub fn read_geo(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
         let mut name = |at: usize| {
             let index = made_by(&block.args[at], scope);
@@ -217,10 +217,10 @@ impl Definitions {
     }
 }
 
-/// The variable that a line of the configuration sets: one of its own, or one of those that may be set.
+/// The variable that a line of the configuration sets: a new one, or a settable one.
 ///
 /// # Errors
-/// It is no name of a variable, or that of one that has its value from elsewhere.
+/// Not a name of a variable, or one whose value comes from elsewhere.
 pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
     let name = settable(word)?;
     match names::core(&name.to_ascii_lowercase()) {
@@ -230,7 +230,8 @@ pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> 
     .map_err(|problem| problem.at(0))
 }
 
-/// As [`to_set`], for `set`: whoever asks before it was obeyed is warned of (`uninitialized_variable_warn`).
+/// Like [`to_set`], for `set`: reading the variable before its `set` has run logs a warning
+/// (`uninitialized_variable_warn`).
 ///
 /// # Errors
 /// As [`to_set`].
@@ -243,7 +244,7 @@ pub fn to_assign(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Proble
     .map_err(|problem| problem.at(0))
 }
 
-/// The name of a variable that may be set.
+/// The name of a settable variable.
 fn settable(word: &Word) -> Result<&str, Problem> {
     let name = name_of(word).map_err(|problem| problem.at(0))?;
     match names::core(&name.to_ascii_lowercase()) {
@@ -254,7 +255,7 @@ fn settable(word: &Word) -> Result<&str, Problem> {
     }
 }
 
-/// Does setting it change the request itself, rather than what is remembered of the variable?
+/// Whether setting it changes the request itself, not only the remembered value.
 fn has_place(core: Core) -> bool {
     matches!(core, Core::Args | Core::LimitRate)
 }
@@ -271,7 +272,7 @@ fn source_and_target(
     Ok((source, index))
 }
 
-/// The variable that a block makes.
+/// The variable that a block defines.
 fn made_by(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
     let name = name_of(word)?;
     if names::core(name).is_some_and(|core| !core.is_changeable()) {
@@ -310,7 +311,7 @@ fn add_to_map(
 }
 
 impl Request {
-    /// Gives a variable a value, by a line of the configuration ([`to_set`]).
+    /// Sets a variable, for a line of the configuration ([`to_set`]).
     pub fn assign(&mut self, index: VariableIndex, value: Bytes) {
         match self.settings().variable(index) {
             Definition::Core(Core::Args) => {
@@ -323,7 +324,7 @@ impl Request {
         }
     }
 
-    /// Is a variable's value made when it is first asked for, and what it was then from there on?
+    /// Whether a variable's value is computed on first use and stays the same from then on.
     #[must_use]
     pub fn is_asked_for_once(&self, index: VariableIndex) -> bool {
         match self.settings().variable(index) {
@@ -337,7 +338,7 @@ impl Request {
         }
     }
 
-    /// Has a value more than [`VALUE_BYTES_MAX`] bytes? Then the log says so.
+    /// Whether a value has more than [`VALUE_BYTES_MAX`] bytes; if so, that is logged.
     pub fn is_too_long(&self, value: &[u8]) -> bool {
         let is_too_long = value.len() > VALUE_BYTES_MAX;
         if is_too_long {
@@ -349,7 +350,7 @@ impl Request {
         is_too_long
     }
 
-    /// What is no size is said in the log, and changes nothing.
+    /// An invalid size is logged and changes nothing.
     fn set_limit_rate(&self, value: &Bytes) {
         match config::parse_size(value) {
             Some(rate) => self.rare().limit_rate.set(Some(rate)),
@@ -361,8 +362,8 @@ impl Request {
         }
     }
 
-    /// Appends the value of a variable by its name in lower case, whether the configuration uses it or not; `false` when it has
-    /// none.
+    /// Appends the value of a variable by its lower-case name, whether or not the configuration uses it; `false` if
+    /// it has none.
     pub fn append_named(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
         let Ok(name) = std::str::from_utf8(name) else {
             return false;
@@ -408,7 +409,7 @@ impl Request {
                 None => self.look_up_as(index, own, out),
             },
             Definition::Map(source) if source.is_volatile => match self.remembered(index) {
-                // By a `set`.
+                // Set by a `set`.
                 Some(known) => append(known, out),
                 None => append(self.map(source), out),
             },

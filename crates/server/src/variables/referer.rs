@@ -15,11 +15,11 @@ use crate::request::Request;
 use crate::route::ServerName;
 use crate::settings::server::Names;
 
-/// Names and patterns of one level.
+/// Maximum number of names and patterns of one level.
 pub const REFERERS_MAX: usize = 65_536;
 /// Bytes of a host; one that is longer is invalid, as nginx has it.
 const HOST_MAX: usize = 256;
-/// A shorter referer names no host.
+/// Minimum length in bytes of a referer that names a host.
 const SHORTEST: usize = b"http://i.ru".len();
 
 blocks! {

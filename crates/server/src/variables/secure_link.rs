@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 
 use crate::request::Request;
 
-/// The longest MD5 in base64, with padding.
+/// Maximum length of an MD5 in base64, with padding.
 const HASH_MAX: usize = 24;
 const MD5_BYTES: usize = 16;
 

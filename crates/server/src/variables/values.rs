@@ -91,7 +91,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Appends the time now in one of its forms; `None`: it is none of them.
+/// Appends the current time in one of its forms; `None` if the variable is none of them.
 fn time(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
     let clock = request.client.loop_.feed.clock();
     Some(match core {
@@ -112,18 +112,18 @@ fn put(text: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// As [`put`], where nothing is "none", which logs show as `-`.
+/// Like [`put`], but an empty text counts as "not found", which logs show as `-`.
 fn put_if_any(text: &[u8], out: &mut Vec<u8>) -> bool {
     put(text, out) && !text.is_empty()
 }
 
-/// A version that is not known is empty; where there was none at all, there is no value.
+/// An unknown version is empty; a request line without one has no value.
 fn protocol(request: &Request, out: &mut Vec<u8>) -> bool {
     let is_said = || memchr::memmem::find(request.head.line(), b" HTTP/").is_some();
     put(request.head.protocol(), out) && (!request.head.protocol().is_empty() || is_said())
 }
 
-/// A bad URI is empty; where there was none at all, there is no value.
+/// A bad URI is empty; a request without one has no value.
 fn path_of(request: &Request, out: &mut Vec<u8>) -> bool {
     put(&request.uri, out) && !request.head.target().is_empty()
 }
@@ -132,7 +132,7 @@ fn number(value: u64, out: &mut Vec<u8>) -> bool {
     put(itoa::Buffer::new().format(value).as_bytes(), out)
 }
 
-/// Seconds with three digits behind the point.
+/// Seconds with three decimals.
 fn milliseconds(value: u64, out: &mut Vec<u8>) -> bool {
     // Writing to memory cannot fail.
     write!(out, "{}.{:03}", value / 1000, value % 1000).is_ok()
@@ -169,7 +169,7 @@ fn header(request: &Request, id: HeaderId, out: &mut Vec<u8>) -> bool {
     request.head.get(id).is_some_and(|value| put(value, out))
 }
 
-/// That of a chunked body is known once it was read.
+/// The length of a chunked body is known once the body was read.
 fn content_length(request: &Request, out: &mut Vec<u8>) -> bool {
     let read = request.body.stored();
     match read.filter(|body| body.came_as() == Framing::Chunked) {
@@ -195,7 +195,7 @@ fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// What a server that passes requests on says for `Host`: `$host$is_request_port$request_port`.
+/// The value of `Host` in requests that are passed on: `$host$is_request_port$request_port`.
 pub fn host_and_port(request: &Request, out: &mut Vec<u8>) {
     host(request, out);
     if request.head.port.is_some() {

@@ -14,7 +14,7 @@ use super::{Depth, put};
 
 const SCHEME: &[u8] = b"http://";
 
-/// A request for a copy that was understood.
+/// A COPY or MOVE request, parsed.
 struct Wanted {
     purpose: CopyPurpose,
     /// Without a slash at its end.
@@ -23,7 +23,7 @@ struct Wanted {
     to: Bytes,
     /// The header `Destination`, as it came.
     destination: Bytes,
-    /// Do both name directories?
+    /// Whether both name directories.
     is_collection: bool,
     overwrites: bool,
 }

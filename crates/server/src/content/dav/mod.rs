@@ -125,7 +125,7 @@ fn map(request: &Request) -> Result<Mapped, Failure> {
     Ok(mapped)
 }
 
-/// Has the path a segment `..` that is not in its root? An `alias` without a slash at its end can make one.
+/// Whether the path has a segment `..` after its root. An `alias` without a slash at its end can make one.
 fn leaves_root(mapped: &Mapped) -> bool {
     let mut end = 0;
     mapped.path.split(|byte| *byte == b'/').any(|segment| {
@@ -138,7 +138,7 @@ fn pool(request: &Request) -> Result<Pool, Failure> {
     files::pool(request).cloned()
 }
 
-/// 415 for a method that takes no body.
+/// Refuses a body with 415, for a method that takes none.
 fn refuse_body(request: &Request, sentence: &str) -> Result<(), Failure> {
     match request.head.has_body() {
         true => Err(refuse(request, 415, sentence)),

@@ -11,27 +11,27 @@ use bytes::Bytes;
 use super::fault::Fault;
 use super::moov::{Inside, Level, Stop};
 
-/// Tracks of one film.
+/// Maximum number of tracks of one film.
 pub const TRACKS_MAX: usize = 512;
-/// Boxes of a file that are stepped over on the way to those that are needed.
+/// Maximum number of boxes that are read or skipped in a file.
 const BOXES_MAX: usize = 65_536;
-/// Bytes of `ftyp`, without its head.
+/// Maximum number of bytes of `ftyp`, without its head.
 const FTYP_MAX: u64 = 1024;
 /// What may be looked at behind `moov` to understand a box at its end.
 pub(super) const BEHIND: u64 = 16;
 
-/// What of a film is wanted, and how much memory may be used for it.
+/// The part of a film that is wanted, and the memory limits for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// First millisecond.
+    /// Start, in milliseconds.
     pub start_ms: u64,
-    /// Milliseconds; 0: to the end.
+    /// Length in milliseconds; 0: to the end.
     pub length_ms: u64,
-    /// Does it begin with a key frame (`mp4_start_key_frame`)?
+    /// Whether it begins with a key frame (`mp4_start_key_frame`).
     pub from_key_frame: bool,
-    /// Bytes that are read at once (`mp4_buffer_size`).
+    /// Bytes read at once (`mp4_buffer_size`).
     pub buffer: u64,
-    /// Bytes of a `moov` that is larger (`mp4_max_buffer_size`).
+    /// Maximum number of bytes of a `moov` that is larger than `buffer` (`mp4_max_buffer_size`).
     pub buffer_max: u64,
 }
 
