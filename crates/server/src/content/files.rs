@@ -99,9 +99,9 @@ impl Value for DisableSymlinks {
 /// `open_file_cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFileCache {
-    /// Descriptors kept at most, of each loop.
+    /// Maximum number of descriptors kept, for each loop.
     pub max: u64,
-    /// One not asked for in so many seconds is closed.
+    /// Seconds without a request after which a descriptor is closed.
     pub inactive: u64,
 }
 
@@ -178,7 +178,7 @@ directives! {
 }
 
 impl Files {
-    /// `open_file_cache` in the disk layer's words; `None` when it is off.
+    /// `open_file_cache` as a setting of the disk layer; `None` when it is off.
     #[must_use]
     pub fn stale(&self) -> Option<OpenFileCacheSettings> {
         let cache = self.open_file_cache.on()?;
@@ -214,7 +214,7 @@ pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
 /// The disk layer's options for a file of `request` whose path begins with `root` bytes of root or alias.
 ///
 /// # Errors
-/// 500 when the pool's name, made from variables, names none.
+/// 500 if the pool's name, made from variables, is not the name of a pool.
 pub fn access<'a>(request: &'a Request, path: &[u8]) -> Result<Access<'a>, Failure> {
     let mut access = reading(request.location(), pool(request)?);
     access.moment = request.moment;
@@ -230,7 +230,7 @@ pub fn access<'a>(request: &'a Request, path: &[u8]) -> Result<Access<'a>, Failu
 /// The pool of the request's location.
 ///
 /// # Errors
-/// 500 when the name, made from variables, names none.
+/// 500 if the name, made from variables, is not the name of a pool.
 pub fn pool(request: &Request) -> Result<&Pool, Failure> {
     let location = request.location();
     if let Some(pool) = location.pool.get() {
@@ -280,7 +280,7 @@ fn symlinks(request: &Request, setting: &DisableSymlinks, path: &[u8]) -> Symlin
     }
 }
 
-/// What an error of the disk layer means for a request, and its log line.
+/// The status and the log line for an error of the disk layer.
 #[must_use]
 pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
     use disk::Errno;

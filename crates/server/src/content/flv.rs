@@ -23,13 +23,13 @@ directives! {
     }
 }
 
-/// Is the location one of such films?
+/// Whether the location serves such films.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
     request.location().settings.flv.flv.is_some()
 }
 
-/// Answers with the film of the request's URI; `None` where that names no file.
+/// Responds with the film of the request's URI; `None` if the URI does not name a file.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let (file, mapped) = match static_files::open_film(request).await {
         Ok(opened) => opened,

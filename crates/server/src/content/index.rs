@@ -12,7 +12,7 @@ use crate::request::Request;
 
 use super::files;
 
-/// Names of one `index` directive.
+/// Maximum number of names of one `index` directive.
 pub const NAMES_MAX: usize = 1000;
 
 /// The names to try, in order.
@@ -59,7 +59,7 @@ directives! {
     }
 }
 
-/// Redirects to the first index file that there is; `None` when there is none.
+/// Redirects to the first index file that exists; `None` if none does.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     if !matches!(request.method, Method::Get | Method::Head | Method::Post) {
         return None;
@@ -181,7 +181,7 @@ fn refused(request: &Request, path: &[u8], errno: Errno) -> Failure {
     Failure::new(if is_forbidden { 403 } else { 404 })
 }
 
-/// 403 for a directory that nothing answers for.
+/// 403 for a directory without an index file or a listing.
 #[must_use]
 pub fn forbid(request: &Request) -> Outcome {
     if !matches!(request.method, Method::Get | Method::Head | Method::Post) {

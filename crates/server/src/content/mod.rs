@@ -71,13 +71,13 @@ pub async fn make(request: &mut Request) -> Outcome {
         return index::forbid(request);
     }
     if request.location().settings.precompressed.is_on() {
-        // In a box, so that what is not looked for needs no place in every request.
+        // Boxed, so that a step that is not taken needs no space in every request.
         return Box::pin(precompressed_or_not(request)).await;
     }
     static_files::make(request).await
 }
 
-/// A file, compressed where one lies beside it that the client takes.
+/// A file, precompressed if such a file exists and the client accepts it.
 async fn precompressed_or_not(request: &mut Request) -> Outcome {
     let found = gzip_static::make(request).await;
     if let Some(outcome) = found.answer {

@@ -20,10 +20,10 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::build::Surroundings;
 
-/// The modules that a program is built with, besides its own.
+/// The modules that a program is built with, beside the built-in ones.
 pub type Modules = &'static [&'static dyn Module];
 
-/// What a handler promises to give.
+/// The future that a handler returns.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
 /// Makes the content of a location. Shared by all loops.
@@ -31,7 +31,7 @@ pub trait Handler: Debug + Send + Sync {
     /// Answers a request.
     fn make<'a>(&'a self, request: &'a mut Request) -> Making<'a>;
 
-    /// It passes requests on, so that `/a` is sent to `/a/` where only that location exists.
+    /// Whether it passes requests on, so that `/a` is redirected to `/a/` if only that location exists.
     fn passes(&self) -> bool {
         false
     }
@@ -47,7 +47,7 @@ pub trait Module: Debug + Send + Sync {
     /// Called for every location of every configuration that is read, to check it, in the master too: nothing is opened here.
     ///
     /// # Errors
-    /// What is wrong with the directives, at their place.
+    /// An error in the directives, with its place.
     fn configure(
         &self,
         place: &Place<'_>,
@@ -69,13 +69,13 @@ impl<'a> Place<'a> {
         Self { levels, around }
     }
 
-    /// The directory that relative paths of data begin at (`-p`).
+    /// The directory to which relative paths of data refer (`-p`).
     #[must_use]
     pub fn prefix(&self) -> &'a Path {
         &self.around.prefix
     }
 
-    /// What a group of directives says here: inherited, merged, and the defaults put in.
+    /// The settings of a group of directives here: inherited, merged, and with the defaults.
     ///
     /// # Errors
     /// A wrong value, or a line that stands twice.

@@ -22,14 +22,14 @@ directives! {
     }
 }
 
-/// Is one of the files wanted?
+/// Whether a random file is wanted.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
     request.location().settings.random_index.random_index
         && matches!(request.method, Method::Get | Method::Head | Method::Post)
 }
 
-/// Sends a request for a directory to one of its files; `None`: it has none.
+/// Redirects a request for a directory to one of its files; `None` if it has none.
 pub async fn make(request: &Request) -> Option<Outcome> {
     match choose_one(request).await {
         Ok(name) => {
@@ -62,7 +62,7 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
     chosen.map_err(|overflow| files::overflowed(request, &overflow))
 }
 
-/// The file that a random number stands for.
+/// The file for a random number.
 fn choose(entries: &[DirEntry], random: u128) -> Option<Box<[u8]>> {
     let is_file =
         |entry: &&DirEntry| entry.meta.kind == Kind::File && !entry.name.starts_with(b".");

@@ -42,7 +42,7 @@ pub async fn make(request: &mut Request) -> Outcome {
 /// Opens the file of the request's URI.
 ///
 /// # Errors
-/// What a disk says, as a status; it is logged.
+/// The status for an error of the disk; it is logged.
 pub async fn open(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Failure> {
     let mut mapped = Mapped::default();
     path::map(request, &mut mapped)?;
@@ -57,7 +57,7 @@ pub async fn open(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Failure> 
 /// Opens the film of the request's URI, for what answers GET and HEAD with a part of it.
 ///
 /// # Errors
-/// What the request is answered with instead; `None`: the URI names no file.
+/// The response to give instead; `None`: the URI does not name a file.
 pub async fn open_film(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Option<Outcome>> {
     if !matches!(request.method, Method::Get | Method::Head) {
         return Err(Some(Outcome::Failed(Failure::new(405))));
@@ -119,7 +119,7 @@ pub async fn of_file(
     Ok(response)
 }
 
-/// A 200 for a file of which so many bytes are sent, or something made of it; without a body yet.
+/// A 200 for a file of which `len` bytes are sent, or content made from it; without a body yet.
 pub fn head_of(request: &Request, file: &OpenFile, len: u64) -> Box<Response> {
     let meta = file.meta();
     let mut response = Response::boxed(200);

@@ -20,7 +20,7 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::LocationSettings;
 
-/// A directive that only stands there.
+/// A directive without a value: it is there or not.
 #[derive(Debug, Clone, Copy)]
 pub struct Stands;
 
@@ -58,7 +58,7 @@ directives! {
     }
 }
 
-/// What a location shows.
+/// The figures that a location shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// `stub_status`.
@@ -71,7 +71,7 @@ pub enum Shown {
     Dashboard,
 }
 
-/// What the location of these settings shows, if anything.
+/// The figures that the location of these settings shows, if any.
 ///
 /// # Errors
 /// Several directives that make its content stand there: figures, `empty_gif`, `proxy_pass`.

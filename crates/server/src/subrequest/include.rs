@@ -22,19 +22,19 @@ use crate::request::Request;
 
 use super::{TooDeep, make_with};
 
-/// Sub-requests that the parts of one answer may be made of, as many as nginx counts at once.
+/// Maximum number of sub-requests for the parts of one response, as many as nginx counts at once.
 pub const INCLUSIONS_MAX: u32 = 64_535;
 
-/// What the parts of one answer share.
+/// The state that the parts of one response share.
 #[derive(Debug, Default)]
 pub struct Whole {
-    /// The charset that all of them are to have; empty: each has its own.
+    /// The charset of all parts; empty: each keeps its own.
     pub charset: Bytes,
-    /// What the pages among them remember.
+    /// The variables, blocks and captures of the pages among them.
     pub memory: RefCell<Memory>,
-    /// Parts that are being asked for.
+    /// Parts that are being requested.
     pub running: Cell<usize>,
-    /// Parts that were asked for.
+    /// Parts that have been requested so far.
     asked: Cell<u32>,
 }
 
@@ -54,13 +54,13 @@ impl Whole {
 /// How a sub-request belongs to the one above it.
 #[derive(Debug)]
 pub struct Inclusion {
-    /// Who asked for it.
+    /// The module that asked for it.
     pub by: By,
-    /// What it is a part of.
+    /// The whole that it is a part of.
     pub whole: Rc<Whole>,
-    /// What is shown in the place of its answer when that fails or is empty.
+    /// Shown in the place of its response if that fails or is empty.
     pub stub: Option<Box<Response>>,
-    /// Its body becomes the value of a variable.
+    /// Whether its body becomes the value of a variable.
     pub is_value: bool,
 }
 
@@ -100,7 +100,7 @@ fn complain(request: &Request, text: &str, uri: &[u8]) {
     });
 }
 
-/// The body of a part. Nothing is asked for before it is wanted.
+/// The body of a part. The request starts when the body is first polled.
 #[must_use]
 pub fn body(child: Box<Request>) -> AnswerBody {
     Body::unfold_ahead(Part::Asked(child), Part::step, Part::poll_ahead)
@@ -153,7 +153,8 @@ impl Part {
                     body = show_empty(&mut request, stub);
                 }
                 Ok(None) => break,
-                // As in nginx: what another server left unfinished is shown so, and the answer goes on.
+                // As in nginx: a body that another server left unfinished is shown as far as it came, and the
+                // response continues.
                 Err(BodyError::Logged) if request.passed.is_some() => break,
                 Err(error @ (BodyError::Truncated | BodyError::Timeout)) => {
                     log(&request, &error);
@@ -187,7 +188,7 @@ fn show_empty(request: &mut Request, mut stub: Box<Response>) -> AnswerBody {
 async fn answer(child: Box<Request>) -> Result<(Box<Request>, AnswerBody), BodyError> {
     let by = child.included_by();
     let (mut request, response) = super::ask(child, by).await;
-    // Closed without an answer, and so is the whole.
+    // Closed without a response, and so is the whole.
     let mut response = response.ok_or(BodyError::Logged)?;
     let body = std::mem::take(&mut response.body);
     request.response = Some(response);

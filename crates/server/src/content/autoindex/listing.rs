@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use message::date::{self, Civil};
 use message::escape::{self, Escape};
 
-/// Characters of a name that the HTML listing shows (`NGX_HTTP_AUTOINDEX_NAME_LEN`).
+/// Maximum number of characters of a name in the HTML listing (`NGX_HTTP_AUTOINDEX_NAME_LEN`).
 pub const NAME_SHOWN: usize = 50;
 
-/// What an entry is, as the listings tell it.
+/// The kind of an entry, as the listings show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A directory (or a link to one): sorted first.
@@ -52,12 +52,12 @@ pub fn sort(entries: &mut [Entry]) {
     });
 }
 
-/// How the HTML listing is to look.
+/// The options of the HTML listing.
 #[derive(Debug, Clone, Copy)]
 pub struct Html<'a> {
     /// The decoded URI of the directory.
     pub uri: &'a [u8],
-    /// Names are UTF-8: count characters, not bytes.
+    /// Whether names are UTF-8: characters are counted, not bytes.
     pub utf8: bool,
     /// `autoindex_exact_size`.
     pub exact_size: bool,

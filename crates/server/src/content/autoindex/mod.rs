@@ -17,7 +17,7 @@ use crate::{Failure, Response};
 use super::files;
 use listing::{Entry, Html, Kind};
 
-/// Bytes of a JSONP callback's name.
+/// Maximum number of bytes of a JSONP callback's name.
 pub const CALLBACK_MAX: usize = 128;
 
 config::choices! {
@@ -163,7 +163,7 @@ fn callback(request: &Request) -> Result<Option<Bytes>, Failure> {
     Ok(Some(Bytes::copy_from_slice(name)))
 }
 
-/// What an error of reading a directory means for a request, and its log line.
+/// The status and the log line for an error of reading a directory.
 pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
     if let disk::Error::Overflow(overflow) = error {
         return files::overflowed(request, overflow);

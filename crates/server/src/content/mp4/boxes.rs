@@ -17,7 +17,7 @@ pub const TRACKS_MAX: usize = 512;
 const BOXES_MAX: usize = 65_536;
 /// Maximum number of bytes of `ftyp`, without its head.
 const FTYP_MAX: u64 = 1024;
-/// What may be looked at behind `moov` to understand a box at its end.
+/// Maximum number of bytes after `moov` that are read to understand a box at its end.
 pub(super) const BEHIND: u64 = 16;
 
 /// The part of a film that is wanted, and the memory limits for it.
@@ -36,13 +36,13 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Milliseconds in units of a timescale.
+    /// Converts milliseconds to units of a timescale.
     #[must_use]
     pub fn units(ms: u64, timescale: u32) -> u64 {
         ms.wrapping_mul(u64::from(timescale)) / 1000
     }
 
-    /// Cuts a duration down to what is wanted of it; the start must lie in it.
+    /// Cuts a duration down to the wanted part; the start must lie in it.
     #[must_use]
     pub fn cut(&self, duration: u64, timescale: u32) -> u64 {
         let left = duration.saturating_sub(Self::units(self.start_ms, timescale));
@@ -53,11 +53,11 @@ impl Wish {
     }
 }
 
-/// A file that is looked at.
+/// A file and the way to read it.
 pub struct File<'a> {
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Reads: fewer bytes come only at the end.
+    /// Reads bytes at an offset: fewer than requested only at the end.
     pub read: &'a dyn Fn(u64, usize) -> Result<Bytes, disk::Error>,
 }
 
@@ -75,30 +75,30 @@ impl File<'_> {
 /// A film, as far as it was read.
 #[derive(Debug, Default)]
 pub struct Film {
-    /// What is in `ftyp`.
+    /// Contents of `ftyp`.
     pub ftyp: Option<Bytes>,
-    /// What is in `moov`; all ranges are of it.
+    /// Contents of `moov`; all ranges refer to it.
     pub moov: Vec<u8>,
     /// `mvhd`.
     pub mvhd: Option<Range<usize>>,
-    /// Units of a second, by `mvhd`.
+    /// Units per second, from `mvhd`.
     pub(super) timescale: u32,
     /// The tracks that last longer than the wanted start.
     pub tracks: Vec<Track>,
-    /// Where what is in `mdat` ends in the file.
+    /// End of the contents of `mdat` in the file.
     pub mdat_end: Option<u64>,
 }
 
 /// A table of entries: its head up to their number, and the entries.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Up to and with the number of entries.
+    /// The head, up to and including the number of entries.
     pub head: Range<usize>,
     /// The entries.
     pub rows: Range<usize>,
 }
 
-/// A `trak`: where its boxes are.
+/// A `trak`: the positions of its boxes.
 #[derive(Clone, Debug, Default)]
 pub struct Track {
     /// `tkhd`.
@@ -115,30 +115,30 @@ pub struct Track {
     pub dinf: Option<Range<usize>>,
     /// `stsd`.
     pub stsd: Option<Range<usize>>,
-    /// `stts`: how long samples last.
+    /// `stts`: durations of samples.
     pub stts: Option<Table>,
-    /// `stss`: which are key frames.
+    /// `stss`: the key frames.
     pub stss: Option<Table>,
-    /// `ctts`: when they are shown.
+    /// `ctts`: offsets from decoding to presentation.
     pub ctts: Option<Table>,
-    /// `stsc`: how many a chunk has.
+    /// `stsc`: samples per chunk.
     pub stsc: Option<Table>,
-    /// `stsz`: their sizes; no rows where all have one.
+    /// `stsz`: sizes of samples; no rows if all have the same size.
     pub stsz: Option<Table>,
-    /// `stsz` has one size for all.
+    /// Whether `stsz` has one size for all samples.
     pub is_uniform: bool,
-    /// `stco` or `co64`: where chunks begin.
+    /// `stco` or `co64`: offsets of chunks.
     pub chunks: Option<Table>,
-    /// It is `co64`.
+    /// Whether it is `co64`.
     pub is_wide: bool,
     pub(super) has_mdia: bool,
     pub(super) has_minf: bool,
     pub(super) has_stbl: bool,
-    /// Units of a second, by `mdhd`.
+    /// Units per second, from `mdhd`.
     pub timescale: u32,
-    /// By `mdhd`, of what is wanted.
+    /// Duration of the wanted part in units of `mdhd`.
     pub duration: u64,
-    /// By `tkhd`, of what is wanted.
+    /// Duration of the wanted part, from `tkhd`.
     pub movie_duration: u64,
 }
 
@@ -149,10 +149,10 @@ pub(super) struct Head {
     pub(super) head: u64,
 }
 
-/// Finds what is needed of a film. `None`: the file is what is wanted, as it is.
+/// Finds the boxes of a film that are needed. `None`: the whole file is wanted, unchanged.
 ///
 /// # Errors
-/// It is no film, or one that nothing can be cut from.
+/// The file is not a film, or is one that cannot be cut.
 pub fn find(file: &File<'_>, wish: &Wish) -> Result<Option<Film>, Fault> {
     let mut film = Film::default();
     let mut window = Window::default();
@@ -232,7 +232,7 @@ pub(super) fn first(bytes: &[u8]) -> [u8; BEHIND as usize] {
     out
 }
 
-/// The head of the box at `at`, which must end before `end`. `None`: nothing comes any more.
+/// The head of the box at `at`; the box must end by `end`. `None`: there are no more boxes.
 pub(super) fn next(
     at: u64,
     end: u64,
@@ -272,7 +272,7 @@ impl Film {
         Ok(())
     }
 
-    /// Reads `moov`; gives the place at which the file goes on.
+    /// Reads `moov`; returns the offset at which the file continues.
     fn take_moov(&mut self, file: &File<'_>, wish: &Wish, data: Range<u64>) -> Result<u64, Fault> {
         if !self.moov.is_empty() {
             return Err(Fault::duplicate("moov"));

@@ -32,7 +32,7 @@ pub use boxes::{File, TRACKS_MAX, Wish};
 pub use cut::Part;
 pub use fault::Fault;
 
-/// Bytes of a new head that are sent at once.
+/// Maximum number of bytes of a piece of the new head; the pieces are sent one by one.
 const PIECE: usize = 64 << 10;
 
 directives! {
@@ -49,13 +49,13 @@ directives! {
     }
 }
 
-/// Is the location one of films?
+/// Whether the location serves films.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
     request.location().settings.mp4.mp4.is_some()
 }
 
-/// Answers with the film of the request's URI, or a part of it; `None` where that names no file.
+/// Responds with the film of the request's URI, or a part of it; `None` if the URI does not name a file.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let (file, mapped) = match static_files::open_film(request).await {
         Ok(opened) => opened,
@@ -99,7 +99,7 @@ async fn answer(
     Ok(response)
 }
 
-/// A new head. It is given back in the pool: of megabytes that takes the kernel milliseconds.
+/// A new head. It is freed in the pool: for megabytes that takes the kernel milliseconds.
 struct Head {
     bytes: Vec<u8>,
     pool: Pool,
@@ -119,7 +119,7 @@ impl Drop for Head {
     }
 }
 
-/// A head of megabytes, sent at once, would keep the loop as long.
+/// Cuts the head into pieces: a head of megabytes, sent at once, would hold the loop for as long.
 fn in_pieces(mut head: Bytes) -> Vec<Chunk<Rc<OpenFile>>> {
     let mut pieces = Vec::with_capacity(head.len() / PIECE + 2);
     while !head.is_empty() {
@@ -128,7 +128,7 @@ fn in_pieces(mut head: Bytes) -> Vec<Chunk<Rc<OpenFile>>> {
     pieces
 }
 
-/// What the arguments ask for; `None`: the file as it is.
+/// The part that the arguments ask for; `None`: the whole file, unchanged.
 fn wish(request: &Request) -> Option<Wish> {
     let time = |name: &[u8]| uri::arg(&request.args, name).and_then(milliseconds);
     let (start, end) = (time(b"start"), time(b"end").filter(|end| *end > 0));
@@ -143,7 +143,7 @@ fn wish(request: &Request) -> Option<Wish> {
     })
 }
 
-/// Seconds with any number of decimals, as milliseconds.
+/// Parses seconds with any number of decimals, as milliseconds.
 fn milliseconds(text: &[u8]) -> Option<u64> {
     const MAX: u64 = i64::MAX as u64;
     if text.is_empty() {

@@ -9,28 +9,28 @@ use std::ops::Range;
 use super::boxes::{Table, Track, Wish, get_32, get_64, set_32, set_64};
 use super::fault::Fault;
 
-/// A row of `stsc`: first chunk, samples of each, description.
+/// Bytes of a row of `stsc`: first chunk, samples per chunk, description.
 const STSC_ROW: usize = 12;
 
 /// A track that is being cut.
 pub struct Cutting<'a> {
-    /// What is in `moov`.
+    /// Contents of `moov`.
     pub moov: &'a mut [u8],
-    /// What is wanted.
+    /// The wanted part.
     pub wish: &'a Wish,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub file_len: u64,
-    /// Where what is in `mdat` ends.
+    /// End of the contents of `mdat` in the file.
     pub mdat_end: u64,
-    /// Its boxes; their rows become fewer.
+    /// The track's boxes; their rows are narrowed.
     pub track: Track,
     /// Units before the wanted start, back to a key frame.
     pub prefix: u64,
-    /// The first row of `stsc`, where its first chunk has become shorter.
+    /// The first row of `stsc`, if its first chunk was shortened.
     pub first_row: Option<[u32; 3]>,
-    /// The last one, likewise.
+    /// The last row of `stsc`, likewise.
     pub last_row: Option<[u32; 3]>,
-    /// The part of the file that has its samples.
+    /// The part of the file that holds its samples.
     pub data: Range<u64>,
     start_sample: u64,
     end_sample: u64,
@@ -43,7 +43,7 @@ pub struct Cutting<'a> {
 }
 
 impl<'a> Cutting<'a> {
-    /// A track of which nothing is cut yet.
+    /// A track that is not cut yet.
     pub fn new(
         moov: &'a mut [u8],
         wish: &'a Wish,
