@@ -39,7 +39,7 @@ use state::Rare;
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
 pub const URI_CHANGES_MAX: u8 = 10;
 
-/// How a request came to the steps.
+/// How a request entered the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// From the client.
@@ -48,18 +48,18 @@ pub enum Arrival {
     Redirected,
     /// At a named location, which is set already.
     Named,
-    /// At a named location that there is not.
+    /// At a named location that does not exist.
     Lost,
 }
 
-/// The groups of the last regex that matched and had any.
+/// The groups of the last regex that matched and had groups.
 #[derive(Debug, Clone, Default)]
 pub struct Captures {
     subject: Bytes,
     spans: Spans,
 }
 
-/// What was sent, for logs.
+/// Counters of what was sent, for logs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Bytes of head and body on the wire.
@@ -70,15 +70,16 @@ pub struct Sent {
 
 /// One request.
 pub struct Request {
-    /// Whose it is.
+    /// The client that sent it.
     pub client: Rc<Client>,
     /// The connection that it came on.
     pub wire: OwnWire,
-    /// The settings that it began with, and this loop's part of them.
+    /// The settings that it began with, and this loop's state for them.
     pub generation: Rc<Generation>,
-    /// When it had come, at the latest, in nanoseconds of CLOCK_MONOTONIC: what was found out since then is no news to it.
+    /// Upper bound of its arrival (CLOCK_MONOTONIC, ns). A file that was checked after this need not be checked again
+    /// for it.
     pub moment: u64,
-    /// What was read.
+    /// The head as read.
     pub head: Box<RequestHead>,
     /// The method; error pages turn it into GET.
     pub method: Method,
@@ -86,79 +87,80 @@ pub struct Request {
     pub uri: Bytes,
     /// The current arguments, raw.
     pub args: Bytes,
-    /// There are arguments, if perhaps empty ones: logs tell these from none.
+    /// Whether there are arguments, perhaps empty ones: logs tell these from none.
     pub has_args: bool,
-    /// The server chosen.
+    /// The server chosen for it.
     pub server: ServerId,
     /// The location chosen, at first the server's own.
     pub location: LocationId,
-    /// Set by an internal redirect: `internal` locations open.
+    /// Whether an internal redirect led here: `internal` locations open.
     pub is_internal: bool,
-    /// The location is that of the current URI, which no `break` kept a rewritten one from (`alias` needs that).
+    /// Whether the location is that of the current URI: no `break` kept a rewritten one from it (`alias` needs that).
     pub is_location_valid: bool,
-    /// The URI is the client's own still: it may be passed on as it came.
+    /// Whether the URI is still the client's own: it may be passed on as it came.
     pub is_target_raw: bool,
-    /// It has come to where its location passes it on: it is known to whom.
+    /// Whether it has reached the point where its location passes it on, so that the upstream is known.
     pub is_passed_on: bool,
-    /// What is known of the servers that it was passed on to.
+    /// Record of the upstream servers that it was passed on to.
     pub passed: Option<Passed>,
-    /// What is known of its cache.
+    /// Record of its cache lookup.
     pub cached: Option<Note>,
-    /// What an answer left that sent the request elsewhere (`X-Accel-Redirect`).
+    /// State left by a response that redirected the request internally (`X-Accel-Redirect`).
     pub kept: Option<Box<Kept>>,
-    /// The server's side of what follows an answer that is no HTTP.
+    /// The server's side of a tunnel: of the bytes after a response that are not HTTP.
     pub tunnel: Option<Box<Tunnel>>,
-    /// `try_files` found a file below an `alias` in a regex location.
+    /// Whether `try_files` found a file below an `alias` in a regex location.
     pub add_uri_to_alias: bool,
-    /// Keep the connection after the answer?
+    /// Whether the connection is kept after the response.
     pub keepalive: bool,
-    /// The status that the answer gets whatever made it.
+    /// Status that replaces the response's own, whatever made the response.
     pub error_status: Option<u16>,
-    /// A failure whose lines go into the page shown in its place.
+    /// A failure whose header lines go into the page that is shown in its place.
     covered: Option<Box<Failure>>,
-    /// An error page was taken already (without `recursive_error_pages` there is one only).
+    /// Whether an error page was taken already (without `recursive_error_pages` there is one only).
     pub error_page_taken: bool,
-    /// How often its URI was changed, or its location, by rewriting or an internal redirect.
+    /// How often rewriting or an internal redirect changed its URI or its location.
     uri_changes: u8,
-    /// The rest of the request follows the head in what was read before the answer (`$pipe`).
+    /// Whether more of the client's bytes followed the head in what was read before the response (`$pipe`).
     pub is_pipelined: bool,
     /// The head's length on the wire.
     head_length: u64,
-    /// Its body.
+    /// Its body, as it arrives.
     pub body: Arriving,
-    /// All of the answer was handed to the kernel.
+    /// Whether all of the response was handed to the kernel.
     pub is_complete: bool,
-    /// The answer is sent in chunks.
+    /// Whether the response is sent in chunks.
     pub is_chunked: bool,
-    /// Its lines are being written: what goes wrong now does so "while logging request".
+    /// Whether its log lines are being written: an error now happens "while logging request".
     pub is_logging: Cell<bool>,
     /// `$realpath_root`, where the configuration uses it.
     pub resolved: Option<Box<Resolved>>,
-    /// Closed without an answer: the status that logs show.
+    /// Status shown in logs when the connection was closed without a response.
     pub silent_status: Option<u16>,
-    /// The answer's head, once it is known.
+    /// The response's head, once it is known.
     pub response: Option<Box<Response>>,
-    /// What was sent of it.
+    /// Counters of what was sent of the response.
     pub sent: Cell<Sent>,
-    /// When the first byte of it was sent, by [`poll_timing::now_ns`], where somebody wants to know; else 0.
+    /// When the first byte of the response was sent, by [`poll_timing::now_ns`], where the configuration uses it; else
+    /// 0.
     pub first_byte: Cell<u64>,
     /// Made on first use.
     request_id: Cell<Option<[u8; 16]>>,
-    /// In a box: most requests have none.
+    /// Boxed: most requests have none.
     captures: RefCell<Option<Box<Captures>>>,
     values: Remembered,
-    /// Whose sub-request it is.
+    /// The request that this sub-request belongs to.
     parent: Option<Box<Parent>>,
-    /// State of modules that most requests have none of.
+    /// State of modules that few requests need.
     rare: OnceCell<Box<Rare>>,
-    /// The pool whose name was made from variables.
+    /// The thread pool whose name was made from variables.
     pool: OnceCell<Pool>,
-    /// How deep variables are made of variables at the moment.
+    /// Current depth of variables that are made from variables.
     pub(crate) depth: Cell<u32>,
 }
 
 impl Request {
-    /// A request with its head as read, at the default server of its address. In a box: it is large, and handed on.
+    /// A request with its head as read, at the default server of its address. Boxed: it is large, and handed on.
     #[must_use]
     pub fn new(
         wire: wire::Connection,
@@ -236,11 +238,11 @@ impl Request {
             depth: Cell::new(0),
             head,
         };
-        // Made where it is to lie.
+        // Built in place.
         Box::write(Box::new_uninit(), new)
     }
 
-    /// The status of its answer, as far as that is known; else 0.
+    /// The status of its response, as far as it is known; else 0.
     #[must_use]
     pub fn status(&self) -> u16 {
         match (self.silent_status, &self.response) {
@@ -253,7 +255,7 @@ impl Request {
         }
     }
 
-    /// Milliseconds since it came.
+    /// Milliseconds since it arrived.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
         poll_timing::now_ns().saturating_sub(self.moment) / 1_000_000
@@ -271,20 +273,20 @@ impl Request {
         &self.generation.settings
     }
 
-    /// The server chosen.
+    /// The server chosen for it.
     #[must_use]
     pub fn server(&self) -> &Server {
         self.settings().server(self.server)
     }
 
-    /// The location chosen.
+    /// The location chosen for it.
     #[must_use]
     pub fn location(&self) -> &Location {
         self.settings().location(self.location)
     }
 
-    /// Enters a location, or what it says for requests with this method (`limit_except`): what is said of the connection holds from
-    /// here.
+    /// Enters a location, or its `limit_except` block if that applies to the method. The connection's settings are the
+    /// location's from here on.
     pub fn enter(&mut self, location: LocationId) {
         self.location = match self.settings().location(location).exception {
             Some(exception) if !exception.allowed.contains(self.method) => exception.location,
@@ -303,7 +305,7 @@ impl Request {
             && !self.is_misbehaving(keepalive.keepalive_disable)
     }
 
-    /// Browsers that cannot be trusted with kept connections after a POST (`keepalive_disable`).
+    /// Whether the browser is one that cannot be trusted with kept connections after a POST (`keepalive_disable`).
     fn is_misbehaving(&self, disabled: Browsers) -> bool {
         if self.method != Method::Post && !disabled.contains(Browsers::SAFARI) {
             return false;
@@ -355,7 +357,8 @@ impl Request {
         }
     }
 
-    /// Counts a change of the URI, or of the location by its name; `false`: there were too many, and none is left for an error page.
+    /// Counts a change of the URI, or of the location by its name. `false`: there were too many, and none is left for
+    /// an error page.
     pub fn may_change_uri(&mut self) -> bool {
         if self.uri_changes == URI_CHANGES_MAX {
             self.error_page_taken = true;
@@ -365,7 +368,7 @@ impl Request {
         true
     }
 
-    /// Says that the redirects of the request lead in a circle, to this target.
+    /// Logs that the redirects of the request form a cycle, with this target.
     pub fn log_cycle(&self, target: &Target) {
         let (text, to) = match target {
             Target::Uri(uri, _) => ("internally redirecting to", uri),
@@ -380,7 +383,7 @@ impl Request {
         });
     }
 
-    /// Keeps the lines of a failure for the page that is shown in its place.
+    /// Keeps the header lines of a failure for the page that is shown in its place.
     pub fn keep_lines(&mut self, mut failure: Failure) {
         if failure.location.is_some() || !failure.headers.is_empty() {
             if let Some(before) = self.covered.take() {
@@ -390,7 +393,7 @@ impl Request {
         }
     }
 
-    /// Gives the answer the status and the lines of the failure that it covers.
+    /// Gives the response the status and the header lines of the failure that it covers.
     pub fn take_over(&mut self, response: &mut Response) {
         if let Some(status) = self.error_status {
             response.status = status;
@@ -403,11 +406,11 @@ impl Request {
             return;
         };
         response.location = response.location.take().or(covered.location);
-        // What the answer says itself comes last: of two cookies of a name, browsers keep that one.
+        // The response's own lines come last: of two cookies of the same name, browsers keep the last one.
         response.headers.prepend(covered.headers);
     }
 
-    /// Counts what the socket took since it had taken `before` bytes; `head_bytes` of it are the head.
+    /// Counts the bytes that the socket took since it had taken `before`; `head_bytes` of them are the head.
     pub fn count(&self, before: u64, head_bytes: u64) {
         let mut sent = self.sent.get();
         let taken = self.wire.sent() - before;
@@ -447,7 +450,7 @@ impl Request {
         }
     }
 
-    /// The media type of the current URI's extension.
+    /// The media type for the current URI's extension.
     #[must_use]
     pub fn content_type(&self) -> Bytes {
         let types = &self.location().settings.types;
@@ -459,7 +462,7 @@ impl Request {
             .clone()
     }
 
-    /// Its method's text: `GET` once an error page took a request of another method.
+    /// Its method's text: `GET` once an error page took over a request of another method.
     #[must_use]
     pub fn method_text(&self) -> &[u8] {
         if self.method == self.head.method {
@@ -469,7 +472,7 @@ impl Request {
         }
     }
 
-    /// Is only a head to be sent?
+    /// Whether only a head is to be sent.
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.head.method == Method::Head
@@ -493,12 +496,12 @@ impl Request {
         });
     }
 
-    /// From here on `$1` and the others are empty.
+    /// Empties `$1` and the others from here on.
     pub fn forget_captures(&self) {
         *self.captures.borrow_mut() = None;
     }
 
-    /// Did a regular expression with groups lead it here?
+    /// Whether a regular expression with groups led the request here.
     #[must_use]
     pub fn has_captures(&self) -> bool {
         self.captures.borrow().is_some()
@@ -515,7 +518,7 @@ impl Request {
         self.values.set(variable, value);
     }
 
-    /// The text of a template for this request.
+    /// Expands a template for this request.
     #[must_use]
     pub fn evaluate(&self, template: &Template) -> Bytes {
         match template.literal() {
@@ -528,7 +531,7 @@ impl Request {
         }
     }
 
-    /// Appends the text of a template for this request.
+    /// Appends the expansion of a template for this request.
     pub fn evaluate_into(&self, template: &Template, out: &mut Vec<u8>) {
         crate::template::evaluate(template, self, out);
     }
@@ -558,7 +561,7 @@ impl Variables for Request {
     }
 }
 
-/// `part` as a slice of the head where it lies in it, else copied.
+/// `part` as a slice of the head where it lies in it, else a copy.
 fn bytes_of(head: &RequestHead, part: &[u8]) -> Bytes {
     if head.normal.is_some() && !part.is_empty() && std::ptr::eq(part.as_ptr(), head.uri().as_ptr())
     {

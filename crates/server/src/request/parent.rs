@@ -14,16 +14,16 @@ use crate::subrequest::include::{Inclusion, Whole};
 
 use super::Request;
 
-/// What a sub-request knows of those above it.
+/// State that a sub-request has of its ancestors.
 #[derive(Debug)]
 pub(super) struct Parent {
-    /// How many there are; 0 for a stand-in of the client's own request.
+    /// Number of its ancestors; 0 for a stand-in of the client's own request.
     depth: u32,
     /// The method of the client's request, for `$request_method`.
     method_text: Bytes,
-    /// What it is a part of, where its body is shown.
+    /// The response that it is a part of, where its body is shown.
     inclusion: Option<Inclusion>,
-    /// How its page writes times (`ssi`); `None`: as pages do that say nothing.
+    /// The page's time format (`ssi`); `None`: the default of pages that set none.
     time_format: RefCell<Option<Bytes>>,
 }
 
@@ -60,7 +60,7 @@ impl Request {
 
     /// A sub-request whose body is shown in another one's, with the client's own body where that is stored.
     pub(crate) fn included(&self, uri: Bytes, args: Bytes, inclusion: Inclusion) -> Box<Self> {
-        // What passes can be had once.
+        // A body that is streamed can be had only once.
         let stored = self
             .body
             .body()
@@ -73,8 +73,8 @@ impl Request {
         child
     }
 
-    /// Stands in for this request while its body is made, which may outlive the borrow: with the same variables, and this head of
-    /// its answer.
+    /// Stands in for this request while its body is made, which may outlive the borrow. It has the same variables, and
+    /// this head as its response's.
     pub(crate) fn stand_in(&self, whole: Rc<Whole>, head: Box<Response>) -> Box<Self> {
         let mut stand_in = self.twin();
         stand_in.moment = self.moment;
@@ -96,7 +96,7 @@ impl Request {
         stand_in
     }
 
-    /// A sub-request that is the same as this request, at the same place on its way.
+    /// A copy of this request as a sub-request, at the same point of its processing.
     pub(crate) fn twin(&self) -> Box<Self> {
         let body = self.body.body().cloned();
         let body = body.unwrap_or(RequestBody::None);
@@ -116,37 +116,37 @@ impl Request {
         twin
     }
 
-    /// Is it a sub-request, which has no connection?
+    /// Whether it is a sub-request, which has no connection.
     #[must_use]
     pub fn is_subrequest(&self) -> bool {
         self.parent.is_some()
     }
 
-    /// How many requests are above it.
+    /// Number of requests above it.
     #[must_use]
     pub fn depth_of_subrequests(&self) -> u32 {
         self.parent.as_ref().map_or(0, |parent| parent.depth)
     }
 
-    /// The answer that it is a part of.
+    /// The response that it is a part of.
     #[must_use]
     pub fn whole(&self) -> Option<&Rc<Whole>> {
         self.inclusion().map(|inclusion| &inclusion.whole)
     }
 
-    /// Who asked for it, of which it is a part.
+    /// The request that included it.
     #[must_use]
     pub fn included_by(&self) -> By {
         self.inclusion().map_or(By::Ssi, |inclusion| inclusion.by)
     }
 
-    /// Does its body become the value of a variable?
+    /// Whether its body becomes the value of a variable.
     #[must_use]
     pub fn is_value(&self) -> bool {
         self.inclusion().is_some_and(|inclusion| inclusion.is_value)
     }
 
-    /// What is shown in the place of its answer when that fails or is empty; once.
+    /// The replacement for its response when that fails or is empty; taken once.
     pub fn take_stub(&mut self) -> Option<Box<Response>> {
         self.parent.as_mut()?.inclusion.as_mut()?.stub.take()
     }
@@ -155,25 +155,25 @@ impl Request {
         self.parent.as_ref()?.inclusion.as_ref()
     }
 
-    /// How its page writes times.
+    /// The time format of its page.
     #[must_use]
     pub fn time_format(&self) -> Option<Bytes> {
         self.parent.as_ref()?.time_format.borrow().clone()
     }
 
-    /// Has its page write times so.
+    /// Sets the time format of its page.
     pub fn set_time_format(&self, format: Bytes) {
         if let Some(parent) = &self.parent {
             *parent.time_format.borrow_mut() = Some(format);
         }
     }
 
-    /// Takes the method of the request above it, which is GET otherwise.
+    /// Takes the method of the request above it; it is GET otherwise.
     pub fn take_method(&mut self, parent: &Request) {
         self.method = parent.method;
     }
 
-    /// `$request_method`: that of the client's request.
+    /// `$request_method`: the method of the client's request.
     #[must_use]
     pub fn main_method_text(&self) -> &[u8] {
         match &self.parent {

@@ -16,42 +16,44 @@ use crate::limits::Limited;
 
 use super::Request;
 
-/// What only few requests have to remember.
+/// State that only few requests need.
 #[derive(Debug, Default)]
 pub struct Rare {
     /// The client of the connection itself, once `real_ip_header` has named the one behind it.
     pub connected: Option<Rc<Client>>,
-    /// A proxy whose word counts said something that is no address, and that was counted.
+    /// Whether a trusted proxy named something that is no address, and that was counted.
     pub is_misnamed: Cell<bool>,
-    /// What `limit_req` and `limit_conn` have said, once one was asked.
+    /// Verdicts of `limit_req` and `limit_conn`, once one was asked.
     pub limited: OnceCell<Rc<Limited>>,
-    /// Its body was refused for its length.
+    /// Whether its body was refused for its length.
     pub is_body_refused: bool,
-    /// The redirect that it was last answered with by `return`: `$status` where an error page took its place and its status.
+    /// The redirect that `return` last answered it with: `$status` where an error page replaced the response and its
+    /// status.
     pub returned: Cell<Option<u16>>,
-    /// How many lines `Expires` the configuration has added to its answer, where `gzip_proxied` wants to know.
+    /// Number of `Expires` lines that the configuration added to its response, where `gzip_proxied` needs it.
     pub added_expires: Cell<usize>,
-    /// `$limit_rate` in bytes a second, when it was set.
+    /// `$limit_rate` in bytes per second, when it was set.
     pub limit_rate: Cell<Option<u64>>,
-    /// Where the slice begins that is asked for (`$slice_range`).
+    /// First byte of the slice that is asked for (`$slice_range`).
     pub slice_start: Cell<Option<u64>>,
-    /// What `userid` knows of the client.
+    /// The client's identifiers (`userid`).
     pub uids: Cell<Option<Uids>>,
-    /// What compressing made of the answer's body (`$gzip_ratio`).
+    /// Compression ratio of the response's body (`$gzip_ratio`).
     pub ratio: Option<Rc<Ratio>>,
-    /// The update that runs behind its stale answer: nothing comes here, and the other end goes when that has ended.
+    /// The background update behind its stale response: nothing is ever sent here, and the sender is dropped when the
+    /// update has ended.
     pub update: Option<oneshot::Receiver<()>>,
 }
 
 impl Rare {
-    /// Forgets what an internal redirect makes untrue, as nginx's contexts of modules.
+    /// Forgets the state that an internal redirect makes invalid, as nginx's module contexts.
     pub fn forget(&self) {
         self.slice_start.set(None);
         self.uids.set(None);
         self.added_expires.set(0);
     }
 
-    /// What a sub-request knows of it from its beginning.
+    /// State that a sub-request inherits at its start.
     fn of_child(&self) -> Self {
         Self {
             connected: self.connected.clone(),
@@ -62,39 +64,39 @@ impl Rare {
 }
 
 impl Request {
-    /// What it has to remember of all this, made on first use.
+    /// Its rare state, made on first use.
     pub fn rare(&self) -> &Rare {
         self.rare.get_or_init(Box::default)
     }
 
-    /// What it has to remember of all this, if there is anything.
+    /// Its rare state, if there is any.
     #[must_use]
     pub fn rare_if_any(&self) -> Option<&Rare> {
         self.rare.get().map(|rare| &**rare)
     }
 
-    /// As [`Request::rare`], to be changed.
+    /// [`Request::rare`], mutable.
     pub fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_init(Box::default);
         self.rare.get_mut().expect("it was just made")
     }
 
-    /// `$limit_rate` in bytes a second, when it was set.
+    /// `$limit_rate` in bytes per second, when it was set.
     #[must_use]
     pub fn limit_rate(&self) -> Option<u64> {
         self.rare_if_any()?.limit_rate.get()
     }
 
-    /// Where the slice begins that is asked for (`$slice_range`).
+    /// First byte of the slice that is asked for (`$slice_range`).
     #[must_use]
     pub fn slice_start(&self) -> Option<u64> {
         self.rare_if_any()?.slice_start.get()
     }
 
-    /// Tells a new sub-request of this one.
+    /// Shares this request's state with a new sub-request.
     pub(super) fn share_rare(&self, child: &mut Self) {
         if self.settings().limits.is_any() {
-            // Whoever of them is asked first is asked for all.
+            // Asked once for all of them, whichever is first.
             self.limited();
         }
         if let Some(shared) = self.rare_if_any().map(Rare::of_child) {
