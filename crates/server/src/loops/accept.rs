@@ -26,15 +26,16 @@ use super::loop_threads::Order;
 use super::{Accepted, Berth, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, Seat, spawn};
 use crate::log::process_log::{Level, error_log};
 
-/// Connections taken in a row before other tasks get their turn.
+/// Maximum of connections accepted in a row before other tasks get their turn.
 const BATCH_MAX: usize = 64;
 /// Pause when descriptors have run out: nginx's `accept_mutex_delay`.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Pause between connections where memory is all but gone: some are taken all the same, for who waits may be the one that ends what takes it.
+/// Pause between connections while memory is scarce. Some are accepted all the same: one that waits may be the one that
+/// ends what takes the memory.
 const SCARCE_PAUSE: Duration = Duration::from_millis(50);
-/// Connections taken then.
+/// Maximum of connections accepted in a row while memory is scarce.
 const SCARCE_BATCH: usize = 8;
-/// Pause when some were given back: who was told to close needs a turn.
+/// Pause after connections were told to close: each needs a turn to do so.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Connections of the worker so far, for nginx's connection numbers.
@@ -74,21 +75,21 @@ pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task:
     }))
 }
 
-/// Takes everything that waits, before the socket is closed for good.
+/// Accepts every queued connection, before the socket is closed for good.
 pub(super) fn drain(loop_: &Rc<Loop>, source: &Source) {
     while let Batch::Full | Batch::NoMemory = take_batch(loop_, source) {}
 }
 
-/// Why a batch ended.
+/// The reason why a batch ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Batch {
     /// There may be more.
     Full,
-    /// Nothing waits.
+    /// The queue is empty.
     Empty,
     /// EMFILE or ENFILE.
     NoDescriptors,
-    /// There may be more, and memory is all but gone.
+    /// There may be more, and memory is scarce.
     NoMemory,
 }
 
@@ -101,7 +102,8 @@ fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
             Ok((socket, peer)) => {
                 place(loop_, source, socket, peer);
                 if is_nearly_full(loop_) {
-                    // Who was told to close, or has not been looked at yet, gets its turn before the next one is judged.
+                    // Connections that were told to close, or not looked at yet, get their turn before the next one is
+                    // judged.
                     return Batch::Full;
                 }
             }
@@ -145,7 +147,7 @@ fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<Socket
         return seat(loop_, accepted);
     };
     if let Err(back) = other.inbox.send(Order::Keep(accepted)) {
-        // That loop has ended in this moment.
+        // That loop has just ended.
         if let Order::Keep(mut accepted) = back.0 {
             accepted.seat = Seat::at(&loop_.berth);
             seat(loop_, accepted);
@@ -153,7 +155,7 @@ fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<Socket
     }
 }
 
-/// The loop that should rather have the next connection: one with 1/8 fewer, and at least 2.
+/// A loop that should rather keep the next connection: one with 1/8 fewer, and at least 2 fewer.
 fn less_loaded(loop_: &Rc<Loop>) -> Option<Arc<Berth>> {
     let berths = loop_.berths.borrow();
     let mine = loop_.berth.connections();
@@ -162,13 +164,13 @@ fn less_loaded(loop_: &Rc<Loop>) -> Option<Arc<Berth>> {
     (mine > theirs + 1 + theirs / 8).then(|| Arc::clone(least))
 }
 
-/// Whether connections have to leave so that others can come.
+/// Whether connections must be closed to make room for others.
 fn is_nearly_full(loop_: &Rc<Loop>) -> bool {
     let max = loop_.generation.borrow().connections_max;
     max.saturating_sub(loop_.berth.connections()) <= max / 16
 }
 
-/// Serves a connection that is counted here already, unless there is no place for it.
+/// Serves a connection that is counted at this loop already, unless `worker_connections` is reached.
 pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted) {
     let before = loop_.berth.connections().saturating_sub(1);
     let max = loop_.generation.borrow().connections_max;
@@ -196,7 +198,7 @@ pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted) {
     loop_.admit(accepted);
 }
 
-/// Says that places run out, once a second at most.
+/// Logs that connections run out, at most once per second.
 fn tell_reuse(loop_: &Rc<Loop>, max: u32) {
     let second = wire::loop_clock::monotonic_ms() / 1000;
     if loop_.reuse_told.replace(Some(second)) != Some(second) {

@@ -19,21 +19,21 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::metrics::stalls::Stalls;
 use crate::metrics::{LoopFigures, unserved_in};
 
-/// So often it is asked at least, in nanoseconds, while nobody wants to know: somebody may tomorrow.
+/// Maximum time between two readings, in nanoseconds, also while no threshold needs them: one may be set later.
 const EVERY_MAX_NS: u64 = 1_000_000_000;
-/// Bytes of what the kernel tells: three numbers.
+/// Maximum size of the kernel's text in bytes: three numbers.
 const TOLD_MAX: usize = 80;
 
-/// What the kernel knows of a thread.
+/// A reading of the kernel's figures of a thread.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
-    /// When it was asked.
+    /// When it was taken.
     at_ns: u64,
-    /// How long the thread had run.
+    /// CPU time of the thread so far.
     ran_ns: u64,
-    /// How often it had gone to sleep by itself.
+    /// How often the thread had gone to sleep by itself.
     sleeps: u64,
-    /// How long it had been ready without a processor.
+    /// How long it had been runnable without a processor.
     unserved_ns: u64,
 }
 
@@ -46,13 +46,13 @@ const NO_MARK: Mark = Mark {
 
 thread_local! {
     static MARK: Cell<Mark> = const { Cell::new(NO_MARK) };
-    /// Before that a turn has nothing to ask.
+    /// A turn that begins earlier takes no reading.
     static DUE: Cell<u64> = const { Cell::new(0) };
-    /// What is asked.
+    /// The open `schedstat` file.
     static TOLD: OnceCell<File> = const { OnceCell::new() };
 }
 
-/// Makes the kernel tell of this thread, which is to be a loop's.
+/// Opens the kernel's figures of this thread, which is about to become a loop's.
 pub(super) fn enter() {
     #[expect(
         clippy::disallowed_methods,
@@ -60,12 +60,12 @@ pub(super) fn enter() {
     )]
     let told = File::open("/proc/thread-self/schedstat");
     if let Ok(told) = told {
-        // A thread that enters again has it already.
+        // A thread that enters again has it open already.
         TOLD.with(|slot| drop(slot.set(told)));
     }
 }
 
-/// A turn begins at `now`.
+/// Called when a turn begins at `now`.
 #[inline]
 pub(super) fn turn(figures: &LoopFigures, now: u64) {
     if now >= DUE.get() {
@@ -79,13 +79,13 @@ fn due(every_ns: u64, now: u64) {
     DUE.set(now.saturating_add(every_ns.min(EVERY_MAX_NS)));
 }
 
-/// A poll that took `poll_ns` ended at `now`: how long of that the loop had no processor.
+/// The time for which the loop had no processor, of a poll that took `poll_ns` and ended at `now`.
 #[cold]
 pub(super) fn of_poll(poll_ns: u64, now: u64) -> u64 {
     look(now).min(poll_ns)
 }
 
-/// How long the loop had no processor since the kernel was last asked.
+/// The time for which the loop had no processor since the last reading.
 fn look(at_ns: u64) -> u64 {
     let ran = clock_gettime(ClockId::ThreadCPUTime);
     let now = Mark {
@@ -97,7 +97,7 @@ fn look(at_ns: u64) -> u64 {
     waited(MARK.replace(now), now)
 }
 
-/// How long a thread had no processor between two marks.
+/// The time for which a thread had no processor between two readings.
 fn waited(then: Mark, now: Mark) -> u64 {
     if then.at_ns == 0 {
         return 0;
@@ -111,7 +111,7 @@ fn waited(then: Mark, now: Mark) -> u64 {
     told.max(passed.saturating_sub(ran))
 }
 
-/// How long this thread has been ready without a processor so far, where the kernel tells it.
+/// The time for which this thread has been runnable without a processor so far, where the kernel tells it.
 fn unserved_ns() -> Option<u64> {
     TOLD.with(|told| {
         let mut text = [0; TOLD_MAX];

@@ -14,24 +14,24 @@ use disk::metrics::ARE_COUNTED;
 
 use super::tsc_clock;
 
-/// Bytes of a request line that are kept; a byte holds their number.
+/// Maximum of a request line's bytes that are kept; a byte holds their number.
 const LINE_MAX: usize = 200;
 
-/// A request that took no longer, in nanoseconds, is not worth keeping while the next one is answered.
+/// A request that took at most this long, in nanoseconds, is not kept while the next one is answered.
 const LONG_NS: u64 = 100_000;
 
 /// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// None has come yet.
+    /// No request has come yet.
     Reading,
-    /// Rewriting, access, and what else comes first.
+    /// Rewriting, access, and the other phases before the content.
     Before,
     /// The content is made.
     Content,
-    /// The answer is sent.
+    /// The response is sent.
     Sending,
-    /// It is written to logs.
+    /// Its log lines are written.
     Logging,
 }
 
@@ -52,15 +52,16 @@ const NO_TIME: Waited = Waited {
     pool_ns: 0,
 };
 
-/// A request's line, and what its last poll left. The line is written while nobody else has it, and then never again.
+/// A request's line, and its state after its last poll. The line is written while there is no other reference, then
+/// never again.
 #[derive(Debug)]
 struct Page {
     line: [u8; LINE_MAX],
     /// Bytes of the line.
     len: u8,
-    /// How far it had come.
+    /// Phase of the request.
     phase: Cell<Phase>,
-    /// What it had waited.
+    /// Time that it had waited.
     waited: Cell<Waited>,
 }
 
@@ -74,7 +75,7 @@ impl Page {
         }
     }
 
-    /// The line's bytes that there is room for.
+    /// The bytes of the line that fit.
     fn write(&mut self, line: &[u8]) -> u8 {
         let len = line.len().min(LINE_MAX);
         self.line[..len].copy_from_slice(&line[..len]);
@@ -83,31 +84,31 @@ impl Page {
     }
 }
 
-/// The request at hand: each by itself, since most changes are of one. What it has waited is counted by `disk`.
+/// The current request, in separate cells, since most changes are of one. `disk` counts how long it has waited.
 struct Hand {
     connection: Cell<u64>,
     /// Bytes of its line; 0: there is no request.
     len: Cell<u8>,
-    /// It goes on.
+    /// Whether the request goes on.
     is_open: Cell<bool>,
     phase: Cell<Phase>,
-    /// That of the polls to come; [`Phase::Reading`]: the same.
+    /// Phase for the polls to come; [`Phase::Reading`]: the same.
     next: Cell<Phase>,
 }
 
-/// The requests that a poll has answered before the one at hand, where they are pipelined.
+/// The pipelined requests that a poll has answered before the current one.
 struct Passed {
-    /// The poll, by its start.
+    /// The poll, identified by its start.
     poll_ns: Cell<u64>,
     /// When the last of them ended.
     since_ns: Cell<u64>,
-    /// What the longest took; [`LONG_NS`]: none is worth telling.
+    /// Time of the slowest; [`LONG_NS`]: none is worth naming.
     longest_ns: Cell<u64>,
     longest: RefCell<Option<(Rc<Page>, Phase)>>,
 }
 
 impl Passed {
-    /// One has ended, in the poll that began at `poll_ns`. Is it the longest so far?
+    /// Called when one has ended, in the poll that began at `poll_ns`. Returns whether it is the slowest so far.
     fn end(&self, poll_ns: u64, now_ns: u64) -> bool {
         if self.poll_ns.replace(poll_ns) != poll_ns {
             self.since_ns.set(poll_ns);
@@ -121,7 +122,7 @@ impl Passed {
         is_longest
     }
 
-    /// Has one of them taken longer than the one at hand?
+    /// Whether one of them has taken longer than the current one.
     fn outweighs(&self, poll_ns: u64, now_ns: u64) -> bool {
         let rest_ns = now_ns.saturating_sub(self.since_ns.get());
         self.poll_ns.get() == poll_ns && self.longest_ns.get() > rest_ns.max(LONG_NS)
@@ -146,7 +147,7 @@ thread_local! {
             next: Cell::new(Phase::Reading),
         }
     };
-    /// Whose line it is.
+    /// The page that holds the request's line.
     static PAGE: RefCell<Rc<Page>> = RefCell::new(Rc::new(Page::new()));
 }
 
@@ -160,12 +161,12 @@ impl Hand {
     }
 }
 
-/// What a connection takes along from one poll to the next; made only where a request goes on.
+/// State that a connection takes along from one poll to the next; made only where a request goes on.
 #[derive(Debug, Default)]
 pub struct Kept(Option<Rc<Page>>);
 
 impl Kept {
-    /// A poll of this connection begins.
+    /// Called when a poll of this connection begins.
     #[inline]
     pub fn enter(&mut self, connection: u64) {
         if !ARE_COUNTED {
@@ -189,13 +190,13 @@ impl Kept {
         });
     }
 
-    /// It ends, and there will be another one.
+    /// Called when the poll ends and another one will follow.
     #[inline]
     pub fn leave(&mut self) {
         if !ARE_COUNTED {
             return;
         }
-        // Who asks what kept the loop in this poll is told its own phase, not that of the polls to come.
+        // A stall in this poll is reported with this poll's phase, not with that of the polls to come.
         let phase = HAND.with(|hand| {
             hand.is_open.get().then(|| match hand.next.get() {
                 Phase::Reading => hand.phase.get(),
@@ -209,7 +210,7 @@ impl Kept {
         PAGE.with_borrow(|page| {
             page.phase.set(phase);
             page.waited.set(disk::waited());
-            // That of a request before, of the same connection, is let go.
+            // The page of an earlier request of the same connection is dropped.
             if !self.0.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, page)) {
                 self.0 = Some(Rc::clone(page));
             }
@@ -217,7 +218,7 @@ impl Kept {
     }
 }
 
-/// A request begins.
+/// Called when a request begins.
 pub fn begin(line: &[u8]) {
     if !ARE_COUNTED {
         return;
@@ -235,29 +236,29 @@ pub fn begin(line: &[u8]) {
     HAND.with(|hand| hand.take_up(len, true, Phase::Reading));
 }
 
-/// How far it has come.
+/// Sets the phase of the current request.
 pub fn phase(phase: Phase) {
     if ARE_COUNTED {
         HAND.with(|hand| hand.phase.set(phase));
     }
 }
 
-/// What comes behind the content. It names the polls to come: the time of one that makes an answer, sends and logs it goes to making it,
-/// as a rule, and a clock that is read in between would cost more than it tells.
+/// Sets the phase after the content, which applies to the polls to come. The poll that makes, sends and logs a response
+/// spends its time on making it as a rule, and reading the clock in between would cost more than it tells.
 pub fn behind(phase: Phase) {
     if ARE_COUNTED {
         HAND.with(|hand| hand.next.set(phase));
     }
 }
 
-/// It has ended; who asks in this poll still learns of it.
+/// Called when the request has ended; a reader in the same poll still sees it.
 pub fn end() {
     if ARE_COUNTED {
         HAND.with(|hand| hand.is_open.set(false));
     }
 }
 
-/// Another one has come, which this poll goes on with.
+/// Called when the same poll goes on with another request.
 pub fn another() {
     if !ARE_COUNTED {
         return;
@@ -272,13 +273,14 @@ pub fn another() {
     });
 }
 
-/// How long the request at hand has waited for disks and pools so far.
+/// How long the current request has waited for disks and pools so far.
 #[must_use]
 pub fn waited() -> Waited {
     disk::waited()
 }
 
-/// The connection, the request line, and the phase of the last poll of a connection: of several requests in it, the one that took longest.
+/// The connection, the request line, and the phase of a connection's last poll: the slowest request, if there were
+/// several.
 #[must_use]
 pub fn last() -> (u64, String, &'static str) {
     let connection = HAND.with(|hand| hand.connection.get());

@@ -13,9 +13,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 const NONE: u32 = u32::MAX;
-/// A body stands still that did not go on for so long.
+/// A body counts as stalled after this time without a byte.
 const STALLED_MS: u64 = 1000;
-/// A connection is not in use that has waited for its next request for so long.
+/// A connection counts as unused after waiting this long for its next request.
 const UNUSED_MS: u64 = 5000;
 
 /// What a connection waits for.
@@ -23,7 +23,7 @@ const UNUSED_MS: u64 = 5000;
 pub enum Waiting {
     /// The next request.
     Kept,
-    /// What its client still sends, which nobody wants.
+    /// The rest of what its client sends, which is thrown away.
     Lingering,
     /// The first byte of its first request.
     New,
@@ -34,7 +34,7 @@ pub enum Waiting {
 }
 
 impl Waiting {
-    /// Which queue it is in.
+    /// Index of its queue.
     fn rank(self) -> usize {
         match self {
             Self::Kept | Self::Lingering => 0,
@@ -44,9 +44,9 @@ impl Waiting {
     }
 }
 
-/// Queues whose connections may be told at any time.
+/// Queues whose connections may be told to close at any time.
 const FREE_RANKS: [usize; 2] = [0, 1];
-/// That of bodies.
+/// The queue of bodies.
 const BODIES: usize = 2;
 const RANKS: usize = 3;
 
@@ -56,17 +56,17 @@ struct Entry {
     next: u32,
     is_told: bool,
     waiting: Waiting,
-    /// Since when.
+    /// When the wait began.
     since_ms: u64,
     waker: Option<Waker>,
 }
 
-/// Whether a connection is told to close.
+/// Verdict on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judgement {
     Goes,
     Stays,
-    /// It stays, and so do all behind it.
+    /// It stays, and so do all behind it in the queue.
     IsLast,
 }
 
@@ -83,29 +83,29 @@ const EMPTY: Queue = Queue {
 
 #[derive(Debug)]
 struct List {
-    /// Slots; those that are free are chained through `next`.
+    /// Slots; free ones are chained through `next`.
     entries: Vec<Entry>,
     free: u32,
     queues: [Queue; RANKS],
-    /// Connections in it, but for those that wait for a body.
+    /// Connections in the list, without those that wait for a body.
     length: usize,
-    /// Told to close and not gone yet.
+    /// Connections that were told to close and are not gone yet.
     leaving: usize,
     is_closed: bool,
 }
 
-/// The list of a loop.
+/// The idle connections of a loop.
 #[derive(Debug, Clone)]
 pub struct IdleList(Rc<RefCell<List>>);
 
-/// A connection's place, which it has for life: its waker stays there from one request to the next.
+/// A connection's entry, kept for its whole life: its waker stays there from one request to the next.
 #[derive(Debug)]
 pub struct Place {
     list: IdleList,
     slot: u32,
 }
 
-/// A connection is in the list; dropping this takes it out.
+/// Proof that a connection is in the list; dropping this takes it out.
 #[derive(Debug)]
 pub struct Idle<'a>(&'a Place);
 
@@ -122,7 +122,8 @@ impl Default for IdleList {
     }
 }
 
-/// Those that have waited for so long, in a queue. Who came later has not, and there may be as many as there are places.
+/// Judges the connections that have waited this long in a queue. Those behind a later one have not, and there may be as
+/// many as `worker_connections`.
 fn waits_since(ms: u64) -> impl Fn(&Entry) -> Judgement {
     let until_ms = wire::loop_clock::monotonic_ms().saturating_sub(ms);
     move |entry| match entry.since_ms <= until_ms {
@@ -132,7 +133,7 @@ fn waits_since(ms: u64) -> impl Fn(&Entry) -> Judgement {
 }
 
 impl IdleList {
-    /// A place for a connection, which is not in the list yet.
+    /// An entry for a connection, which is not in the list yet.
     #[must_use]
     pub fn place(&self) -> Place {
         let slot = self.0.borrow_mut().take_slot();
@@ -142,25 +143,26 @@ impl IdleList {
         }
     }
 
-    /// How many connections wait, but for those that wait for a body.
+    /// Number of waiting connections, without those that wait for a body.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.borrow().length
     }
 
-    /// How many were told to close and have not yet: their places are as good as free.
+    /// Number of connections that were told to close and have not yet: their places are as good as free.
     #[must_use]
     pub fn leaving(&self) -> usize {
         self.0.borrow().leaving
     }
 
-    /// Whether none is.
+    /// Whether no connection waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tells up to `count` of those that wait longest to close, first of those that nobody would miss; returns how many were told.
+    /// Tells up to `count` of the longest waiting connections to close, kept and lingering ones first. Returns how many
+    /// were told.
     pub fn close_oldest(&self, count: usize) -> usize {
         let mut told = 0;
         for rank in FREE_RANKS {
@@ -169,12 +171,13 @@ impl IdleList {
         told
     }
 
-    /// The same for those whose body stands still.
+    /// [`IdleList::close_oldest`] for connections whose body is stalled.
     pub fn close_stalled(&self, count: usize) -> usize {
         self.tell(BODIES, count, waits_since(STALLED_MS))
     }
 
-    /// The same for those that have not been used for a while: memory is scarce. Not for one that only paused, whose client may ask just now.
+    /// [`IdleList::close_oldest`] for connections that have been unused for a while, when memory is scarce. A
+    /// connection that only paused is spared: its client may be sending the next request.
     pub fn close_unused(&self, count: usize) -> usize {
         self.tell(Waiting::Kept.rank(), count, waits_since(UNUSED_MS))
     }
@@ -206,7 +209,7 @@ impl IdleList {
         told
     }
 
-    /// Tells all that wait between two requests to close, and everyone who enters so from now on.
+    /// Tells all connections between two requests to close, and every one that enters from now on.
     pub fn close_all(&self) {
         self.0.borrow_mut().is_closed = true;
         let rank = Waiting::Kept.rank();
@@ -218,14 +221,14 @@ impl IdleList {
 }
 
 impl Place {
-    /// Enters the list as the newest of its kind. A place is in it once.
+    /// Enters the list as the newest of its kind. An entry is in it at most once.
     #[must_use]
     pub fn enter(&self, waiting: Waiting) -> Idle<'_> {
         self.list.0.borrow_mut().push(self.slot, waiting);
         Idle(self)
     }
 
-    /// Does `work`, in the list while it has to wait. `None`: the connection is to close.
+    /// Runs `work`; the connection is in the list while that waits. `None`: the connection is to close.
     pub async fn wait_for<T>(
         &self,
         waiting: Waiting,
@@ -250,12 +253,12 @@ impl Drop for Place {
 }
 
 impl Idle<'_> {
-    /// Waits until the connection is to close.
+    /// Waits until the connection is told to close.
     pub async fn told(&self) {
         poll_fn(|context| self.poll_close(context)).await;
     }
 
-    /// Ready when the connection is to close.
+    /// Ready when the connection is told to close.
     pub fn poll_close(&self, context: &mut Context<'_>) -> Poll<()> {
         let list = &mut *self.0.list.0.borrow_mut();
         let entry = &mut list.entries[self.0.slot as usize];
@@ -456,7 +459,7 @@ mod tests {
         let waiting = places.each_ref().map(|place| place.enter(Waiting::Body));
         list.0.borrow_mut().entries[0].since_ms = 0;
         assert_eq!(list.close_stalled(9), 1);
-        // It is told, and has not gone yet.
+        // It was told, and is not gone yet.
         let last = list.0.borrow().entries.len() - 1;
         list.0.borrow_mut().entries[last].since_ms = 0;
         assert_eq!(

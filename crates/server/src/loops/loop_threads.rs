@@ -31,22 +31,23 @@ use crate::memory::shed;
 use crate::metrics::Ledger;
 use crate::settings::Settings;
 
-/// How often a loop that leaves looks whether its connections have ended.
+/// Interval at which a leaving loop checks whether its connections have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(10);
-/// How long the worker waits for a loop to obey an order that no loop waits to obey.
+/// Maximum time that the worker waits for a loop to carry out a command, of those that a loop carries out without
+/// waiting.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An order to one loop.
+/// A command to one loop.
 pub(super) enum Order {
     /// Serve a connection that another loop accepted; it is counted already.
     Keep(Accepted),
-    /// Take a configuration and watch these sockets, and no others.
+    /// Take a configuration, and watch these sockets and no others.
     Take(Box<Take>, mpsc::Sender<io::Result<()>>),
-    /// Memory is scarce: let go of what it can do without.
+    /// Memory is scarce: free what is not needed.
     Shed,
-    /// Accept no more, and end when the last connection has.
+    /// Accept no more, and end after the last connection.
     Retire(mpsc::Sender<()>),
-    /// Finish what is in flight, close what is idle, then end.
+    /// Finish what is in flight, close idle connections, then end.
     ShutDown,
 }
 
@@ -73,12 +74,12 @@ pub(super) struct Take {
     cpus: Vec<usize>,
 }
 
-/// What a configuration asks of the loops.
+/// A configuration's settings for the loops.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The configuration's number.
     pub number: u64,
-    /// When it was asked for, by [`poll_timing::now_ns`].
+    /// When the configuration was requested, by [`poll_timing::now_ns`].
     pub begun_ns: u64,
     /// The configuration.
     pub settings: Arc<Settings>,
@@ -86,17 +87,17 @@ pub struct Plan {
     pub loops: usize,
     /// `worker_connections`.
     pub connections_max: u32,
-    /// All listening sockets: with TCP one or more per address, with unix one.
+    /// All listening sockets: one or more per TCP address, one per unix address.
     pub sources: Vec<Source>,
-    /// `stall_threshold`, in nanoseconds; 0: none.
+    /// `stall_threshold` in nanoseconds; 0: none.
     pub stall_ns: u64,
     /// `memory_budget`.
     pub memory_budget: MemoryBudget,
-    /// CPUs per loop (`worker_cpu_affinity`); the last one holds for the loops behind it; empty: none.
+    /// CPUs per loop (`worker_cpu_affinity`). The last one applies to all further loops; empty: none.
     pub cpus: Vec<Vec<usize>>,
 }
 
-/// The loops of a worker. Lives on the worker's main thread, which may wait; no loop ever waits for it.
+/// The loops of a worker. Lives on the worker's main thread, which may block; no loop ever waits for it.
 #[derive(Debug)]
 pub struct Crew {
     serve: Serve,
@@ -104,8 +105,8 @@ pub struct Crew {
     members: Vec<Member>,
     /// Loops that are ending.
     retired: Vec<Member>,
-    /// Configurations that connections may still use. Kept so that the last use ends here: to free a large one, and
-    /// to close its files, takes longer than a loop may be kept waiting.
+    /// Configurations that connections may still use. Kept so that the last reference is dropped here: freeing a large
+    /// one, and closing its files, takes longer than a loop may be blocked.
     settings: Vec<Arc<Settings>>,
 }
 
@@ -122,7 +123,7 @@ impl Member {
 }
 
 impl Crew {
-    /// No loop yet; `serve` is what loops run for each connection.
+    /// No loops yet; `serve` is what each loop runs for a connection.
     #[must_use]
     pub fn new(serve: Serve, shared: Shared) -> Self {
         tsc_clock::trust();
@@ -135,12 +136,11 @@ impl Crew {
         }
     }
 
-    /// Makes a configuration the current one: more or fewer loops, their sockets, their settings.
-    /// Returns when every loop has taken over.
+    /// Makes a configuration the current one: more or fewer loops, their sockets, their settings. Returns when every
+    /// loop has taken over.
     ///
     /// # Errors
-    /// When a thread, an epoll instance or a registration cannot be had; the loops go on with what
-    /// they have then.
+    /// When a thread, an epoll instance or a registration cannot be had; the loops then go on with what they have.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
         let former = self.settings();
         let former = former.as_ref().map(|settings| &settings.limits);
@@ -248,7 +248,7 @@ impl Crew {
         Ok(Member { berth, thread })
     }
 
-    /// What is counted.
+    /// The metrics.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.shared.ledger
@@ -260,7 +260,7 @@ impl Crew {
         self.settings.last().cloned()
     }
 
-    /// Frees configurations that nothing uses any more, and says how many there were.
+    /// Frees configurations that are no longer used, and returns how many there were.
     pub fn forget_old(&mut self) -> usize {
         let before = self.settings.len();
         self.settings
@@ -274,7 +274,7 @@ impl Crew {
         self.settings.len() > 1
     }
 
-    /// Orders all loops to finish and end.
+    /// Tells all loops to finish and end.
     pub fn shut_down(&mut self) {
         for member in self.members.iter().chain(&self.retired) {
             member.order(Order::ShutDown);
@@ -282,7 +282,7 @@ impl Crew {
         self.shared.ledger.history.end();
     }
 
-    /// Whether a loop still runs; also forgets those that have ended.
+    /// Whether a loop still runs; also removes those that have ended.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.retired.retain(|member| !member.thread.is_finished());
@@ -312,7 +312,7 @@ fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
     mine
 }
 
-/// The life of a loop thread.
+/// The main function of a loop thread.
 fn run(
     index: usize,
     berth: Arc<Berth>,
@@ -342,14 +342,14 @@ fn run(
     runtime.block_on(timed(Kind::Control, async move {
         let loop_ = Loop::new(index, berth, generation, serve, &shared, figures);
         obey(Rc::clone(&loop_), orders).await;
-        // What the last requests logged is not to be lost.
+        // The log lines of the last requests must not be lost.
         while !loop_.feed.hand_over() {
             tokio::time::sleep(LEAVING_TICK).await;
         }
     }));
 }
 
-/// Follows orders until the loop's time is over.
+/// Carries out commands until the loop ends.
 async fn obey(loop_: Rc<Loop>, mut orders: UnboundedReceiver<Order>) {
     let mut watches = Watches::default();
     while loop_.stage.get() == Stage::Serving {
@@ -436,8 +436,8 @@ impl Watches {
         Ok(())
     }
 
-    /// Lets go of the others. Where nobody else holds the socket (its address is gone from the
-    /// configuration), what is queued at it is served first.
+    /// Releases the other sockets. Where no other holder is left (the address is gone from the configuration), the
+    /// queued connections are served first.
     fn keep_only(&mut self, loop_: &Rc<Loop>, sources: &[Source]) {
         let is_kept =
             |descriptor: &i32| sources.iter().any(|s| s.socket.as_raw_fd() == *descriptor);
@@ -453,7 +453,7 @@ impl Watches {
         }
     }
 
-    /// Lets go of all without closing: other loops watch them.
+    /// Releases all sockets without closing them: other loops watch them.
     fn stop(&mut self) {
         for (_, (_, task)) in self.0.drain() {
             task.abort();

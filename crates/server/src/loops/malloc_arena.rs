@@ -4,10 +4,10 @@
 //! that reads the map: also for a pool's thread that has just mapped a file and then lost its processor (seen: a loop waited
 //! 14 ms). An arena that was grown once stays grown.
 
-/// Bytes that a loop's heap can hold without being grown; a connection takes less than 2 KiB, and what is sent from a buffer 64 KiB for as long as
-/// that takes. Address space: no memory is taken for it.
+/// Bytes that a loop's arena can hold without growing. A connection takes less than 2 KiB, and a response sent from a
+/// buffer 64 KiB while that lasts. This is address space: no memory is taken for it.
 const RESERVED: usize = 16 << 20;
-/// Bytes of one piece: what is larger than 128 KiB gets a mapping of its own (M_MMAP_THRESHOLD).
+/// Bytes of one piece: an allocation over 128 KiB gets a mapping of its own (M_MMAP_THRESHOLD).
 const PIECE: usize = 64 << 10;
 
 /// Makes the heap of this thread.

@@ -56,10 +56,10 @@ pub use loop_threads::Crew;
 pub use poll_timing::{spawn, spawn_begun};
 pub use task_kind::Kind;
 
-/// Waiting connections told to close at once when places or descriptors run out, as nginx does it.
+/// Maximum of waiting connections told to close at once when `worker_connections` or descriptors run out, as in nginx.
 const REUSED_AT_ONCE_MAX: usize = 32;
 
-/// Loops that `worker_processes` may ask for.
+/// Maximum of `worker_processes`.
 pub const LOOPS_MAX: usize = 1024;
 
 /// A connection that was accepted, on its way to the task that serves it.
@@ -71,7 +71,7 @@ pub struct Accepted {
     pub socket: OwnedFd,
     /// The client; `None` at unix sockets.
     pub peer: Option<SocketAddr>,
-    /// Where it came in.
+    /// The address that accepted it.
     pub listener: Arc<Listener>,
     /// nginx's connection number: counts all connections of the worker, from 1.
     pub number: u64,
@@ -84,19 +84,19 @@ pub struct Listener {
     pub address: Address,
 }
 
-/// One configuration as the loops see it. A loop swaps its `Rc` of it on reload; a request keeps the
-/// one that it began with.
+/// One configuration as the loops see it. A loop swaps its `Rc` of it on reload; a request keeps the one that it began
+/// with.
 #[derive(Debug)]
 pub struct Generation {
-    /// Counts the configurations of this master, from 1.
+    /// Number of the configuration: this master counts them from 1.
     pub number: u64,
     /// The configuration.
     pub settings: Arc<Settings>,
     /// `worker_connections`: connections that one loop may hold.
     pub connections_max: u32,
-    /// What this loop counts of each `status_zone`, once it was asked for.
+    /// This loop's counters of each `status_zone`, once it was used.
     zones: Vec<OnceCell<Arc<ZoneFigures>>>,
-    /// This loop's caches of `open_file_cache`, each made when it is first asked.
+    /// This loop's caches of `open_file_cache`, each made on first use.
     stale_files: Vec<OnceCell<OpenFileCache>>,
 }
 
@@ -117,7 +117,7 @@ impl Generation {
         }
     }
 
-    /// What this loop counts of a zone.
+    /// This loop's counters of a zone.
     pub fn zone(&self, zone: usize, find: impl FnOnce() -> Arc<ZoneFigures>) -> &Arc<ZoneFigures> {
         self.zones[zone].get_or_init(find)
     }
@@ -135,77 +135,77 @@ impl Generation {
     }
 }
 
-/// What all loops of a worker share.
+/// Resources that all loops of a worker share.
 #[derive(Debug, Clone)]
 pub struct Shared {
     /// The logs and their thread.
     pub logs: Logs,
     /// The disk layer and its pools.
     pub disk: Arc<Disk>,
-    /// What is counted.
+    /// The metrics.
     pub ledger: Arc<Ledger>,
 }
 
-/// What the loops run for each connection.
+/// The function that loops run for each connection.
 pub type Serve = fn(Rc<Loop>, Accepted) -> Pin<Box<dyn Future<Output = ()>>>;
 
-/// How a loop treats its connections.
+/// Lifecycle state of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// It accepts.
     Serving,
-    /// There are to be fewer loops: it accepts no more, its next answers say `Connection: close`,
-    /// idle connections stay until they ask or time out, so that no request is lost.
+    /// There are to be fewer loops: it accepts no more, and its next responses say `Connection: close`. Idle
+    /// connections stay until they send a request or time out, so that no request is lost.
     Retiring,
     /// The worker leaves: idle connections are closed, requests in flight are finished.
     ShuttingDown,
 }
 
-/// What the other threads see of a loop.
+/// The part of a loop that other threads see.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Berth {
-    /// Connections now, those that are on their way in [`Berth::inbox`] counted.
+    /// Current connections, including those on their way in [`Berth::inbox`].
     connections: AtomicU32,
     inbox: UnboundedSender<loop_threads::Order>,
-    /// Is it to let go of what it can do without, and has not begun?
+    /// Whether the loop was told to free memory and has not begun.
     is_shedding: AtomicBool,
 }
 
 impl Berth {
-    /// Memory is scarce. Told once until the loop has heard it.
+    /// Tells the loop that memory is scarce; at most once until the loop has seen it.
     pub fn tell_to_shed(&self) {
         if !self.is_shedding.swap(true, Ordering::Relaxed) {
             let _ = self.inbox.send(loop_threads::Order::Shed);
         }
     }
 
-    /// Connections now.
+    /// Current connections.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
 }
 
-/// One loop, as seen by what runs on it.
+/// One loop, as seen by the tasks on it.
 pub struct Loop {
     /// Its number: `loop 0`, `loop 1`, …
     pub index: usize,
     /// Connections that wait for their client.
     pub idle: IdleList,
-    /// What it counts.
+    /// Its own metrics.
     pub figures: Arc<LoopFigures>,
-    /// What everybody counts.
+    /// The metrics of the whole worker.
     pub ledger: Arc<Ledger>,
     /// Its part of the disk layer.
     pub disk: disk::Local,
     /// Its timeouts and buffers.
     pub wire: Rc<wire::Loop>,
-    /// Answers of caches that are ready to be sent.
+    /// Cached responses that are ready to be sent.
     pub ready: Ready,
-    /// Answers with small files that are ready to be sent.
+    /// Responses with small files that are ready to be sent.
     pub ready_files: ReadyFiles,
-    /// Its way to the logs, and its clock.
+    /// Its connection to the log thread, and its clock.
     pub feed: Rc<Feed>,
     /// Its idle connections to upstreams.
     pub shelf: Shelf,
@@ -213,10 +213,10 @@ pub struct Loop {
     stage: Cell<Stage>,
     /// See [`Errand`].
     errands: Cell<u32>,
-    /// The second in which it was last said that idle connections are closed to make place.
+    /// The second in which it was last logged that idle connections are closed to make room.
     reuse_told: Cell<Option<u64>>,
     berth: Arc<Berth>,
-    /// All loops that accept, for spreading; empty while the only one.
+    /// All loops that accept, for spreading; empty with a single loop.
     berths: RefCell<Rc<[Arc<Berth>]>>,
     serve: Serve,
     random: RefCell<Random>,
@@ -228,18 +228,18 @@ impl std::fmt::Debug for Loop {
     }
 }
 
-/// Random bytes that are fetched for several uses at once.
+/// A buffer of random bytes for several uses.
 #[derive(Debug)]
 struct Random {
     bytes: [u8; RANDOM_BYTES],
     used: usize,
 }
 
-/// How many random bytes are fetched at once.
+/// Random bytes fetched at once.
 const RANDOM_BYTES: usize = 512;
 
 impl Loop {
-    /// A loop for this thread, inside of its runtime. Starts the tasks that every loop has.
+    /// The loop of this thread, inside its runtime. Starts the tasks that every loop has.
     fn new(
         index: usize,
         berth: Arc<Berth>,
@@ -276,7 +276,7 @@ impl Loop {
         loop_
     }
 
-    /// A loop outside of any crew, on this thread: for who looks at a request and serves none (`--explain-url`).
+    /// A loop on this thread that belongs to no worker, to evaluate a request without serving it (`--explain-url`).
     #[must_use]
     pub fn alone(generation: Generation, serve: Serve, shared: &Shared) -> Rc<Self> {
         let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
@@ -297,7 +297,7 @@ impl Loop {
         if random.used == RANDOM_BYTES {
             let filled =
                 rustix::rand::getrandom(&mut random.bytes, rustix::rand::GetRandomFlags::empty());
-            // Linux gives up to 256 bytes or fewer than asked only on a signal: use what came.
+            // A call for more than 256 bytes may return fewer when a signal arrives: use what came.
             random.used = RANDOM_BYTES - filled.unwrap_or(RANDOM_BYTES) / 16 * 16;
             random.bytes.rotate_right(random.used);
         }
@@ -314,13 +314,13 @@ impl Loop {
         Rc::clone(&self.generation.borrow())
     }
 
-    /// How the loop treats its connections.
+    /// The loop's lifecycle state.
     #[must_use]
     pub fn stage(&self) -> Stage {
         self.stage.get()
     }
 
-    /// Whether the next answer of a connection is its last.
+    /// Whether a connection's next response is its last.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.stage.get() != Stage::Serving
@@ -332,13 +332,13 @@ impl Loop {
         self.stage.get() == Stage::ShuttingDown
     }
 
-    /// Connections of this loop now.
+    /// Current connections of this loop.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.berth.connections()
     }
 
-    /// A place among the connections of this loop, of which there are at most `max`.
+    /// A place among this loop's connections, of which there are at most `max`.
     #[must_use]
     pub fn take_seat(&self, max: u32) -> Option<Seat> {
         if self.connections() >= max {
@@ -347,7 +347,7 @@ impl Loop {
         Some(Seat::at(&self.berth))
     }
 
-    /// Descriptors have run out: closes what is open without need; `false`: nothing is.
+    /// Closes descriptors that are open without need, since descriptors have run out. `false`: there are none.
     pub fn give_descriptors(&self) -> bool {
         let has_files = self.disk.give_descriptors();
         let has_kept = !self.shelf.is_empty();
@@ -356,27 +356,27 @@ impl Loop {
         has_files || has_kept || told > 0 || self.idle.close_stalled(REUSED_AT_ONCE_MAX) > 0
     }
 
-    /// Something that this loop is to finish before it ends.
+    /// Work that this loop finishes before it ends.
     #[must_use]
     pub fn begin_errand(self: &Rc<Self>) -> Errand {
         self.errands.set(self.errands.get() + 1);
         Errand(Rc::clone(self))
     }
 
-    /// Is there something that is to be finished before it ends?
+    /// Whether there is work that must be finished before the loop ends.
     fn is_busy(&self) -> bool {
         self.connections() > 0 || self.errands.get() > 0
     }
 
-    /// Starts serving a connection that this loop is to keep.
+    /// Starts serving a connection that this loop keeps.
     fn admit(self: &Rc<Self>, accepted: Accepted) {
         let served = (self.serve)(Rc::clone(self), accepted);
         drop(spawn(Kind::Connection, served));
     }
 }
 
-/// A connection's place in the count of its loop, or that of something else that the worker waits for when it leaves. Given back before
-/// the socket is closed, so that whoever sees the end finds the connection counted nowhere, on whatever loop he asks.
+/// A connection's place in the count of its loop, or that of other work that the worker waits for when it leaves.
+/// Released before the socket is closed, so that a client that sees the close finds the connection counted on no loop.
 #[derive(Debug)]
 pub struct Seat(Arc<Berth>);
 
@@ -393,7 +393,7 @@ impl Drop for Seat {
     }
 }
 
-/// What a loop finishes before it ends, and is no connection: whatever it waits for, it takes nobody's place.
+/// Work that a loop finishes before it ends and that is no connection: it never takes a connection's place.
 #[derive(Debug)]
 pub struct Errand(Rc<Loop>);
 
