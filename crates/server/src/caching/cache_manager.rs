@@ -26,15 +26,15 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often a cache is swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// What the thread is told.
+/// A command to the thread.
 enum Order {
-    /// Open it and keep it.
+    /// Open a cache and maintain it.
     Keep(Weak<Cache>),
-    /// Put their journals together, then say so.
+    /// Compact their journals, then report.
     Close(Vec<Arc<Cache>>, std::sync::mpsc::Sender<()>),
 }
 
-/// The thread's other end.
+/// The sender of the thread's commands.
 #[derive(Debug)]
 pub struct Keeper {
     orders: UnboundedSender<Order>,
@@ -53,7 +53,7 @@ impl Keeper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// No thread can be started.
     pub fn start(disk: &Arc<Disk>) -> io::Result<Self> {
         let (orders, inbox) = unbounded_channel();
         let disk = Arc::clone(disk);
@@ -78,12 +78,12 @@ impl Keeper {
         Ok(Self { orders })
     }
 
-    /// Opens a cache and keeps it in order for as long as somebody has it.
+    /// Opens a cache and maintains it for as long as it is referenced.
     pub fn keep(&self, cache: &Arc<Cache>) {
         let _ = self.orders.send(Order::Keep(Arc::downgrade(cache)));
     }
 
-    /// Puts journals together; waits at most so long.
+    /// Compacts journals; waits at most this long.
     pub fn close(&self, caches: Vec<Arc<Cache>>, patience: Duration) {
         let (done, is_done) = std::sync::mpsc::channel();
         if self.orders.send(Order::Close(caches, done)).is_ok() {
@@ -122,7 +122,7 @@ async fn close(local: Local, caches: Vec<Arc<Cache>>, done: std::sync::mpsc::Sen
     let _ = done.send(());
 }
 
-/// The life of a cache.
+/// The maintenance of a cache, from opening to its end.
 async fn keep(local: Local, kept: Weak<Cache>) {
     let Some(store) = open(&local, &kept).await else {
         return;
@@ -138,7 +138,7 @@ async fn keep(local: Local, kept: Weak<Cache>) {
     }
 }
 
-/// Opens it, as often as that takes. None: nobody has it any more.
+/// Opens it, with as many tries as that takes. None: it is no longer referenced.
 async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
     let mut has_told = false;
     loop {
@@ -184,7 +184,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
     }
 }
 
-/// Says once how the residency of its files is proven.
+/// Logs once how the residency of its files is proven.
 async fn tell_proof(local: &Local, cache: &Cache) {
     let (disk, directory) = (Arc::clone(local.disk()), cache.zone.directory.clone());
     let pool = store_settings(&cache.zone, &disk).pool;
@@ -195,7 +195,7 @@ async fn tell_proof(local: &Local, cache: &Cache) {
     error_log(level, format_args!("cache {probe}"));
 }
 
-/// Finds what the journal does not know: so long at once, then a pause.
+/// Finds files that the journal does not know, in slices with a pause after each.
 async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
     let pool = store.settings().pool.clone();
     let access = Access {
@@ -232,7 +232,7 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
     }
 }
 
-/// Sweeps once, and says when to do it again. None: nobody has the cache any more.
+/// Sweeps once, and returns when to do it again. None: the cache is no longer referenced.
 async fn sweep(local: &Local, kept: &Weak<Cache>, store: &Store) -> Option<Duration> {
     let cache = kept.upgrade()?;
     let pace = cache.zone.manager;

@@ -28,28 +28,28 @@ use crate::request::Request;
 use crate::settings::Location;
 use crate::wall_clock::Moment;
 
-/// See the module.
+/// A request's lookup in a cache; see the module.
 pub struct Inquiry<'a> {
     /// The cache.
     pub cache: &'a Arc<Cache>,
     /// Its store.
     pub store: &'a Store,
-    /// What the location says of it.
+    /// The location's cache settings.
     pub caching: &'a Caching,
-    /// The rules of freshness.
+    /// The freshness rules.
     pub rules: &'a Rules,
-    /// What the key is made of.
+    /// The text that the key is made of.
     pub key_text: Bytes,
     /// The key.
     pub main: Key,
-    /// What the client wishes (nothing, unless the rules say that wishes are obeyed).
+    /// The client's `Cache-Control` (empty unless the rules obey it).
     pub wishes: RequestControl,
     /// Seconds since 1970.
     pub now: Seconds,
 }
 
 impl<'a> Inquiry<'a> {
-    /// A request's.
+    /// The inquiry of a request.
     #[must_use]
     pub fn new(
         request: &Request,
@@ -78,7 +78,7 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// Looks for what is stored.
+    /// Looks up the stored response.
     ///
     /// # Errors
     /// The disk fails, or its pool is full.
@@ -94,21 +94,21 @@ impl<'a> Inquiry<'a> {
     }
 }
 
-/// The pool's side of reading for this request.
+/// The pool's access for reading on behalf of this request.
 ///
 /// # Errors
-/// 500: its name, made from variables, names none.
+/// 500: its name, made from variables, names no pool.
 pub fn access(request: &Request) -> Result<Access<'_>, Failure> {
     let mut access = files::reading(request.location(), files::pool(request)?);
     access.moment = request.moment;
     access.noatime = true;
     access.unsent = cache::entry::CHECKSUM_BYTES as usize;
-    // An entry's head and its checksums are read in pieces that O_DIRECT would not like, and its body is to be in memory.
+    // An entry's head and its checksums are read in pieces that do not suit O_DIRECT, and its body should be in memory.
     access.directio = None;
     Ok(access)
 }
 
-/// A request's loop's part of the disk layer.
+/// The part of the disk layer that belongs to the request's loop.
 #[must_use]
 pub fn local(request: &Request) -> &Local {
     &request.client.loop_.disk
@@ -121,7 +121,7 @@ pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone 
     head.fields.iter().map(line)
 }
 
-/// A location's rules.
+/// A location's freshness rules.
 pub fn rules(location: &Location) -> &Rules {
     location.cache_rules.get_or_init(|| {
         let settings = &location.settings;
@@ -138,7 +138,8 @@ pub fn rules(location: &Location) -> &Rules {
     })
 }
 
-/// What a request's key is made of: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (Of what goes to a
+/// The text of a request's key: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (For
+/// gateways there is no default, as in nginx.)
 /// gateway nothing is made, as in nginx.)
 #[must_use]
 pub fn key_text(request: &Request) -> Bytes {
@@ -165,14 +166,14 @@ pub fn key_text(request: &Request) -> Bytes {
     text.into()
 }
 
-/// Is this request one for the cache at all?
+/// Whether the request may use the cache at all.
 #[must_use]
 pub fn is_asked(request: &Request, caching: &Caching) -> bool {
     caching.proxy_cache_methods.has(request.method)
 }
 
-/// Says the answer itself nothing against storing it, but perhaps not for how long? Then what the client asks about it (conditions, a
-/// range) is answered here, stored or not: the origin was not told.
+/// Whether the response itself allows storing it, though perhaps not for how long. Then the client's conditions and
+/// range are answered here, stored or not: the origin was not sent them.
 pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
     let answer = freshness::OriginResponse {
         status: head.status,
@@ -189,7 +190,7 @@ pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
     )
 }
 
-/// Is the client's HEAD to be asked for as GET?
+/// Whether the client's HEAD is passed on as GET.
 #[must_use]
 pub fn asks_as_get(request: &Request) -> bool {
     let location = request.location();
@@ -199,8 +200,8 @@ pub fn asks_as_get(request: &Request) -> bool {
         && passing.is_some_and(|passing| passing.family == Family::Proxy)
 }
 
-/// Is it a HEAD that a gateway is asked for as such, with nothing of that in the key? A GET would get the answer as one without a body. (Where
-/// `proxy_cache_convert_head off` says it by name, the key is who wrote that to see to.)
+/// Whether it is a HEAD that a gateway gets as such, with nothing of that in the key. A GET would then get a response
+/// without a body. (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
 #[must_use]
 pub fn is_head_alone(request: &Request) -> bool {
     let location = request.location();
@@ -212,7 +213,7 @@ pub fn is_head_alone(request: &Request) -> bool {
     request.method == Method::Head && is_of_gateway && !key.is_some_and(names_method)
 }
 
-/// Does the request ask for a range that begins too far behind (`proxy_cache_max_range_offset`)?
+/// Whether the request asks for a range that begins too far in (`proxy_cache_max_range_offset`).
 #[must_use]
 pub fn is_range_far(request: &Request, caching: &Caching) -> bool {
     let Some(max) = caching.proxy_cache_max_range_offset else {

@@ -15,30 +15,30 @@ use crate::content::proxy::Passing;
 use crate::request::Request;
 use crate::wall_clock::Moment;
 
-/// What is said where every server that was asked failed.
+/// Refusal text where every server that was asked failed.
 const NO_ANSWER: &str = "no answer";
 
-/// See the module.
+/// A request's record of its cache lookup; see the module.
 #[derive(Debug, Default, Clone)]
 pub struct Note {
-    /// What is stored and was used, where its head was not made anew (`$upstream_http_…`).
+    /// The stored entry that was used, where its head was not made anew (`$upstream_http_…`).
     pub entry: Option<Rc<Entry>>,
     /// `$upstream_cache_status`.
     pub status: Option<Status>,
-    /// It waits for what another request fetches, or has waited for it (`$served_from`).
+    /// Whether it waits, or has waited, for what another request fetches (`$served_from`).
     pub follows: bool,
     /// `$upstream_cache_key`.
     pub key: Bytes,
-    /// `$upstream_cache_age`: of a stored answer that was used, in seconds.
+    /// `$upstream_cache_age`: age of the stored response that was used, in seconds.
     pub age: Option<u32>,
-    /// `$upstream_cache_last_modified`: of what is stored and is to be revalidated.
+    /// `$upstream_cache_last_modified`: of the stored response that is to be revalidated.
     pub last_modified: Option<Bytes>,
     /// `$upstream_cache_etag`: the same.
     pub etag: Option<Bytes>,
 }
 
 impl Note {
-    /// Takes over what the origin is to be asked with: has it changed?
+    /// Takes over the validators for a conditional request to the origin.
     pub fn set_validators(&mut self, hit: &Hit) {
         let head = hit.entry.head();
         let line = |id| head.get(id).map(|value| head.bytes.slice_ref(value));
@@ -46,7 +46,7 @@ impl Note {
         self.etag = line(HeaderId::ETag);
     }
 
-    /// The lines that ask so.
+    /// The header lines of the conditional request.
     #[must_use]
     pub fn conditions(&self) -> Vec<(Bytes, Bytes)> {
         let names: [(&'static [u8], _); 2] = [
@@ -60,12 +60,12 @@ impl Note {
     }
 }
 
-/// A request's note, made if there is none.
+/// A request's record, made on first use.
 pub fn of(request: &mut Request) -> &mut Note {
     request.cached.get_or_insert_default()
 }
 
-/// Which of them.
+/// The variable that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// `$upstream_cache_status`
@@ -105,7 +105,7 @@ pub fn variable(request: &Request, which: Which, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Why the origin's answer to the request is not stored, if its head says so, or if there is none.
+/// The reason why the origin's response is not stored, if its head gives one or there is no response.
 fn refusal(request: &Request) -> Option<Cow<'static, str>> {
     let passed = request.passed.as_ref()?;
     let Some(head) = &passed.head else {

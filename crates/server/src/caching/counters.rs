@@ -50,15 +50,15 @@ impl Status {
     }
 }
 
-/// Lines of memory for the loops; with more loops, some share one.
+/// Cache lines for the loops; with more loops, some share one.
 const LINES: usize = 64;
 
-/// One loop's count, in a line of memory of its own.
+/// One loop's counters, in a cache line of their own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Line(AtomicU64);
 
-/// The counts of one cache.
+/// The counters of one cache.
 #[derive(Debug)]
 pub struct Tally {
     hits: Box<[Line]>,
@@ -66,11 +66,11 @@ pub struct Tally {
     passed: AtomicU64,
     followed: AtomicU64,
     unsaved: AtomicU64,
-    /// Until when no fill waits for its turn, in milliseconds of the monotonic clock.
+    /// Until then no fill waits for its turn, in milliseconds of the monotonic clock.
     distrusted_until: AtomicU64,
 }
 
-/// So many milliseconds no fill waits for its turn to be written, after one has waited in vain.
+/// Milliseconds for which no fill waits for its turn to be written, after one has waited in vain.
 const DISTRUST_MS: u64 = 5000;
 
 impl Default for Tally {
@@ -87,7 +87,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts an answer that this loop gave.
+    /// Counts a response that this loop gave.
     pub fn count(&self, status: Status, loop_index: usize) {
         match status {
             Status::Hit => &self.hits[loop_index % LINES].0,
@@ -96,7 +96,7 @@ impl Tally {
         .fetch_add(1, Relaxed);
     }
 
-    /// Counts an answer that was to be stored and is passed on unstored, since the disk is behind.
+    /// Counts a response that was to be stored and is passed on unstored, since the disk is behind.
     pub fn pass(&self) {
         self.passed.fetch_add(1, Relaxed);
     }
@@ -112,12 +112,12 @@ impl Tally {
         self.followed.load(Relaxed)
     }
 
-    /// Bytes have come that are to be written.
+    /// Adds bytes that have arrived and are to be written.
     pub fn begin_saving(&self, bytes: u64) {
         self.unsaved.fetch_add(bytes, Relaxed);
     }
 
-    /// As many are written, or given up.
+    /// Subtracts bytes that were written or given up.
     pub fn end_saving(&self, bytes: u64) {
         self.unsaved.fetch_sub(bytes, Relaxed);
     }
@@ -128,18 +128,18 @@ impl Tally {
         self.unsaved.load(Relaxed)
     }
 
-    /// Is it worth waiting for the disk?
+    /// Whether it is worth waiting for the disk.
     #[must_use]
     pub fn is_disk_trusted(&self, now_ms: u64) -> bool {
         self.distrusted_until.load(Relaxed) <= now_ms
     }
 
-    /// Somebody waited for the disk in vain.
+    /// Records that a fill waited for the disk in vain.
     pub fn distrust_disk(&self, now_ms: u64) {
         self.distrusted_until.store(now_ms + DISTRUST_MS, Relaxed);
     }
 
-    /// Answers with this status so far.
+    /// Number of responses with this status so far.
     #[must_use]
     pub fn of(&self, status: Status) -> u64 {
         if status == Status::Hit {
@@ -148,7 +148,7 @@ impl Tally {
         self.by_status[status as usize].load(Relaxed)
     }
 
-    /// Answers passed on unstored.
+    /// Number of responses passed on unstored.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.passed.load(Relaxed)

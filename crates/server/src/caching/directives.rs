@@ -13,7 +13,7 @@ use message::Method;
 use crate::request::Request;
 use crate::template::is_true;
 
-/// Values of one `proxy_cache_valid`, `proxy_cache_bypass`, … at one level.
+/// Maximum of values of one `proxy_cache_valid`, `proxy_cache_bypass`, … at one level.
 pub const VALUES_MAX: usize = 4096;
 
 choice_set! {
@@ -29,7 +29,7 @@ choice_set! {
 }
 
 impl CachedMethods {
-    /// Are answers to this method looked for and stored?
+    /// Whether responses to this method are looked up and stored.
     #[must_use]
     pub fn has(self, method: Method) -> bool {
         match method {
@@ -71,13 +71,13 @@ choice_set! {
 }
 
 impl UseStale {
-    /// Is this one wanted?
+    /// Whether this condition is set.
     #[must_use]
     pub fn has(self, kind: Self) -> bool {
         !self.contains(Self::OFF) && self.contains(kind)
     }
 
-    /// The word for an answer with this status.
+    /// The condition for a response with this status.
     #[must_use]
     pub fn of_status(status: u16) -> Option<Self> {
         Some(match status {
@@ -129,12 +129,12 @@ impl Value for Conditions {
     }
 }
 
-/// Which requests are orders to delete.
+/// The requests that are purge commands.
 #[derive(Clone, Debug, Default)]
 pub struct Orders(pub Conditions);
 
-/// The third-party module of the directive's name has other arguments, `ZONE KEY` and `METHOD from ADDRESS`, which would make orders of
-/// all requests: so what holds for all of them is refused.
+/// The third-party module whose directive has this name takes other arguments, `ZONE KEY` and `METHOD from ADDRESS`,
+/// which would turn every request into a purge. So a condition that holds for all requests is refused.
 impl Value for Orders {
     const SYNTAX: &'static str = Conditions::SYNTAX;
 
@@ -168,7 +168,7 @@ impl Value for Orders {
 }
 
 impl Conditions {
-    /// Is one of them true for this request?
+    /// Whether one of them is true for this request.
     #[must_use]
     pub fn hold(&self, request: &Request) -> bool {
         self.0
@@ -176,7 +176,7 @@ impl Conditions {
             .any(|template| is_true(&request.evaluate(template)))
     }
 
-    /// Is there none?
+    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -191,7 +191,7 @@ impl Value for Validities {
     const SYNTAX: &'static str = "[code …] time";
 
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
-        /// What a time alone is for.
+        /// The statuses that a time without codes applies to.
         const ALONE: [u16; 3] = [200, 301, 302];
         let Some((time, codes)) = args.split_last() else {
             return Ok(Self::default());
@@ -302,13 +302,13 @@ directives! {
 }
 
 impl Caching {
-    /// Is there a cache?
+    /// Whether there is a cache.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.proxy_cache.value.on().is_some()
     }
 
-    /// The rules of freshness that the directives ask for.
+    /// The freshness rules that the directives ask for.
     #[must_use]
     pub fn rules(&self, ignored: IgnoredHeaders) -> Rules {
         let rules = match self.proxy_cache_rfc9111 {
@@ -322,20 +322,20 @@ impl Caching {
         }
     }
 
-    /// Are stored answers revalidated?
+    /// Whether stored responses are revalidated.
     #[must_use]
     pub fn revalidates(&self) -> bool {
         self.proxy_cache_revalidate || self.proxy_cache_rfc9111
     }
 
-    /// Are they used while they are fetched anew?
+    /// Whether they are used while they are fetched anew.
     #[must_use]
     pub fn updates_behind(&self) -> bool {
         self.proxy_cache_background_update || self.proxy_cache_rfc9111
     }
 }
 
-/// A location's rules, once they were asked for.
+/// A location's freshness rules, made on first use.
 pub type RulesSlot = OnceLock<Box<Rules>>;
 
 /// The name of a request's cache; None: it has none.

@@ -7,27 +7,27 @@ use crate::log::Level;
 use crate::log::process_log::error_log;
 use crate::wall_clock::Moment;
 
-/// Seconds from one line to the next.
+/// Minimum time between two log lines, in seconds.
 const PAUSE: i64 = 60;
 
-/// What a disk did wrong.
+/// The errors of a cache's disk.
 #[derive(Debug, Default)]
 pub struct Troubles {
     /// The second of the last line.
     told: AtomicI64,
-    /// Since then.
+    /// Errors since then.
     untold: AtomicU64,
     all: AtomicU64,
 }
 
 impl Troubles {
-    /// Counts one, and says so unless something was said within the last minute. `what` is what did not work.
+    /// Counts one, and logs it unless a line was logged within the last minute. `what` is the operation that failed.
     pub fn tell(&self, directory: &[u8], what: &str, error: &cache::Error) {
         self.all.fetch_add(1, Relaxed);
         self.say(level(error), directory, what, error);
     }
 
-    /// Says something that is counted elsewhere, unless something was said within the last minute.
+    /// Logs an event that is counted elsewhere, unless a line was logged within the last minute.
     pub fn say(&self, level: Level, directory: &[u8], what: &str, why: impl Display) {
         let now = Moment::now().second();
         let told = self.told.load(Relaxed);
@@ -53,14 +53,14 @@ impl Troubles {
         );
     }
 
-    /// Since the start.
+    /// Number of errors since the start.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.all.load(Relaxed)
     }
 }
 
-/// A disk that fails is worth more attention than a pool that is full.
+/// The log level: a disk that fails deserves more attention than a pool that is full.
 fn level(error: &cache::Error) -> Level {
     match error {
         cache::Error::Disk(disk::Error::System { .. }) => Level::Crit,

@@ -33,18 +33,18 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::wall_clock::Moment;
 
-/// What is wanted of the origin.
+/// The parameters of a fetch from the origin.
 #[derive(Debug, Default)]
 pub struct Want {
-    /// What is stored, and no longer fresh.
+    /// The stored response that is no longer fresh.
     pub stale: Option<Hit>,
-    /// The variant that was looked for.
+    /// The variant that was looked up.
     pub looked_for: Option<Key>,
-    /// What `$upstream_cache_status` says of an answer from the origin.
+    /// `$upstream_cache_status` of a response from the origin.
     pub status: Option<Status>,
-    /// May the answer be stored, as far as the request says?
+    /// Whether the response may be stored, as far as the request decides that.
     pub may_store: bool,
-    /// Was it looked for once only? Then another request may have stored it between the look and now.
+    /// Whether it was looked up once only: then another request may have stored it since.
     pub may_have_come: bool,
 }
 
@@ -54,20 +54,21 @@ impl Want {
     }
 }
 
-/// What came of it.
+/// The result of a fetch.
 pub enum Fetched {
-    /// An answer.
+    /// A response.
     Answer(Outcome),
-    /// Somebody stored something: look again.
+    /// Another request stored something: look it up again.
     Again,
-    /// Somebody else's answer is of another variant: this one is wanted.
+    /// The other request's response is of another variant: this one is wanted.
     Variant(Key),
     /// The request is to be passed on without the cache.
     Pass,
 }
 
-/// Gets an answer: as the first, whom others may follow, or by following (`proxy_cache_lock`). What has come as a whole and only is not
-/// stored yet is followed in any case. A request that takes nothing from before it came follows nobody.
+/// Gets a response: as the first request, which others may follow, or by following another one (`proxy_cache_lock`). A
+/// response that has arrived completely and is only not stored yet is followed in any case. A request that accepts
+/// nothing fetched before its arrival follows no other.
 pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
     if inquiry.rules.demands_anew(&inquiry.wishes) {
         return fetch_anew(request, inquiry, want).await;
@@ -89,7 +90,7 @@ pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> 
     }
 }
 
-/// Has it come as a whole and was no longer fresh when it came? It is for those who waited for it alone.
+/// Whether it has arrived completely and is not fresh: then it is only for the requests that waited for it.
 pub fn has_expired(inquiry: &Inquiry<'_>, fill: &Fill) -> bool {
     let is_fresh = |lifetime| inquiry.rules.is_fresh(lifetime, inquiry.now);
     let lifetime = fill.metadata().and_then(|about| about.lifetime.as_ref());
@@ -101,14 +102,14 @@ fn is_stored(inquiry: &Inquiry<'_>, key: &Key) -> bool {
     known.is_some_and(|known| known.state == KeyState::Stored)
 }
 
-/// Gets an answer from the origin whatever others do; who comes from now on may follow this one.
+/// Fetches from the origin regardless of other requests; requests that arrive from now on may follow this one.
 pub async fn fetch_anew(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
     let key = want.key(inquiry);
     let filler = inquiry.cache.fills.take_over(key, WINDOW_BYTES);
     lead(request, inquiry, want, filler).await
 }
 
-/// Gets an answer from the origin beside others, for this request alone: nobody follows.
+/// Fetches from the origin beside other requests, for this one alone: it cannot be followed.
 async fn fetch_alone(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
     let key = want.key(inquiry);
     let filler = inquiry.cache.fills.alone(key, WINDOW_BYTES);
@@ -119,10 +120,10 @@ fn now_ms() -> u64 {
     wire::loop_clock::monotonic_ms()
 }
 
-/// Fetches behind the client, who gets what is stored. False: somebody is at it already.
+/// Fetches in the background, while the client gets the stored response. False: another request does so already.
 ///
 /// # Errors
-/// What the request is answered with instead: it is no request that could be passed on.
+/// The response that the request gets instead: it cannot be passed on.
 pub async fn fetch_behind(
     request: &mut Request,
     inquiry: &Inquiry<'_>,
@@ -140,7 +141,7 @@ pub async fn fetch_behind(
         return Ok(false);
     };
     filler.fill().begun(now_ms());
-    // What is asked now is not what this request is answered with.
+    // What is recorded of this fetch does not belong to the response that the request gets.
     let (passed, cached) = (request.passed.take(), request.cached.take());
     let prepared = prepare(request, inquiry, &want).await;
     request.passed = passed;
@@ -162,7 +163,7 @@ pub async fn fetch_behind(
         Err(outcome) => {
             filler.end_without(Ending::Refused(500));
             match outcome {
-                // A server that cannot be asked is no reason not to use what is there; the log says why.
+                // A server that cannot be asked is no reason not to use the stored response; the log says why.
                 Outcome::Failed(failure) if failure.status >= 500 => Ok(true),
                 outcome => Err(outcome),
             }
@@ -170,7 +171,7 @@ pub async fn fetch_behind(
     }
 }
 
-/// Where a connection is to be closed, that waits for the update, as with nginx.
+/// A connection that is to be closed waits for the update, as in nginx.
 fn end_awaited(request: &mut Request) -> Option<oneshot::Sender<()>> {
     if request.keepalive || request.is_subrequest() {
         return None;
@@ -180,7 +181,7 @@ fn end_awaited(request: &mut Request) -> Option<oneshot::Sender<()>> {
     Some(end)
 }
 
-/// Makes the order.
+/// Makes the upstream request.
 async fn prepare(
     request: &mut Request,
     inquiry: &Inquiry<'_>,
@@ -198,14 +199,14 @@ async fn prepare(
     proxy::order(request, &variation).await
 }
 
-/// What the origin is asked about: has it changed?
+/// The stored response that the origin is asked to revalidate.
 fn conditional_on<'w>(inquiry: &Inquiry<'_>, want: &'w Want) -> Option<&'w Hit> {
     let hit = want.stale.as_ref().filter(|_| want.may_store)?;
     let can_be = matches!(hit.entry.head().status, 200 | 206);
     (inquiry.caching.revalidates() && can_be).then_some(hit)
 }
 
-/// Who is told of a fill beside those who follow it.
+/// The receivers of a fill's events beside its followers.
 struct Told {
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
     switched: Option<oneshot::Sender<Answered>>,
@@ -255,7 +256,7 @@ fn start(
     });
 }
 
-/// Asks the origin, for this request and for those who follow.
+/// Asks the origin, for this request and its followers.
 async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: Filler) -> Fetched {
     filler.fill().begun(now_ms());
     cache_state::of(request).status = want.status;
@@ -299,10 +300,10 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     Fetched::Answer(answer(request, inquiry, owner, &head, origin).await)
 }
 
-/// Heads before the answer's own that wait to be passed on.
+/// Maximum of interim heads that wait to be passed on.
 const HINTS_MAX: usize = 16;
 
-/// Waits for the answer's head; what comes before it is passed on.
+/// Waits for the response's head; interim ones are passed on.
 async fn head_after_hints(
     request: &mut Request,
     owner: &Follower,
@@ -321,7 +322,7 @@ async fn head_after_hints(
     }
 }
 
-/// Who says whether the answer may be stored.
+/// How it is decided whether the response may be stored.
 fn storing(inquiry: &Inquiry<'_>, want: &Want) -> (Storing, Option<oneshot::Receiver<Question>>) {
     if !want.may_store {
         return (Storing::No, None);
@@ -333,7 +334,7 @@ fn storing(inquiry: &Inquiry<'_>, want: &Want) -> (Storing, Option<oneshot::Rece
     (Storing::Ask(ask), Some(question))
 }
 
-/// `proxy_no_cache` may look at the answer.
+/// Answers for `proxy_no_cache`, which may look at the response.
 async fn answer_question(
     request: &mut Request,
     inquiry: &Inquiry<'_>,
@@ -358,7 +359,7 @@ async fn answer(
     response_head::shape(request, Box::new(ResponseHead::clone(head)), body, origin)
 }
 
-/// What there is for a request whose fill ended without an answer.
+/// The result for a request whose fill ended without a response.
 async fn ended(
     request: &mut Request,
     inquiry: &Inquiry<'_>,
@@ -387,7 +388,7 @@ fn served(outcome: Result<Outcome, super::serve::Unusable>) -> Fetched {
     }
 }
 
-/// The origin said that what is stored has not changed.
+/// The result after the origin said that the stored response has not changed.
 async fn renewed(request: &mut Request, inquiry: &Inquiry<'_>, old: Hit) -> Fetched {
     let found = match access(request) {
         Ok(access) => inquiry.find(request, &access).await,
@@ -412,7 +413,7 @@ fn status_of(ending: Ending) -> u16 {
     }
 }
 
-/// May what is stored be used in place of this?
+/// Whether the stored response may be used instead of this ending.
 fn may_cover(inquiry: &Inquiry<'_>, lifetime: &Lifetime, ending: Ending) -> bool {
     let (kind, failure) = match ending {
         Ending::Covered(status) => (UseStale::of_status(status), Lost::Status(status)),
@@ -428,7 +429,7 @@ fn may_cover(inquiry: &Inquiry<'_>, lifetime: &Lifetime, ending: Ending) -> bool
         .may_cover(lifetime, inquiry.now, failure, is_wanted)
 }
 
-/// What a follower's waiting for a head came to.
+/// How a follower's wait for a head ended.
 enum Waited {
     Head(Option<Arc<ResponseHead>>),
     /// `proxy_cache_lock_timeout`
@@ -447,7 +448,7 @@ async fn follow(
     inquiry.cache.tally.follow();
     let key = want.key(inquiry);
     let begun = now_ms();
-    // Ends since each turn waits for a part of the timeout, or takes the lead.
+    // Terminates: each turn waits for a part of the timeout, or takes the lead.
     loop {
         let Some(follower) = fill.follow() else {
             return Fetched::Again;
@@ -466,7 +467,7 @@ async fn follow(
             Waited::Head(None) => {
                 return match fill.ending() {
                     Some(ending) => ended(request, inquiry, want, ending).await,
-                    // It is for the other one alone.
+                    // It is for the other request alone.
                     None => fetch_alone(request, inquiry, want).await,
                 };
             }
@@ -489,7 +490,7 @@ async fn wait(request: &Request, inquiry: &Inquiry<'_>, follower: &Follower, beg
     }
 }
 
-/// Answers a follower, if the answer is the variant that he asks for.
+/// Answers a follower, if the response is of the variant that it asks for.
 async fn followed(
     request: &mut Request,
     inquiry: &Inquiry<'_>,

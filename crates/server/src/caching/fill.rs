@@ -37,45 +37,45 @@ use crate::settings::Location;
 use crate::upstream::next_upstream::Failure;
 use crate::wall_clock::Moment;
 
-/// Bytes of an answer that are in memory for those who follow it.
+/// Bytes of a response that stay in memory for its followers.
 pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
-/// May the answer be stored, as far as the request says?
+/// Whether the response may be stored, as far as the request decides that.
 #[derive(Debug)]
 pub enum Storing {
     /// No.
     No,
     /// Yes, if the answer allows it.
     Yes,
-    /// Let the request look at the head (`proxy_no_cache`); if it has left, no.
+    /// Let the request look at the head (`proxy_no_cache`); no, if the request has ended.
     Ask(oneshot::Sender<Question>),
 }
 
-/// An answer's head, for the one whose request it is: may it be stored?
+/// A response's head, sent to the request that it is for: may it be stored?
 #[derive(Debug)]
 pub struct Question {
     /// The head.
     pub head: Box<ResponseHead>,
-    /// Where he says so.
+    /// The channel for the answer.
     pub may_store: oneshot::Sender<bool>,
 }
 
 /// A fill before it begins.
 pub struct Task {
-    /// What is asked.
+    /// The upstream request.
     pub order: Rc<Order>,
-    /// Where the answer goes.
+    /// The receiver of the response.
     pub filler: Filler,
-    /// May the answer be stored?
+    /// Whether the response may be stored.
     pub storing: Storing,
-    /// Where heads go that come before the answer's own (`early_hints`).
+    /// The receiver of interim heads (`early_hints`).
     pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
-    /// Where a 101 goes, with the connection that is a tunnel from there on.
+    /// The receiver of a 101, with the connection that is a tunnel from there on.
     pub switched: Option<oneshot::Sender<Answered>>,
-    /// The rest. In a box: it is handed on from step to step.
+    /// The rest. Boxed: it is handed on from step to step.
     pub filling: Box<Filling>,
 }
 
-/// What is left of it when the origin has answered.
+/// The part of a fill that is needed after the origin has answered.
 pub struct Filling {
     /// The loop.
     pub loop_: Rc<Loop>,
@@ -85,25 +85,25 @@ pub struct Filling {
     pub location: crate::route::LocationId,
     /// The cache.
     pub cache: Arc<Cache>,
-    /// What the key is made of.
+    /// The text that the key is made of.
     pub key_text: Bytes,
     /// The key.
     pub main: Key,
-    /// The variant that was looked for.
+    /// The variant that was looked up.
     pub looked_for: Option<Key>,
     /// The request's header lines, for `Vary`.
     pub head: RequestHead,
-    /// What is stored already, and no longer fresh.
+    /// The stored response that is no longer fresh.
     pub stale: Option<Hit>,
-    /// Was it looked for, and nothing found?
+    /// Whether it was looked up and not found.
     pub is_miss: bool,
-    /// Was the origin asked whether that has changed?
+    /// Whether the origin was asked to revalidate the stored response.
     pub is_conditional: bool,
-    /// Since when purges cover the answer.
+    /// Purges from this moment on cover the response.
     pub moment: FetchMoment,
-    /// Its place among the loop's connections, until all has come.
+    /// Its place among the loop's connections, until the whole response has arrived.
     pub seat: Option<Seat>,
-    /// Dropped when all has come, for whoever waits for that.
+    /// Dropped when the whole response has arrived; a request may wait for that.
     pub end: Option<oneshot::Sender<()>>,
     /// When the origin was asked.
     pub asked: Seconds,
@@ -119,7 +119,7 @@ pub async fn run(task: Task) {
     if let Err(none) = asking.answer_comes().await {
         return filling.fail(task.filler, none);
     }
-    // What is not read yet takes no memory while it waits.
+    // A response that is not read yet takes no memory while it waits.
     let turn = match &task.storing {
         Storing::No => None,
         _ => Some(filling.cache.turns.take(&filling.loop_).await),
@@ -136,7 +136,7 @@ pub async fn run(task: Task) {
     }
 }
 
-/// The origin's answer. What comes before it is handed on.
+/// Waits for the origin's response. Interim heads are handed on.
 async fn answer(
     mut asking: Asking,
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
@@ -145,25 +145,25 @@ async fn answer(
         match asking.next().await? {
             Step::Answer(answer) => return Ok(answer),
             Step::Interim(head) => {
-                // One whose request is slow, or has left, is not wanted.
+                // Dropped when the request is slow or has ended.
                 let _ = hints.as_ref().map(|hints| hints.try_send(head));
             }
         }
     }
 }
 
-/// A 101 is for the request that asked for it alone, and there is nothing in it to store.
+/// Hands over a 101: it is for the request that asked for it alone, and there is nothing in it to store.
 fn switch(filler: Filler, answer: Answered, owner: Option<oneshot::Sender<Answered>>) {
     let head = ResponseHead::clone(&answer.head);
     if let Some(owner) = owner {
-        // If it has left, the tunnel ends here.
+        // If the request has ended, the tunnel ends here.
         let _ = owner.send(answer);
     }
     filler.set_head(head, Sharing::Private);
     filler.finish();
 }
 
-/// The ending that a failure to get an answer is.
+/// The ending for a failure to get a response.
 fn ending(none: NoAnswer) -> Ending {
     match none.failure {
         Some(Failure::Timeout) => Ending::TimedOut(none.status),
@@ -190,7 +190,7 @@ impl Filling {
             .expect("there was no fill before it was open")
     }
 
-    /// There is no answer. `proxy_cache_valid 502 …` keeps the origin from being asked again at once.
+    /// Ends a fill that got no response. `proxy_cache_valid 502 …` keeps the origin from being asked again at once.
     fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
         let valid = self.rules().valid(none.status);
         if let Some(seconds) = valid.filter(|_| self.is_miss) {
@@ -242,7 +242,7 @@ impl Filling {
         }
     }
 
-    /// Is what is stored better than an answer with this status?
+    /// Whether the stored response is better than one with this status.
     fn is_covered(&self, status: u16) -> bool {
         let Some(hit) = &self.stale else { return false };
         let Some(kind) = UseStale::of_status(status) else {
@@ -261,7 +261,7 @@ impl Filling {
     }
 
     async fn may_store(&self, head: &ResponseHead, storing: Storing) -> bool {
-        // It is the server's say, each time, who gets what lies elsewhere.
+        // The origin decides each time which client gets content that is elsewhere.
         if accel::leads_elsewhere(self.location(), head) {
             return false;
         }
@@ -301,14 +301,14 @@ impl Filling {
         }
     }
 
-    /// Which variant the request asked for, of an answer that varies by this.
+    /// The variant that the request asked for, of a response with this `Vary`.
     fn variant(&self, vary: &[u8]) -> Key {
         let text =
             |field: &message::Field| (self.head.text(field.name), self.head.text(field.value));
         variant(self.main, vary, self.head.fields.iter().map(text))
     }
 
-    /// Lets everybody follow the answer, and writes it down.
+    /// Opens the response to followers, and stores it.
     async fn share(
         self: Box<Self>,
         filler: Filler,
@@ -357,7 +357,7 @@ impl Filling {
                 let is_saved = is_saved && !self.has_newer(&filler, &key);
                 let unfound = filler.finish_with(Arc::clone(&head), body.clone(), is_saved);
                 let saving = unfound.map(|unfound| saving(write_entry::Body::Whole(body, unfound)));
-                // Who only waits for the disk keeps nobody out.
+                // A fill that only waits for the disk takes no connection's place.
                 drop(self);
                 if let Some(saving) = saving {
                     Box::pin(write_entry::run(saving)).await;
@@ -373,7 +373,7 @@ impl Filling {
         }
     }
 
-    /// What is not stored is read ahead of slow followers as any answer is.
+    /// A response that is not stored is read ahead of slow followers like any other.
     fn buffer(&self, head: &ResponseHead, body: &mut Coming) {
         let location = self.location();
         if let Coming::Flow(flow) = body
@@ -384,12 +384,13 @@ impl Filling {
         }
     }
 
-    /// Of several that were asked for at once, nobody is to follow one that is older than what is stored.
+    /// Whether a newer response is stored than this one, which was asked for beside others: then it must not be
+    /// followed.
     fn has_newer(&self, filler: &Filler, key: &Key) -> bool {
         filler.is_alone() && self.store().has_newer(key, &self.moment)
     }
 
-    /// Hands on a body as it comes, and writes it down beside that.
+    /// Hands on a body as it arrives, and stores it meanwhile.
     async fn pass_on(
         mut self: Box<Self>,
         filler: Filler,
@@ -410,13 +411,14 @@ impl Filling {
             if is_whole {
                 filler.finish();
             }
-            // As above.
+            // As above: what is only waiting for the disk takes no connection's place.
             drop((self.seat.take(), self.end.take()));
         };
         tokio::join!(come, save);
     }
 
-    /// The origin says that what is stored has not changed. Nobody waits for a disk that does not write that down.
+    /// Ends a fill whose stored response has not changed, by the origin's word. No client waits for the disk to record
+    /// that.
     async fn renew(mut self: Box<Self>, filler: Filler, head: &ResponseHead) {
         let Some(hit) = self.stale.clone() else {
             return filler.end_without(Ending::Refused(502));
@@ -459,7 +461,7 @@ impl Filling {
         }
     }
 
-    /// Takes note of what a 304 says (the index at once, so that nobody asks again meanwhile), and writes it down.
+    /// Applies a 304: to the index at once, so that no other request asks meanwhile, then to the file.
     async fn update(
         &self,
         hit: &Hit,
@@ -484,7 +486,8 @@ impl Filling {
         store.rewrite(local, &access, hit, renewal).await.map(drop)
     }
 
-    /// Do they say what is stored already? `Date` is looked at only where clients see it: how old an answer is, the index knows.
+    /// Whether these lines equal the stored ones. `Date` is compared only where clients see it: the index knows a
+    /// response's age.
     fn are_same(&self, updated: &[Line<'_>], stored: &ResponseHead) -> bool {
         let passing = self.location().passing.as_ref();
         let hides_date = passing.is_none_or(|passing| passing.hidden.has(b"Date", HeaderId::Date));

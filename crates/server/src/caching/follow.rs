@@ -14,7 +14,7 @@ use super::cache_request::{Inquiry, local};
 use crate::content::files;
 use crate::request::Request;
 
-/// A follower and what it reads with.
+/// A follower and its means of reading.
 struct Following {
     follower: Follower,
     store: Store,
@@ -22,11 +22,11 @@ struct Following {
     pool: Pool,
     /// The file that is being filled, once it was opened.
     file: Option<Rc<OpenFile>>,
-    /// Came before anybody asked.
+    /// A piece that arrived before the first poll.
     first: Option<Bytes>,
 }
 
-/// The body that a follower gets. One that is here as a whole already is one piece.
+/// The body for a follower. A body that is here completely is one piece.
 pub async fn body(
     request: &Request,
     inquiry: &Inquiry<'_>,
@@ -39,7 +39,7 @@ pub async fn body(
             Some(Next::End) if length == 0 => return Body::Empty,
             Some(Next::Bytes(bytes)) if bytes.len() as u64 == length => return Body::bytes(bytes),
             Some(Next::Bytes(bytes)) => first = Some(bytes),
-            // Asked for again, it says the same.
+            // The next call gives the same result.
             _ => {}
         }
     }
@@ -55,7 +55,7 @@ pub async fn body(
     Body::unfold(following, next)
 }
 
-/// What is here for a follower now.
+/// The next piece for a follower, if one is here.
 async fn now(follower: &Follower) -> Option<Next> {
     poll_fn(|context| match follower.poll_next(context) {
         Poll::Ready(next) => Poll::Ready(Some(next)),
@@ -75,14 +75,14 @@ async fn next(
         Next::End => return Ok(None),
         Next::Written(range) => following.read(range).await?,
         Next::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
-        // The fill has said why in the log.
+        // The fill has logged the reason.
         Next::Broken | Next::Alone | Next::Flush => return Err(BodyError::Logged),
     };
     Ok(Some((Chunk::Bytes(bytes), following)))
 }
 
 impl Following {
-    /// Reads what has left the memory.
+    /// Reads from the file what has left the memory window.
     async fn read(&mut self, range: std::ops::Range<u64>) -> Result<Bytes, BodyError> {
         let access = Access {
             noatime: true,

@@ -23,7 +23,7 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::wall_clock::Moment;
 
-/// Answers with a small fresh entry, where requests have no say in it; None: the request is to be passed on.
+/// Answers with a small fresh entry, where requests cannot influence that. None: the request is to be passed on.
 pub async fn answer(
     request: &mut Request,
     rules: &Rules,
@@ -47,7 +47,7 @@ pub async fn answer(
     Some(with_age(outcome, age))
 }
 
-/// The entry of a key, all of it.
+/// The complete entry of a key.
 async fn find(request: &Request, cache: &Cache, key_text: &Bytes) -> Option<(Entry, Bytes)> {
     let main = Key::of(key_text);
     let path = main.path(cache.zone.levels);

@@ -26,12 +26,12 @@ use crate::request::Request;
 use crate::route::LocationId;
 use crate::wall_clock::Moment;
 
-/// Answers that one loop has ready; a power of two.
+/// Maximum of responses that one loop keeps ready; a power of two.
 const PLACES: usize = 2048;
-/// Bytes of keys and small bodies that one answer may hold.
+/// Maximum size of the key and small body that one response holds, in bytes.
 const BYTES_MAX: usize = 16 << 10;
 
-/// The answers of one loop.
+/// The ready responses of one loop.
 #[derive(Debug, Default)]
 pub struct Ready(Places<Prepared, PLACES>);
 
@@ -52,17 +52,17 @@ struct Prepared {
     body: Kept,
 }
 
-/// Where a body is.
+/// The place of a body.
 enum Kept {
-    /// There is none.
+    /// There is no body.
     Nowhere,
-    /// Here.
+    /// In this entry.
     Here(Bytes),
-    /// In the copy that the disk layer keeps, for as long as it does.
+    /// In the copy that the disk layer keeps, for as long as it keeps it.
     Copied(Weak<OpenFile>),
 }
 
-/// Answers a request whose answer is ready, where requests have no say in it; None: it is not.
+/// Answers a request whose response is ready, where requests cannot influence that. None: it is not ready.
 pub fn answer(
     request: &mut Request,
     rules: &Rules,
@@ -103,7 +103,7 @@ pub fn answer(
     Some(Outcome::Answer(response))
 }
 
-/// Keeps the answer that was made of a hit, before its age was added, if the next request gets the same.
+/// Keeps the response made from a hit, before its age was added, if the next request gets the same.
 pub fn keep(
     request: &Request,
     cache: &Arc<Cache>,
@@ -141,7 +141,7 @@ pub fn keep(
     request.client.loop_.ready.0.put(key_text, prepared);
 }
 
-/// May what is made of a head differ from request to request?
+/// Whether the response made from a head may differ between requests.
 fn is_of_request(head: &ResponseHead) -> bool {
     use HeaderId::{Location, Refresh, SetCookie};
     let others = Location.bit() | Refresh.bit() | SetCookie.bit();

@@ -22,13 +22,13 @@ use crate::loops::Generation;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-/// How often one request may look anew since somebody else stored or renewed what it waits for.
+/// Maximum of lookups that one request repeats because another one stored or renewed what it waits for.
 const TURNS_MAX: u32 = 4;
 
 /// Answers from the cache, or through it. None: the request has no cache, and is to be passed on.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
-    // What a location said that sent the request here is not of this one's cache.
+    // The record of an earlier location, which sent the request here, is not about this one's cache.
     request.cached = None;
     let outcome = through(request, &generation).await;
     if let Some(note) = &request.cached
@@ -59,7 +59,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     cache_state::of(request).key = key_text.clone();
     let is_bypass = caching.proxy_cache_bypass.hold(request);
     let rules = cache_request::rules(location);
-    // A request that may say what it wants is to be asked first.
+    // A request that may state its wishes is parsed first.
     let is_plain = !is_purge && !is_bypass && !rules.obeys_requests;
     if is_plain && let Some(outcome) = hot_entries::answer(request, rules, cache, &key_text) {
         return Some(outcome);
@@ -77,7 +77,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     if is_bypass {
         let want = Want {
             status: Some(Status::Bypass),
-            // However far behind a range begins.
+            // However far in a range begins.
             may_store: !cache_request::is_head_alone(request)
                 && !rules.forbids_storing(&inquiry.wishes),
             ..Want::default()
@@ -85,7 +85,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
         let fetched = Box::pin(fetch_anew(request, &inquiry, want)).await;
         return outcome(request, fetched);
     }
-    // In a box: it is large, and what is ready has no use for it.
+    // Boxed: it is large, and ready responses do not need it.
     Box::pin(look(request, &inquiry)).await
 }
 
@@ -108,17 +108,17 @@ fn outcome(request: &mut Request, fetched: Fetched) -> Option<Outcome> {
     }
 }
 
-/// What a request is to get.
+/// The next step for a request.
 enum Step {
-    /// What is stored.
+    /// Use the stored response.
     Use(Hit, Status),
-    /// The same, and it is fetched anew if nobody is at it.
+    /// Use it, and fetch it anew unless another request does.
     UseAndUpdate(Hit),
-    /// The origin's answer.
+    /// Ask the origin.
     Ask(Want),
-    /// This.
+    /// Give this response.
     Answer(Outcome),
-    /// It is passed on.
+    /// Pass the request on.
     Pass,
 }
 
@@ -161,7 +161,7 @@ async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
     outcome(request, Fetched::Pass)
 }
 
-/// What came as a whole just now, and is only not stored yet, is newer than what is.
+/// A response that has just arrived completely and is not stored yet, newer than the stored one.
 fn newest(request: &Request, inquiry: &Inquiry<'_>) -> Option<Want> {
     let fills = &inquiry.cache.fills;
     if !fills.has_complete() || inquiry.rules.demands_anew(&inquiry.wishes) {
@@ -210,7 +210,7 @@ async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
     }
 }
 
-/// What is there: may it be used?
+/// Decides whether the stored response may be used.
 fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
     let (rules, caching) = (inquiry.rules, inquiry.caching);
     let lifetime = &hit.known.lifetime;
@@ -240,7 +240,7 @@ fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
     }
 }
 
-/// May it be used while it is fetched anew: by this request, or by another one that is at it?
+/// Whether it may be used while it is fetched anew, by this request or by another one.
 fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
     let caching = inquiry.caching;
     let is_wanted = caching.proxy_cache_use_stale.has(UseStale::UPDATING);
@@ -251,7 +251,7 @@ fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
         && (caching.updates_behind() || inquiry.cache.fills.running(&hit.known.key).is_some())
 }
 
-/// Nothing is there.
+/// The step for a request that found nothing.
 fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Miss) -> Step {
     if let Some(fault) = &missed.damage {
         inquiry
@@ -274,13 +274,13 @@ fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Miss) -> Step {
     })
 }
 
-/// Has it not been asked for often enough (`proxy_cache_min_uses`)? Counts this request.
+/// Whether it was not asked for often enough (`proxy_cache_min_uses`). Counts this request.
 fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
     let min = inquiry.caching.proxy_cache_min_uses.0;
     if min <= 1 {
         return false;
     }
-    // Who was known has been counted when he was looked for.
+    // A known key was counted by its lookup.
     if let Some(known) = inquiry.store.index().peek(&inquiry.main) {
         return u64::from(known.uses) < min;
     }
@@ -289,7 +289,7 @@ fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
     true
 }
 
-/// May an answer be stored, as far as the request says?
+/// Whether a response may be stored, as far as the request decides that.
 fn may_store(request: &Request, inquiry: &Inquiry<'_>) -> bool {
     let caching: &Caching = inquiry.caching;
     !is_range_far(request, caching)

@@ -15,11 +15,11 @@ use crate::Response;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-/// Tags that one request purges at most.
+/// Maximum of tags that one request purges.
 const TAGS_MAX: usize = 256;
 
-/// Deletes the entry of the request's key, or with `*` at the key's end all whose keys begin so; of a request that has tags, what
-/// has one of them.
+/// Deletes the entry of the request's key, or with `*` at the key's end all entries whose keys begin so. A request with
+/// tags deletes the entries that have one of them.
 pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
     cache_state::of(request).status = None;
     let (store, local) = (inquiry.store, local(request));
@@ -69,7 +69,7 @@ async fn purge_tags(inquiry: &Inquiry<'_>, local: &Local, tags: &[Vec<u8>]) -> R
     Ok(())
 }
 
-/// A request that was passed on was answered so: what is stored for its URI may be wrong now.
+/// Called when a request that was passed on got this status: the entry stored for its URI may be invalid now.
 pub async fn invalidate(request: &mut Request, status: u16) {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);

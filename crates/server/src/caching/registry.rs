@@ -24,21 +24,21 @@ use crate::log::Level;
 use crate::loops::{Kind, Loop, spawn};
 use crate::settings::Settings;
 
-/// So long after its opening began requests wait for a cache; then they pass it by until it is open.
+/// Maximum time, from the start of its opening, that requests wait for a cache; then they bypass it until it is open.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A cache that is open, or is being opened.
 #[derive(Debug)]
 pub struct Cache {
-    /// As it was first declared. (What a reload may change, the store knows.)
+    /// Its first declaration. (The store knows the settings that a reload may change.)
     pub zone: Zone,
-    /// What is being fetched.
+    /// The fetches in progress.
     pub fills: Fills,
-    /// What became of requests.
+    /// Its counters.
     pub tally: Tally,
-    /// Whose turn it is to be written.
+    /// Limits of concurrent writes.
     pub turns: Turns,
-    /// What the disk did wrong.
+    /// The errors of its disk.
     troubles: Troubles,
     store: OnceLock<Store>,
     is_open: Notify,
@@ -61,12 +61,13 @@ impl Cache {
         }
     }
 
-    /// Counts what its disk did wrong, and says so once a minute. `what` is what did not work.
+    /// Counts an error of its disk, and logs it at most once a minute. `what` is the operation that failed.
     pub fn tell(&self, what: &str, error: &cache::Error) {
         self.troubles.tell(&self.zone.directory, what, error);
     }
 
-    /// Counts an answer that is passed on and not stored since the disk cannot take it, and says so once a minute.
+    /// Counts a response that is passed on and not stored because the disk cannot take it; logs that at most once a
+    /// minute.
     pub fn shed(&self, why: &str) {
         self.tally.pass();
         let what = "an answer is passed on and not stored";
@@ -74,13 +75,13 @@ impl Cache {
             .say(Level::Warn, &self.zone.directory, what, why);
     }
 
-    /// How often its disk did something wrong, since the start.
+    /// Number of its disk's errors since the start.
     #[must_use]
     pub fn troubles(&self) -> u64 {
         self.troubles.count()
     }
 
-    /// Takes note of a key that has no file ([`Store::note`]). Nobody waits for what that deletes.
+    /// Records a key that has no file ([`Store::note`]). The deletion that this causes runs in the background.
     pub fn note(self: &Arc<Self>, loop_: &Rc<Loop>, known: &KnownKey) {
         let deletion = self
             .store()
@@ -101,7 +102,7 @@ impl Cache {
         self.store.get()
     }
 
-    /// Its store; waits while it is being opened, but not for long. None: this request has no cache.
+    /// Its store; waits a short time while it is being opened. None: this request has no cache.
     pub async fn opened(&self) -> Option<&Store> {
         loop {
             let opened = self.is_open.notified();
@@ -118,25 +119,25 @@ impl Cache {
         }
     }
 
-    /// Does it belong to another process for now?
+    /// Whether it belongs to another process for now.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.is_taken.load(Relaxed)
     }
 
-    /// It belongs to another process, or does no more.
+    /// Sets whether it belongs to another process.
     pub(super) fn set_taken(&self, is_taken: bool) {
         self.is_taken.store(is_taken, Relaxed);
         self.is_open.notify_waiters();
     }
 
-    /// It is open.
+    /// Sets its store, once it is open.
     pub(super) fn set_store(&self, store: Store) {
         let _ = self.store.set(store);
         self.is_open.notify_waiters();
     }
 
-    /// Takes over what a later configuration says of it.
+    /// Takes over the settings of a later configuration.
     ///
     /// # Errors
     /// nginx's sentence where the levels differ.
@@ -152,7 +153,7 @@ impl Cache {
     }
 }
 
-/// What a store is opened with.
+/// The parameters of a store's opening.
 #[must_use]
 pub fn store_settings(zone: &Zone, disk: &Disk) -> StoreSettings {
     let pool = zone.pool.as_ref().and_then(|name| disk.pool(name));
@@ -176,7 +177,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// None yet.
+    /// No caches yet.
     #[must_use]
     pub fn new(disk: Arc<Disk>) -> Self {
         Self {
@@ -186,11 +187,11 @@ impl Registry {
         }
     }
 
-    /// Gives a configuration its caches: those that are open already, and new ones, whose opening begins now. To be called once its
-    /// pools are defined.
+    /// Gives a configuration its caches: those that are open already, and new ones, whose opening begins now. To be
+    /// called once its pools are defined.
     ///
     /// # Errors
-    /// Levels of a cache that were changed; the keeper's thread cannot be started.
+    /// Levels of a cache that were changed; the cache manager's thread cannot be started.
     pub fn equip(&self, settings: &Settings) -> Result<(), String> {
         let mut known = self.caches.lock();
         known.retain(|cache| cache.strong_count() > 0);
@@ -231,7 +232,7 @@ impl Registry {
             .collect()
     }
 
-    /// Puts every cache's journal together, when nobody writes any more; waits at most so long (a disk may hang).
+    /// Compacts every cache's journal, after the last write; waits at most this long (a disk may hang).
     pub fn close(&self, patience: Duration) {
         if let Some(keeper) = self.keeper.get() {
             keeper.close(self.all(), patience);

@@ -20,16 +20,17 @@ use crate::content::proxy::response_head::{self, Origin};
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-/// A body of at most so many bytes is checked before its answer begins; a longer one while it is sent.
+/// Maximum size of a body that is checked before its response begins, in bytes; a longer one is checked while it is
+/// sent.
 const CHECKED_FIRST_MAX: u64 = 1 << 20;
 
-/// The stored bytes cannot be used after all.
+/// Error: the stored bytes cannot be used.
 pub struct Unusable;
 
 /// Answers with a hit.
 ///
 /// # Errors
-/// [`Unusable`]: it was damaged and has been dropped, or cannot be read. The origin has the answer.
+/// [`Unusable`]: it was damaged and has been dropped, or cannot be read. The origin is to be asked.
 pub async fn serve(
     request: &mut Request,
     inquiry: &Inquiry<'_>,
@@ -61,14 +62,14 @@ pub async fn serve(
     Ok(with_age(outcome, age))
 }
 
-/// What was stored for a HEAD that was not made a GET has a length, and no body.
+/// The response stored for a HEAD that was not made a GET has a length, and no body.
 fn framing_for_head(request: &Request, hit: &Hit) -> Option<ResponseFraming> {
     if !request.is_head() || hit.entry.body_len() > 0 {
         return None;
     }
     let text = hit.entry.head().get(HeaderId::ContentLength);
     let length = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    // A gateway's HEAD is never made a GET: what has no length has an unknown one.
+    // A gateway's HEAD is never made a GET: without a length, the length is unknown.
     let passing = request.location().passing.as_ref();
     let is_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
     match length {
@@ -83,7 +84,7 @@ pub fn number(number: u32) -> Bytes {
     Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes())
 }
 
-/// The age that an answer says (RFC 9111, 5.1).
+/// The `Age` of a response (RFC 9111, 5.1).
 #[must_use]
 pub fn with_age(outcome: Outcome, age: u32) -> Outcome {
     let Outcome::Answer(mut response) = outcome else {
@@ -106,7 +107,7 @@ fn body_of(hit: &Hit) -> Body<Rc<OpenFile>> {
     }
 }
 
-/// The same, of what has not been checked yet.
+/// The stored body, not checked yet.
 async fn checked(
     request: &Request,
     inquiry: &Inquiry<'_>,

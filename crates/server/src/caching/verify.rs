@@ -19,9 +19,9 @@ use crate::request::Request;
 /// Bytes that are checked at once, then sent.
 const WINDOW: u64 = 1 << 20;
 
-/// A body on its way.
+/// A body that is being sent.
 struct Checked {
-    /// What checks; while it does so, it is in `checking`.
+    /// The verifier; while it works, it is in `checking`.
     checker: Option<Box<Checker>>,
     checking: Option<Checking>,
     file: Rc<OpenFile>,
@@ -66,7 +66,7 @@ impl Checker {
     }
 }
 
-/// The body of a hit, all of it.
+/// The complete body of a hit.
 #[must_use]
 pub fn body(
     request: &Request,

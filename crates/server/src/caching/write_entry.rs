@@ -20,12 +20,12 @@ use super::fill::lines;
 use super::registry::Cache;
 use super::write_permits::Turn;
 
-/// How often it is looked whether somebody still reads a file that is to be given up.
+/// Interval at which it is checked whether a file that is to be given up is still read.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often at most: a client that is slower is cut off.
+/// Maximum number of these checks: a client that is slower is cut off.
 const LOOKS_MAX: u32 = 600;
 
-/// What is to be written, and by whom.
+/// An entry to be written, and its means of writing.
 pub struct Saving {
     /// The cache.
     pub cache: Arc<Cache>,
@@ -37,33 +37,33 @@ pub struct Saving {
     pub body: Body,
     /// The head.
     pub head: Arc<ResponseHead>,
-    /// What it is stored under.
+    /// The key that it is stored under.
     pub key: Key,
     /// The key without what `Vary` adds.
     pub main: Key,
-    /// Which variant it is.
+    /// Its variant.
     pub variant: Key,
-    /// What the key is made of.
+    /// The text that the key is made of.
     pub key_text: Bytes,
-    /// What it varies by.
+    /// Its `Vary`.
     pub vary: Bytes,
-    /// Lines that are not to be stored.
+    /// Header lines that are not stored.
     pub without: Vec<Vec<u8>>,
-    /// How long it may be used.
+    /// Its freshness lifetime.
     pub lifetime: Lifetime,
-    /// Bytes of the body, as far as the head says; else 0.
+    /// Length of the body in bytes, if the head says it; else 0.
     pub expected: u64,
     /// When the origin was asked.
     pub moment: FetchMoment,
-    /// Others wait for it.
+    /// Its permit: other responses wait for it.
     pub turn: Option<Turn>,
 }
 
 /// A body that is to be written.
 pub enum Body {
-    /// It comes to the one who follows it.
+    /// A body that arrives at the follower that writes it.
     Coming(Follower),
-    /// It is here.
+    /// A body that is here completely.
     Whole(Bytes, Unindexed),
 }
 
@@ -76,13 +76,13 @@ impl Body {
     }
 }
 
-/// How the body came to its end for the one who writes it.
+/// The result of writing a body.
 enum End {
     Whole,
     GivenUp,
 }
 
-/// What of an answer is in memory until it is written, at most.
+/// Upper bound of the bytes of a response that are in memory until they are written.
 struct Unsaved(Arc<Cache>, u64, Charge);
 
 impl Unsaved {
@@ -92,7 +92,7 @@ impl Unsaved {
         unsaved
     }
 
-    /// So many bytes have come, or will.
+    /// Sets the number of bytes that have arrived or will.
     fn note(&mut self, bytes: u64) {
         let more = bytes.min(WRITE_BYTES as u64).saturating_sub(self.1);
         self.0.tally.begin_saving(more);
@@ -107,7 +107,7 @@ impl Drop for Unsaved {
     }
 }
 
-/// Writes it.
+/// Writes an entry.
 pub async fn run(mut saving: Saving) {
     let mut unsaved = Unsaved::new(&saving.cache, saving.expected);
     let mut writing = match saving.begin().await {
@@ -119,9 +119,9 @@ pub async fn run(mut saving: Saving) {
         other => other,
     };
     match outcome {
-        // Only now it is found without a fill: the index knows it.
+        // It can be found without the fill only from now on: the index knows it.
         Ok(End::Whole) => return,
-        // Who gave it up has said so.
+        // The reason was logged where it was given up.
         Ok(End::GivenUp) => {}
         Err(error) => saving.tell(&error),
     }
@@ -132,11 +132,11 @@ pub async fn run(mut saving: Saving) {
     let fill = body.fill().clone();
     drop(body);
     Box::pin(wait_for_readers(&fill)).await;
-    // What is left of it goes with a sweep.
+    // A sweep removes what is left of it.
     let _ = Box::pin(writing.abandon(&local)).await;
 }
 
-/// Those who are behind read the file for as long as they need.
+/// Slow followers read the file for as long as they need.
 async fn wait_for_readers(fill: &Fill) {
     for _ in 0..LOOKS_MAX {
         if !fill.is_file_needed() {

@@ -16,30 +16,32 @@ use super::registry::Cache;
 use crate::content::proxy::exchange::Coming;
 use crate::loops::Loop;
 
-/// So long in all a fill lets a disk hold everybody back; then the answer is passed on and not stored.
+/// Maximum total time for which a fill lets the disk hold back its clients; then the response is passed on and not
+/// stored.
 pub const DISK_PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether it is the disk.
+/// Interval at which it is checked whether the disk is the cause.
 const DISK_LOOK: Duration = Duration::from_millis(100);
-/// Writes that wait for a disk; with more, answers are passed on and not stored.
+/// Maximum of writes that wait for a disk; above it responses are passed on and not stored.
 const WRITES_WAITING_MAX: usize = 16_384;
-/// Bytes of whole answers that wait for a disk (fewer where memory is little); with more, the next ones are passed on and not stored.
+/// Maximum size of complete responses that wait for a disk, in bytes (fewer where memory is short); above it the next
+/// ones are passed on and not stored.
 const UNSAVED_BYTES_MAX: u64 = 128 << 20;
-/// From this part of these bounds on, the next fill waits a little: it may be that only the CPU is behind.
+/// From this fraction of these limits on, the next fill waits a little: perhaps only the CPU is behind.
 const HURRIED: u64 = 8;
-/// How long at most.
+/// Maximum time of that wait.
 const TURN_PATIENCE: Duration = Duration::from_millis(250);
-/// How often it looks whether it is its turn.
+/// Interval at which it checks whether it is its turn.
 const TURN_LOOK: Duration = Duration::from_millis(2);
 
-/// Are the writes that wait more than one in `part` of what may wait?
+/// Whether the waiting writes exceed one in `part` of the limit.
 fn is_behind(cache: &Cache, part: u64) -> bool {
     let writes = cache.store().map_or(0, cache::Store::writes_waiting);
     let unsaved_max = UNSAVED_BYTES_MAX.min(memory::budget() / memory::UNSAVED_SHARE);
     cache.tally.unsaved() > unsaved_max / part || writes as u64 > WRITES_WAITING_MAX as u64 / part
 }
 
-/// Is there room at the disk for one more answer? One of several that were asked for at once (`proxy_cache_lock off`) is not worth it
-/// where they get in each other's way.
+/// Whether the disk has room for one more response. One of several that were asked for at once (`proxy_cache_lock off`)
+/// is not worth storing where they get in each other's way.
 pub async fn has_turn(cache: &Cache, loop_: &Loop, is_alone: bool) -> bool {
     if level() >= Level::Fills {
         return false;
@@ -51,15 +53,15 @@ pub async fn has_turn(cache: &Cache, loop_: &Loop, is_alone: bool) -> bool {
     is_wanted && wait_for_turn(cache, loop_).await
 }
 
-/// Waits until what came before is written, where that is soon. False: the disk is so far behind that nothing more is to be given
-/// to it. (A loop can fetch faster than the pool beside it gets to write, on a disk that has nothing else to do.)
+/// Waits until earlier responses are written, where that is soon. False: the disk is so far behind that it is given
+/// nothing more. (A loop can fetch faster than the pool beside it can write, even on an otherwise idle disk.)
 async fn wait_for_turn(cache: &Cache, loop_: &Loop) -> bool {
     if !is_behind(cache, HURRIED) {
         return true;
     }
     let now = wire::loop_clock::monotonic_ms;
     let begun = now();
-    // While one waited in vain a moment ago, nobody else does.
+    // After one fill has just waited in vain, no other one waits.
     while cache.tally.is_disk_trusted(now()) {
         loop_.wire.wheel.sleep(TURN_LOOK).await;
         if !is_behind(cache, HURRIED) {
@@ -72,13 +74,13 @@ async fn wait_for_turn(cache: &Cache, loop_: &Loop) -> bool {
     !is_behind(cache, 1)
 }
 
-/// Hands on what the origin sends. True: all of it. A slow disk holds nobody back for long.
+/// Hands on the origin's body. True: all of it. A slow disk does not hold it back for long.
 pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming) -> bool {
     let mut patience = DISK_PATIENCE;
     while let Some(piece) = body.piece().await {
         let piece = match piece {
             Ok(piece) => piece,
-            // It has said so in the log.
+            // The reason is in the log already.
             Err(error) => {
                 if matches!(error, BodyError::Invalid) {
                     filler.spoil();
@@ -104,7 +106,7 @@ pub async fn pump(loop_: &Loop, cache: &Cache, filler: &Filler, mut body: Coming
                 }
             }
         };
-        // What is not in the cache's file need not wait for those who follow it either.
+        // A body that is not in the cache's file need not wait for its followers either.
         if body
             .ahead_of(pushed, || !filler.is_storing())
             .await

@@ -16,24 +16,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::loops::Loop;
 
-/// Answers of one loop that are being written at once: two of what a thread of the pool takes at once.
+/// Maximum of responses that one loop writes at once: two batches of a pool thread.
 const TURNS_MAX: usize = 32;
-/// So long an answer waits for one of these before it.
+/// Maximum time that a response waits for one before it.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// So many milliseconds nobody waits after one has waited in vain.
+/// Milliseconds for which no response waits, after one has waited in vain.
 const DISTRUST_MS: u64 = 5000;
-/// Loops with turns of their own; with more, some share them.
+/// Number of loops with permits of their own; with more, some share them.
 const LOOPS_MAX: usize = 64;
 
-/// The turns at one cache's disk.
+/// The permits of one cache's disk.
 #[derive(Debug)]
 pub struct Turns {
     loops: Box<[Arc<Semaphore>]>,
-    /// Until when nobody waits, in milliseconds of the monotonic clock.
+    /// Until then no response waits, in milliseconds of the monotonic clock.
     distrusted_until: AtomicU64,
 }
 
-/// An answer's turn; the next one's when it is dropped.
+/// A response's permit; passes to the next one when it is dropped.
 #[derive(Debug)]
 #[must_use = "it is the next one's turn when this is dropped"]
 pub struct Turn {
@@ -51,7 +51,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits until it is the turn of one more answer of this loop, but not for long.
+    /// Waits a short time until one more response of this loop may be written.
     pub async fn take(&self, loop_: &Loop) -> Turn {
         let turns = &self.loops[loop_.index % LOOPS_MAX];
         let permit = match Arc::clone(turns).try_acquire_owned() {

@@ -22,7 +22,7 @@ use crate::settings::Location;
 pub const ZONES_MAX: usize = 1024;
 /// The smallest `keys_zone`: two pages, as nginx has it.
 const ZONE_BYTES_MIN: u64 = 8192;
-/// Where a cache may be named.
+/// The contexts in which a cache may be named.
 const LEVELS: [&str; 3] = ["http", "server", "location"];
 
 blocks! {
@@ -49,14 +49,14 @@ blocks! {
     }
 }
 
-/// How fast something is done beside the serving.
+/// The pace of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// Files at once.
     pub files: usize,
-    /// The pause then.
+    /// The pause after them.
     pub sleep: Duration,
-    /// Time at once.
+    /// Maximum time at once.
     pub threshold: Duration,
 }
 
@@ -81,7 +81,7 @@ pub struct Zone {
     pub loader: Pace,
     /// `manager_*`.
     pub manager: Pace,
-    /// The pool for its own work; None: `default`.
+    /// The pool for its maintenance; None: `default`.
     pub pool: Option<Bytes>,
 }
 
@@ -90,7 +90,7 @@ pub struct Zone {
 pub struct Zones(Vec<Zone>);
 
 impl Zones {
-    /// Takes in a line `proxy_cache_path`.
+    /// Reads a `proxy_cache_path` line.
     ///
     /// # Errors
     /// nginx's sentences.
@@ -119,7 +119,7 @@ impl Zones {
         &self.0
     }
 
-    /// The place of the cache with this name.
+    /// The index of the cache with this name.
     #[must_use]
     pub fn named(&self, name: &[u8]) -> Option<usize> {
         self.0.iter().position(|zone| zone.name == name)
@@ -141,7 +141,8 @@ impl Zones {
         }
     }
 
-    /// Checks the caches that are named for nobody, too: by a level all of which says something else, or that has no server.
+    /// Checks also the caches that are named without effect: at a level whose inner levels all override it, or that has
+    /// no server.
     ///
     /// # Errors
     /// `zero size shared memory zone "x"`.
@@ -166,7 +167,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Finds each one's pool.
+    /// Finds the pool of each cache.
     pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) {
         for zone in &mut self.0 {
             zone.pool = pool_for(&zone.name, locations, pools);
@@ -197,8 +198,8 @@ fn pool_for(zone: &[u8], locations: &[Location], pools: &[Bytes]) -> Option<Byte
     found
 }
 
-/// What a template's one variable must be for the template to be `text`: `cache_$disk` is `cache_2` where `$disk` is `2`. None where it
-/// cannot be that text. Of several variables nothing is known.
+/// The value that a template's one variable must have for the template to be `text`: `cache_$disk` is `cache_2` where
+/// `$disk` is `2`. None where it cannot be that text. With several variables nothing is known.
 type Binding<'a> = Option<(config::VariableIndex, &'a [u8])>;
 
 fn bind<'a>(template: &Template, text: &'a [u8]) -> Option<Binding<'a>> {
@@ -332,7 +333,7 @@ impl Zone {
         let unknown = || Problem::new(format!("invalid parameter \"{}\"", word.display()));
         let underscore = key.iter().position(|byte| *byte == b'_');
         let (who, what) = key.split_at(underscore.ok_or_else(unknown)?);
-        // Looked at for mistakes only.
+        // Parsed only to find errors.
         let mut unused = PACE;
         let pace = match who {
             b"loader" => &mut self.loader,
@@ -344,7 +345,7 @@ impl Zone {
         match what {
             b"_files=" => {
                 let number = std::str::from_utf8(value).ok().and_then(|n| n.parse().ok());
-                // With none at a time nothing would ever be done.
+                // With none at a time no work would ever be done.
                 pace.files = number.map(|n: usize| n.max(1)).ok_or_else(invalid)?;
             }
             b"_sleep=" => pace.sleep = time().ok_or_else(invalid)?,

@@ -10,7 +10,7 @@ const RESERVED: usize = 16 << 20;
 /// Bytes of one piece: an allocation over 128 KiB gets a mapping of its own (M_MMAP_THRESHOLD).
 const PIECE: usize = 64 << 10;
 
-/// Makes the heap of this thread.
+/// Grows this thread's arena.
 pub(super) fn reserve() {
     let pieces: Vec<Vec<u8>> = (0..RESERVED / PIECE)
         .map(|_| Vec::with_capacity(PIECE))

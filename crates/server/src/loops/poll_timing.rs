@@ -30,13 +30,13 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Set in a stamp that another thread made: the loop may have slept since its last reading.
 const FROM_ANOTHER_THREAD: u64 = 1 << 63;
 
-/// Set in a stamp that was made in a poll: another task's, or its own.
+/// Set in a stamp that was made during a poll, of another task or its own.
 const IN_A_POLL: u64 = 1 << 62;
 
-/// In place of the stamp of a task that is no more: a socket that outlived it may still wake it, and no poll will follow.
+/// Replaces the stamp of a finished task: a socket that outlived it may still wake it, and no poll will follow.
 const GONE: u64 = u64::MAX;
 
-/// Where the loop thread's last reading of the clock comes from.
+/// The source of the loop thread's last clock reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     /// The end of a poll. The loop may have slept since.
@@ -45,39 +45,40 @@ enum Reading {
     Turn,
     /// The start of the poll that is running.
     PollStart,
-    /// The start of a poll that lets others go first: it is over if one comes.
+    /// The start of a poll that yields: it counts as ended when another task's poll begins.
     Yielded,
 }
 
-/// A task whose poll lets others go first.
+/// A task whose poll yields.
 struct Yielded {
     stamp: Arc<Stamp>,
     kind: Kind,
-    /// What it was woken at.
+    /// The stamp of its wake.
     woken_at: u64,
 }
 
-/// A task that another thread woke finds the loop where its last poll ended; if that is longer ago than this, it has slept.
+/// A task that another thread woke finds the loop where its last poll ended. If that was longer ago than this, the loop
+/// has slept.
 const SLEPT_NS: u64 = 100_000;
 
-/// Loops so far; a loop's number is how many there were with it.
+/// Number of loops so far; a loop's number is the count that includes it.
 static LOOPS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static READING: Cell<Reading> = const { Cell::new(Reading::PollEnd) };
-    /// Which loop this thread is; 0: none.
+    /// The number of this thread's loop; 0: none.
     static LOOP: Cell<u32> = const { Cell::new(0) };
     static AT: Cell<u64> = const { Cell::new(0) };
     /// When the last poll ended.
     static ENDED: Cell<u64> = const { Cell::new(0) };
-    /// How long those took, since the loop asked for events, that were woken in polls since then.
+    /// Total time, since the loop asked for events, of polls of tasks that were woken in polls since then.
     static WITHIN: Cell<u64> = const { Cell::new(0) };
     /// How often the loop has asked for events.
     static ASKED: Cell<u64> = const { Cell::new(0) };
     /// The last tick that is counted.
     static TICK: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
-    /// Who lets others go first.
+    /// The task that yields.
     static YIELDED: RefCell<Option<Yielded>> = const { RefCell::new(None) };
     static FIGURES: RefCell<Option<Arc<LoopFigures>>> = const { RefCell::new(None) };
 }
@@ -88,7 +89,7 @@ pub fn now_ns() -> u64 {
     wire::loop_clock::read_ns()
 }
 
-/// When the poll that is running was woken by its loop, by [`now_ns`]: what the driver woke it for had happened by
+/// When the running poll was woken by its loop, by [`now_ns`]: the event that the driver woke it for had happened by
 /// then. 0: another thread woke it, so nothing is known.
 #[must_use]
 pub fn moment() -> u64 {
@@ -122,7 +123,8 @@ where
     tokio::task::spawn_local(timed(kind, future))
 }
 
-/// The same for what is not to wait behind everybody who is ready now: it has its first turn at once, as a part of its caller's.
+/// [`spawn`] for a task that must not wait behind all that are ready now: its first poll runs at once, as a part of its
+/// caller's.
 ///
 /// # Panics
 /// Outside of a loop thread.
@@ -131,7 +133,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     let mut future = Box::pin(future);
-    // Whom to wake is learned by its next turn, which is sure to come.
+    // The task's own waker is registered by its next poll, which is sure to come.
     let mut nobody = Context::from_waker(Waker::noop());
     if future.as_mut().poll(&mut nobody).is_pending() {
         drop(tokio::task::spawn_local(timed_box(kind, future)));
@@ -168,22 +170,22 @@ fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output =
     }
 }
 
-/// A task's own waker: notes when, then wakes the task.
+/// A task's own waker: records the time, then wakes the task.
 #[derive(Debug)]
 struct Stamp {
     /// The loop that the task lives on.
     owner: u32,
     /// When the task was woken; 0 when it has been polled since; [`GONE`].
     woken_at: AtomicU64,
-    /// What [`ASKED`] was at its last long poll.
+    /// Value of [`ASKED`] at its last long poll.
     asked: AtomicU64,
-    /// How long such polls took since then.
+    /// Total time of such polls since then.
     took_ns: AtomicU64,
     task: OnceLock<Waker>,
 }
 
 impl Stamp {
-    /// How long the task's long polls took since the loop asked for events.
+    /// Total time of the task's long polls since the loop asked for events.
     #[inline]
     fn turn_ns(&self) -> u64 {
         match self.asked.load(Ordering::Relaxed) == ASKED.get() {
@@ -192,7 +194,7 @@ impl Stamp {
         }
     }
 
-    /// It was polled for so long.
+    /// Adds a long poll of this duration.
     #[cold]
     fn took(&self, poll_ns: u64) {
         let turn_ns = self.turn_ns() + poll_ns;
@@ -200,8 +202,8 @@ impl Stamp {
         self.took_ns.store(turn_ns, Ordering::Relaxed);
     }
 
-    /// Is it to be woken only when the loop has asked for events? A task that has had its turn, or tasks that wake each other, would else
-    /// keep the loop from asking for as many polls as the runtime makes in a row.
+    /// Whether it is to be woken only after the loop has asked for events. Otherwise a task that has had its turn, or
+    /// tasks that wake each other, would keep the loop from asking for as many polls as the runtime makes in a row.
     fn is_put_off(&self) -> bool {
         let is_in_a_poll = LOOP.get() == self.owner && READING.get() == Reading::PollStart;
         is_in_a_poll && (WITHIN.get() > turn::TURN_NS || self.turn_ns() > turn::share_ns())
@@ -215,7 +217,7 @@ impl Stamp {
         if before == 0 && self.is_put_off() {
             return turn::put_off(&Waker::from(Arc::clone(self)));
         }
-        // A wake by another thread may get lost against a poll that starts now: that is one sample.
+        // A wake by another thread may get lost against a poll that starts now: that costs one sample.
         let stamp = stamp_of_wake(self.owner);
         if before == 0 {
             self.woken_at.store(stamp, Ordering::Relaxed);
@@ -236,7 +238,7 @@ impl Wake for Stamp {
     }
 }
 
-/// The time of a wake of a task of loop `owner`. Another loop's last reading says nothing of this one.
+/// The stamp of a wake of a task of loop `owner`. Another loop's last reading is of no use for this one.
 fn stamp_of_wake(owner: u32) -> u64 {
     if LOOP.get() != owner {
         return now_ns() | FROM_ANOTHER_THREAD;
@@ -256,12 +258,12 @@ fn stamp_of_wake(owner: u32) -> u64 {
     }
 }
 
-/// Is it the stamp of a wake by the task's own loop?
+/// Whether it is the stamp of a wake by the task's own loop.
 fn is_own(stamp: u64) -> bool {
     (1..FROM_ANOTHER_THREAD).contains(&stamp)
 }
 
-/// One has come for whom the last poll let others go first.
+/// Called when a task's poll begins for which the last poll yielded.
 fn end_yielded() {
     let (start, now) = (AT.get(), tsc_clock::now_ns());
     end_poll(now);
@@ -277,7 +279,7 @@ fn end_yielded() {
     });
 }
 
-/// A poll has ended that a task was woken for at `woken_at`.
+/// Called when the poll of a task that was woken at `woken_at` has ended.
 #[inline]
 fn count(stamp: &Stamp, woken_at: u64, poll_ns: u64) {
     if woken_at & IN_A_POLL != 0 {
@@ -288,7 +290,7 @@ fn count(stamp: &Stamp, woken_at: u64, poll_ns: u64) {
     }
 }
 
-/// A poll begins, for what happened at `moment`.
+/// Called when a poll begins, for an event at `moment`.
 #[inline]
 fn begin_poll(figures: &LoopFigures, stamp: &Stamp, start: u64, moment: u64) {
     figures.began_ns.set(start);
@@ -308,7 +310,7 @@ fn end_poll(now: u64) {
     READING.set(Reading::PollEnd);
 }
 
-/// The loop has asked for events, and went on at `now`: the first poll behind that says so.
+/// Called by the first poll after the loop has asked for events, which went on at `now`.
 #[inline]
 fn begin_turn(figures: &LoopFigures, now: u64) {
     TICK.set(tick_lateness::count(
@@ -323,8 +325,8 @@ fn begin_turn(figures: &LoopFigures, now: u64) {
     cpu_wait::turn(figures, now);
 }
 
-/// Stands while a task is polled, and ends the process when that panics: without the task the loop would look alive and serve
-/// nobody. The master starts another worker on the same sockets.
+/// Guard held while a task is polled; ends the process when that panics. Without the task the loop would look alive and
+/// serve no request. The master starts another worker on the same sockets.
 struct Vital(Kind);
 
 impl Drop for Vital {
@@ -359,13 +361,13 @@ fn record(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
     }
 }
 
-/// The last poll took long: it is a stall, if it was its own doing for longer than the threshold.
+/// Called after a long poll: it is a stall if the poll itself took longer than the threshold.
 #[cold]
 fn look_at(figures: &LoopFigures, kind: Kind, poll_ns: u64) {
     let unserved_ns = cpu_wait::of_poll(poll_ns, ENDED.get());
     let threshold_ns = figures.stalls.threshold_ns();
     if threshold_ns == 0 {
-        // Nobody has said yet what a stall is.
+        // No threshold is set yet.
     } else if poll_ns - unserved_ns > threshold_ns {
         stalled(figures, kind, poll_ns, unserved_ns);
     } else if poll_ns > threshold_ns {
@@ -403,14 +405,14 @@ struct Timed<F> {
 }
 
 impl<F> Timed<F> {
-    /// Was it this one whose poll lets others go first?
+    /// Whether this is the task whose poll yielded.
     fn has_yielded(&self) -> bool {
         let is_own = |yielded: &Yielded| Arc::ptr_eq(&yielded.stamp, &self.stamp);
         READING.get() == Reading::Yielded
             && YIELDED.with_borrow(|yielded| yielded.as_ref().is_some_and(is_own))
     }
 
-    /// A poll begins that the task was woken for at `woken_at`.
+    /// Called when a poll begins of a task that was woken at `woken_at`.
     #[inline]
     fn begin(&self, woken_at: u64) {
         if !is_own(woken_at) {
@@ -430,7 +432,7 @@ impl<F> Timed<F> {
         begin_poll(&self.figures, &self.stamp, start, woken_at);
     }
 
-    /// Another thread has woken the task; 0: its wake got lost. It may have come after any sleep.
+    /// Called when another thread has woken the task, possibly after a sleep of the loop; 0: its wake got lost.
     #[inline(never)]
     fn begin_for_another(&self, woken_at: u64) {
         let (start, before) = (tsc_clock::anchor(), AT.get());
@@ -470,7 +472,7 @@ impl<F: Future> Future for Timed<F> {
             return this.future.as_mut().poll(context);
         }
         let task = this.stamp.task.get_or_init(|| context.waker().clone());
-        // The runtime keeps one waker per task: were it not so, a wake could go astray.
+        // The runtime keeps one waker per task: otherwise a wake could go astray.
         debug_assert!(task.will_wake(context.waker()));
         let woken_at = this.stamp.woken_at.load(Ordering::Relaxed);
         this.stamp.woken_at.store(0, Ordering::Relaxed);
@@ -491,7 +493,7 @@ impl<F: Future> Future for Timed<F> {
             .as_mut()
             .poll(&mut Context::from_waker(&this.waker));
         let has_yielded = is_own(this.stamp.woken_at.load(Ordering::Relaxed));
-        // Once: who goes on and on, and lets others go first, keeps nobody.
+        // Once: a task that yields again and again delays no other.
         if has_yielded && !goes_on && outcome.is_pending() {
             YIELDED.set(Some(Yielded {
                 stamp: Arc::clone(&this.stamp),

@@ -31,12 +31,12 @@ fn noting(
     (task, waker)
 }
 
-/// How many polls are counted.
+/// Number of polls that were counted.
 fn polls(figures: &LoopFigures) -> u64 {
     figures.polls.times().count()
 }
 
-/// A task that lets others go first at each poll.
+/// A task that yields at each poll.
 fn yielding() -> Pin<Box<impl Future<Output = ()>>> {
     let yields = std::future::poll_fn(|context| {
         context.waker().wake_by_ref();
@@ -98,7 +98,7 @@ fn the_moment_is_that_of_the_own_loop_alone() {
     let mut poll = || task.as_mut().poll(&mut Context::from_waker(&runtime));
     waker.wake_by_ref();
     assert!(poll().is_pending());
-    // Threads that are no loop, or another one, whose last reading may be old.
+    // Threads that are no loop, or another loop, whose last reading may be old.
     for is_loop in [false, true] {
         let waker = waker.clone();
         let other = std::thread::spawn(move || {
@@ -116,7 +116,7 @@ fn the_moment_is_that_of_the_own_loop_alone() {
     assert_eq!((moments[2], moments[3]), (0, 0));
 }
 
-/// How many polls of those `spawn` spawns there are at most until the loop asks for events; each counts itself.
+/// Maximum of polls that the tasks spawned by `spawn` get until the loop asks for events; each poll counts itself.
 fn polls_in_a_row(spawn: impl FnOnce(&Rc<Cell<u64>>)) -> u64 {
     enter(Arc::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -127,7 +127,7 @@ fn polls_in_a_row(spawn: impl FnOnce(&Rc<Cell<u64>>)) -> u64 {
         let polls = Rc::new(Cell::new(0));
         spawn(&polls);
         for _ in 0..10 {
-            // Goes on when the loop has asked.
+            // Goes on when the loop has asked for events.
             tokio::task::yield_now().await;
             most.set(most.get().max(polls.take()));
         }
@@ -135,7 +135,7 @@ fn polls_in_a_row(spawn: impl FnOnce(&Rc<Cell<u64>>)) -> u64 {
     most.get()
 }
 
-/// Takes all of a turn.
+/// Uses up a whole turn.
 fn take_a_turn() {
     let begun = now_ns();
     while now_ns() - begun <= turn::TURN_NS {}

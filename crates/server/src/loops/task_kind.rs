@@ -1,27 +1,27 @@
 //! The kinds of tasks that run on a loop.
 
-/// What a task is for; names the culprit of a long poll.
+/// The purpose of a task; names the culprit of a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Takes connections from one listening socket.
     Accept,
     /// Serves one connection.
     Connection,
-    /// Asks an origin for a cache.
+    /// Fetches a response from an origin for a cache.
     Fill,
-    /// Obeys the worker: new settings, shutdown, figures.
+    /// Carries out the worker's commands: new settings, shutdown, metrics.
     Control,
     /// The timeout wheel.
     Timers,
     /// Hands lines to the log thread.
     Log,
-    /// Looks after idle connections to upstreams.
+    /// Closes idle connections to upstreams.
     Upstream,
     /// Mirrors one request.
     Mirror,
-    /// Stores one answer as a file.
+    /// Stores one response as a file.
     Store,
-    /// Of a module built outside of this crate.
+    /// A task of a module built outside this crate.
     Module(&'static str),
 }
 
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The word in log lines.
+    /// Its name in log lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -10,13 +10,13 @@ use disk::metrics::Histogram;
 /// Between two ticks, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;
 
-/// The last tick until then.
+/// The last tick up to `now`.
 pub(super) fn last(now: u64) -> u64 {
     now / TICK_NS
 }
 
-/// Counts the ticks since the tick `before`, until which they are counted: up to `ended` the loop was at work, from there to `now` it slept.
-/// Gives the last one.
+/// Counts the ticks after the tick `before`, the last one counted: the loop was at work up to `ended`, and slept from
+/// there to `now`. Returns the last tick.
 pub(super) fn count(late: &Histogram, before: u64, ended: u64, now: u64) -> u64 {
     let (at_work, all) = (last(ended), last(now));
     if before < at_work {
@@ -35,7 +35,7 @@ mod tests {
 
     const MS: u64 = TICK_NS;
 
-    /// How many ticks, and the sum of what they were late, in milliseconds.
+    /// Number of ticks, and the sum of their lateness in milliseconds.
     fn counted(began: u64, ended: u64, now: u64) -> (u64, f64) {
         let late = Histogram::default();
         assert_eq!(count(&late, last(began), ended, now), last(now));

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use wire::loop_clock::read_ns;
 
-/// What the kernel goes by.
+/// The kernel's clock source.
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-/// A measure is taken over so many nanoseconds at least, and over more where the ones before agree.
+/// Minimum time that a measurement covers, in nanoseconds; more where the ones before agree.
 const MEASURED_NS: u64 = 100_000_000;
 const SURE_NS: u64 = 10_000_000_000;
-/// Two measures agree that differ by so small a part at most. The thread may lose its processor in the middle of a reading.
+/// Two measurements agree if they differ by at most this part (1/128). The thread may lose its processor in the middle
+/// of a reading.
 const PART: u64 = 128;
 /// Steps of the counter that one second at least is made of, and that two readings may lie apart, so that no product is too large.
 const STEPS_MAX: u64 = 1 << 32;
@@ -27,7 +28,7 @@ thread_local! {
     static FINER: Finer = const { Finer::new() };
 }
 
-/// Asks whether the kernel goes by the processor's counter. Before any loop runs.
+/// Checks whether the kernel's clock source is the TSC. Called before any loop runs.
 pub fn trust() {
     #[expect(clippy::disallowed_methods, reason = "before any loop runs")]
     let source = std::fs::read_to_string(SOURCE).unwrap_or_default();
@@ -45,24 +46,24 @@ pub(super) fn anchor() -> u64 {
     now_ns
 }
 
-/// The same time, by the counter where that is known to be right.
+/// The same time by the TSC, where that is known to be right.
 #[inline]
 pub(super) fn now_ns() -> u64 {
     FINER.with(|finer| finer.now()).unwrap_or_else(read_ns)
 }
 
-/// One thread's.
+/// The clock of one thread.
 #[derive(Debug)]
 struct Finer {
-    /// When the kernel's clock was read last, and what the counter showed.
+    /// The last reading of the kernel's clock, and the counter's value then.
     anchor: Cell<(u64, u64)>,
-    /// Where the measure begins that is being taken; 0: not yet.
+    /// Start of the measurement in progress; 0: none yet.
     begin: Cell<(u64, u64)>,
-    /// The last one: what a step lasts, in parts of a nanosecond ([`STEPS_MAX`]).
+    /// The last measurement: the length of a step in fractions of a nanosecond ([`STEPS_MAX`]).
     measure: Cell<u64>,
     /// The same if the one before agrees; else 0.
     step: Cell<u64>,
-    /// When it is to be measured again.
+    /// When the next measurement is due.
     due_ns: Cell<u64>,
 }
 
@@ -103,7 +104,7 @@ impl Finer {
         }
     }
 
-    /// `None`: it is not known.
+    /// `None`: the time is not known.
     #[inline]
     fn now(&self) -> Option<u64> {
         match self.step.get() {

@@ -5,9 +5,9 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Lets the others go first that are ready now. Who passes requests on sends behind them, so that what is sent goes out in a row: a
-/// server on the same machine then is woken once for all of it, and not for each request, which costs the kernel more than
-/// the sending.
+/// Yields to the tasks that are ready now. A task that passes requests on sends after them, so that the sends go out in
+/// a row: a server on the same machine is then woken once for all of them, and not for each request, which costs the
+/// kernel more than the sending.
 pub async fn others_first() {
     let mut is_asked_again = false;
     poll_fn(|cx| {
