@@ -10,7 +10,7 @@ use crate::listen::Address;
 use crate::log::{ErrorContext, ErrorLogs, Level};
 use crate::loops::{Generation, Listener, Loop, Place};
 
-/// What is known of a connection.
+/// A connection and its client, as far as they are known.
 #[derive(Debug)]
 pub struct Client {
     /// The loop that it lives on.
@@ -19,24 +19,24 @@ pub struct Client {
     pub number: u64,
     /// The client's address; `None` at unix sockets.
     pub peer: Option<SocketAddr>,
-    /// The address that was asked; `None` at unix sockets.
+    /// The address that the client connected to; `None` at unix sockets.
     pub local: Option<SocketAddr>,
-    /// The socket that it came in at.
+    /// The listening socket that accepted it.
     pub listener: Arc<Listener>,
-    /// Requests so far, the one at hand counted.
+    /// Number of requests so far, including the current one.
     pub requests: Cell<u64>,
-    /// Its place in the list of idle connections.
+    /// Its entry in the list of idle connections.
     pub place: Place,
     /// When it was accepted, in the loop's milliseconds.
     pub accepted_ms: u64,
-    /// What a proxy said of the client before the first request.
+    /// The client as a proxy named it before the first request.
     proxied: OnceCell<Rc<ProxyProtocol>>,
-    /// The entry of the listening table, with the generation that it was sought in.
+    /// The entry of the listening table, with the generation that it was looked up in.
     entry: Cell<Option<(u64, usize)>>,
 }
 
 impl Client {
-    /// The client of a connection that begins now.
+    /// The client of a new connection.
     #[must_use]
     pub fn new(
         loop_: Rc<Loop>,
@@ -59,7 +59,7 @@ impl Client {
         }
     }
 
-    /// The same connection's client for one request, by another address (`real_ip_header`).
+    /// The same connection's client for one request, with another address (`real_ip_header`).
     #[must_use]
     pub fn behind(&self, peer: SocketAddr) -> Self {
         Self {
@@ -74,13 +74,13 @@ impl Client {
         }
     }
 
-    /// Takes note of what a proxy said of the client.
+    /// Records the client that a proxy named.
     pub fn set_proxied(&self, said: Box<ProxyProtocol>) {
-        // It is said once.
+        // There is only one header.
         let _ = self.proxied.set(said.into());
     }
 
-    /// What a proxy said of the client before the first request.
+    /// The client as a proxy named it before the first request.
     #[must_use]
     pub fn proxied(&self) -> Option<&ProxyProtocol> {
         self.proxied.get().map(|said| &**said)
@@ -104,13 +104,13 @@ impl Client {
         wire::loop_clock::monotonic_ms().saturating_sub(self.accepted_ms)
     }
 
-    /// The port that was asked; `None` at unix sockets.
+    /// The port that the client connected to; `None` at unix sockets.
     #[must_use]
     pub fn server_port(&self) -> Option<u16> {
         self.local.map(|local| local.port())
     }
 
-    /// Appends the address that was asked: `127.0.0.1`, `::1` or `unix:PATH`.
+    /// Appends the address that the client connected to: `127.0.0.1`, `::1` or `unix:PATH`.
     pub fn append_server_addr(&self, out: &mut Vec<u8>) {
         match (self.local, self.listener.address.unix_path()) {
             (Some(local), _) => append_ip(local.ip(), out),
@@ -150,7 +150,7 @@ impl Client {
         Some(entry)
     }
 
-    /// Writes a line about the connection, outside of any request, to the error logs of the server that it came to.
+    /// Logs a line about the connection, outside any request, to the error logs of its server.
     pub fn log(&self, generation: &Generation, level: Level, text: &str) {
         let settings = &generation.settings;
         let Some(entry) = self.entry(generation) else {
@@ -161,7 +161,7 @@ impl Client {
         if !logs.wants(level) {
             return;
         }
-        // The one that is listened at, as in nginx, which may stand for many.
+        // The listening address, as in nginx; it may stand for many.
         let address = self.listener.address.to_string();
         let context = ErrorContext {
             server: Some(address.as_bytes()),
@@ -172,7 +172,7 @@ impl Client {
         });
     }
 
-    /// Writes a line with the client's address in its context, if somebody wants it.
+    /// Logs a line with the client's address in its context, if a log takes that level.
     pub fn tell(
         &self,
         logs: &ErrorLogs,

@@ -11,7 +11,7 @@ use crate::request::Request;
 pub struct KeepaliveTimeout {
     /// How long an idle connection is kept, in milliseconds; 0: not at all.
     pub timeout_ms: u64,
-    /// What `Keep-Alive: timeout=` tells the client, in seconds.
+    /// `Keep-Alive: timeout=` for the client, in seconds.
     pub told: Option<u64>,
 }
 
@@ -114,13 +114,13 @@ directives! {
 pub struct SizeTemplate(Template);
 
 impl SizeTemplate {
-    /// Has it variables?
+    /// Whether it has variables.
     #[must_use]
     pub fn varies(&self) -> bool {
         self.0.literal().is_none()
     }
 
-    /// The size for a request in bytes; 0 where the text is none.
+    /// The size for a request in bytes; 0 where the text is no size.
     #[must_use]
     pub fn bytes(&self, request: &Request) -> u64 {
         parse_size(&request.evaluate(&self.0)).unwrap_or(0)

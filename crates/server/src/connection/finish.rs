@@ -18,22 +18,23 @@ use crate::respond;
 use super::directives::Lingering;
 use super::{Left, post_action};
 
-/// Reads of a body before its request is answered.
+/// Maximum of reads of a body before its request is answered.
 const READS_AHEAD_MAX: usize = 8;
 
-/// What becomes of a connection after an answer.
+/// The fate of a connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// The next request may come.
     Keep,
     /// It is closed.
     Close {
-        /// The client may still be sending, whatever was read.
+        /// Whether the client may still be sending, whatever was read.
         must_linger: bool,
-        /// It is closed since the client took too long.
+        /// Whether it is closed because the client took too long.
         is_timeout: bool,
     },
-    /// It is reset: the answer broke off, and the connection's end alone would have said where it ends (RFC 9112, 6.3).
+    /// It is reset: the response broke off, and only the connection's end would have marked the end of the response
+    /// (RFC 9112, 6.3).
     Reset,
 }
 
@@ -47,7 +48,7 @@ impl After {
         }
     }
 
-    /// Closed since the client took too long.
+    /// Closed because the client took too long.
     #[must_use]
     pub const fn timed_out() -> Self {
         Self::Close {
@@ -57,7 +58,8 @@ impl After {
     }
 }
 
-/// Writes the log lines, reads what is left of the body, and gives the connection back, which lingers no more where it is not kept.
+/// Writes the log lines, reads the rest of the body, and returns the connection. One that is not kept has finished
+/// lingering.
 pub(super) async fn finish(mut request: Box<Request>, mut after: After) -> Option<Left> {
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
@@ -71,7 +73,7 @@ pub(super) async fn finish(mut request: Box<Request>, mut after: After) -> Optio
     zones::count(&request);
     current_request::end();
     if after != After::Keep {
-        // Who has left will not look at the log because of this connection's end.
+        // A client that has left does not check the log on seeing the connection's end.
         tokio::select! {
             biased;
             () = request.client.loop_.feed.settle() => {}
@@ -94,7 +96,7 @@ pub(super) async fn finish(mut request: Box<Request>, mut after: After) -> Optio
         After::Keep => {
             let keepalive = match at_least.is_zero() {
                 true => Some(timeout),
-                // In a box: few have it.
+                // Boxed: few requests have it.
                 false => Box::pin(hold(&mut wire, timeout, at_least)).await,
             };
             return Some(Left { wire, keepalive });
@@ -129,8 +131,9 @@ pub(super) async fn finish(mut request: Box<Request>, mut after: After) -> Optio
     Some(Left::to_close(wire))
 }
 
-/// Closes no earlier than the update has ended that runs behind a stale answer, as nginx: a client that asks again when it was closed
-/// finds what is new. Who learns only from the closing where the answer ends does not wait; nor does who has left.
+/// Delays the close until the update behind a stale response has ended, as nginx: a client that asks again after the
+/// close finds the new response. There is no delay for a client that learns the end of the response only from the
+/// close, nor for one that has left.
 async fn let_update_end(request: &mut Request) {
     let update = request.rare_mut().update.take();
     if let Some(update) = update.filter(|_| has_told_end(request)) {
@@ -142,7 +145,7 @@ async fn let_update_end(request: &mut Request) {
     }
 }
 
-/// Does the client know where the answer ends before the connection does?
+/// Whether the client can tell the end of the response before the connection ends.
 pub(super) fn has_told_end(request: &Request) -> bool {
     let Some(response) = &request.response else {
         return false;
@@ -152,8 +155,8 @@ pub(super) fn has_told_end(request: &Request) -> bool {
     has_head && (has_no_body || request.is_chunked || response.content_length.is_some())
 }
 
-/// Keeps a connection, which nobody can tell to close yet, for `at_least` or until the next request comes; gives the time that is left of
-/// `timeout`, if it goes on.
+/// Keeps a connection, which cannot be told to close yet, for `at_least` or until the next request comes. Returns the
+/// rest of `timeout`, if the connection goes on.
 async fn hold(
     wire: &mut wire::Connection,
     timeout: Duration,
@@ -167,13 +170,13 @@ async fn hold(
     }
 }
 
-/// Is there a chunked body that nobody has read?
+/// Whether there is a chunked body that was not read.
 pub fn must_judge(request: &Request) -> bool {
     request.head.framing == Framing::Chunked && request.body.body().is_none()
 }
 
-/// Looks at what has come of a chunked body before the answer to it goes out: nginx refuses one that is no such. Gives the
-/// answer to send.
+/// Checks the part of a chunked body that has arrived before the response goes out: nginx refuses a malformed one.
+/// Returns the response to send.
 pub async fn judge(request: &mut Request, response: Box<Response>) -> Option<Box<Response>> {
     let mut outcome = Ok(None);
     for _ in 0..READS_AHEAD_MAX {
@@ -183,7 +186,7 @@ pub async fn judge(request: &mut Request, response: Box<Response>) -> Option<Box
         }
     }
     let Err(wire::Error::Body(fault)) = outcome else {
-        // A lost connection is noticed when the answer is sent.
+        // A lost connection is noticed when the response is sent.
         return Some(response);
     };
     request.log(Level::Error, &|out| {
@@ -196,7 +199,7 @@ pub async fn judge(request: &mut Request, response: Box<Response>) -> Option<Box
     respond::respond(request, Start::Refused(400)).await
 }
 
-/// Reads the rest of a body and throws it away, so that the next request is found behind it (nginx-drop-in 36).
+/// Reads the rest of a body and throws it away, so that the next request can be found after it (nginx-drop-in 36).
 async fn discard(request: &mut Request) -> After {
     let generation = request.generation.clone();
     let closing = &generation
@@ -215,7 +218,7 @@ async fn discard(request: &mut Request) -> After {
         Some(Ok(())) => After::Keep,
         Some(Err(wire::Error::Timeout)) => After::timed_out(),
         Some(Err(_)) => After::close(),
-        // It is to give way to others.
+        // The connection was told to close.
         None => After::timed_out(),
     }
 }

@@ -41,10 +41,10 @@ pub use finish::invite;
 pub use send::TOGETHER_MAX;
 pub use transport::OwnWire;
 
-/// What logs say of a client that did not send what it announced.
+/// Logged status of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;
 
-/// What the loops run for each connection: it goes to its end, and a panic ends it alone, with one line that names the client.
+/// Serves a connection to its end. A panic ends only this connection, with one line that names the client.
 pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
     let Accepted {
         seat,
@@ -59,7 +59,7 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
     let local = stream.local_addr().ok().flatten();
     let wire = wire::Connection::new(stream, &loop_.wire);
     let client = Rc::new(Client::new(loop_, number, peer, local, listener));
-    // An idle connection is this block and what it holds: nothing in it stands there twice.
+    // An idle connection is this block and what it holds: no value is in it twice.
     Box::pin(async move {
         let run = pin!(run(&client, seat, wire));
         if let Err(words) = panic_guard::guard(&client, run).await {
@@ -75,7 +75,7 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
 )]
 fn run(client: &Rc<Client>, seat: Seat, mut wire: wire::Connection) -> impl Future<Output = ()> {
     async move {
-        // In a box, since few connections begin so.
+        // Boxed: few connections begin so.
         if proxy_protocol::is_due(client)
             && !Box::pin(proxy_protocol::read(&mut wire, client)).await
         {
@@ -83,7 +83,7 @@ fn run(client: &Rc<Client>, seat: Seat, mut wire: wire::Connection) -> impl Futu
         }
         let mut keepalive = None;
         while wait(&mut wire, client, keepalive).await {
-            // A reload may have come meanwhile.
+            // A reload may have come in the meantime.
             let generation = client.loop_.generation();
             let left = Box::pin(exchange(wire, Rc::clone(client), generation)).await;
             let Some(left) = left else {
@@ -99,16 +99,17 @@ fn run(client: &Rc<Client>, seat: Seat, mut wire: wire::Connection) -> impl Futu
     }
 }
 
-/// Closes the connection, when nobody counts it any more: who sees its end may ask how many there are, on another loop.
+/// Closes the connection after it was removed from the counters: a client that sees the close may ask for them, on
+/// another loop.
 fn close(seat: Seat, wire: wire::Connection) {
     drop(seat);
     drop(wire);
 }
 
-/// The connection, when nothing else is left of a request.
+/// The connection, after the rest of a request was dropped.
 struct Left {
     wire: wire::Connection,
-    /// How long it waits for the next request; `None`: it is closed.
+    /// Maximum time that it waits for the next request; `None`: it is closed.
     keepalive: Option<Duration>,
 }
 
@@ -162,7 +163,7 @@ async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Du
     outcome.is_ok()
 }
 
-/// How long a new connection may stay silent; `None`: a reload took its address away.
+/// Maximum time that a new connection may stay silent; `None`: a reload removed its address.
 fn first_timeout(client: &Client) -> Option<Duration> {
     let generation = client.loop_.generation();
     let settings = &generation.settings;
@@ -171,7 +172,8 @@ fn first_timeout(client: &Client) -> Option<Duration> {
     Some(server.settings.client_header_timeout.duration())
 }
 
-/// Reads a request, answers it, and tidies up; gives the connection back, which is not closed before figures no longer count the request.
+/// Reads a request, answers it, and tidies up. Returns the connection, which is not closed before the metrics stop
+/// counting the request.
 #[expect(
     clippy::manual_async_fn,
     reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
@@ -244,7 +246,7 @@ fn exchange(
     }
 }
 
-/// A connection between the first byte of a request and its end, as figures count it.
+/// A connection between the first byte of a request and its end, as the metrics count it.
 struct Counted {
     loop_: Rc<Loop>,
     is_answering: bool,
@@ -261,7 +263,7 @@ impl Counted {
         }
     }
 
-    /// The head has come.
+    /// Called when the head has arrived.
     fn answer(&mut self) {
         self.is_answering = true;
         self.loop_.figures.requests.add(1);
@@ -277,7 +279,7 @@ impl Drop for Counted {
     }
 }
 
-/// Says that the connection broke before a request had come.
+/// Logs that the connection broke before a request had arrived.
 fn tell_lost(client: &Client, generation: &Generation, error: &WireError) {
     if let WireError::Io(error) = error {
         let text = format!("recv() failed ({error}) while reading client request");
@@ -285,7 +287,7 @@ fn tell_lost(client: &Client, generation: &Generation, error: &WireError) {
     }
 }
 
-/// Says which header lines do not count.
+/// Logs which header lines are ignored.
 fn tell_dropped(request: &Request) {
     for line in &request.head.dropped {
         request.log(Level::Info, &|out| {
@@ -296,24 +298,24 @@ fn tell_dropped(request: &Request) {
     }
 }
 
-/// How a request that was read begins.
+/// The result of reading a request's head.
 pub enum Started {
-    /// As any other.
+    /// A valid request.
     Fresh,
-    /// With an answer of this status.
+    /// A request that is refused with this status.
     Refused {
         /// The status.
         status: u16,
-        /// What the log says.
+        /// The reason, for the log.
         why: String,
-        /// Is more of it likely to come?
+        /// Whether more of it is likely to arrive.
         must_linger: bool,
     },
-    /// With no answer at all; the log says this status.
+    /// A request that gets no response; the log shows this status.
     Silent {
         /// The status.
         status: u16,
-        /// What the log says.
+        /// The reason, for the log.
         why: String,
     },
 }
@@ -321,7 +323,7 @@ pub enum Started {
 /// Reads a head and chooses the server by its host.
 ///
 /// # Errors
-/// The connection broke before a request had come.
+/// The connection broke before a request had arrived.
 pub async fn read(
     wire: &mut wire::Connection,
     client: &Client,
@@ -379,7 +381,7 @@ pub async fn read(
     }
 }
 
-/// Whether a version knows chunks and kept connections without being asked.
+/// Whether a version has chunks and persistent connections by default.
 #[must_use]
 pub fn is_http11(head: &RequestHead) -> bool {
     head.version >= Version::HTTP_11

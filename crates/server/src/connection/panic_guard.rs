@@ -18,7 +18,7 @@ thread_local! {
     static WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs a connection's future; a panic in it ends it with what was said, and where.
+/// Runs a connection's future; a panic in it ends it with the panic's message and place.
 pub(super) fn guard(
     client: &Client,
     mut future: Pin<&mut impl Future<Output = ()>>,
@@ -28,7 +28,7 @@ pub(super) fn guard(
     poll_fn(move |context| {
         IS_GUARDED.set(true);
         kept.enter(client.number);
-        // What the future shares with other tasks is in cells whose borrows end as it unwinds.
+        // State that the future shares with other tasks is in cells whose borrows end as it unwinds.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         IS_GUARDED.set(false);
         match polled {
@@ -42,7 +42,7 @@ pub(super) fn guard(
     })
 }
 
-/// Keeps the words of a panic for the guard around it; `false`: there is none on this thread.
+/// Keeps the message of a panic for the guard around it; `false`: this thread has no guard.
 pub fn take(panic: &PanicHookInfo<'_>) -> bool {
     if !IS_GUARDED.get() {
         return false;
@@ -51,13 +51,14 @@ pub fn take(panic: &PanicHookInfo<'_>) -> bool {
     true
 }
 
-/// Where and what, in one line.
+/// Place and message of a panic, in one line.
 #[must_use]
 pub fn line(panic: &PanicHookInfo<'_>) -> String {
     panic.to_string().replace('\n', " ")
 }
 
-/// What was said: without words of the hook the panic went on from a job in a pool, whose thread has told where.
+/// The panic's message. Without the hook's text the panic was resumed from a job in a pool, whose thread has logged the
+/// place.
 fn words(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     WORDS

@@ -15,7 +15,7 @@ use crate::request_body::{Arriving, RequestBody};
 use crate::respond;
 use crate::subrequest;
 
-/// A request that was closed without a byte, on purpose, goes nowhere.
+/// Status of a request that was deliberately closed without a byte: it gets no `post_action`.
 const CLOSED: u16 = 444;
 
 directives! {
@@ -28,7 +28,7 @@ directives! {
     }
 }
 
-/// Is there anything to do?
+/// Whether the location has a `post_action`.
 #[must_use]
 pub fn is_wanted(request: &Request) -> bool {
     request
@@ -40,12 +40,12 @@ pub fn is_wanted(request: &Request) -> bool {
         && request.silent_status != Some(CLOSED)
 }
 
-/// Lets a request go on that was answered.
+/// Runs the `post_action` of an answered request.
 pub async fn run(request: &mut Request) {
     let body = match request.body.body() {
         Some(stored @ RequestBody::Stored(_)) => stored.clone(),
         _ if request.head.framing == Framing::None => RequestBody::None,
-        // What was not kept is gone.
+        // A body that was not kept is gone.
         _ => RequestBody::bytes(Bytes::new()),
     };
     let body = std::mem::replace(&mut request.body, Arriving::given(body));

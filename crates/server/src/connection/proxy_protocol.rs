@@ -14,25 +14,25 @@ use crate::log::Level;
 use crate::loops::{Generation, Waiting};
 use crate::metrics::Prologue;
 
-/// Bytes of a header; more is refused, unless `client_header_buffer_size` is larger.
+/// Maximum size of a header in bytes; a larger one is refused, unless `client_header_buffer_size` is larger.
 pub const HEADER_BYTES_MAX: usize = 4096;
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The signature, version and command, family and transport, length.
+/// Bytes of signature, version and command, family and transport, length.
 const FIXED_BYTES: usize = 16;
 const COMMAND_PROXY: u8 = 1;
 const TRANSPORT_STREAM: u8 = 1;
 const FAMILY_INET: u8 = 1;
 const FAMILY_INET6: u8 = 2;
 
-/// What a proxy says of its client.
+/// The client as a proxy names it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProxyProtocol {
     /// The client.
     pub source: End,
-    /// Whom it asked.
+    /// The address that the client connected to.
     pub destination: End,
-    /// More about it, as it came: a type, two bytes of length, a value, and so on.
+    /// The TLVs as they arrived: a type, two bytes of length, a value, and so on.
     tlvs: Bytes,
 }
 
@@ -45,18 +45,18 @@ pub struct End {
     pub port: u16,
 }
 
-/// What the beginning of a connection is.
+/// The result of parsing the start of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A header of so many bytes; it may say nothing of a client.
+    /// A header of this many bytes; it may name no client.
     Header(usize, Option<Box<ProxyProtocol>>),
-    /// None, with what logs say of it, if anything.
+    /// No valid header, with the text for the log, if any.
     Broken(Option<String>),
-    /// Not enough to tell.
+    /// Too few bytes to tell.
     More,
 }
 
-/// Looks at the beginning of a connection; a header may have `max` bytes.
+/// Parses the start of a connection; a header may have `max` bytes.
 #[must_use]
 pub fn parse(bytes: &[u8], max: usize) -> Parsed {
     if bytes.starts_with(SIGNATURE) || SIGNATURE.starts_with(bytes) {
@@ -101,7 +101,7 @@ fn parse_line(bytes: &[u8], max: usize) -> Parsed {
     }
 }
 
-/// `TCP4 192.0.2.1 192.0.2.2 1234 80`: only the form of it is looked at.
+/// `TCP4 192.0.2.1 192.0.2.2 1234 80`: only the form is checked.
 fn ends(words: &[u8]) -> Option<(End, End)> {
     let rest = words
         .strip_prefix(b"TCP4 ")
@@ -166,7 +166,7 @@ fn parse_binary(bytes: &[u8], max: usize) -> Parsed {
     }
 }
 
-/// Two addresses of `N` bytes, two ports, and what is behind them.
+/// Two addresses of `N` bytes, two ports, and the TLVs after them.
 fn binary_ends<const N: usize>(bytes: &[u8]) -> Option<ProxyProtocol>
 where
     IpAddr: From<[u8; N]>,
@@ -191,18 +191,18 @@ where
 }
 
 impl ProxyProtocol {
-    /// The client's address and port, where it is one.
+    /// The client's address and port, where it is an IP address.
     #[must_use]
     pub fn client(&self) -> Option<SocketAddr> {
         let text = std::str::from_utf8(&self.source.address).ok()?;
         Some(SocketAddr::new(text.parse().ok()?, self.source.port))
     }
 
-    /// The value of what is named `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `0x…`, `ssl_verify`, `ssl_version`, `ssl_cn`,
-    /// `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg` or `ssl_0x…`; `None`: it was not said.
+    /// The value of the TLV named `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `0x…`, `ssl_verify`, `ssl_version`,
+    /// `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg` or `ssl_0x…`; `None`: the header has none.
     ///
     /// # Errors
-    /// What logs say: there is no such name, or what came is broken.
+    /// The text for the log: there is no such name, or the TLVs are malformed.
     pub fn tlv(&self, name: &[u8]) -> Result<Option<Bytes>, String> {
         let Some(inner) = name.strip_prefix(b"ssl_") else {
             return look_up(&self.tlvs, type_of(name, TYPES)?);
@@ -210,7 +210,7 @@ impl ProxyProtocol {
         let Some(ssl) = look_up(&self.tlvs, SSL)? else {
             return Ok(None);
         };
-        // The kind of client, and the result of verifying its certificate, stand before the values.
+        // The client flags, and the result of verifying its certificate, precede the values.
         let Some((fixed, _)) = ssl.split_first_chunk::<5>() else {
             return Err(BROKEN_TLV.to_owned());
         };
@@ -277,7 +277,7 @@ fn look_up(tlvs: &Bytes, wanted: u64) -> Result<Option<Bytes>, String> {
     Ok(None)
 }
 
-/// Does the client's listener want a header first?
+/// Whether the client's listener expects a header first.
 pub fn is_due(client: &Client) -> bool {
     let generation = client.loop_.generation();
     let entry = client.entry(&generation);
@@ -434,7 +434,7 @@ mod tests {
             six.expect("it names a client").client(),
             "[::1]:7".parse().ok()
         );
-        // A check of the proxy's own, datagrams, unix sockets: nothing is said of a client.
+        // A health check by the proxy itself, datagrams, unix sockets: the header names no client.
         for (command, family) in [(0, 0x11), (1, 0x12), (1, 0x31), (1, 0)] {
             let bytes = binary(command, family, &inet);
             assert_eq!(said(parse(&bytes, HEADER_BYTES_MAX)), (bytes.len(), None));

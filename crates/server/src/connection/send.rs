@@ -28,10 +28,10 @@ use super::is_http11;
 use super::send_error::{Stop, stopped};
 use super::send_file::{allowed, send_copy, send_file, send_whole_file};
 
-/// Bytes of a file that are read into memory and sent with the head rather than with `sendfile`.
+/// Maximum size of a file that is read into memory and sent with the head rather than with `sendfile`, in bytes.
 pub const TOGETHER_MAX: u64 = 64 << 10;
 
-/// How an answer is framed.
+/// The framing of a response.
 #[derive(Clone, Copy)]
 pub(super) struct Framing {
     is_chunked: bool,
@@ -41,25 +41,25 @@ pub(super) struct Framing {
     pub(super) timeout: Duration,
 }
 
-/// What [`start`] came to.
+/// The result of [`start`].
 pub enum Started {
-    /// The answer is with the kernel, or cannot be sent.
+    /// The kernel has the response, or it cannot be sent.
     Done(After),
-    /// Somebody has to be waited for.
+    /// The rest has to wait.
     Left(Left),
 }
 
-/// What is left of an answer.
+/// The rest of a response.
 pub struct Left {
     framing: Framing,
-    /// Has anything been tried? Then `head` and `body` are what the socket did not take.
+    /// Whether a send was tried: then `head` and `body` are what the socket did not take.
     is_begun: bool,
     head: Vec<u8>,
     body: Body<Rc<OpenFile>>,
 }
 
-/// Sends the answer as far as nobody has to be waited for: most are sent whole. What was sent stands in the request then, and the
-/// answer's head too.
+/// Sends as much of the response as needs no waiting: most are sent completely. The request then records what was sent,
+/// and the response's head.
 pub fn start(request: &mut Request, mut response: Box<Response>) -> Started {
     current_request::behind(current_request::Phase::Sending);
     absolute_redirect::complete(request, &mut response);
@@ -82,7 +82,7 @@ pub fn start(request: &mut Request, mut response: Box<Response>) -> Started {
     }
 }
 
-/// Is it a head and a body that lies in memory, to be sent as they are?
+/// Whether it is a head and a body in memory, to be sent as they are.
 fn is_simple(request: &Request, left: &Left) -> bool {
     let is_in_memory = match &left.body {
         Body::Empty | Body::Once(Chunk::Bytes(_)) => true,
@@ -98,7 +98,7 @@ fn is_simple(request: &Request, left: &Left) -> bool {
         && !must_invite(request)
 }
 
-/// Is it all sent?
+/// Tries to send the rest; returns whether all of it is sent.
 fn try_send(request: &mut Request, left: &mut Left) -> Result<bool, Stop> {
     if !left.framing.has_body {
         left.body = Body::Empty;
@@ -127,7 +127,7 @@ fn try_send(request: &mut Request, left: &mut Left) -> Result<bool, Stop> {
     }
 }
 
-/// Sends what [`start`] left.
+/// Sends the rest that [`start`] left.
 pub async fn go_on(request: &mut Request, left: Left) -> After {
     let framing = left.framing;
     let sent = if left.is_begun {
@@ -150,7 +150,7 @@ fn sent(request: &mut Request) -> After {
     }
 }
 
-/// Sends what the socket did not take of head and body.
+/// Sends the part of head and body that the socket did not take.
 async fn send_rest(request: &mut Request, left: Left) -> Result<(), Stop> {
     let before = request.wire.sent();
     let outcome = request
@@ -166,7 +166,7 @@ async fn send_rest(request: &mut Request, left: Left) -> Result<(), Stop> {
     }
 }
 
-/// Does the client wait to be told that it may send its body?
+/// Whether the client waits for a `100 Continue` before it sends its body.
 fn must_invite(request: &Request) -> bool {
     request.keepalive
         && request.head.expects_continue()
@@ -188,13 +188,13 @@ async fn send_whole(
     }
     let sent = send(request, body, framing).await;
     if gathers {
-        // The next answer may be of another location. What is left goes out now.
+        // The next response may belong to another location. The rest goes out now.
         let _ = request.wire.stream.set_nodelay(true);
     }
     sent
 }
 
-/// Decides on chunks and on the connection.
+/// Decides on chunks and on keeping the connection.
 fn frame(request: &mut Request, response: &mut Response) -> Framing {
     let settings = &request
         .generation
@@ -212,7 +212,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
         response.content_type = Bytes::new();
         response.content_length = None;
     }
-    // Behind the 200 of a CONNECT there is no body, but the tunnel.
+    // A 200 to CONNECT is followed by the tunnel, not by a body.
     let is_tunnel = matches!(response.body, Body::Tunnel);
     let may_chunk = !is_bodiless && !request.is_head() && !is_tunnel;
     if may_chunk && (response.content_length.is_none() || has_trailers) {
@@ -279,20 +279,20 @@ async fn send(
     }
 }
 
-/// What went out of a body.
+/// The part of a body's framing that was sent.
 enum Extent {
-    /// Its chunks: the end has still to be sent.
+    /// Its chunks: the last chunk is still to be sent.
     Chunks,
     /// Its end too.
     End,
 }
 
-/// Where in an answer a piece stands.
+/// The position of a piece in a response.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// The head goes before it.
+    /// Whether the head goes before it.
     has_head: bool,
-    /// The end of the chunked body goes behind it.
+    /// Whether the end of the chunked body goes after it.
     has_end: bool,
 }
 
@@ -301,12 +301,13 @@ const WITH_HEAD: Place = Place {
     has_end: false,
 };
 
-/// Can the end of a body go out with the piece that was just taken?
+/// Whether the end of a body can go out with the piece that was just taken.
 fn ends_with_this(framing: Framing, stream: &Body<Rc<OpenFile>>) -> bool {
     framing.is_chunked && !framing.has_trailers && stream.is_over()
 }
 
-/// Sends piece after piece; what is here when the head is due goes with it, and the end with the last piece where that is known to be it.
+/// Sends piece after piece. Data that is available when the head is due goes with it, and the end goes with the last
+/// piece where that is known to be the last.
 async fn send_stream(
     request: &mut Request,
     stream: &mut Body<Rc<OpenFile>>,
@@ -337,7 +338,7 @@ async fn send_stream(
             ahead(stream, send_head(request, framing, &[])).await?;
             chunk
         }
-        // As nginx: until something of a page can be shown, it may still end without an answer.
+        // As nginx: until there is something of a page to show, it may still end without a response.
         None if request.location().settings.ssi.ssi => match next_piece(request, stream).await? {
             Some(Err(error)) => return Err(Stop::Body(error)),
             next => {
@@ -371,7 +372,7 @@ async fn send_stream(
     Ok(Extent::Chunks)
 }
 
-/// Sends something. As long as the client does not take it, the body behind it may be fetched.
+/// Sends data. While the client does not take it, the following body may be fetched.
 async fn ahead(
     stream: &mut Body<Rc<OpenFile>>,
     send: impl Future<Output = Result<(), Stop>>,
@@ -387,13 +388,15 @@ async fn ahead(
     .await
 }
 
-/// Is nothing said to the client, not even the head? As nginx: where a server was lost, what it said before is passed on; what is broken in
-/// itself never becomes an answer that looks whole, as it would to a client of HTTP/1.0.
+/// Whether the client gets nothing, not even the head. As nginx: when an upstream connection was lost, the part
+/// received before is passed on; a malformed body never becomes a response that looks complete, as it would to an
+/// HTTP/1.0 client.
 fn is_without_answer(request: &Request, error: &BodyError) -> bool {
     request.location().settings.ssi.ssi || matches!(error, BodyError::Invalid | BodyError::Io(_))
 }
 
-/// The next piece of a body. What another server says for this client alone is given up when the client leaves.
+/// The next piece of a body. A response that an upstream sends for this client alone is given up when the client
+/// leaves.
 async fn next_piece(
     request: &Request,
     stream: &mut Body<Rc<OpenFile>>,
@@ -401,7 +404,7 @@ async fn next_piece(
     let settings = &request.location().settings;
     let ends_with_client = match request.passed.is_some() {
         true => request.cached.is_none() && !settings.asking.proxy_ignore_client_abort,
-        // Its parts may be of other servers.
+        // Its parts may come from other servers.
         false => settings.ssi.ssi || settings.addition.is_any(),
     };
     let mut left = pin!(request.wire.peer_closed());
@@ -413,7 +416,7 @@ async fn next_piece(
     .await
 }
 
-/// Sends the head, and a body in memory behind it with the same call.
+/// Sends the head, and a body in memory with the same call.
 pub(super) async fn send_head(
     request: &mut Request,
     framing: Framing,
@@ -422,8 +425,8 @@ pub(super) async fn send_head(
     send_piece(request, framing, body, WITH_HEAD).await
 }
 
-/// Sends a piece of a body in memory, framed as the body is, with the head before it and the end behind it where these are due: with
-/// one call, if the socket takes it.
+/// Sends a piece of a body in memory, framed as the body is, with the head before it and the end after it where these
+/// are due: with one call, if the socket takes it.
 async fn send_piece(
     request: &mut Request,
     framing: Framing,
@@ -444,19 +447,19 @@ async fn send_piece(
     Ok(())
 }
 
-/// What the socket did not take at once of a piece.
+/// The part of a piece that the socket did not take at once.
 struct Unsent {
-    /// The head, and what stands before the piece.
+    /// The head, and the framing before the piece.
     head: Vec<u8>,
-    /// Of these, so many are the head's.
+    /// Bytes of `head` that belong to the response's head.
     head_bytes: u64,
-    /// Bytes of the piece that have gone.
+    /// Bytes of the piece that were sent.
     gone: usize,
-    /// Of what stands behind it.
+    /// The rest of the framing after it.
     behind: &'static [u8],
 }
 
-/// Sends of head and piece what the socket takes at once.
+/// Sends as much of head and piece as the socket takes at once.
 fn send_piece_now(
     request: &mut Request,
     framing: Framing,

@@ -12,12 +12,12 @@ use crate::request_body;
 
 use super::finish::{self, After};
 
-/// Why sending ended early; the connection is closed.
+/// The reason why sending ended early; the connection is closed.
 pub(super) enum Stop {
     Client(wire::Error),
     Disk(disk::Error),
     Body(BodyError),
-    /// The client closed while somebody else was waited for.
+    /// The client closed while the response waited for its source.
     Left,
 }
 
@@ -27,7 +27,7 @@ impl From<wire::Error> for Stop {
     }
 }
 
-/// Says in the log why sending ended early, and closes.
+/// Logs why sending ended early, and closes.
 pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     let mut is_timeout = false;
     let is_ours = !matches!(

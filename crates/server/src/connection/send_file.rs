@@ -20,7 +20,7 @@ use crate::request::Request;
 use super::send::{Framing, TOGETHER_MAX, send_head};
 use super::send_error::Stop;
 
-/// A file that is the whole body: small ones go with the head, large ones from the page cache behind it.
+/// Sends a file that is the whole body: a small one with the head, a large one after it from the page cache.
 pub(super) async fn send_whole_file(
     request: &mut Request,
     range: FileRange<Rc<OpenFile>>,
@@ -49,7 +49,7 @@ pub(super) async fn send_whole_file(
     Ok(())
 }
 
-/// Sends of a file's copy in memory what the socket takes at once: mostly all of it.
+/// Sends as much of a file's copy in memory as the socket takes at once: usually all of it.
 pub(super) fn send_copy(
     request: &mut Request,
     range: &mut FileRange<Rc<OpenFile>>,
@@ -72,7 +72,7 @@ pub(super) fn send_copy(
     }
 }
 
-/// Reads a whole range; one that ends early was truncated.
+/// Reads a whole range; a short read means that the file was truncated.
 async fn read(
     request: &Request,
     range: &FileRange<Rc<OpenFile>>,
@@ -96,7 +96,7 @@ async fn read(
     Ok(bytes)
 }
 
-/// Sends a range of a file as it lies.
+/// Sends a range of a file without copying it to memory.
 pub(super) async fn send_file(
     request: &mut Request,
     range: FileRange<Rc<OpenFile>>,
@@ -129,7 +129,7 @@ pub(super) async fn send_file(
     Ok(())
 }
 
-/// How many bytes may go now; waits while none may.
+/// Number of bytes that `limit_rate` allows now; waits while it allows none.
 pub(super) async fn allowed(request: &Request, framing: Framing, begun: u64) -> u64 {
     if framing.rate.per_second == 0 {
         return u64::MAX;

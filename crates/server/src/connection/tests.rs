@@ -26,17 +26,17 @@ use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
 use crate::settings::Settings;
 
-/// How long close(2) waits: longer than the tests.
+/// Time that close(2) waits: longer than the tests.
 const LINGER: Duration = Duration::from_secs(600);
-/// How long something is waited for.
+/// Maximum time that a test waits.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A window that does not hold the answer.
+/// A window that does not hold the response.
 const WINDOW: usize = 2304;
 /// A buffer that does.
 const BUFFER: usize = 1 << 20;
-/// How often the answer says what it says.
+/// Number of repetitions in the response.
 const TIMES: usize = 50;
-/// Bytes that it says each time.
+/// Bytes of each repetition.
 const PIECE: usize = 2000;
 
 /// A configuration with one server.
@@ -60,7 +60,7 @@ fn settings(address: &Address, lines: &str) -> Arc<Settings> {
     loaded.expect("it is right").settings
 }
 
-/// One loop that serves; what it logs goes nowhere.
+/// One loop that serves, with its log discarded.
 struct Site {
     crew: Crew,
     address: SocketAddr,
@@ -70,7 +70,7 @@ fn open(lines: &str) -> Site {
     let options = SocketOptions::default();
     let any = Address::Inet("127.0.0.1:0".parse().unwrap());
     let socket = bind::open(&any, &options).unwrap();
-    // Sockets that are accepted have what the listening one has.
+    // Accepted sockets inherit the listening socket's options.
     let listening = SockRef::from(&socket);
     listening.set_linger(Some(LINGER)).unwrap();
     listening.set_send_buffer_size(BUFFER).unwrap();
@@ -101,7 +101,7 @@ fn open(lines: &str) -> Site {
 }
 
 impl Site {
-    /// A client that takes no more than a little of the answer.
+    /// A client that takes only a little of the response.
     fn ask(&self, lines: &str) -> Socket {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(WINDOW).unwrap();
@@ -111,13 +111,13 @@ impl Site {
         socket
     }
 
-    /// What `stub_status` would say of connections: active, reading, writing.
+    /// Connections as `stub_status` would show them: active, reading, writing.
     fn counts(&self) -> [u64; 3] {
         let sum = gather::all_loops(self.crew.ledger());
         [sum.connections, sum.reading(), sum.answering]
     }
 
-    /// Waits until one that was accepted is counted no more.
+    /// Waits until an accepted connection is no longer counted.
     fn wait_until_none_is_counted(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.accepted() == 0 || self.counts() != [0; 3] {
@@ -131,7 +131,7 @@ impl Site {
     }
 }
 
-/// Reads the answer to its end, and the connection's.
+/// Reads the response to its end, and to the connection's end.
 fn read_all(mut socket: &Socket) {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = Vec::new();
@@ -169,7 +169,7 @@ fn a_connection_that_lingered_is_counted_no_more_when_it_closes() {
 fn one_that_nobody_can_read_is_counted_no_more_when_it_closes() {
     let site = open("");
     let client = site.ask("");
-    // Behind the answer the beginning of a head that does not go on.
+    // After the response, the start of a head that is never completed.
     (&client).write_all(b"GET ").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     site.wait_until_none_is_counted();

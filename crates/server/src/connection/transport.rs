@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Poll;
 
-/// A client's connection in the hands of its request. It is used as the connection itself; a sub-request must not touch it, and
-/// asks [`OwnWire::get`] where it cannot know.
+/// A client's connection in the hands of its request. It is used like the connection itself. A sub-request must not
+/// touch it, and calls [`OwnWire::get`] where it cannot know.
 pub struct OwnWire(Kind);
 
 enum Kind {
@@ -15,19 +15,19 @@ enum Kind {
     None(Leave),
 }
 
-/// What a sub-request and those below it are told of the client: whether it has left.
+/// Whether the client has left: shared with a sub-request and those below it.
 #[derive(Debug, Clone, Default)]
 pub struct Leave(Rc<Cell<bool>>);
 
 impl Leave {
-    /// The client has left. Nobody is woken: who says so has the sub-request polled then.
+    /// Records that the client has left. No task is woken: the caller then has the sub-request polled.
     pub fn tell(&self) {
         self.0.set(true);
     }
 }
 
 impl OwnWire {
-    /// That of a sub-request of this one's request: nothing is read from a client for it, and nothing is sent to one.
+    /// The connection of a sub-request of this one's request: it reads from no client, and sends to none.
     #[must_use]
     pub fn none_below(&self) -> Self {
         Self(Kind::None(match &self.0 {
@@ -36,7 +36,7 @@ impl OwnWire {
         }))
     }
 
-    /// How a sub-request learns that the client has left.
+    /// The flag by which a sub-request learns that the client has left.
     #[must_use]
     pub fn leave(&self) -> Option<Leave> {
         match &self.0 {
@@ -54,7 +54,7 @@ impl OwnWire {
         }
     }
 
-    /// Gives the connection away.
+    /// Takes the connection out.
     #[must_use]
     pub fn into_inner(self) -> Option<wire::Connection> {
         match self.0 {
@@ -63,7 +63,7 @@ impl OwnWire {
         }
     }
 
-    /// Waits until the client has closed its side; for a sub-request, until it is told so.
+    /// Waits until the client has closed its side; in a sub-request, until that was reported.
     pub async fn peer_closed(&self) {
         match &self.0 {
             Kind::Own(wire) => wire.stream.peer_closed().await,
@@ -78,7 +78,7 @@ impl OwnWire {
     }
 }
 
-/// Why a sub-request has no use for its connection.
+/// The reason why a sub-request does not use its connection.
 const NOT_OF_A_SUBREQUEST: &str = "sub-requests neither read from a client nor send to one";
 
 impl From<wire::Connection> for OwnWire {

@@ -21,10 +21,10 @@ use super::{RequestBody, read_once};
 
 /// Permissions of a body's file.
 const MODE: u32 = 0o600;
-/// Memory that is taken before anything has come.
+/// Maximum of memory that is reserved before any data has come, in bytes.
 const RESERVED_MAX: u64 = 64 << 10;
 
-/// A whole body.
+/// A complete body.
 #[derive(Debug)]
 pub struct Stored {
     framing: Framing,
@@ -33,7 +33,7 @@ pub struct Stored {
     _charge: Charge,
 }
 
-/// A body that lies in a file.
+/// A body in a file.
 #[derive(Debug)]
 pub(super) struct InFile {
     temporary: Temporary,
@@ -55,7 +55,7 @@ impl Stored {
         }
     }
 
-    /// How it was framed when it came.
+    /// The framing that it arrived with.
     #[must_use]
     pub fn came_as(&self) -> Framing {
         self.framing
@@ -70,13 +70,13 @@ impl Stored {
         }
     }
 
-    /// No bytes?
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of it, where it is in memory (`$request_body`).
+    /// All of its bytes, where it is in memory (`$request_body`).
     #[must_use]
     pub fn memory(&self) -> Option<&Bytes> {
         self.file.is_none().then_some(&self.memory)
@@ -106,7 +106,7 @@ impl Stored {
     }
 }
 
-/// Reads to the end; `begun` is what came before.
+/// Reads to the end; `begun` is the part that came before.
 pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, Outcome> {
     let framing = request.head.framing;
     let (size, in_file_only) = {
@@ -116,7 +116,7 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
             settings.client_body_in_file_only,
         )
     };
-    // As nginx: one buffer may be a quarter larger where it then holds all.
+    // As nginx: one buffer may be a quarter larger if it then holds the whole body.
     let memory_max = match framing {
         Framing::Length(length) if length < size.saturating_add(size / 4) => length,
         _ => size,
@@ -160,7 +160,7 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
     })
 }
 
-/// Reads to the end, into a file that there is; `begun` is what came before.
+/// Reads to the end into an existing file; `begun` is the part that came before.
 pub(super) async fn write_to(
     request: &mut Request,
     begun: Bytes,

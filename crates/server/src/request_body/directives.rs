@@ -6,10 +6,10 @@ use disk::{LEVELS_MAX, TemporaryPlace};
 
 use crate::settings::Settings;
 
-/// Digits that all levels of a temporary path may take of a file's name, as nginx.
+/// Maximum of digits that all levels of a temporary path may take of a file's name, as nginx.
 const LEVEL_DIGITS_MAX: usize = 10;
 
-/// A directory for temporary files, as it is written (`client_body_temp_path`, `proxy_temp_path`).
+/// A directory for temporary files, as configured (`client_body_temp_path`, `proxy_temp_path`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TempPath {
     path: Bytes,

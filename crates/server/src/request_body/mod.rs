@@ -30,19 +30,19 @@ pub use buffered::Stored;
 pub use reader::{PieceError, Pieces};
 use streaming::Pipe;
 
-/// The status of a client that left before its answer.
+/// The status of a client that left before its response.
 pub const CLIENT_CLOSED: u16 = 499;
-/// What logs say of one that did not send what it announced.
+/// Logged status of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;
 
-/// A request's body for those who want it. Cheap to clone; stays on its loop.
+/// A request's body for its readers. Cheap to clone; stays on its loop.
 #[derive(Clone, Debug)]
 pub enum RequestBody {
     /// There is none.
     None,
-    /// All of it, to be read as often as one likes.
+    /// The complete body, which can be read any number of times.
     Stored(Rc<Stored>),
-    /// Piece by piece as it comes, once.
+    /// A body that is streamed as it arrives, and can be read once.
     Passing(Rc<Pipe>),
 }
 
@@ -54,7 +54,7 @@ impl RequestBody {
         Self::Stored(Rc::new(Stored::in_memory(framing, bytes)))
     }
 
-    /// How it is to be announced to an upstream: its length where that is known, chunks where it is not yet.
+    /// The framing for an upstream: the length where that is known, chunks where it is not yet.
     #[must_use]
     pub fn framing(&self) -> Framing {
         match self {
@@ -67,7 +67,7 @@ impl RequestBody {
         }
     }
 
-    /// Can it be read from its start once more? What passes can be as long as nothing of it was taken.
+    /// Whether it can be read from its start once more: a streamed body can, as long as nothing of it was taken.
     #[must_use]
     pub fn is_replayable(&self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl RequestBody {
     }
 }
 
-/// How far a request's body has come.
+/// The state of a request's body.
 #[derive(Debug)]
 pub struct Arriving {
     /// Finds its end on the wire.
@@ -103,7 +103,7 @@ impl Arriving {
         }
     }
 
-    /// The body of a request that has none to be read from a wire: it has this one.
+    /// The body of a request without a wire: this one.
     #[must_use]
     pub fn given(body: RequestBody) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Arriving {
         }
     }
 
-    /// What was read, once somebody wanted it.
+    /// The part that was read, after the first reader asked for it.
     #[must_use]
     pub fn body(&self) -> Option<&RequestBody> {
         self.body.as_ref()
@@ -127,18 +127,18 @@ impl Arriving {
         }
     }
 
-    /// Nobody gets it, however it is asked for: it is thrown away, as what was refused, and counts as an empty one.
+    /// Withholds the body from every reader: it is thrown away like a refused one, and counts as empty.
     pub fn withhold(&mut self) {
         self.body = Some(RequestBody::bytes(Bytes::new()));
     }
 
-    /// Was it passed on, and not to its end? Then the connection cannot be kept.
+    /// Whether it was passed on, and not to its end: then the connection cannot be kept.
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
         matches!(self.body, Some(RequestBody::Passing(_))) && !self.decoder.is_end()
     }
 
-    /// Is `100 Continue` still to be said? Only once.
+    /// Whether `100 Continue` is still to be sent. True only once.
     pub fn is_to_be_invited(&mut self) -> bool {
         !std::mem::replace(&mut self.is_invited, true)
     }
@@ -147,7 +147,8 @@ impl Arriving {
 /// Reads the whole body, unless that was done before, and keeps it in the request.
 ///
 /// # Errors
-/// The answer for a body that is too large, broken off or no body, and for a disk that does not take it; it is logged.
+/// The response for a body that is too large, incomplete or malformed, and for a disk that does not take it; it is
+/// logged.
 pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
     let begun = match begin(request)? {
         Begun::Known(body) => return Ok(body),
@@ -160,7 +161,7 @@ pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
     Ok(body)
 }
 
-/// Writes the whole body to a file. What was not read before is not kept in the request.
+/// Writes the whole body to a file. A part that was not read before is not kept in the request.
 ///
 /// # Errors
 /// As [`store`].
@@ -174,11 +175,11 @@ pub async fn write_to(request: &mut Request, file: &Temporary, pool: &Pool) -> R
     }
 }
 
-/// Where reading a body begins.
+/// The start of reading a body.
 enum Begun {
     /// It was read before.
     Known(RequestBody),
-    /// With these bytes, which have come.
+    /// These bytes have arrived already.
     Fresh(Bytes),
 }
 
@@ -198,12 +199,12 @@ fn begin(request: &mut Request) -> Result<Begun, Outcome> {
             return Ok(Begun::Known(known));
         }
     };
-    // Whoever comes after a failure finds no body.
+    // After a failure there is no body.
     request.body.body = Some(RequestBody::None);
     Ok(Begun::Fresh(begun))
 }
 
-/// Gives the body as it comes, or whole where it has come. What passes moves only while [`alongside`] runs.
+/// Returns the body as a stream, or complete where it has arrived. A stream moves only while [`alongside`] runs.
 ///
 /// # Errors
 /// It was passed on before, and is not kept.
@@ -214,7 +215,7 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
         Some(body) if body.is_replayable() => return Ok(body),
         Some(_) => return Err(gone(request)),
     }
-    // Whoever comes after a failure finds no body.
+    // After a failure there is no body.
     request.body.body = Some(RequestBody::None);
     prepare(request).await?;
     let begun = read_ahead(request)?;
@@ -227,7 +228,8 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
     Ok(body)
 }
 
-/// What has come already, as far as the buffer holds it: mostly all of a small body, which then is one that is here.
+/// The part that has arrived already, as far as the buffer holds it: usually all of a small body, which is then
+/// complete.
 fn read_ahead(request: &mut Request) -> Result<Bytes, Outcome> {
     let max = request
         .location()
@@ -246,7 +248,7 @@ fn read_ahead(request: &mut Request) -> Result<Bytes, Outcome> {
     Ok(begun.into())
 }
 
-/// What a client that leaves means for the work on its request.
+/// The effect of a client that leaves on the work for its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// The work ends.
@@ -255,10 +257,10 @@ pub enum Leaving {
     IsIgnored,
 }
 
-/// Does `work`, and meanwhile moves a body that passes, and notices when the client leaves.
+/// Runs `work`, and meanwhile moves a streamed body, and notices when the client leaves.
 ///
 /// # Errors
-/// The work was dropped, since the body is none, or the client left; that is logged.
+/// The work was dropped because the body is malformed or the client left; that is logged.
 pub async fn alongside<F: Future>(
     request: &mut Request,
     leaving: Leaving,
@@ -287,7 +289,7 @@ async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
     Outcome::Failed(Failure::new(CLIENT_CLOSED))
 }
 
-/// Says that a client has left that another server was asked for.
+/// Logs that the client left while an upstream was being asked for it.
 pub fn log_left(request: &Request) {
     request.log(Level::Info, &|out| {
         out.extend_from_slice(
@@ -296,7 +298,7 @@ pub fn log_left(request: &Request) {
     });
 }
 
-/// Before the first byte is read: the limit of the location, and the client's leave to send.
+/// Checks before the first read: the location's limit, and the client's permission to send.
 async fn prepare(request: &mut Request) -> Result<(), Outcome> {
     let settings = &request.location().settings;
     let limit = settings.client_body.client_max_body_size.0;
@@ -309,7 +311,7 @@ async fn prepare(request: &mut Request) -> Result<(), Outcome> {
     invited.map_err(|error| failed(request, error))
 }
 
-/// Reads once from the wire, behind what is in `out`; nothing comes only at the end.
+/// Reads once from the wire, behind the content of `out`; returns nothing only at the end.
 async fn read_once(request: &mut Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
     let settings = &request.location().settings.client_body;
     let timeout = settings.client_body_timeout.duration();
@@ -325,7 +327,7 @@ async fn read_once(request: &mut Request, out: &mut Vec<u8>) -> Result<(), Outco
     }
 }
 
-/// What becomes of a request whose connection is wanted for others, while its body stands still.
+/// The outcome of a request that is told to close while its body is stalled.
 fn gave_way(request: &mut Request) -> Outcome {
     request.keepalive = false;
     request.log(Level::Info, &|out| {
@@ -334,7 +336,7 @@ fn gave_way(request: &mut Request) -> Outcome {
     Outcome::Close(TIMED_OUT)
 }
 
-/// What becomes of a request whose body cannot be read.
+/// The outcome of a request whose body cannot be read.
 fn failed(request: &mut Request, error: wire::Error) -> Outcome {
     let (level, outcome) = match &error {
         wire::Error::Timeout => (Level::Info, Outcome::Failed(Failure::new(408))),
@@ -342,7 +344,7 @@ fn failed(request: &mut Request, error: wire::Error) -> Outcome {
             (Level::Error, Outcome::Failed(Failure::new(413)))
         }
         wire::Error::Body(BodyFault::Framing) => (Level::Error, Outcome::Failed(Failure::new(400))),
-        // Nobody is there to read an answer.
+        // The client is not there to read a response.
         _ => (Level::Info, Outcome::Close(400)),
     };
     request.keepalive = false;
@@ -358,7 +360,7 @@ fn failed(request: &mut Request, error: wire::Error) -> Outcome {
     outcome
 }
 
-/// 500 for a body that was passed on already and is wanted once more.
+/// 500 for a body that was passed on already and is needed once more.
 fn gone(request: &Request) -> Outcome {
     request.log(Level::Error, &|out| {
         out.extend_from_slice(

@@ -9,10 +9,10 @@ use disk::{Access, READ_MAX};
 use super::RequestBody;
 use super::buffered::InFile;
 
-/// Why a body that was stored cannot be read.
+/// The reason why a stored body cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PieceError {
-    /// The disk, or its pool.
+    /// An error of the disk or its pool.
     #[error("{0} while reading a request body from a temporary file")]
     Disk(#[from] disk::Error),
     /// The file is shorter than it was.
@@ -32,8 +32,8 @@ impl Pieces {
         Self { body, at: 0 }
     }
 
-    /// The next piece; `None` at the end. One from a file has at most [`READ_MAX`] bytes. One of a body that passes comes only
-    /// while [`super::alongside`] runs.
+    /// The next piece; `None` at the end. One from a file has at most [`READ_MAX`] bytes. One of a streamed body comes
+    /// only while [`super::alongside`] runs.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -53,7 +53,7 @@ impl Pieces {
         Ok(Some(piece))
     }
 
-    /// Need the next piece not be waited for, but for a disk?
+    /// Whether the next piece can be had without waiting, except for a disk.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.body {
@@ -62,7 +62,7 @@ impl Pieces {
         }
     }
 
-    /// Is the end known, with no piece before it?
+    /// Whether the end is known, with no piece before it.
     #[must_use]
     pub fn is_over(&self) -> bool {
         match &self.body {
@@ -72,7 +72,7 @@ impl Pieces {
         }
     }
 
-    /// The rest of a body in memory, without waiting for anything: it goes with the head. `None`: it must be asked piece by
+    /// The rest of a body in memory, without waiting: it goes with the head. `None`: the body must be read piece by
     /// piece.
     pub fn take_memory(&mut self) -> Option<Bytes> {
         let stored = match &self.body {

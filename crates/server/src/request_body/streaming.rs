@@ -16,7 +16,7 @@ use crate::request::Request;
 
 use super::read_once;
 
-/// The place between the two ends.
+/// The buffer between the two ends.
 #[derive(Debug)]
 pub struct Pipe {
     framing: Framing,
@@ -26,19 +26,19 @@ pub struct Pipe {
 #[derive(Debug)]
 struct Slot {
     piece: Option<Bytes>,
-    /// Of the piece.
+    /// Memory charged for the piece.
     charge: Charge,
     is_end: bool,
-    /// Somebody has taken something.
+    /// Whether a reader has taken anything.
     is_touched: bool,
-    /// Who waits for a piece.
+    /// The reader that waits for a piece.
     taker: Option<Waker>,
-    /// Who waits for room.
+    /// The writer that waits for room.
     giver: Option<Waker>,
 }
 
 impl Pipe {
-    /// A pipe with what has come already in it.
+    /// A pipe that contains the part that has arrived.
     pub(super) fn new(framing: Framing, begun: Bytes) -> Self {
         let slot = Slot {
             charge: charge(Holder::RequestBodies, begun.len()),
@@ -62,7 +62,7 @@ impl Pipe {
         self.slot.borrow().is_touched
     }
 
-    /// What has come, where nobody has taken anything of it; nobody shall use the pipe then.
+    /// The part that has arrived, if nothing of it was taken; the pipe must not be used afterwards.
     pub(super) fn reclaim(&self) -> Option<Bytes> {
         let slot = &mut *self.slot.borrow_mut();
         (!slot.is_touched).then(|| slot.piece.take().unwrap_or_default())
@@ -98,19 +98,19 @@ impl Pipe {
         Poll::Pending
     }
 
-    /// Is there a piece, or the end?
+    /// Whether there is a piece, or the end.
     pub(super) fn is_ready(&self) -> bool {
         let slot = self.slot.borrow();
         slot.piece.is_some() || slot.is_end
     }
 
-    /// Has the end come, with nothing before it that was not taken?
+    /// Whether the end has come, with nothing before it that was not taken.
     pub(super) fn is_over(&self) -> bool {
         let slot = self.slot.borrow();
         slot.piece.is_none() && slot.is_end
     }
 
-    /// Gives a piece, which may be empty, and says whether it is the last one.
+    /// Adds a piece, which may be empty; `is_end`: it is the last one.
     fn give(&self, piece: Vec<u8>, is_end: bool) {
         let slot = &mut *self.slot.borrow_mut();
         slot.is_end = is_end;
