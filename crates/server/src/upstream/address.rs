@@ -7,17 +7,17 @@ use std::path::PathBuf;
 
 use crate::listen::address::{Address, UNIX_PATH_MAX};
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
-    /// Known.
+    /// A known address.
     Known(Address),
     /// A name that is to be resolved, and the port.
     Name(String, u16),
 }
 
 impl ServerAddress {
-    /// Reads an address; one that names no port gets `default_port`.
+    /// Parses an address; one without a port gets `default_port`.
     ///
     /// # Errors
     /// nginx's reason, to be put before ` in upstream "ADDRESS"`.
@@ -40,7 +40,7 @@ impl ServerAddress {
         }
     }
 
-    /// The addresses, those of IPv4 first; a name is looked up by `resolve`.
+    /// The addresses, IPv4 first; a name is resolved by `resolve`.
     ///
     /// # Errors
     /// `host not found`.
@@ -62,7 +62,8 @@ impl ServerAddress {
     }
 }
 
-/// The host of an address that [`ServerAddress::parse`] took, with the brackets of IPv6, and whether a port follows it.
+/// The host of an address that [`ServerAddress::parse`] accepted, with the brackets of IPv6, and whether a port follows
+/// it.
 #[must_use]
 pub fn split_port(text: &str) -> (&str, bool) {
     if unix_path(text).is_some() {

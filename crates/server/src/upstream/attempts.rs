@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-/// Tries of one request that are remembered; later ones take the last one's place.
+/// Maximum of tries of one request that are recorded; later ones overwrite the last.
 pub const TRIES_MAX: usize = 1024;
 
 /// One try.
@@ -15,13 +15,13 @@ pub const TRIES_MAX: usize = 1024;
 pub struct Try {
     /// The peer's address; the upstream's name when no peer could be had.
     pub address: Arc<str>,
-    /// The answer's code, or the one that stands for its failure; 0: none.
+    /// The response's status, or the one that stands for its failure; 0: none.
     pub status: u16,
-    /// Until the connection was there; `None`: it never was. 0 for a kept one.
+    /// Time until the connection was established; `None`: it never was. 0 for a kept one.
     pub connect_ms: Option<u64>,
-    /// Until the head had come.
+    /// Time until the head had arrived.
     pub header_ms: Option<u64>,
-    /// Until all had come, or the try was over.
+    /// Time until the whole response had arrived, or the try was over.
     pub response_ms: Option<u64>,
     /// Bytes of the body.
     pub response_length: u64,
@@ -31,7 +31,7 @@ pub struct Try {
     pub bytes_received: u64,
 }
 
-/// What a variable tells of each try.
+/// The variable that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// `$upstream_addr`
@@ -56,12 +56,12 @@ pub enum Figure {
 #[derive(Clone, Debug, Default)]
 pub struct Tries {
     list: SmallVec<[Try; 1]>,
-    /// Before which of them the request was sent on to another location (X-Accel-Redirect, `error_page`).
+    /// Indices of the tries before which the request was sent on to another location (X-Accel-Redirect, `error_page`).
     redirects: SmallVec<[usize; 1]>,
 }
 
 impl Tries {
-    /// A try begins; what becomes of it is written into it.
+    /// Begins a try; its result is written into it.
     pub fn begin(&mut self, address: impl Into<Arc<str>>) -> &mut Try {
         let begun = Try {
             address: address.into(),
@@ -75,20 +75,20 @@ impl Tries {
         &mut self.list[last]
     }
 
-    /// The request goes to another upstream of another location; what follows stands behind a colon.
+    /// Records that the request goes to another upstream of another location; the next tries follow a colon.
     pub fn redirect(&mut self) {
         if !self.list.is_empty() && self.redirects.last() != Some(&self.list.len()) {
             self.redirects.push(self.list.len());
         }
     }
 
-    /// Was nothing tried?
+    /// Whether nothing was tried.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The try at hand, or the last one.
+    /// The current try, or the last one.
     pub fn last(&mut self) -> Option<&mut Try> {
         self.list.last_mut()
     }
@@ -130,7 +130,7 @@ fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Seconds with three digits behind the point; `-` where unknown.
+/// Seconds with three decimals; `-` where unknown.
 fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
     let Some(ms) = ms else {
         return out.push(b'-');

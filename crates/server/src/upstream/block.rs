@@ -22,11 +22,11 @@ use crate::resolver::directives::ResolverLine;
 
 /// The `upstream` blocks of a configuration.
 pub const UPSTREAMS_MAX: usize = 10_000;
-/// The peers that an upstream may have.
+/// Maximum of peers of an upstream.
 pub const PEERS_MAX: usize = 65_536;
-/// The sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
+/// Maximum sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
 pub const RING_WEIGHT_MAX: u64 = 100_000;
-/// The least size of a `zone`: 8 pages.
+/// Minimum size of a `zone`: 8 pages.
 const ZONE_BYTES_MIN: u64 = 8 * 4096;
 
 blocks! {
@@ -83,9 +83,9 @@ directives! {
 /// The arguments of `keepalive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptCount {
-    /// How many.
+    /// Maximum of idle connections.
     pub count: u64,
-    /// Only for the location that opened them?
+    /// Whether they are only for the location that opened them.
     pub is_local: bool,
 }
 
@@ -110,7 +110,7 @@ impl Value for KeptCount {
 #[derive(Debug, Default)]
 pub struct Blocks {
     list: Vec<Upstream>,
-    /// Name and size of each `zone`; 0 where no line has said a size.
+    /// Name and size of each `zone`; 0 where no line gives a size.
     zones: HashMap<Vec<u8>, u64>,
     /// The upstream of each zone of sessions.
     sticky_zones: HashMap<Vec<u8>, String>,
@@ -129,7 +129,7 @@ impl Blocks {
     /// Reads a block. Names of servers are looked up by `resolve`, so not on a loop.
     ///
     /// # Errors
-    /// The first thing that is wrong, in nginx's words, at its place.
+    /// The first error, in nginx's words, at its place.
     pub fn read(
         &mut self,
         block: &Directive,
@@ -166,17 +166,17 @@ impl Blocks {
         Ok(())
     }
 
-    /// The block of this name, whatever its case.
+    /// The block of this name, case-insensitive.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&Upstream> {
         let mut all = self.list.iter();
         all.find(|upstream| upstream.declared().name.eq_ignore_ascii_case(name))
     }
 
-    /// All blocks have been read.
+    /// Checks that are due after all blocks were read.
     ///
     /// # Errors
-    /// A zone of which no line says the size.
+    /// A zone for which no line gives the size.
     pub fn finish(self) -> Result<Vec<Upstream>, Error> {
         let mut unsized_zones = self.zones.iter().filter(|(_, size)| **size == 0);
         if let Some((name, _)) = unsized_zones.next() {
@@ -187,7 +187,7 @@ impl Blocks {
         Ok(self.list)
     }
 
-    /// A zone of sessions belongs to one upstream, and is no other zone.
+    /// A zone of sessions belongs to one upstream, and has no other use.
     fn sticky_zone(
         &mut self,
         sticky: &Sticky,
@@ -252,7 +252,7 @@ struct Reader {
     has_least_time: bool,
     key: Option<Template>,
     sticky: Option<Sticky>,
-    /// A method that stands behind `sticky` takes its place.
+    /// A method that follows `sticky` replaces it.
     is_sticky_lost: bool,
     kept: <KeptConnections as Section>::Raw,
     names: <ServerNames as Section>::Raw,

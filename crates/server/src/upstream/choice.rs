@@ -13,27 +13,27 @@ use super::hash::{Consistent, IpHash, KeyHash};
 use super::peer::{Now, Peer};
 use super::{least, random, round_robin};
 
-/// What came of a request to a peer.
+/// The result of a request to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was answered.
     Answered,
-    /// The answer is not wanted (`http_403` and `http_404` of `proxy_next_upstream`), but the peer is well.
+    /// The response is not wanted (`http_403` and `http_404` of `proxy_next_upstream`), but the peer is healthy.
     Unwanted,
-    /// No answer, a bad one, or an error that counts towards `max_fails`.
+    /// No response, a malformed one, or an error that counts towards `max_fails`.
     Failed,
 }
 
-/// How long an answer took, in milliseconds.
+/// Response times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// To its head; `None` when none came.
+    /// To the head; `None` when none came.
     pub header_ms: Option<u64>,
-    /// To its end.
+    /// To the end.
     pub response_ms: u64,
 }
 
-/// A choice that is being made, peer after peer.
+/// The choice of a peer for one request, one peer after another.
 #[derive(Debug)]
 pub struct Choice {
     group: Arc<Group>,
@@ -48,11 +48,11 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     index: usize,
-    /// Does `least_time` count it as on its way?
+    /// Whether `least_time` counts it as in flight.
     is_inflight: bool,
 }
 
-/// What a method remembers from one peer to the next.
+/// State of a method between one peer and the next.
 #[derive(Debug)]
 enum Search {
     RoundRobin,
@@ -92,8 +92,8 @@ impl Choice {
         }
     }
 
-    /// Takes the next peer; `None`: "no live upstreams", and `$upstream_addr` shows the group's name. What was taken before
-    /// must have been given back.
+    /// Takes the next peer; `None`: "no live upstreams", and `$upstream_addr` shows the group's name. The peer taken
+    /// before must have been given back.
     pub fn next(&mut self, now: Now) -> Option<&Peer> {
         debug_assert!(
             self.taken.is_none(),
@@ -115,7 +115,7 @@ impl Choice {
         peers.list.get(index)
     }
 
-    /// One round: the primary peers, and when none of them may be asked, those that stand in.
+    /// One round: the primary peers, and the backup ones when no primary may be asked.
     fn pick(&mut self, now: Now) -> Result<Option<usize>, Replaced> {
         let (search, sid) = (&mut self.search, &self.sid[..]);
         let found = pick(
@@ -139,7 +139,7 @@ impl Choice {
         pick(search, &self.group, true, &self.tried, sid, now)
     }
 
-    /// A resolver's answer has made another group of this one: goes on there, with what was tried and taken.
+    /// A resolver's answer has replaced this group: continues in the new one, with the peers tried and taken.
     fn follow(&mut self) {
         while let Some(next) = self.group.successor() {
             let is_backup = self.is_on_backup;
@@ -165,23 +165,23 @@ impl Choice {
         self.group.set(self.is_on_backup).list.get(taken.index)
     }
 
-    /// How many peers may still be tried, the one that is taken among them. With 1, what it answers is passed on.
+    /// Number of peers that may still be tried, including the one that is taken. With 1, its response is passed on.
     #[must_use]
     pub fn tries_left(&self) -> usize {
         self.tries_left
     }
 
-    /// Bounds the tries (`proxy_next_upstream_tries`), the first one among them.
+    /// Limits the tries (`proxy_next_upstream_tries`), including the first one.
     pub fn limit_tries(&mut self, most: usize) {
         self.tries_left = self.tries_left.min(most);
     }
 
-    /// The peer's idle connection was dead: it is not to blame, and the try does not count.
+    /// Records that the peer's idle connection was dead: it is not to blame, and the try does not count.
     pub fn forgive_try(&mut self) {
         self.tries_left += 1;
     }
 
-    /// The answer's head has come from the peer.
+    /// Records that the peer's response head has arrived.
     pub fn note_header(&mut self, took_ms: u64, now: Now) {
         let Search::LeastTime(mode) = &self.search else {
             return;
@@ -206,7 +206,7 @@ impl Choice {
         }
     }
 
-    /// A connection to the peer that was taken was opened.
+    /// Counts a connection that was opened to the taken peer.
     pub fn count_opened(&self) {
         if let Some(taken) = self.taken {
             let figures = &self.group.set(self.is_on_backup).figures;
@@ -214,7 +214,7 @@ impl Choice {
         }
     }
 
-    /// Gives the peer back. Is it disabled now ("upstream server temporarily disabled")?
+    /// Gives the peer back. Returns whether it is disabled now ("upstream server temporarily disabled").
     pub fn give_back(&mut self, outcome: Outcome, times: Times, now: Now) -> bool {
         if self.taken.is_none() {
             return false;
@@ -268,7 +268,7 @@ impl Choice {
     }
 }
 
-/// The group was replaced meanwhile.
+/// The group was replaced in the meantime.
 struct Replaced;
 
 /// Takes a peer of a set.

@@ -17,11 +17,11 @@ use wire::connect::{ConnectError, Destination, Options};
 use crate::listen::Address;
 use crate::loops::Loop;
 
-/// Until another try, where descriptors had run out and some were given back.
+/// Pause before another try, after descriptors had run out and some were closed.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Connects to a peer, in at most `timeout` (`proxy_connect_timeout`). `pool` is the one that a unix socket's path is looked up
-/// in when it is not in memory.
+/// Connects to a peer, in at most `timeout` (`proxy_connect_timeout`). `pool` is the thread pool that looks up a unix
+/// socket's path when that is not in memory.
 ///
 /// # Errors
 /// The peer cannot be reached, or not in time; with a unix socket also when the pool is full (EAGAIN).
@@ -37,7 +37,7 @@ pub async fn connect(
             let to = Destination::Inet(*inet);
             match wire::connect::connect(to, options, timeout, &loop_.wire).await {
                 Err(error) if error.lacks_descriptor() && loop_.give_descriptors() => {
-                    // Who was told to close needs a turn.
+                    // A connection that was told to close needs a turn.
                     loop_.wire.wheel.sleep(TURN).await;
                     wire::connect::connect(to, options, timeout, &loop_.wire).await
                 }
@@ -45,7 +45,7 @@ pub async fn connect(
             }
         }
         Address::Unix(path) => {
-            // In a box: rare, and its state is not to lie in every request.
+            // Boxed: rare, and its state should not be in every request.
             Box::pin(connect_to_path(path, options, timeout, pool, loop_)).await
         }
     }
@@ -77,7 +77,7 @@ async fn connect_to_path(
     wire::connect::connect(Destination::Unix(&at), options, left, &loop_.wire).await
 }
 
-/// What the kernel said, as connect(2) would have said it.
+/// The kernel's error, as connect(2) would have reported it.
 fn plain(error: &disk::Error) -> io::Error {
     match error.errno() {
         Some(errno) => errno.into(),

@@ -7,7 +7,7 @@ use super::Standing;
 use super::group::{Peers, States};
 use super::peer::Now;
 
-/// A choice that is to be made.
+/// The choice at hand.
 pub(super) struct Turn<'a> {
     pub peers: &'a Peers,
     pub tried: &'a Tried,
@@ -16,11 +16,11 @@ pub(super) struct Turn<'a> {
     pub bound: Option<usize>,
 }
 
-/// What a method says.
+/// A method's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Picked {
     Peer(usize),
-    /// It found none, or is not to be asked: round robin decides.
+    /// It found none, or does not apply: round robin decides.
     ByRoundRobin,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum Picked {
 pub(super) struct Tried(SmallVec<[u64; 2]>);
 
 impl<'a> Turn<'a> {
-    /// A turn of a request whose session wants the peer of this `sid`; empty: any.
+    /// A choice for a request whose session wants the peer of this `sid`; empty: any.
     pub fn new(
         peers: &'a Peers,
         states: &States,
@@ -50,12 +50,12 @@ impl<'a> Turn<'a> {
         turn
     }
 
-    /// May this peer be chosen?
+    /// Whether this peer may be chosen.
     pub fn is_open(&self, states: &States, index: usize) -> bool {
         states.list[index].standing == Standing::Up && self.is_well(states, index)
     }
 
-    /// As `is_open`, but for its own sessions a peer that drains is open.
+    /// As `is_open`, but a draining peer is open for its own sessions.
     fn may_be_bound(&self, states: &States, index: usize) -> bool {
         states.list[index].standing != Standing::Down && self.is_well(states, index)
     }

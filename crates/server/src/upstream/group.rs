@@ -17,7 +17,7 @@ use crate::metrics::peers::{self, PeerFigures};
 use super::hash::Ring;
 use super::peer::{Now, Peer, Speed, Standing, State};
 
-/// How a group chooses.
+/// The load-balancing method of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Weighted round robin.
@@ -39,19 +39,19 @@ pub enum Method {
     RandomTwo,
 }
 
-/// What `least_time` measures.
+/// The time that `least_time` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeastTime {
-    /// Up to the end of the answer (`last_byte`), not only to its head (`header`)?
+    /// Whether it is the time to the end of the response (`last_byte`), not only to its head (`header`).
     pub to_last_byte: bool,
-    /// Do requests on their way count (`inflight`)?
+    /// Whether requests in flight count (`inflight`).
     pub counts_inflight: bool,
 }
 
-/// Who asks, as far as the choice depends on it.
+/// The request, as far as the choice depends on it.
 #[derive(Clone, Debug, Default)]
 pub struct Asker {
-    /// The client's address; none on unix sockets. For `ip_hash`.
+    /// The client's address; none at unix sockets. For `ip_hash`.
     pub address: Option<IpAddr>,
     /// The value of the key of `hash`.
     pub key: Bytes,
@@ -68,28 +68,28 @@ pub struct Group {
     pub(super) backup: Option<Peers>,
     tries: usize,
     is_replaced: AtomicBool,
-    /// There from when it is replaced on.
+    /// Present from its replacement on.
     successor: Mutex<Option<Successor>>,
 }
 
-/// The group that came after another.
+/// The group that replaced another.
 #[derive(Clone, Debug)]
 pub(super) struct Successor {
     pub group: Arc<Group>,
     moved: Moved,
 }
 
-/// Where each peer of a set is in the next group; `None`: it is gone.
+/// The index of each peer of a set in the next group; `None`: it is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// The primary ones.
+    /// The primary peers.
     pub primary: Vec<Option<usize>>,
-    /// Those that stand in.
+    /// The backup peers.
     pub backup: Vec<Option<usize>>,
 }
 
 impl Successor {
-    /// The group was replaced itself.
+    /// Follows a replacement of this successor itself.
     fn skip_to(&mut self, next: &Successor) {
         for (is_backup, places) in [
             (false, &mut self.moved.primary),
@@ -102,7 +102,7 @@ impl Successor {
         self.group = Arc::clone(&next.group);
     }
 
-    /// The place of a peer of a set.
+    /// The new index of a peer of a set.
     pub fn place(&self, is_backup: bool, index: usize) -> Option<usize> {
         let places = match is_backup {
             true => &self.moved.backup,
@@ -112,23 +112,23 @@ impl Successor {
     }
 }
 
-/// The peers that stand in for each other.
+/// A set of peers, the primary or the backup ones.
 #[derive(Debug)]
 pub(super) struct Peers {
     pub list: Vec<Peer>,
     pub total_weight: u64,
-    /// Where each peer's part ends on a line on which it is as long as its weight.
+    /// Cumulative weights: the end of each peer's part of a line.
     ends: Vec<u64>,
-    /// Is it the only peer of the group? Such a one is always asked.
+    /// Whether it is the only peer of the group, which is always asked.
     pub is_single: bool,
     /// For `Method::Consistent`.
     pub ring: Ring,
     states: Mutex<States>,
-    /// What is counted of each.
+    /// The metrics of each peer.
     pub figures: Vec<Arc<PeerFigures>>,
 }
 
-/// What the peers of a set are like now.
+/// The current state of the peers of a set.
 #[derive(Debug)]
 pub(super) struct States {
     pub list: Vec<State>,
@@ -153,7 +153,7 @@ impl Group {
         })
     }
 
-    /// A group that a request's own values made: what comes of its peers is counted together with that of all such.
+    /// A group made from a request's own values: its peers are counted together with those of all such groups.
     #[must_use]
     pub fn of_request(name: String, primary: Vec<Peer>) -> Group {
         let figures = |_: &Peer| peers::others();
@@ -182,8 +182,8 @@ impl Group {
         }
     }
 
-    /// Puts another group in this one's place; the states of the peers that it still has go with them. `elders` are the groups
-    /// that this one is the successor of, as far as requests still have them.
+    /// Replaces this group by another; the states of the peers that remain go with it. `elders` are the groups that
+    /// this one succeeded, as far as requests still hold them.
     pub(super) fn replace(
         self: &Arc<Self>,
         next: Group,
@@ -216,7 +216,7 @@ impl Group {
         group
     }
 
-    /// Was it replaced? Exact only while the lock of one of its sets is held.
+    /// Whether it was replaced. Exact only while the lock of one of its sets is held.
     pub(super) fn is_replaced(&self) -> bool {
         self.is_replaced.load(Ordering::Acquire)
     }
@@ -241,13 +241,13 @@ impl Group {
         self.primary.list.iter().chain(backup)
     }
 
-    /// How many peers one request may try: those that are not down.
+    /// Maximum of peers that one request may try: those that are not down.
     #[must_use]
     pub fn tries(&self) -> usize {
         self.tries
     }
 
-    /// The backup peers, or the others.
+    /// The backup peers, or the primary ones.
     pub(super) fn set(&self, is_backup: bool) -> &Peers {
         match &self.backup {
             Some(backup) if is_backup => backup,
@@ -255,13 +255,13 @@ impl Group {
         }
     }
 
-    /// Requests that each peer has now, in the order of [`Group::peers`]. For the pages that show it.
+    /// Current requests of each peer, in the order of [`Group::peers`], for the status pages.
     #[must_use]
     pub fn connections(&self) -> Vec<u32> {
         self.of_each(|state| state.conns)
     }
 
-    /// Which peers have failed too often to be asked now, in the same order.
+    /// Whether each peer has failed too often to be asked now, in the same order.
     #[must_use]
     pub fn failing(&self, now: Now) -> Vec<bool> {
         self.of_each(|state| state.is_failing(now))
@@ -308,12 +308,12 @@ impl Peers {
         }
     }
 
-    /// The states, for no longer than a choice takes.
+    /// The states, locked for no longer than a choice takes.
     pub fn lock(&self) -> MutexGuard<'_, States> {
         self.states.lock()
     }
 
-    /// Takes the states of the peers that it has, too.
+    /// Takes over the states of the peers that remain.
     fn take_over(&self, before: &States, places: &[Option<usize>]) {
         let mut states = self.lock();
         for (from, to) in places.iter().enumerate() {
@@ -324,7 +324,7 @@ impl Peers {
         }
     }
 
-    /// The peer at this place of a line on which each is as long as its weight.
+    /// The peer at this position of the line of cumulative weights.
     pub fn at_weight(&self, place: u64) -> usize {
         let index = self.ends.partition_point(|end| *end <= place);
         index.min(self.list.len().saturating_sub(1))
@@ -336,7 +336,7 @@ impl Peers {
 pub(super) struct Random(u64);
 
 impl Random {
-    /// Begun anywhere, where the method draws lots.
+    /// Seeded at random, where the method chooses at random.
     fn new(method: &Method) -> Random {
         match method {
             Method::Random | Method::RandomTwo => Random(seed()),

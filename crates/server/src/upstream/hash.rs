@@ -14,12 +14,12 @@ use super::group::States;
 use super::peer::Peer;
 use super::round_robin;
 
-/// How often a hash is continued for one request.
+/// Maximum of times that a hash is continued for one request.
 pub(super) const TRIES_MAX: u32 = 20;
 /// Points on the ring for each unit of weight.
 const POINTS_PER_WEIGHT: u64 = 160;
 
-/// `ip_hash` on its way through the peers.
+/// State of `ip_hash` for one request.
 #[derive(Clone, Debug)]
 pub(super) struct IpHash {
     octets: [u8; 16],
@@ -75,7 +75,7 @@ impl IpHash {
     }
 }
 
-/// `hash KEY` on its way through the peers: Cache::Memcached's.
+/// State of `hash KEY` for one request: Cache::Memcached's algorithm.
 #[derive(Clone, Debug)]
 pub(super) struct KeyHash {
     key: bytes::Bytes,
@@ -176,7 +176,7 @@ fn host_and_port(server: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// `hash KEY consistent` on its way along the ring.
+/// State of `hash KEY consistent` for one request.
 #[derive(Clone, Debug)]
 pub(super) struct Consistent {
     hash: u32,
@@ -196,7 +196,7 @@ impl Consistent {
         }
     }
 
-    /// The servers have changed: the key has another place.
+    /// The servers have changed: the key has another position.
     pub fn turn_to(&mut self, ring: &Ring) {
         self.at = ring.find(self.hash);
     }

@@ -14,12 +14,12 @@ use crate::route::LocationId;
 
 use super::block::KeptConnections;
 
-/// What may be kept.
+/// The limits of kept connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `keepalive`: connections.
     pub count: usize,
-    /// Only for the location that opened them?
+    /// Whether they are only for the location that opened them.
     pub is_local: bool,
     /// `keepalive_requests`: requests through one connection.
     pub requests: u64,
@@ -43,9 +43,9 @@ impl From<&KeptConnections> for Limits {
 
 /// A connection that can be kept.
 pub trait Idle {
-    /// Open, and silent?
+    /// Whether it is open and silent.
     fn is_intact(&self) -> bool;
-    /// Requests that went through it.
+    /// Number of requests that went through it.
     fn requests(&self) -> u64;
     /// When it was opened.
     fn opened_ms(&self) -> u64;
@@ -65,23 +65,23 @@ impl Idle for UpstreamConnection {
     }
 }
 
-/// Idle connections, the one that was used last in front.
+/// Idle connections, the most recently used one in front.
 #[derive(Debug)]
 pub struct Kept<C> {
     limits: Limits,
     list: VecDeque<Entry<C>>,
 }
 
-/// What a kept connection must be like to be used.
+/// The properties that a kept connection must have to be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The peer's.
+    /// The peer's address.
     pub address: Address,
-    /// What is spoken on it.
+    /// The protocol on it.
     pub family: Family,
-    /// How it was opened: one that comes from another address (`proxy_bind`) is another connection.
+    /// The way it was opened: one from another address (`proxy_bind`) is another connection.
     pub options: Options,
-    /// The location that asks, or that opened it. Matters with `local` only.
+    /// The location that asks, or that opened it. Matters only with `local`.
     pub location: LocationId,
 }
 
@@ -93,7 +93,7 @@ struct Entry<C> {
 }
 
 impl<C: Idle> Kept<C> {
-    /// None yet.
+    /// No connections yet.
     #[must_use]
     pub fn new(limits: Limits) -> Kept<C> {
         Kept {
@@ -102,25 +102,25 @@ impl<C: Idle> Kept<C> {
         }
     }
 
-    /// How many there are.
+    /// Number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// None?
+    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Other limits, from now on.
+    /// Sets other limits.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;
         self.list.truncate(limits.count);
     }
 
-    /// A connection that is like this. Those that turn out to be dead are closed.
+    /// A matching connection. Those that turn out to be dead are closed.
     pub fn take(&mut self, wanted: &Wanted, now_ms: u64) -> Option<C> {
         let mut at = 0;
         while let Some(entry) = self.list.get(at) {
@@ -136,7 +136,7 @@ impl<C: Idle> Kept<C> {
         None
     }
 
-    /// Keeps a connection, or closes it where a limit says so; the oldest one gives way to it.
+    /// Keeps a connection, or closes it where a limit requires that; the oldest one gives way to it.
     pub fn put(&mut self, connection: C, like: Wanted, now_ms: u64) {
         let age_ms = now_ms.saturating_sub(connection.opened_ms());
         let limits = &self.limits;
@@ -169,7 +169,7 @@ impl<C: Idle> Kept<C> {
 }
 
 impl Limits {
-    /// Nothing is kept: so with hosts that no block declares, as in nginx.
+    /// Nothing is kept: as with hosts that no block declares, in nginx too.
     pub const NONE: Limits = Limits {
         count: 0,
         is_local: true,

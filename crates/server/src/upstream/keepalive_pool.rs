@@ -14,7 +14,7 @@ use super::keepalive::{Kept, Wanted};
 use super::upstreams::{Upstream, Upstreams};
 use crate::loops::{Kind, Loop, spawn};
 
-/// How often idle connections are looked at: one that the server closed stays for at most so long.
+/// Interval at which idle connections are checked: one that the server closed stays for at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A loop's idle connections.
@@ -26,7 +26,8 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// A connection that is like this, as it was left a moment ago. It may be dead all the same: see [`super::Choice::forgive_try`].
+    /// A matching connection, in the state of a moment ago. It may be dead all the same: see
+    /// [`super::Choice::forgive_try`].
     pub fn take(&self, upstream: &Upstream, wanted: &Wanted) -> Option<UpstreamConnection> {
         let mut all = self.kept.borrow_mut();
         let kept = all.get_mut(&upstream.id())?;
@@ -62,7 +63,7 @@ impl Shelf {
         self.begin_tending(loop_);
     }
 
-    /// There is another configuration: what it does not have is closed, its limits hold.
+    /// Applies another configuration: connections to upstreams that it lacks are closed, and its limits hold.
     pub fn keep_only(&self, upstreams: &Upstreams) {
         let limits = upstreams.limits();
         let mut all = self.kept.borrow_mut();
@@ -77,13 +78,13 @@ impl Shelf {
         self.kept.borrow_mut().clear();
     }
 
-    /// How many there are.
+    /// Number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.kept.borrow().values().map(Kept::len).sum()
     }
 
-    /// None?
+    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -95,7 +96,7 @@ impl Shelf {
         }
     }
 
-    /// Closes what is dead or too old. Is anything left?
+    /// Closes dead and expired connections. Returns whether any is left.
     fn sweep(&self) -> bool {
         let now_ms = wire::loop_clock::monotonic_ms();
         self.kept.borrow_mut().retain(|_, kept| {
@@ -114,7 +115,7 @@ impl std::fmt::Debug for Shelf {
     }
 }
 
-/// Sweeps again and again until nothing is kept.
+/// Sweeps at intervals until nothing is kept.
 async fn tend(loop_: Weak<Loop>) {
     loop {
         let Some(wheel) = loop_.upgrade().map(|loop_| loop_.wire.wheel.clone()) else {

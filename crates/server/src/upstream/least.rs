@@ -31,7 +31,7 @@ pub(super) fn pick_by_time(turn: &Turn<'_>, states: &mut States, mode: LeastTime
     Some(index)
 }
 
-/// What one costs, and its weight.
+/// Cost and weight of a peer.
 #[derive(Clone, Copy)]
 struct Offer {
     index: usize,
@@ -86,7 +86,7 @@ fn pick(
     }
 }
 
-/// How long a peer needs until it is done with what it has and one request more.
+/// Estimated time until a peer is done with its current requests and one more.
 fn expected_ms(state: &State, speed: &Speed, now: Now, mode: LeastTime) -> u64 {
     let mut time = if mode.to_last_byte {
         speed.response_ms
@@ -95,7 +95,7 @@ fn expected_ms(state: &State, speed: &Speed, now: Now, mode: LeastTime) -> u64 {
     };
     let unchecked = now.seconds - state.checked;
     if unchecked > state.fail_timeout {
-        // A slow peer that nobody asked for some time is given a chance again.
+        // A slow peer that was not asked for some time is given another chance.
         let halvings = unchecked / (state.fail_timeout + 1);
         time = time
             .checked_shr(u32::try_from(halvings).unwrap_or(u32::MAX))
@@ -113,14 +113,14 @@ fn expected_ms(state: &State, speed: &Speed, now: Now, mode: LeastTime) -> u64 {
 }
 
 impl Speed {
-    /// Brings the time of the requests on their way up to date.
+    /// Brings the time of the requests in flight up to date.
     fn look(&mut self, now: Now) {
         if let Some(each) = self.inflight_sum_ms.checked_div(self.inflight) {
             self.inflight_ms = mean(self.inflight_ms, each + self.since_change(now));
         }
     }
 
-    /// One more is on its way.
+    /// Counts one more request in flight.
     fn begin(&mut self, now: Now) {
         if self.inflight > 0 {
             self.inflight_sum_ms += self.since_change(now) * self.inflight;
@@ -129,7 +129,7 @@ impl Speed {
         self.inflight += 1;
     }
 
-    /// One is not on its way any more, which was it for `took_ms`.
+    /// Counts one less request in flight; it was in flight for `took_ms`.
     pub fn end(&mut self, now: Now, took_ms: u64) {
         if self.inflight <= 1 {
             self.inflight_sum_ms = 0;
@@ -141,7 +141,7 @@ impl Speed {
         self.inflight = self.inflight.saturating_sub(1);
     }
 
-    /// One is not on its way any more, since its client left: nothing is known of it.
+    /// Counts one less request in flight, since its client left: there is no time for it.
     pub fn forget(&mut self) {
         self.inflight = self.inflight.saturating_sub(1);
         if self.inflight == 0 {
@@ -149,12 +149,12 @@ impl Speed {
         }
     }
 
-    /// An answer's head took so long.
+    /// Adds the time of a response's head.
     pub fn add_header(&mut self, took_ms: u64) {
         self.header_ms = mean(self.header_ms, took_ms);
     }
 
-    /// An answer took so long.
+    /// Adds the time of a response.
     pub fn add_response(&mut self, took_ms: u64) {
         self.response_ms = mean(self.response_ms, took_ms);
     }

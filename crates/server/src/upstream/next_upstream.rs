@@ -42,7 +42,7 @@ config::choice_set! {
     }
 }
 
-/// What went wrong at a peer.
+/// The failure of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The connection failed, or ended before the answer's head.
@@ -64,29 +64,29 @@ pub struct NextRules {
     pub timeout_ms: u64,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Its method.
     pub method: Method,
-    /// Has any of it been sent to the peer?
+    /// Whether any of it was sent to the peer.
     pub is_sent: bool,
-    /// Can it not be sent again, since its body was passed on as it came (`proxy_request_buffering off`)?
+    /// Whether it cannot be sent again, since its body was streamed (`proxy_request_buffering off`).
     pub is_unbuffered: bool,
-    /// Since it went to its first peer.
+    /// Time since it went to its first peer.
     pub elapsed_ms: u64,
-    /// Peers that may be tried, this one among them ([`super::Choice::tries_left`]).
+    /// Number of peers that may be tried, including this one ([`super::Choice::tries_left`]).
     pub tries_left: usize,
 }
 
 impl Failure {
-    /// The failure that an answer's code may stand for.
+    /// The failure that a response's status may stand for.
     #[must_use]
     pub fn of_status(status: u16) -> Option<Failure> {
         matches!(status, 403 | 404 | 429 | 500 | 502 | 503 | 504).then_some(Failure::Status(status))
     }
 
-    /// What a connection's failure is; none when the request itself is at fault, which no other peer would mend.
+    /// The failure for a connection's error; none when the request itself is at fault, since no other peer would help.
     #[must_use]
     pub fn of_exchange(error: &ExchangeError) -> Option<Failure> {
         Some(match error {
@@ -104,7 +104,7 @@ impl Failure {
         })
     }
 
-    /// What the lack of a connection is; none when the server itself is at fault (`proxy_bind`).
+    /// The failure for the lack of a connection; none when this server itself is at fault (`proxy_bind`).
     #[must_use]
     pub fn of_connect(error: &ConnectError) -> Option<Failure> {
         match error {
@@ -114,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// The code that the client gets, and `$upstream_status` shows.
+    /// The status that the client gets, and `$upstream_status` shows.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -124,7 +124,7 @@ impl Failure {
         }
     }
 
-    /// What the peer is told when the next one is tried.
+    /// The result that is recorded for the peer when the next one is tried.
     #[must_use]
     pub fn outcome(self) -> Outcome {
         match self {
@@ -150,7 +150,7 @@ impl Failure {
 }
 
 impl NextRules {
-    /// Is the request sent to the next peer?
+    /// Whether the request is sent to the next peer.
     #[must_use]
     pub fn allows(&self, failure: Failure, progress: &Progress) -> bool {
         let changes = matches!(progress.method, Method::Post | Method::Lock | Method::Patch);

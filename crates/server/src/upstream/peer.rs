@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 
 use crate::listen::address::Address;
 
-/// Before any time that a clock shows.
+/// Earlier than any time that a clock shows.
 const NEVER: i64 = i64::MIN / 4;
 
 /// A time, from clocks that the loop has read anyway.
@@ -21,7 +21,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// This moment, by the loop's clock.
+    /// The current time, by the loop's clock.
     #[must_use]
     pub fn read() -> Now {
         let ms = wire::loop_clock::monotonic_ms();
@@ -32,7 +32,7 @@ impl Now {
     }
 }
 
-/// Is a peer to be chosen at all?
+/// Whether a peer can be chosen at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     /// Yes.
@@ -47,17 +47,18 @@ pub enum Standing {
 /// One address of an upstream. A server whose name has several addresses makes several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where to connect.
+    /// The address to connect to.
     pub address: Address,
     /// The address as `$upstream_addr` shows it.
     pub name: Arc<str>,
-    /// The server as it is written: `hash … consistent` counts its points by this.
+    /// The server as configured: `hash … consistent` computes its points from this.
     pub server: Box<[u8]>,
-    /// What sticky sessions call it: `route`, else the MD5 of `name` in hexadecimal digits; empty: it was never asked for.
+    /// Its identifier for sticky sessions: `route`, else the MD5 of `name` in hexadecimal digits; empty: it was never
+    /// needed.
     pub sid: Box<[u8]>,
     /// `weight`, at least 1.
     pub weight: u32,
-    /// `max_conns`; 0: no bound.
+    /// `max_conns`; 0: no limit.
     pub max_conns: u32,
     /// `max_fails`; 0: failures are not counted.
     pub max_fails: u32,
@@ -68,7 +69,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// With nginx's defaults for all parameters, for no sessions.
+    /// A peer with nginx's defaults for all parameters, without sessions.
     #[must_use]
     pub fn new(address: Address, server: &[u8]) -> Peer {
         let name = address.to_string();
@@ -85,7 +86,7 @@ impl Peer {
         }
     }
 
-    /// With the name that sticky sessions give it without a `route`.
+    /// The same with the identifier that sticky sessions use without a `route`.
     #[must_use]
     pub fn with_sid(self) -> Peer {
         Peer {
@@ -102,22 +103,22 @@ fn hexadecimal(bytes: &[u8]) -> Box<[u8]> {
         .collect()
 }
 
-/// How a peer has been doing, with what is configured of it that a choice looks at: one cache line for each peer, since a choice
-/// looks at all of them.
+/// A peer's current state, with the configured values that a choice needs: one cache line for each peer, since a choice
+/// reads all of them.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct State {
-    /// What round robin weighs; the sum over a group's peers is always 0.
+    /// Current weight of round robin; the sum over a group's peers is always 0.
     pub current_weight: i64,
-    /// The weight, less after failures; grows back by 1 each time that the peer is considered.
+    /// Effective weight, reduced after failures; grows back by 1 each time that the peer is considered.
     pub effective_weight: i64,
-    /// Of the last failure.
+    /// Time of the last failure.
     accessed: i64,
-    /// Of the last failure, or of the first choice after `fail_timeout` had passed.
+    /// Time of the last failure, or of the first choice after `fail_timeout` had passed.
     pub checked: i64,
     /// `fail_timeout`, in seconds.
     pub fail_timeout: i64,
-    /// Requests that it has now.
+    /// Current number of requests.
     pub conns: u32,
     fails: u32,
     /// `weight`.
@@ -130,20 +131,20 @@ pub(super) struct State {
 
 const _: () = assert!(size_of::<State>() == 64);
 
-/// What `least_time` knows. All in milliseconds.
+/// The measurements of `least_time`, in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speed {
     /// Mean time to the head.
     pub header_ms: u64,
     /// Mean time to the end.
     pub response_ms: u64,
-    /// Mean time that requests have been on their way.
+    /// Mean time that requests have been in flight.
     pub inflight_ms: u64,
-    /// Sum of the times of the requests on their way, up to `inflight_changed_ms`.
+    /// Sum of the times of the requests in flight, up to `inflight_changed_ms`.
     pub inflight_sum_ms: u64,
-    /// When their number last changed.
+    /// When the number of requests in flight last changed.
     pub inflight_changed_ms: u64,
-    /// Requests on their way.
+    /// Number of requests in flight.
     pub inflight: u64,
 }
 
@@ -164,19 +165,19 @@ impl State {
         }
     }
 
-    /// Is it below `max_conns`?
+    /// Whether it is below `max_conns`.
     pub fn has_room(&self) -> bool {
         self.max_conns == 0 || self.conns < self.max_conns
     }
 
-    /// Has it failed too often for now?
+    /// Whether it has failed too often to be chosen now.
     pub fn is_failing(&self, now: Now) -> bool {
         self.max_fails != 0
             && self.fails >= self.max_fails
             && now.seconds - self.checked <= self.fail_timeout
     }
 
-    /// Gives its weight for this turn, and takes part in the next ones with a little more if it had failed.
+    /// Returns its weight for this turn; after failures, the weight for the next turns grows a little.
     pub fn take_part(&mut self) -> i64 {
         let weight = self.effective_weight;
         self.current_weight += weight;
@@ -186,14 +187,14 @@ impl State {
         weight
     }
 
-    /// It was chosen: whether it has recovered is judged by what comes of this.
+    /// Records that it was chosen: the result of this request decides whether it has recovered.
     pub fn begin_check(&mut self, now: Now) {
         if now.seconds - self.checked > self.fail_timeout {
             self.checked = now.seconds;
         }
     }
 
-    /// A request failed on it. Is it disabled now?
+    /// Records a failed request. Returns whether the peer is disabled now.
     pub fn fail(&mut self, now: Now) -> bool {
         self.fails = self.fails.saturating_add(1);
         self.accessed = now.seconds;
@@ -205,7 +206,7 @@ impl State {
         self.fails >= self.max_fails
     }
 
-    /// A request went well. Failures are forgotten only once `fail_timeout` has passed since the last one.
+    /// Records a successful request. Failures are forgotten only once `fail_timeout` has passed since the last one.
     pub fn succeed(&mut self) {
         if self.accessed < self.checked {
             self.fails = 0;

@@ -11,13 +11,13 @@ use super::upstreams::Live;
 use crate::log::process_log::{Level, error_log};
 use crate::resolver::{Found, Question, Resolver, Unresolved, thread};
 
-/// The least time between two questions after a failure.
+/// Minimum time between two queries after a failure.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 
-/// How an upstream's names are looked up.
+/// The resolver settings of an upstream.
 #[derive(Clone, Debug)]
 pub struct Watching {
-    /// By whom.
+    /// The name servers.
     pub resolver: Arc<Resolver>,
     /// `resolver_timeout`.
     pub timeout: Duration,
@@ -49,7 +49,7 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
         let Some(known_s) = live.upgrade().map(|live| live.valid_s(number)) else {
             return;
         };
-        // The first question goes at once.
+        // The first query goes at once.
         if known_s > 0 {
             tokio::time::sleep(left(known_s)).await;
         }
@@ -68,7 +68,7 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
                     tokio::time::sleep(watching.timeout.max(RETRY_MIN)).await;
                     continue;
                 }
-                // nginx asks again after so long.
+                // nginx's interval for the next query.
                 let again_s = watching.resolver.rules.valid_s.unwrap_or(10);
                 Arc::new(Found {
                     valid_s: wire::loop_clock::unix_seconds().saturating_add(again_s),
@@ -91,7 +91,7 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
     }
 }
 
-/// How long an answer holds yet, and a second.
+/// The remaining TTL of an answer, and a second.
 fn left(valid_s: i64) -> Duration {
     let left = valid_s
         .saturating_sub(wire::loop_clock::unix_seconds())

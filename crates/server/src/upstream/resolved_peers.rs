@@ -13,32 +13,32 @@ use crate::resolver::cache::Target;
 /// A `server` line with `resolve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedUp {
-    /// The line: what its peers are like.
+    /// The line, as a template of its peers.
     pub line: ServerLine,
-    /// What is asked for.
+    /// The name to be resolved.
     pub lookup: Lookup,
-    /// Does the group's method know `backup`?
+    /// Whether the group's method supports `backup`.
     pub allows_backup: bool,
 }
 
-/// A peer, and the number of the looked-up server that it came with; none when it is fixed.
+/// A peer, and the number of the resolved server that it came with; none when it is fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Member {
     peer: Peer,
     server: Option<usize>,
 }
 
-/// The peers as they are now.
+/// The current peers.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     primary: Vec<Member>,
     backup: Vec<Member>,
-    /// Of each looked-up server, the second up to which its answer holds.
+    /// Expiry of each resolved server's answer, in seconds.
     valid_s: Vec<i64>,
 }
 
 impl Roster {
-    /// The fixed ones, and that many servers of which nothing is known yet.
+    /// The fixed peers, and that many servers that are not resolved yet.
     #[must_use]
     pub fn new(primary: &[Peer], backup: &[Peer], servers: usize) -> Roster {
         let fixed = |peers: &[Peer]| {
@@ -62,13 +62,14 @@ impl Roster {
         (peers(&self.primary), peers(&self.backup))
     }
 
-    /// The second up to which the answer for a server holds.
+    /// Expiry of a server's answer, in seconds.
     #[must_use]
     pub fn valid_s(&self, server: usize) -> i64 {
         self.valid_s.get(server).copied().unwrap_or(0)
     }
 
-    /// Takes what is known of a server from the roster of the configuration before, where it has one that asks for the same.
+    /// Takes over the answer for a server from the previous configuration's peers, where they have one for the same
+    /// name.
     pub fn inherit(&mut self, own: &[LookedUp], before: &Roster, theirs: &[LookedUp]) {
         for (number, server) in own.iter().enumerate() {
             let is_same = |other: &LookedUp| {
@@ -106,7 +107,7 @@ impl Roster {
         }
     }
 
-    /// Takes in what was found for a server. Where the peers went that are still there; `None`: nothing changed.
+    /// Applies a server's answer. Returns the new indices of the peers that remain; `None`: nothing changed.
     pub fn update(&mut self, number: usize, server: &LookedUp, found: &Found) -> Option<Moved> {
         if let Some(valid_s) = self.valid_s.get_mut(number) {
             *valid_s = found.valid_s;
@@ -167,8 +168,8 @@ impl LookedUp {
     }
 }
 
-/// Puts what a server has now in place of what it had: what is in both stays. Says where those before went, and whether
-/// anything changed.
+/// Replaces the peers of a server; those in both answers stay. Returns the new indices of the previous ones, and
+/// whether anything changed.
 fn replace(
     members: &mut Vec<Member>,
     number: usize,

@@ -24,14 +24,14 @@ pub(super) fn pick(turn: &Turn<'_>, states: &mut States) -> Option<usize> {
     })
 }
 
-/// A peer that is alone is asked whatever it did before.
+/// A single peer is asked whatever its failures.
 pub(super) fn pick_single(turn: &Turn<'_>, states: &States) -> Option<usize> {
     let state = states.list.first()?;
     let is_open = state.standing == Standing::Up && state.has_room();
     turn.bound.or(is_open.then_some(0))
 }
 
-/// One turn among the peers that `take_part`; `bound`, where there is one, is chosen instead of the best.
+/// One turn among the peers that `take_part`; `bound`, if there is one, is chosen instead of the best.
 pub(super) fn share(
     states: &mut States,
     bound: Option<usize>,

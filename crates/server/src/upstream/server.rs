@@ -10,17 +10,17 @@ use super::address::{ServerAddress, split_port};
 use super::{Peer, Standing};
 use crate::listen::Address;
 
-/// The largest `weight`.
+/// Maximum `weight`.
 pub const WEIGHT_MAX: u32 = 1_000_000;
-/// Bytes of a `route`.
+/// Maximum size of a `route` in bytes.
 const ROUTE_MAX: usize = 32;
-/// The port of a server that names none.
+/// The port of a server without one.
 const DEFAULT_PORT: u16 = 80;
 
 /// A `server` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLine {
-    /// The address as it is written.
+    /// The address as configured.
     pub name: Box<[u8]>,
     address: ServerAddress,
     weight: u32,
@@ -30,15 +30,15 @@ pub struct ServerLine {
     standing: Standing,
     /// `backup`.
     pub is_backup: bool,
-    /// `route`: what sticky sessions call it.
+    /// `route`: its identifier for sticky sessions.
     route: Option<Box<[u8]>>,
-    /// `resolve`: its name is looked up again and again.
+    /// `resolve`: its name is resolved again and again.
     is_resolved: bool,
     /// `service`: the name is one of a service, not of a host.
     service: Option<Box<str>>,
 }
 
-/// What a [`ServerLine`] with `resolve` asks for.
+/// The name that a [`ServerLine`] with `resolve` looks up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The host, or the domain of the service.
@@ -53,7 +53,7 @@ impl ServerLine {
     /// Reads a line; `allows_backup`: the method that stands before it does.
     ///
     /// # Errors
-    /// The first thing that is wrong, in nginx's words.
+    /// The first error, in nginx's words.
     pub fn read(line: &Directive, allows_backup: bool) -> Result<ServerLine, Error> {
         let (name, parameters) = line
             .args
@@ -97,7 +97,7 @@ impl ServerLine {
         Ok(server)
     }
 
-    /// What is to be looked up again and again; none when it has a fixed address, or one that is looked up once.
+    /// The name to be resolved again and again; none with a fixed address, or a name that is resolved once.
     #[must_use]
     pub fn lookup(&self) -> Option<Lookup> {
         match &self.address {
@@ -172,7 +172,7 @@ impl ServerLine {
         Ok(found.into_iter().map(peer).collect())
     }
 
-    /// A peer of this line: `name` is what it counts as in `hash … consistent`.
+    /// A peer of this line: `name` is its name for `hash … consistent`.
     #[must_use]
     pub fn peer(&self, address: Address, name: &[u8], weight: u32) -> Peer {
         let plain = Peer::new(address, name);
@@ -193,7 +193,7 @@ impl ServerLine {
         }
     }
 
-    /// The weight of a peer for which a service says another one: the line's counts, unless it is 1.
+    /// The weight of a peer for which the service gives another one: the line's counts, unless it is 1.
     #[must_use]
     pub fn weight_of(&self, service_weight: u16) -> u32 {
         match self.weight {
@@ -219,7 +219,7 @@ fn check_route(route: &[u8]) -> Result<Box<[u8]>, Problem> {
     }
 }
 
-/// A number as nginx reads it; larger ones than a count of ours can hold are as good as the largest.
+/// A number as nginx reads it; one beyond the range of our counter counts as its maximum.
 fn number(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 
 /// Bytes of a zone for each session: nginx keeps 8000 in 1 MiB.
 const SESSION_BYTES: u64 = 128;
-/// Sessions that may be remembered, whatever the zone's size.
+/// Maximum of sessions that are remembered, whatever the zone's size.
 pub const SESSIONS_MAX: usize = 10_000_000;
-/// Sessions that are forgotten in one go, beside the one that comes.
+/// Maximum of sessions that are forgotten at once when one is added.
 const FORGOTTEN_MAX: usize = 16;
 
 type Key = [u8; 16];
@@ -40,7 +40,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// None yet, in a zone of that many bytes.
+    /// No sessions yet, in a zone of that many bytes.
     #[must_use]
     pub fn new(size: u64) -> Sessions {
         let most = usize::try_from(size / SESSION_BYTES).unwrap_or(SESSIONS_MAX);
@@ -60,7 +60,7 @@ impl Sessions {
         is_valid.then(|| session.sid.clone())
     }
 
-    /// A session was answered by this server. One that is not known is remembered if it `is_new`.
+    /// Records the server that answered a session. An unknown session is remembered if it `is_new`.
     pub fn learn(&self, id: &[u8], sid: &[u8], is_new: bool, timeout_ms: u64, now_ms: u64) {
         let key = key(id);
         let mut inner = self.inner.lock();
@@ -89,7 +89,7 @@ impl Sessions {
 }
 
 impl Inner {
-    /// Forgets some of those that were not used for too long.
+    /// Forgets some of the expired sessions.
     fn forget(&mut self, timeout_ms: u64, now_ms: u64) {
         for _ in 0..FORGOTTEN_MAX {
             let Some(first) = self.by_use.first_entry() else {

@@ -16,15 +16,15 @@ use crate::template::Variables;
 
 /// `expires=max`, as nginx writes it.
 const EXPIRES_MAX: &[u8] = b"; expires=Thu, 31-Dec-37 23:55:55 GMT; max-age=315360000";
-/// The least size of a zone: 8 pages.
+/// Minimum size of a zone: 8 pages.
 pub(super) const ZONE_BYTES_MIN: u64 = 8 * 4096;
-/// How long a session is remembered without a request.
+/// Maximum time that a session is remembered without a request.
 const TIMEOUT_MS: u64 = 600_000;
 
 /// A `sticky` line.
 #[derive(Clone, Debug)]
 pub struct Sticky {
-    /// The first of these that has a value tells the session.
+    /// The first of these that has a value gives the session.
     lookup: Vec<VariableIndex>,
     kind: Kind,
 }
@@ -55,15 +55,15 @@ enum Expires {
 
 #[derive(Clone, Debug)]
 struct Learn {
-    /// The first of these that has a value tells a session that is to be remembered.
+    /// The first of these that has a value gives a session to be remembered.
     create: Vec<VariableIndex>,
     timeout_ms: u64,
-    /// As soon as the answer's head has come (`header`), not at its end?
+    /// Whether this is done when the response's head has arrived (`header`), not at its end.
     is_early: bool,
     zone: Zone,
 }
 
-/// The zone of `learn`, and what lies in it.
+/// The zone of `learn`, and its content.
 #[derive(Clone, Debug)]
 struct Zone {
     name: Bytes,
@@ -78,16 +78,16 @@ impl Zone {
     }
 }
 
-/// What a request's session is.
+/// The session of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// As the request tells it; empty: it tells none.
+    /// The request's own value; empty: it has none.
     id: Bytes,
     /// The server that it is bound to; empty: none.
     pub sid: Bytes,
 }
 
-/// What an answer says of a session, to be remembered.
+/// A response's session, to be remembered.
 #[derive(Clone, Debug)]
 pub struct Lesson {
     sessions: Arc<Sessions>,
@@ -102,7 +102,7 @@ impl Sticky {
     /// Reads a line.
     ///
     /// # Errors
-    /// The first thing that is wrong, in nginx's words.
+    /// The first error, in nginx's words.
     pub fn read(line: &Directive, scope: &mut Scope) -> Result<Sticky, Error> {
         let (kind, rest) = line.args.split_first().expect("the table asks for two");
         let read = match &kind.bytes()[..] {
@@ -140,7 +140,7 @@ impl Sticky {
         }
     }
 
-    /// What there is to remember: with `learn`, when the answer or the request tells a session.
+    /// The session to be remembered: with `learn`, when the response or the request gives one.
     #[must_use]
     pub fn lesson(&self, request: &Request, session: &Session, sid: &Bytes) -> Option<Lesson> {
         let Kind::Learn(learn) = &self.kind else {
@@ -159,7 +159,7 @@ impl Sticky {
         })
     }
 
-    /// Goes on with the sessions of the configuration before, where the zone is the same.
+    /// Takes over the sessions of the previous configuration, where the zone is the same.
     pub(super) fn follow(&self, former: &Sticky) {
         if let (Kind::Learn(own), Kind::Learn(theirs)) = (&self.kind, &former.kind)
             && own.zone.name == theirs.zone.name
@@ -179,13 +179,13 @@ impl Sticky {
 }
 
 impl Lesson {
-    /// To be remembered at once, not at the answer's end?
+    /// Whether it is to be remembered at once, not at the response's end.
     #[must_use]
     pub fn is_early(&self) -> bool {
         self.is_early
     }
 
-    /// Remembers it.
+    /// Remembers the session.
     pub fn learn(&self) {
         let now_ms = wire::loop_clock::monotonic_ms();
         self.sessions
@@ -234,7 +234,7 @@ impl Cookie {
     }
 }
 
-/// `Sun, 06-Nov-94 08:49:37 GMT`: with two digits of the year up to 2037, as nginx has it for browsers of old.
+/// `Sun, 06-Nov-94 08:49:37 GMT`: with a two-digit year up to 2037, as nginx writes it for old browsers.
 fn append_cookie_time(out: &mut Vec<u8>, time: i64) {
     const YEAR_2038: i64 = 2_145_916_800;
     let text = date::format(time);
@@ -370,7 +370,7 @@ fn not_empty(name: &str, value: Bytes) -> Result<Bytes, Problem> {
     }
 }
 
-/// What of a `sticky learn` has been read.
+/// The arguments of a `sticky learn` that have been read.
 #[derive(Default)]
 struct Learning {
     lookup: Vec<VariableIndex>,

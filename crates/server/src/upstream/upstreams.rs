@@ -27,26 +27,26 @@ use crate::resolver::directives::ResolverLine;
 use crate::resolver::getaddrinfo::Hosts;
 use crate::resolver::{Found, Resolving};
 
-/// What is declared of an upstream.
+/// The declaration of an upstream.
 #[derive(Debug)]
 pub struct Declared {
-    /// Its name: what `proxy_pass` has as a host.
+    /// Its name: the host in `proxy_pass`.
     pub name: Bytes,
     /// The port, where no block declares it.
     pub port: Option<u16>,
-    /// How it chooses.
+    /// The load-balancing method.
     pub method: Method,
     /// The key of `hash`.
     pub key: Option<Template>,
-    /// What may be kept of its connections.
+    /// The limits of its kept connections.
     pub kept: Limits,
-    /// Its peers.
+    /// Its primary peers.
     pub primary: Vec<Peer>,
-    /// Those that stand in.
+    /// Its backup peers.
     pub backup: Vec<Peer>,
 }
 
-/// The servers whose names are looked up again and again.
+/// The servers whose names are resolved again and again.
 #[derive(Debug)]
 pub struct Lookups {
     /// The servers.
@@ -57,11 +57,11 @@ pub struct Lookups {
     pub timeout: Option<Msec>,
     /// Where the block is.
     pub place: Place,
-    /// What holds in the end.
+    /// The effective settings.
     pub watching: OnceLock<Watching>,
 }
 
-/// An upstream: what is declared of it, and what is alive.
+/// An upstream: its declaration and its live state.
 #[derive(Debug)]
 pub struct Upstream {
     declared: Declared,
@@ -70,36 +70,36 @@ pub struct Upstream {
     live: OnceLock<Arc<Live>>,
 }
 
-/// What outlives a reload.
+/// The state that survives a reload.
 #[derive(Debug)]
 pub struct Live {
-    /// What a loop's kept connections are found by: the same for the upstream of this name in the next configuration.
+    /// The key of a loop's kept connections: the same for the upstream of this name in the next configuration.
     id: u64,
     /// The group that it began with.
     first: Arc<Group>,
-    /// Of an upstream whose servers are looked up.
+    /// For an upstream whose servers are resolved.
     changing: Option<Changing>,
 }
 
-/// What is alive where answers of name servers make other groups.
+/// The live state where answers of name servers replace the group.
 #[derive(Debug)]
 struct Changing {
     group: RwLock<Arc<Group>>,
     roster: Mutex<Roster>,
-    /// Groups that were replaced and that requests still have.
+    /// Replaced groups that requests still hold.
     elders: Mutex<Vec<Weak<Group>>>,
     is_watched: AtomicBool,
 }
 
 impl Live {
-    /// The second up to which the answer for a looked-up server holds.
+    /// Expiry of a resolved server's answer, in seconds.
     #[must_use]
     pub fn valid_s(&self, server: usize) -> i64 {
         let changing = self.changing.as_ref();
         changing.map_or(0, |changing| changing.roster.lock().valid_s(server))
     }
 
-    /// Takes in what was found for a looked-up server.
+    /// Applies a resolved server's answer.
     pub fn update(&self, number: usize, server: &LookedUp, found: &Found) {
         let Some(changing) = &self.changing else {
             return;
@@ -117,7 +117,7 @@ impl Live {
 }
 
 impl Upstream {
-    /// An upstream that nobody has asked yet.
+    /// An upstream that is not in use yet.
     #[must_use]
     pub fn new(declared: Declared) -> Upstream {
         Upstream {
@@ -128,7 +128,8 @@ impl Upstream {
         }
     }
 
-    /// An upstream for one request that found its servers itself (`proxy_pass` with variables): nothing of it is kept.
+    /// An upstream for one request that resolved its servers itself (`proxy_pass` with variables): nothing of it is
+    /// kept.
     #[must_use]
     pub fn of_addresses(name: &[u8], addresses: Vec<Address>) -> Upstream {
         let peer = |address| Peer::new(address, name);
@@ -152,33 +153,33 @@ impl Upstream {
         upstream
     }
 
-    /// With servers whose names are looked up again and again.
+    /// Adds servers whose names are resolved again and again.
     #[must_use]
     pub fn with_lookups(self, lookups: Lookups) -> Upstream {
         let lookups = (!lookups.servers.is_empty()).then(|| Box::new(lookups));
         Upstream { lookups, ..self }
     }
 
-    /// With sessions that stay at one server.
+    /// Adds sticky sessions.
     #[must_use]
     pub fn with_sticky(self, sticky: Option<Sticky>) -> Upstream {
         let sticky = sticky.map(Box::new);
         Upstream { sticky, ..self }
     }
 
-    /// How sessions stay at one server, if they do.
+    /// The sticky sessions, if there are any.
     #[must_use]
     pub fn sticky(&self) -> Option<&Sticky> {
         self.sticky.as_deref()
     }
 
-    /// What is declared of it.
+    /// Its declaration.
     #[must_use]
     pub fn declared(&self) -> &Declared {
         &self.declared
     }
 
-    /// Its name for who reads it: figures, logs.
+    /// Its name for metrics and logs.
     #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.declared.name)
@@ -200,7 +201,7 @@ impl Upstream {
         Choice::new(&self.group(), asker)
     }
 
-    /// What kept connections are found by: unique in the process, and the same after a reload.
+    /// The key of kept connections: unique in the process, and the same after a reload.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.live().id
@@ -240,7 +241,7 @@ impl Upstream {
         }
     }
 
-    /// Goes on with what is alive of `former`, its like in the configuration before.
+    /// Takes over the live state of `former`, its equivalent in the previous configuration.
     fn follow(&self, former: &Upstream) {
         if let (Some(own), Some(theirs)) = (&self.sticky, &former.sticky) {
             own.follow(theirs);
@@ -305,13 +306,13 @@ impl Upstream {
         Ok(())
     }
 
-    /// Takes in what was found for the looked-up server of this number.
+    /// Applies the answer for the resolved server of this number.
     #[cfg(test)]
     pub(super) fn found(&self, number: usize, found: &Found) {
         self.live().update(number, &self.looked_up()[number], found);
     }
 
-    /// Begins to look its servers up, unless that goes on since the configuration before.
+    /// Starts to resolve its servers, unless that goes on since the previous configuration.
     fn watch(&self) {
         let Some(lookups) = &self.lookups else { return };
         let live = self.live();
@@ -333,15 +334,15 @@ fn new_id() -> u64 {
 #[derive(Debug, Default)]
 pub struct Upstreams {
     list: Vec<Arc<Upstream>>,
-    /// Their places in the list, by name in lower case.
+    /// Indices in the list, by name in lower case.
     by_name: HashMap<Box<[u8]>, SmallVec<[usize; 1]>>,
     hosts: Hosts,
-    /// What may be kept of the connections of each, by its number.
+    /// The keepalive limits of each, by its number.
     limits: OnceLock<HashMap<u64, Limits>>,
 }
 
 impl Upstreams {
-    /// Those of `upstream` blocks. `hosts`: where names of servers lead.
+    /// The upstreams of `upstream` blocks. `hosts`: resolves the names of servers.
     #[must_use]
     pub fn new(blocks: Vec<Upstream>, hosts: Hosts) -> Upstreams {
         let mut all = Upstreams {
@@ -354,7 +355,7 @@ impl Upstreams {
         all
     }
 
-    /// Where the names of servers of this configuration lead.
+    /// The resolver for server names of this configuration.
     #[must_use]
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
@@ -377,7 +378,7 @@ impl Upstreams {
         let address =
             ServerAddress::parse(text, default_port).map_err(|reason| refuse(reason, text))?;
         let (name, has_port) = split_port(text);
-        // What follows the name is a port, so it is as long here as there.
+        // The rest after the name is a port, so both are equally long.
         let exact = &place[..place.len() - (text.len() - name.len())];
         let port = address.port();
         if let Some(known) = self.find(exact, None) {
@@ -412,7 +413,7 @@ impl Upstreams {
         })))
     }
 
-    /// The upstream of this name, whatever its case: without a port a block's, else one that [`Upstreams::link`] made.
+    /// The upstream of this name, case-insensitive: without a port a block's, else one that [`Upstreams::link`] made.
     #[must_use]
     pub fn find(&self, name: &[u8], port: Option<u16>) -> Option<&Arc<Upstream>> {
         let name: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
@@ -421,13 +422,13 @@ impl Upstreams {
         same.find(|upstream| upstream.declared.port == port)
     }
 
-    /// All of them.
+    /// All upstreams.
     #[must_use]
     pub fn list(&self) -> &[Arc<Upstream>] {
         &self.list
     }
 
-    /// Takes over what is alive of the configuration before. To be called once, before a loop uses these.
+    /// Takes over the live state of the previous configuration. To be called once, before a loop uses these.
     pub fn follow(&self, former: &Upstreams) {
         for upstream in &self.list {
             let declared = &upstream.declared;
@@ -450,15 +451,15 @@ impl Upstreams {
         all.try_for_each(|upstream| upstream.settle(of_http, resolve))
     }
 
-    /// What may be kept of the connections of each, by [`Upstream::id`]. Made when it is first asked for, behind
-    /// [`Upstreams::follow`], and before a loop asks: there may be thousands.
+    /// The keepalive limits of each, by [`Upstream::id`]. Made on first use, after [`Upstreams::follow`] and before a
+    /// loop asks: there may be thousands.
     pub fn limits(&self) -> &HashMap<u64, Limits> {
         let limit = |upstream: &Arc<Upstream>| (upstream.id(), upstream.declared.kept);
         self.limits
             .get_or_init(|| self.list.iter().map(limit).collect())
     }
 
-    /// Begins to look up the servers with `resolve`. To be called once, in the process that serves, behind
+    /// Starts to resolve the servers with `resolve`. To be called once, in the process that serves, after
     /// [`Upstreams::follow`].
     pub fn watch(&self) {
         for upstream in &self.list {
