@@ -14,14 +14,14 @@ use crate::{Failure, Response};
 use super::cookies;
 use super::directives::IgnoreHeaders;
 
-/// What is kept of an answer that sent the request elsewhere.
+/// The lines kept of a response that redirected the request internally.
 #[derive(Debug, Default)]
 pub struct Kept {
     content_type: Bytes,
     lines: Vec<Header>,
 }
 
-/// Has this line of an answer no effect?
+/// Whether this line of a response has no effect.
 #[must_use]
 pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
     let ignored = request
@@ -32,15 +32,15 @@ pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
     ignored.is_some_and(|ignored| ignored.contains(line))
 }
 
-/// Where the content is, and what of the answer goes along.
+/// The place of the content, and the response's lines that go along.
 #[derive(Debug)]
 pub struct Elsewhere {
-    /// `None`: nowhere.
+    /// `None`: there is none.
     target: Option<Target>,
     kept: Kept,
 }
 
-/// Is the content of an answer elsewhere, by what a location obeys?
+/// Whether the content of a response is elsewhere, by the headers that a location obeys.
 #[must_use]
 pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
     let ignored = location.settings.proxy_answers.proxy_ignore_headers;
@@ -48,7 +48,7 @@ pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
         && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
 }
 
-/// May an answer be read ahead of its client, by what a location and the answer say (`X-Accel-Buffering`)?
+/// Whether a response may be read ahead of its client, by the location and the response (`X-Accel-Buffering`).
 #[must_use]
 pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
     let settings = &location.settings.proxy_answers;
@@ -65,7 +65,7 @@ pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
     }
 }
 
-/// `X-Accel-Redirect`: is the content elsewhere?
+/// `X-Accel-Redirect`: whether the content is elsewhere.
 #[must_use]
 pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
     let mut fields = head.fields.iter();
@@ -92,7 +92,7 @@ pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
     })
 }
 
-/// Sends the request there.
+/// Redirects the request to the content.
 pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<Bytes>) -> Outcome {
     let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
     elsewhere.kept.lines.splice(0..0, cookie);
@@ -110,7 +110,7 @@ pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<By
 }
 
 impl Kept {
-    /// A failure takes the place of what the request was sent to: nothing is said of its type, nor, where its page is our own, of ranges.
+    /// A failure replaces the content: nothing is said of its type, nor, where its page is our own, of ranges.
     pub fn forget_content(&mut self, is_page_own: bool) {
         self.content_type = Bytes::new();
         self.lines
@@ -145,15 +145,15 @@ fn kept(request: &Request, head: &ResponseHead) -> Kept {
     kept
 }
 
-/// Puts the lines that an earlier answer left into the one that took its place.
+/// Puts the lines kept of an earlier response into the one that replaced it.
 pub fn give(kept: Kept, response: &mut Response, is_passed_on: bool) {
     if !kept.content_type.is_empty() && !is_passed_on && response.status < 300 {
         response.content_type = kept.content_type;
     }
     let mut lines = kept.lines;
-    // What the answer at hand says of it counts.
+    // The current response's own lines take precedence.
     lines.retain(|line| line.is(b"Set-Cookie") || response.headers.get(&line.name).is_none());
-    // No parts of a redirect or a failure's page.
+    // No ranges of a redirect or a failure's page.
     if response.status >= 300 {
         lines.retain(|line| !line.is(b"Accept-Ranges"));
     }

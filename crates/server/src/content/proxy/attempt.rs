@@ -21,35 +21,35 @@ use super::families::Family;
 use super::protocol;
 use super::upstream_request::Order;
 
-/// What holds of a try that waits for its answer.
+/// Invariant of a try that waits for its response, for `expect`.
 const IS_SENT: &str = "the request was sent";
 pub(super) const CONNECTING: &str = "connecting to upstream";
 const SENDING: &str = "sending request to upstream";
 pub(super) const READING_HEAD: &str = "reading response header from upstream";
 
-/// A try that is being made.
+/// A try in progress.
 pub(super) struct Try {
     pub order: Rc<Order>,
     /// The peer's name.
     pub name: Arc<str>,
-    /// What its connection is, or is to be like.
+    /// The properties of its connection.
     pub like: Wanted,
     pub begun_ms: u64,
     pub is_kept: bool,
     pub is_sent: bool,
-    /// Bytes of the heads before the answer's.
+    /// Bytes of the interim heads.
     pub interim_bytes: u64,
-    /// Once it is connected. In a box: it is large, and handed on to the answer's body.
+    /// The connection, once there is one. Boxed: it is large, and handed on to the response's body.
     pub exchange: Option<Box<Exchange>>,
-    /// What is still to be sent of the body, where the server spoke before it had read all of it.
+    /// The rest of the body, where the server answered before it had read all of it.
     rest: Option<Box<Pieces>>,
 }
 
-/// Why a try failed.
+/// The reason why a try failed.
 pub(super) enum Trouble {
     Connect(ConnectError),
     Exchange(ExchangeError, &'static str),
-    /// The client's body cannot be read where it was stored.
+    /// The client's body cannot be read from its file.
     Body(PieceError),
 }
 
@@ -81,7 +81,7 @@ impl Try {
         }
     }
 
-    /// A kept connection that turns out to be dead is no fault of its peer's.
+    /// A kept connection that turns out to be dead is not the peer's fault.
     pub fn is_forgiven(&self, failure: Failure) -> bool {
         self.is_kept && failure == Failure::Error
     }
@@ -113,7 +113,7 @@ impl Try {
         Ok(())
     }
 
-    /// Waits until there is something to read.
+    /// Waits until there is data to read.
     pub async fn answer_comes(&mut self) -> Result<(), Trouble> {
         let settings = &self.order.about.location().settings.asking;
         let timeout = settings.proxy_read_timeout.duration();
@@ -128,7 +128,7 @@ impl Try {
         let timeout = settings.proxy_read_timeout.duration();
         let reading = |error| Trouble::Exchange(error, READING_HEAD);
         let early = match self.rest {
-            // In a box, since it is rare.
+            // Boxed: it is rare.
             Some(_) => Box::pin(self.head_while_sending()).await?,
             None => None,
         };
@@ -148,8 +148,8 @@ impl Try {
         }
     }
 
-    /// Sends the rest of the body, unless a head comes before; `None`: all of it is on its way. (An error stream or a 1xx is no reason
-    /// to stop: the server may wait for the rest.)
+    /// Sends the rest of the body, unless a head comes before; `None`: all of it is sent. (An error stream or a 1xx is
+    /// no reason to stop: the server may wait for the rest.)
     async fn head_while_sending(&mut self) -> Result<Option<AnswerHead>, Trouble> {
         let settings = &self.order.about.location().settings.asking;
         let timeout = settings.proxy_send_timeout.duration();
@@ -183,7 +183,7 @@ impl Try {
         Ok(None)
     }
 
-    /// A connection that is kept.
+    /// A kept connection.
     fn kept(&mut self) -> Option<wire::UpstreamConnection> {
         let shelf = &self.order.about.loop_().shelf;
         let kept = shelf.take(&self.order.upstream, &self.like);
@@ -212,7 +212,7 @@ impl Try {
         }
     }
 
-    /// Records what went through a connection that is of no use any more.
+    /// Records the traffic of a connection that is of no further use.
     pub fn end(&self, status: Option<u16>) {
         let Some(exchange) = &self.exchange else {
             return;
@@ -229,7 +229,7 @@ impl Try {
         });
     }
 
-    /// Records a try that nobody waits for any more.
+    /// Records a try that was abandoned.
     pub fn leave(&self) {
         let response_ms = Some(self.elapsed_ms());
         self.note(|one| one.response_ms = response_ms);
@@ -255,7 +255,7 @@ impl Try {
     }
 }
 
-/// Sends head and body; gives what is left of the body where the server says something before it has taken all of it.
+/// Sends head and body. Returns the rest of the body if the server answers before it has taken all of it.
 async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<Option<Box<Pieces>>, Trouble> {
     let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
     let settings = &order.about.location().settings.asking;
@@ -275,14 +275,14 @@ async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<Option<Box<
     Ok(None)
 }
 
-/// Sends a body that is not in memory, piece after piece, until the server says something.
+/// Sends a body that is not in memory, piece after piece, until the server answers.
 async fn send_pieces(
     pieces: &mut Pieces,
     exchange: &mut Exchange,
     timeout: Duration,
 ) -> Result<Flushed, Trouble> {
     let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
-    // The head goes with a piece that is here, and does not wait for one that is not.
+    // The head goes with a piece that is available, and does not wait for one that is not.
     let mut is_due = !pieces.is_ready();
     while !pieces.is_over() {
         if is_due && exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
@@ -312,7 +312,7 @@ impl Trouble {
     }
 }
 
-/// `http://NAME/URI`, as the log names what was asked.
+/// `http://NAME/URI`: the URL in log lines.
 pub(super) fn shown(name: &str, order: &Order) -> Vec<u8> {
     // As nginx writes it: a path ends with a colon.
     let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };

@@ -7,10 +7,11 @@ use config::{Directive, Problem, Scope, Template, Value, Word};
 use crate::log::Level;
 use crate::request::Request;
 
-/// The parameter for addresses that are not this machine's.
+/// The parameter that allows addresses of other machines.
 const TRANSPARENT: &str = "transparent";
 
-/// Does a part of a configuration have a `proxy_bind`, or one of its kin, that needs the right to come from foreign addresses?
+/// Whether a part of a configuration has a `proxy_bind`, or an equivalent, that needs the right to use foreign
+/// addresses.
 #[must_use]
 pub fn needs_right(directives: &[Directive]) -> bool {
     directives.iter().any(|line| {
@@ -19,22 +20,22 @@ pub fn needs_right(directives: &[Directive]) -> bool {
     })
 }
 
-/// Where connections come from.
+/// The source address of connections.
 #[derive(Debug, Clone)]
 pub struct Bind {
     from: From,
-    /// The address need not be this machine's.
+    /// Whether the address may be another machine's.
     pub is_transparent: bool,
 }
 
-/// The address, made for each request where it has variables.
+/// The address, evaluated for each request where it has variables.
 #[derive(Debug, Clone)]
 enum From {
     /// `off`.
     Off,
-    /// The same for all.
+    /// The same for all requests.
     Fixed(SocketAddr),
-    /// Made for each request.
+    /// Evaluated for each request.
     Made(Template),
 }
 
@@ -70,7 +71,7 @@ impl Value for Bind {
 }
 
 impl Bind {
-    /// The address for a request; `None`: any. What is no address is logged, and any will do, as in nginx.
+    /// The address for a request; `None`: any. An invalid address is logged, and any address is used, as in nginx.
     #[must_use]
     pub fn address(&self, request: &Request) -> Option<SocketAddr> {
         let template = match &self.from {

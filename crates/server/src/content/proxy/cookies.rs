@@ -11,7 +11,7 @@ use crate::request::Request;
 use super::directives::ProxyRewrites;
 use super::proxy_redirect::{self, Rewriting, invalid};
 
-/// Attributes of a cookie that are looked at; a line with more is passed on as it is.
+/// Maximum of attributes of a cookie that are parsed; a line with more is passed on unchanged.
 const ATTRIBUTES_MAX: usize = 256;
 
 /// A `proxy_cookie_flags` line.
@@ -23,7 +23,7 @@ pub struct CookieFlags {
 
 #[derive(Debug, Clone)]
 enum Cookie {
-    /// With variables; the name has no case.
+    /// With variables; the name is case-insensitive.
     Name(Template),
     Regex(Arc<Regex>),
 }
@@ -71,14 +71,14 @@ impl CookieFlags {
     }
 }
 
-/// What becomes of a flag.
+/// The change of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Set(&'static str),
     Removed,
 }
 
-/// What the flags of a line ask for.
+/// The flags that a line sets or clears.
 #[derive(Debug, Default)]
 struct Wishes {
     secure: Option<Wish>,
@@ -121,7 +121,7 @@ struct Attribute {
     value: Option<Bytes>,
 }
 
-/// A `Set-Cookie` under our name; `None`: it stays as it is.
+/// A `Set-Cookie` with our name; `None`: it is unchanged.
 #[must_use]
 pub fn rewrite(request: &Request, settings: &ProxyRewrites, line: &Bytes) -> Option<Bytes> {
     let mut attributes = parse(line)?;
@@ -180,7 +180,7 @@ fn move_attribute(request: &Request, settings: &ProxyRewrites, attribute: &mut A
     is_moved
 }
 
-/// Applies the first line that is for the cookie. Did it ask for anything?
+/// Applies the first line that matches the cookie. Returns whether it asked for anything.
 fn set_flags(request: &Request, lines: &[CookieFlags], attributes: &mut Vec<Attribute>) -> bool {
     let name = attributes[0].name.clone();
     let Some(line) = lines.iter().find(|line| line.is_for(request, &name)) else {

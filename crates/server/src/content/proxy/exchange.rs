@@ -18,10 +18,10 @@ use super::protocol;
 use super::response_body::{self, Beginning, Flow, Progress};
 use super::upstream_request::Order;
 
-/// What holds as long as nobody has answered.
+/// Invariant until a server has answered, for `expect`.
 const NOT_OVER: &str = "nothing is asked of it behind the answer";
 
-/// An answer of which the head has come.
+/// A response whose head has arrived.
 pub struct Answer {
     /// The head.
     pub head: Box<ResponseHead>,
@@ -29,16 +29,16 @@ pub struct Answer {
     pub body: Coming,
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub enum Coming {
-    /// All of it came with the head: the connection is kept or closed already.
+    /// All of it came with the head: the connection is already kept or closed.
     Whole(Bytes),
     /// It is on its way.
     Flow(Box<Flow>),
 }
 
 impl Coming {
-    /// Is all of it here, and not longer than this?
+    /// Whether it is here completely, and at most this long.
     #[must_use]
     pub fn is_whole_within(&self, len: usize) -> bool {
         matches!(self, Coming::Whole(bytes) if bytes.len() <= len)
@@ -53,7 +53,7 @@ impl Coming {
         }
     }
 
-    /// Waits for what its reader does with a piece, and reads ahead of him meanwhile, where that is wanted then.
+    /// Waits for its reader to take a piece, and reads ahead of the reader meanwhile, where that is wanted then.
     pub async fn ahead_of<T>(
         &mut self,
         reader: impl Future<Output = T>,
@@ -71,22 +71,22 @@ impl Coming {
 pub struct NoAnswer {
     /// The status that stands for it.
     pub status: u16,
-    /// What went wrong with the last one; `None`: there was none to ask, or the request itself is at fault.
+    /// The failure of the last server; `None`: there was none to ask, or the request itself is at fault.
     pub failure: Option<Failure>,
 }
 
-/// How far an order has come.
+/// The progress of an upstream request.
 pub enum Step {
-    /// A 1xx has come; go on.
+    /// A 1xx has arrived; go on.
     Interim(Box<ResponseHead>),
     /// A server has answered.
     Answer(Answer),
 }
 
-/// Asks the servers of an order; nobody wants a 1xx.
+/// Sends an upstream request to its servers, and ignores every 1xx.
 ///
 /// # Errors
-/// None of them answered; every failure was logged.
+/// No server answered; every failure was logged.
 pub async fn ask(order: Rc<Order>) -> Result<Answer, NoAnswer> {
     let mut asking = Asking::new(order);
     loop {
@@ -96,18 +96,18 @@ pub async fn ask(order: Rc<Order>) -> Result<Answer, NoAnswer> {
     }
 }
 
-/// An order on its way through the servers.
+/// An upstream request on its way through the servers.
 pub struct Asking {
     order: Rc<Order>,
     /// Until a server has answered.
     choice: Option<Choice>,
     begun_ms: u64,
-    /// What was sent, and waits for its answer.
+    /// A request that was sent and waits for its response.
     current: Option<Try>,
 }
 
 impl Asking {
-    /// Nobody was asked yet.
+    /// An exchange in which no server was asked yet.
     #[must_use]
     pub fn new(order: Rc<Order>) -> Asking {
         let settings = &order.about.location().settings.asking;
@@ -124,12 +124,12 @@ impl Asking {
         }
     }
 
-    /// Sends the request and waits until an answer comes, of which nothing is read yet.
+    /// Sends the request and waits until a response begins, of which nothing is read yet.
     ///
     /// # Errors
     /// As [`ask`].
     pub async fn answer_comes(&mut self) -> Result<(), NoAnswer> {
-        // Ends as [`Asking::next`] does.
+        // Terminates as [`Asking::next`] does.
         loop {
             let outcome = match &mut self.current {
                 Some(one) => match one.answer_comes().await {
@@ -144,12 +144,13 @@ impl Asking {
         }
     }
 
-    /// Goes on to the next head; not to be called after the answer's.
+    /// Goes on to the next head; not to be called after the response's.
     ///
     /// # Errors
     /// As [`ask`].
     pub async fn next(&mut self) -> Result<Step, NoAnswer> {
-        // Ends since each turn takes a try, or forgives one of a connection that was kept, of which there are not endlessly many.
+        // Terminates: each turn uses up a try, or forgives one of a kept connection, of which there is a limited
+        // number.
         loop {
             let outcome = match &mut self.current {
                 Some(one) => one.head().await,
@@ -196,7 +197,7 @@ impl Asking {
         Ok(self.current.insert(Try::new(&self.order, peer)))
     }
 
-    /// Is it the answer? `None`: another server is to be asked.
+    /// The response, if this is one. `None`: another server is to be asked.
     fn judge(&mut self, head: Box<ResponseHead>) -> Option<Answer> {
         let one = self.current.take()?;
         match Failure::of_status(head.status) {
@@ -209,7 +210,7 @@ impl Asking {
         }
     }
 
-    /// Is the next server asked?
+    /// Whether the next server is asked.
     fn goes_on(&self, one: &Try, failure: Failure) -> bool {
         let settings = &self.order.about.location().settings.asking;
         let rules = NextRules {
@@ -227,7 +228,7 @@ impl Asking {
         rules.allows(failure, &progress)
     }
 
-    /// A try failed: logs, records and gives back.
+    /// Logs and records a failed try, and gives its peer back.
     fn survive(&mut self, trouble: &Trouble) -> Result<(), NoAnswer> {
         let one = &self.current.take().expect("it was just being made");
         let failure = trouble.failure();
@@ -256,7 +257,7 @@ impl Asking {
         })
     }
 
-    /// The peer stays taken until the answer's end.
+    /// The peer stays taken until the response's end.
     fn answer(&mut self, mut one: Try, head: Box<ResponseHead>) -> Option<Answer> {
         let mut exchange = one.exchange.take()?;
         let header_ms = one.elapsed_ms();
@@ -281,7 +282,7 @@ impl Asking {
             let body = Coming::Whole(begun);
             return Some(Answer { head, body });
         }
-        // Its end writes these again; whoever does not wait for the end logs what there is.
+        // The end of the response writes these again; a reader that does not wait for it logs the current values.
         let (sent, received) = (exchange.sent(), exchange.received());
         one.note(|noted| {
             noted.bytes_sent = sent;
@@ -322,7 +323,7 @@ impl Asking {
 }
 
 impl Drop for Asking {
-    /// Who asked has left, or has what he wanted: how far the last try has come is what the log tells of it.
+    /// When the request has ended, or has what it needs, the log shows how far the last try had come.
     fn drop(&mut self) {
         if let Some(one) = self.current.take() {
             one.leave();

@@ -11,7 +11,7 @@ use config::{Flag, List, NumberWithin, Placed, Problem, Scope, Template, Value, 
 use crate::regex::Regex;
 use crate::request::Request;
 
-/// Groups that `fastcgi_split_path_info` has, the whole match counted.
+/// Maximum of groups of `fastcgi_split_path_info`, including the whole match.
 const SPLIT_GROUPS: usize = 3;
 
 /// A `…_param` line.
@@ -21,7 +21,7 @@ pub struct Param {
     pub name: Bytes,
     /// Its value.
     pub value: Template,
-    /// It is not sent where the value is empty (`if_not_empty`).
+    /// Whether it is left out where the value is empty (`if_not_empty`).
     pub skips_empty: bool,
 }
 
@@ -54,7 +54,7 @@ impl Value for Split {
 
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
         let pattern = String::from_utf8_lossy(args[0].bytes());
-        // Its groups are looked at here alone: a name makes no variable.
+        // Its groups are read only here: a name makes no variable.
         let regex = Regex::shared(&pattern, false, |_| config::VariableIndex(0));
         let regex = regex.map_err(|sentence| Problem::new(sentence).at(0))?;
         if regex.groups() != SPLIT_GROUPS {
@@ -127,7 +127,7 @@ directives! {
     }
 }
 
-/// A URI in the two parts that a script's name is made of.
+/// A URI in the two parts that form a script's name.
 fn split<'a>(request: &'a Request, settings: &FastcgiPass) -> (&'a [u8], &'a [u8]) {
     let uri = &request.uri[..];
     let found = settings.fastcgi_split_path_info.as_ref();

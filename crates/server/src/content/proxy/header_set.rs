@@ -14,7 +14,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// These well-known names.
+    /// A set of these well-known names.
     #[must_use]
     pub fn of(ids: &[HeaderId]) -> Names {
         Names {
@@ -32,7 +32,7 @@ impl Names {
         }
     }
 
-    /// Takes a name out.
+    /// Removes a name.
     pub fn remove(&mut self, name: &[u8]) {
         match HeaderId::find(name) {
             HeaderId::Other => self
@@ -42,7 +42,7 @@ impl Names {
         }
     }
 
-    /// Is this name, of that id, in it?
+    /// Whether this name, with that id, is in it.
     #[must_use]
     pub fn has(&self, name: &[u8], id: HeaderId) -> bool {
         match id {

@@ -10,7 +10,7 @@ use config::{Directive, Error, Problem, Tree, known};
 
 const HTTPS: &[u8] = b"https://";
 
-/// The warning at the first `proxy_pass` that may lead to such a server.
+/// The warning at the first `proxy_pass` that may lead to an HTTPS server.
 #[must_use]
 pub fn warning(tree: &Tree) -> Option<Error> {
     let mut secure = HashSet::new();
@@ -30,7 +30,7 @@ pub fn warning(tree: &Tree) -> Option<Error> {
     first
 }
 
-/// The variable that is given such a URL here.
+/// The variable that is assigned such a URL here.
 fn makes_https(directive: &Directive) -> Option<Vec<u8>> {
     let value = |directive: &Directive, at: usize| {
         directive
@@ -61,7 +61,7 @@ fn is_https(text: &[u8]) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(HTTPS))
 }
 
-/// The variable that a text begins with, in lower case.
+/// The variable at the start of a text, in lower case.
 fn variable_of(text: &[u8]) -> Option<Vec<u8>> {
     let name = text.strip_prefix(b"$")?;
     let name = name.strip_prefix(b"{").unwrap_or(name);

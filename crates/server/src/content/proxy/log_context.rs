@@ -16,26 +16,26 @@ use crate::settings::Location;
 
 use super::families::Family;
 
-/// Whose request it is.
+/// The request, for log lines.
 pub struct About {
     /// The client, and the loop.
     pub client: Rc<Client>,
-    /// The settings that hold.
+    /// The settings in force.
     pub generation: Rc<Generation>,
     /// The location that passes it on.
     pub location: LocationId,
     server: ServerId,
-    /// The request's head, and where in it stands what logs say.
+    /// The request's head, and the positions of the parts that logs show.
     head: Bytes,
     line: Span,
     host: Option<Span>,
     referrer: Option<Span>,
-    /// Of a sub-request, its URI.
+    /// The URI of a sub-request.
     subrequest: Option<Bytes>,
 }
 
 impl About {
-    /// What is kept of a request.
+    /// Copies the parts of a request that are needed.
     #[must_use]
     pub fn new(request: &Request) -> About {
         let head = &request.head;
@@ -64,7 +64,7 @@ impl About {
         &self.client.loop_
     }
 
-    /// Where its answer is buffered.
+    /// The log name of the place where its response is buffered.
     #[must_use]
     pub fn temporary_place(&self) -> disk::TemporaryPlace {
         let location = self.location();

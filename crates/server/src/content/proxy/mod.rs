@@ -62,21 +62,22 @@ use response_head::Origin;
 use upgrade::Tunnel;
 use upstream_request::{Destination, Order, Variation};
 
-/// A body up to this length may wait until the others' answers have come too. A longer one is sent while the processor has it in
-/// its cache: many that wait do not fit in there, and 64 KiB would cost a quarter more.
+/// Maximum size of a body that may wait until the other responses have arrived too, in bytes. A longer one is sent
+/// while it is in the CPU cache: many waiting ones do not fit in there, and 64 KiB would cost a quarter more.
 const IN_A_ROW_MAX: usize = 8 * 1024;
-/// The status of an answer behind which there is no HTTP.
+/// The status of a response that is followed by another protocol than HTTP.
 pub const SWITCHING: u16 = 101;
 
 /// Answers from a cache, or passes the request on.
 ///
-/// Each in a box of its own: what asks others is large, and an answer from a file has no use for it, nor one for the other.
+/// Each is boxed: the state of an upstream exchange is large, and a response from a file does not need it, nor the
+/// other way round.
 pub async fn make(request: &mut Request) -> Outcome {
     request.is_passed_on = true;
     let outcome = match request.location().settings.caching.is_on() {
         true => Box::pin(caching::lookup::make(request)).await,
         false => {
-            // What a location said that sent the request here is not of this one.
+            // The record of an earlier location, which sent the request here, is not about this one.
             request.cached = None;
             None
         }
@@ -88,7 +89,7 @@ pub async fn make(request: &mut Request) -> Outcome {
     bound(request, outcome)
 }
 
-/// A failure has the cookie of the server that was asked last, too (`sticky`).
+/// A failure also carries the cookie of the server that was asked last (`sticky`).
 fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
     if let Outcome::Failed(failure) = &mut outcome
         && let Some(passed) = &request.passed
@@ -107,7 +108,7 @@ async fn pass_on(request: &mut Request) -> Outcome {
     }
 }
 
-/// What the client gets of an answer.
+/// The client's view of a response.
 pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
     if answer.body.is_whole_within(IN_A_ROW_MAX) {
         yield_turn::others_first().await;
@@ -151,7 +152,7 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     yield_turn::others_first().await;
     let mut asking = exchange::Asking::new(order);
     loop {
-        // By reference: it is large, and lies here already.
+        // By reference: it is large, and is in place already.
         let step = request_body::alongside(request, leaving, pin!(asking.next())).await?;
         match step {
             Ok(Step::Answer(answer)) => return Ok(answer),
@@ -161,16 +162,16 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     }
 }
 
-/// Makes the order for a request, its body read.
+/// Makes the upstream request for a request, with its body read.
 ///
 /// # Errors
-/// What the request is answered with instead.
+/// The response that the request gets instead.
 pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Order>, Outcome> {
     let Some(passing) = request.location().passing.clone() else {
         return Err(Outcome::Failed(Failure::new(500)));
     };
     let mut to = destination(request, &passing).map_err(Outcome::Failed)?;
-    // Who asks for a cache resolves the name for himself: there may be an answer without it.
+    // A request for a cache resolves the name itself: there may be a response without it.
     if !variation.is_cacheable
         && let Some(name) = to.unresolved.take()
     {
@@ -180,14 +181,14 @@ pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Or
     Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
 }
 
-/// What goes behind the head: what the configuration says, else the client's body.
+/// The body to be sent: the configured one, else the client's.
 async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, Outcome> {
     let is_unread = request.body.body().is_none();
     let is_none = request.head.framing == Framing::None && is_unread;
     let settings = &request.location().settings;
     let is_set = family == Family::Proxy && settings.proxy.proxy_set_body.is_some();
     if is_set || !settings.asking.proxy_pass_request_body {
-        // It may be part of what is sent, and one that is too large or none is refused, whatever is sent.
+        // The client's body may be part of it. One that is too large or malformed is refused, whatever is sent.
         if is_unread && !is_none {
             Box::pin(request_body::store(request)).await?;
         }
@@ -205,10 +206,10 @@ async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, 
         Family::Fastcgi => false,
         Family::Uwsgi | Family::Scgi => true,
     };
-    // Where there are no chunks, the length must be known first.
+    // Without chunks the length must be known first.
     let must_store = settings.asking.proxy_request_buffering
         || (request.head.framing == Framing::Chunked && knows_no_chunks());
-    // In boxes, so that a request without a body needs no place for them.
+    // Boxed, so that a request without a body needs no room for them.
     if must_store {
         Box::pin(request_body::store(request)).await
     } else {
@@ -216,7 +217,7 @@ async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, 
     }
 }
 
-/// `proxy_limit_rate` may be made of what the answer says.
+/// `proxy_limit_rate` may depend on the response.
 fn limit(
     request: &mut Request,
     head: Box<ResponseHead>,
@@ -236,7 +237,7 @@ fn limit(
     head.expect("it was put there")
 }
 
-/// What stands behind an answer's head, on its way.
+/// The body after a response's head.
 fn flowing(
     request: &mut Request,
     head: &ResponseHead,
@@ -255,10 +256,10 @@ fn flowing(
     Body::Stream(flow)
 }
 
-/// Who is asked by this request.
+/// The upstream for this request.
 ///
 /// # Errors
-/// What was made of variables is no URL.
+/// The variables gave no valid URL.
 pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
     match &passing.target {
         Target::Fixed { url, upstream } => {
@@ -302,7 +303,7 @@ async fn resolved(request: &Request, name: &Unresolved) -> Result<Arc<Upstream>,
     })
 }
 
-/// A URI that is no more than arguments has a path, too.
+/// A URI that has only arguments gets a path.
 #[must_use]
 pub fn with_slash(uri: Bytes) -> Bytes {
     match uri.first() {

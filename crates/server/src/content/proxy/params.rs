@@ -19,10 +19,10 @@ use super::families::Family;
 use super::gateways::Param;
 use super::upstream_request::Variation;
 
-/// What the name of a parameter begins with that is a header line's.
+/// Prefix of the parameters that stand for header lines.
 const HTTP: &[u8] = b"HTTP_";
 const HTTP_HOST: &[u8] = b"HTTP_HOST";
-/// Header lines that are not passed on where the answer may be cached, as parameters have them.
+/// Header lines, as parameters, that are not passed on where the response may be cached.
 const CACHE_LINES: [&[u8]; 6] = [
     b"IF_MODIFIED_SINCE",
     b"IF_UNMODIFIED_SINCE",
@@ -32,21 +32,21 @@ const CACHE_LINES: [&[u8]; 6] = [
     b"IF_RANGE",
 ];
 
-/// What a location sends.
+/// The parameters that a location sends.
 #[derive(Debug)]
 pub struct Params {
-    /// How they are packed.
+    /// Their wire format.
     pub packing: Packing,
-    /// Those that the configuration sets and that are not empty for good.
+    /// Those that the configuration sets and that are not constantly empty.
     lines: Vec<Param>,
-    /// The header lines that the configuration's parameters stand for, without `HTTP_`.
+    /// The header lines that the configuration's parameters replace, without `HTTP_`.
     replaced: Vec<Bytes>,
-    /// Is `HTTP_HOST` not set?
+    /// Whether `HTTP_HOST` is not set.
     sends_host: bool,
     sends_headers: bool,
 }
 
-/// How parameters are packed.
+/// The wire format of parameters.
 #[derive(Debug, Clone)]
 pub enum Packing {
     /// FastCGI.
@@ -67,22 +67,22 @@ pub enum Packing {
     Scgi,
 }
 
-/// Parameters that cannot be sent.
+/// Error: the parameters cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// More than goes into a record.
+    /// They do not fit in a record.
     #[error(transparent)]
     Records(#[from] fastcgi::write::TooBig),
-    /// What a gateway cannot be sent.
+    /// The gateway's protocol cannot carry them.
     #[error(transparent)]
     Gateway(#[from] Unsendable),
 }
 
-/// Who is given a name and its value.
+/// Receives each name with its value.
 type Give<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
 
 impl Params {
-    /// Those of a location.
+    /// The parameters of a location.
     #[must_use]
     pub fn new(family: Family, settings: &LocationSettings) -> Params {
         let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
@@ -128,7 +128,8 @@ impl Params {
         self.lines.push(line.clone());
     }
 
-    /// Does the configuration itself ask for parts (`fastcgi_param HTTP_RANGE $slice_range`)? Programs may know them by another name.
+    /// Whether the configuration itself asks for ranges (`fastcgi_param HTTP_RANGE $slice_range`). Programs may know
+    /// them by another name.
     #[must_use]
     pub fn asks_for_ranges(&self) -> bool {
         let is_slice = |text: &[u8]| memchr::memmem::find(text, b"slice_range").is_some();
@@ -151,7 +152,7 @@ impl Params {
     /// Appends a request up to its body.
     ///
     /// # Errors
-    /// More than can be sent.
+    /// The parameters are too large to be sent.
     pub fn write(
         &self,
         request: &Request,
@@ -192,7 +193,7 @@ impl Params {
         }
     }
 
-    /// Gives each name and its value.
+    /// Passes on each name and its value.
     fn each(
         &self,
         request: &Request,
@@ -230,7 +231,7 @@ impl Params {
         give: &mut Give<'_>,
     ) -> Result<(), Fault> {
         let lines: Vec<_> = request.head.iter().collect();
-        // By name, those of one name in their order: there may be a thousand.
+        // Sorted by name, with the lines of one name in their order: there may be a thousand.
         let mut sorted: Vec<usize> = (0..lines.len()).collect();
         sorted.sort_by(|a, b| by_name(lines[*a].0, lines[*b].0));
         let is_same = |a: &usize, b: &usize| lines[*a].0.eq_ignore_ascii_case(lines[*b].0);
@@ -267,7 +268,7 @@ impl Params {
     }
 }
 
-/// Is it a header line that one of these parameters, without `HTTP_`, stands for?
+/// Whether one of these parameters, without `HTTP_`, replaces this header line.
 fn is_among(params: &[impl AsRef<[u8]>], name: &[u8]) -> bool {
     params.iter().any(|param| {
         let param = param.as_ref();
@@ -281,7 +282,7 @@ fn by_name(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(lower).cmp(b.iter().map(lower))
 }
 
-/// The parameter that a header line is.
+/// The parameter for a header line.
 fn parameter(name: &[u8]) -> Vec<u8> {
     let letters = name.iter().map(|letter| upper(*letter));
     HTTP.iter().copied().chain(letters).collect()

@@ -20,7 +20,7 @@ use super::params::Packing;
 use super::response_body::READING;
 use super::upstream_request::Order;
 
-/// Begins a request that is not HTTP; the answer's head has at most `head_bytes_max` bytes.
+/// Begins a request of another protocol than HTTP; the response's head has at most `head_bytes_max` bytes.
 pub fn begin(
     order: &Rc<Order>,
     name: &Arc<str>,
@@ -46,8 +46,8 @@ pub fn begin(
     connection.begin_with(head, body, AnswerReader::of_records(records))
 }
 
-/// Is what has come of a body looked at before it is asked for, since that may be all of it? Not where its rate is limited, nor
-/// behind a 101.
+/// Whether the available part of a body is read before it is asked for, since that may be all of it. Not where its rate
+/// is limited, nor after a 101.
 pub fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
     let rate = &order
         .about
@@ -69,7 +69,7 @@ fn packing(order: &Order) -> Option<&Packing> {
     Some(&passing.params.as_ref()?.packing)
 }
 
-/// Writes what a server says beside its answer to the error log.
+/// Writes a server's error output to the error log.
 fn teller(order: &Rc<Order>, name: &Arc<str>) -> Tell {
     let (order, name) = (Rc::clone(order), Arc::clone(name));
     Box::new(move |told| {
@@ -87,7 +87,7 @@ fn teller(order: &Rc<Order>, name: &Arc<str>) -> Tell {
     })
 }
 
-/// The server's text without what ends its lines, as nginx has it.
+/// The server's text without its line ends, as nginx has it.
 fn stderr(text: &[u8]) -> String {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | b'.' | b' ');
     let len = text
@@ -98,7 +98,7 @@ fn stderr(text: &[u8]) -> String {
     format!("FastCGI sent in stderr: \"{text}\"")
 }
 
-/// Does it stand for a failure (`fastcgi_catch_stderr`)?
+/// Whether it stands for a failure (`fastcgi_catch_stderr`).
 fn is_caught(order: &Order, text: &[u8]) -> bool {
     let Some(Packing::Fastcgi { caught, .. }) = packing(order) else {
         return false;

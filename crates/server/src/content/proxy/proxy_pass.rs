@@ -22,7 +22,7 @@ use super::url::{Pass, Url};
 
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;
-/// Lines of a request that are this hop's, or that are written by whoever writes the head.
+/// Request header lines that are hop-by-hop, or that are written with the head.
 const OWN_LINES: &[HeaderId] = &[
     HeaderId::Host,
     HeaderId::Connection,
@@ -34,7 +34,7 @@ const OWN_LINES: &[HeaderId] = &[
     HeaderId::Expect,
     HeaderId::Upgrade,
 ];
-/// What a cache answers itself, and so asks for in its own words.
+/// Header lines that a cache evaluates itself, and writes anew when it asks.
 const CACHE_LINES: &[HeaderId] = &[
     HeaderId::IfModifiedSince,
     HeaderId::IfUnmodifiedSince,
@@ -43,7 +43,7 @@ const CACHE_LINES: &[HeaderId] = &[
     HeaderId::Range,
     HeaderId::IfRange,
 ];
-/// Lines of an answer that are hidden unless `proxy_pass_header` says otherwise.
+/// Response header lines that are hidden unless `proxy_pass_header` says otherwise.
 const HIDDEN_LINES: &[HeaderId] = &[
     HeaderId::Date,
     HeaderId::Server,
@@ -55,7 +55,7 @@ const HIDDEN_LINES: &[HeaderId] = &[
     HeaderId::XAccelCharset,
 ];
 
-/// The same for gateways, which speak for this server.
+/// The same for gateways, whose programs speak for this server.
 const HIDDEN_OF_GATEWAYS: &[HeaderId] = &[
     HeaderId::XAccelExpires,
     HeaderId::XAccelRedirect,
@@ -64,32 +64,32 @@ const HIDDEN_OF_GATEWAYS: &[HeaderId] = &[
     HeaderId::XAccelCharset,
 ];
 
-/// What a location makes of its lines.
+/// A location's directives, made ready.
 #[derive(Debug)]
 pub struct Passing {
-    /// By which directives.
+    /// The directives' family.
     pub family: Family,
-    /// What is sent instead of a head of HTTP, where that is not what is spoken.
+    /// The parameters that replace an HTTP head, where the protocol is not HTTP.
     pub params: Option<Box<Params>>,
-    /// Who is asked.
+    /// The upstream.
     pub target: Target,
     /// Bytes of the location's prefix, which a URI of `proxy_pass` replaces.
     pub prefix_len: usize,
     /// `proxy_set_header Host`.
     pub host: Option<Template>,
-    /// The other lines that are sent.
+    /// The other header lines that are sent.
     pub lines: Vec<SetHeader>,
-    /// The client's lines that are not passed on.
+    /// The client's header lines that are not passed on.
     pub replaced: Names,
-    /// Those that are not passed on where the answer may be cached.
+    /// Those that are not passed on where the response may be cached.
     pub replaced_for_cache: Names,
-    /// The lines of answers that are not passed on.
+    /// The response header lines that are not passed on.
     pub hidden: Names,
     /// `proxy_redirect`.
     pub redirects: Vec<Rule>,
 }
 
-/// Who is asked.
+/// The upstream of a location.
 #[derive(Debug)]
 pub enum Target {
     /// The same for every request.
@@ -99,11 +99,11 @@ pub enum Target {
         /// The servers.
         upstream: Arc<Upstream>,
     },
-    /// Made for each request.
+    /// Evaluated for each request.
     Made(Template),
 }
 
-/// Who passes a location's requests on. Where several lines say so, the last one counts, as in nginx.
+/// The directive that passes a location's requests on. With several lines the last one counts, as in nginx.
 #[must_use]
 pub fn chosen(settings: &LocationSettings) -> Option<Family> {
     let proxy = settings.proxy.proxy_pass.as_ref();
@@ -118,7 +118,7 @@ pub fn chosen(settings: &LocationSettings) -> Option<Family> {
         .map(|(family, _)| family)
 }
 
-/// Where a gateway's line leads.
+/// The address of a gateway's line.
 fn to(family: Family, settings: &LocationSettings) -> Option<&Placed<Template>> {
     match family {
         Family::Proxy => None,
@@ -128,10 +128,10 @@ fn to(family: Family, settings: &LocationSettings) -> Option<&Placed<Template>> 
     }
 }
 
-/// Makes the lines of a location ready; `None` where it does not pass requests on.
+/// Makes the directives of a location ready; `None` where it does not pass requests on.
 ///
 /// # Errors
-/// What is wrong with them, at its place: a server that is not found, buffers that do not fit together.
+/// The error, at its place: a server that is not found, buffers that do not fit together.
 pub fn build(
     settings: &LocationSettings,
     family: Option<Family>,
@@ -180,7 +180,7 @@ fn of_gateway(
     })))
 }
 
-/// Takes the place apart that a gateway's line leads to. (TLS to uwsgi servers is not built: `suwsgi://` is refused.)
+/// Parses the address of a gateway's line. (TLS to uwsgi servers is not built: `suwsgi://` is refused.)
 fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
     let is = |scheme: &[u8]| {
         let start = whole.get(..scheme.len());
@@ -258,7 +258,8 @@ fn of_proxy(
 }
 
 impl Passing {
-    /// Does the configuration itself ask for parts (`proxy_set_header Range $slice_range`)? Then a 206 is what was wanted.
+    /// Whether the configuration itself asks for ranges (`proxy_set_header Range $slice_range`). Then a 206 is the
+    /// expected response.
     #[must_use]
     pub fn asks_for_ranges(&self) -> bool {
         if let Some(params) = &self.params {
@@ -268,7 +269,7 @@ impl Passing {
         lines.any(|line| line.name.eq_ignore_ascii_case(b"Range"))
     }
 
-    /// Takes a URL or a place apart that was made from variables.
+    /// Parses a URL or an address that was made from variables.
     ///
     /// # Errors
     /// nginx's sentence.
@@ -292,7 +293,7 @@ impl Passing {
     }
 }
 
-/// The rules for redirects: by default from where requests are passed on to the location.
+/// The rules for redirects: by default from the URL of `proxy_pass` to the location.
 fn redirects(
     target: &Target,
     location: &Bytes,
@@ -339,10 +340,10 @@ fn hidden(family: Family, settings: &ProxyAnswers) -> Names {
     hidden
 }
 
-/// Checks the sizes against each other that nginx checks so.
+/// Checks the buffer sizes against each other, as nginx does.
 ///
 /// # Errors
-/// nginx's sentence, at one of the lines that it is about.
+/// nginx's sentence, at one of the lines concerned.
 pub fn check_buffers(family: Family, settings: &ProxyAnswers) -> Result<(), Error> {
     let (one, all) = (&settings.proxy_buffer_size, &settings.proxy_buffers);
     let said = |place: &Option<Place>| {

@@ -11,10 +11,10 @@ use config::{Problem, Scope, Template, Value, Word};
 use crate::regex::Regex;
 use crate::request::Request;
 
-/// Rules of one directive at one level.
+/// Maximum of rules of one directive at one level.
 pub const RULES_MAX: usize = 4096;
 
-/// A rule: what is looked for, and what takes its place.
+/// A rule: a pattern and its replacement.
 #[derive(Debug, Clone)]
 pub struct Rule {
     pattern: Pattern,
@@ -47,7 +47,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// What a line says that is not `off`.
+/// The arguments of a line other than `off`.
 pub trait Rewriting: Clone {
     /// As [`Value::SYNTAX`].
     const SYNTAX: &'static str;
@@ -55,7 +55,7 @@ pub trait Rewriting: Clone {
     /// Reads the arguments of one line.
     ///
     /// # Errors
-    /// What is wrong, in nginx's words.
+    /// The error, in nginx's words.
     fn read(args: &[Word], scope: &mut Scope) -> Result<Self, Problem>;
 }
 
@@ -69,7 +69,7 @@ impl<T: Rewriting> Value for Lines<T> {
         })
     }
 
-    /// `off` stands alone.
+    /// `off` must be the only line.
     fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
         match (&mut *slot, Self::parse(args, scope)?) {
             (None, line) => *slot = Some(line),
@@ -137,7 +137,7 @@ pub(super) fn invalid(word: &Word) -> Problem {
     Problem::new(format!("invalid parameter \"{}\"", word.display())).at(0)
 }
 
-/// Compiles `PATTERN` or, after `~*`, `*PATTERN`: caseless then, and always where `caseless` says so.
+/// Compiles `PATTERN` or, after `~*`, `*PATTERN`: case-insensitive then, and always where `caseless` says so.
 pub(super) fn regex(
     pattern: &[u8],
     word: &Word,
@@ -174,7 +174,7 @@ impl Rule {
         })
     }
 
-    /// A domain has no case, and a dot before it means nothing.
+    /// A domain is case-insensitive, and a leading dot is ignored.
     fn of_domain(args: &[Word], scope: &mut Scope) -> Result<Rule, Problem> {
         let bare = |word: &Word| match word.bytes().strip_prefix(b".") {
             Some(rest) => word.bytes().slice_ref(rest),
@@ -194,7 +194,7 @@ impl Rule {
         })
     }
 
-    /// The value with what stands behind `prefix` bytes changed; `None`: the rule does not hold.
+    /// The value with the part after `prefix` bytes changed; `None`: the rule does not match.
     fn apply(&self, request: &Request, value: &Bytes, prefix: usize) -> Option<Bytes> {
         let subject = value.slice(prefix..);
         let len = match &self.pattern {
@@ -237,13 +237,13 @@ impl Rule {
     }
 }
 
-/// Applies the first rule that holds to a `Location`.
+/// Applies the first matching rule to a `Location`.
 #[must_use]
 pub fn location(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
     rules.iter().find_map(|rule| rule.apply(request, value, 0))
 }
 
-/// Applies the first rule that holds to the URL of a `Refresh`.
+/// Applies the first matching rule to the URL of a `Refresh`.
 #[must_use]
 pub fn refresh(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
     let at = value
@@ -254,14 +254,14 @@ pub fn refresh(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes
         .find_map(|rule| rule.apply(request, value, at + 4))
 }
 
-/// The value of a cookie's `Path` under ours.
+/// The changed value of a cookie's `Path`.
 pub(super) fn cookie_path(request: &Request, rules: &[CookiePath], value: &Bytes) -> Option<Bytes> {
     rules
         .iter()
         .find_map(|CookiePath(rule)| rule.apply(request, value, 0))
 }
 
-/// The value of a cookie's `Domain` under ours.
+/// The changed value of a cookie's `Domain`.
 pub(super) fn cookie_domain(
     request: &Request,
     rules: &[CookieDomain],

@@ -23,55 +23,57 @@ use wire::{Timer, turn};
 use super::response_body::{Flow, Trying};
 use super::temp_file::Spool;
 
-/// A client is slow that has not taken a piece for so long, and the millisecond or two in which a timer may come: those who keep up take the
-/// largest in less, while each millisecond more holds a server for as long, and with it who waits for that server.
+/// A client counts as slow that has not taken a piece for this long, plus the millisecond or two by which a timer may
+/// be late. Fast clients take the largest piece in less. Each further millisecond would hold a server, and the requests
+/// that wait for that server, for as long.
 const PATIENCE: Duration = Duration::ZERO;
 
-/// Bytes of one answer that are kept beyond `proxy_buffers` while a part is being written, and those of all answers of a loop.
+/// Maximum of bytes kept beyond `proxy_buffers` while a part is being written: of one response, and of all responses of
+/// a loop.
 const BEYOND_MAX: usize = 512 << 10;
 const BEYOND_OF_LOOP_MAX: usize = 8 << 20;
 
 thread_local! {
-    /// Bytes that the answers of this loop keep beyond `proxy_buffers`.
+    /// Bytes that the responses of this loop keep beyond `proxy_buffers`.
     static BEYOND: Cell<usize> = const { Cell::new(0) };
 }
 
 type Given = Chunk<Rc<OpenFile>>;
 
-/// How a client takes what it is given.
+/// The client's speed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Client {
-    /// At once.
+    /// It takes pieces at once.
     KeepsUp,
-    /// It has not taken the last piece, since the timer was armed.
+    /// It has not taken the last piece since the timer was armed.
     IsWaitedFor,
-    /// Slowly: the answer is read ahead of it.
+    /// It is slow: the response is read ahead of it.
     IsSlow,
 }
 
-/// What is read ahead of an answer.
+/// The part of a response that was read ahead.
 pub(super) struct Ahead {
     client: Client,
     timer: Timer,
-    /// Bytes in memory at most.
+    /// Maximum of bytes in memory.
     memory: usize,
-    /// With less room than that nothing is read.
+    /// With less room than this nothing is read.
     room_min: usize,
     spool: Spool,
-    /// Bytes in the file that are not given out.
+    /// Bytes in the file that were not given out.
     saved: Range<u64>,
-    /// What comes behind them. Its first bytes are being written, unless that was refused.
+    /// The bytes after them. The first of these are being written, unless that was refused.
     unsaved: Bytes,
-    /// Those that are being written were given out meanwhile.
+    /// Whether the bytes that are being written were given out meanwhile.
     is_part_given: bool,
-    /// What comes behind that.
+    /// The bytes after those.
     tail: Vec<u8>,
     charge: Charge,
-    /// Of [`BEYOND`].
+    /// Its share of [`BEYOND`].
     beyond: usize,
-    /// No more comes from the server.
+    /// Whether the server sends no more.
     is_over: bool,
-    /// It broke off.
+    /// Whether it broke off.
     broken: Option<BodyError>,
 }
 
@@ -99,7 +101,7 @@ impl Ahead {
         }
     }
 
-    /// Is nothing kept, nor anything to be told?
+    /// Whether nothing is kept, nor any error to be reported.
     pub(super) fn is_empty(&self) -> bool {
         self.saved.is_empty()
             && self.unsaved.is_empty()
@@ -107,7 +109,7 @@ impl Ahead {
             && self.broken.is_none()
     }
 
-    /// The client wants the next piece; of the file at most `file_max` bytes. `Pending`: the server is to be asked for it.
+    /// The next piece for the client; of the file at most `file_max` bytes. `Pending`: the server is to be read.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,12 +153,12 @@ impl Ahead {
         (!tail.is_empty()).then(|| Chunk::Bytes(tail.into()))
     }
 
-    /// The client is busy with a piece.
+    /// Reads ahead while the client is busy with a piece.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, flow: &mut Flow) {
         if !self.is_slow(cx) {
             return;
         }
-        // As long as this turn may do more, which reading and keeping count for.
+        // As long as this turn may do more; reading and keeping count as work.
         while turn::poll_go_on(cx).is_ready() {
             if self.spool.is_writing() {
                 let _ = self.poll_written(cx, &flow.try_);
@@ -202,7 +204,7 @@ impl Ahead {
         (self.memory + more).saturating_sub(kept)
     }
 
-    /// Copies: what came may lie in a buffer that is larger.
+    /// Copies: the data may be in a larger buffer.
     fn keep(&mut self, piece: &[u8]) {
         let len = self.tail.len() + piece.len();
         if len > self.tail.capacity() {
@@ -223,7 +225,7 @@ impl Ahead {
         self.beyond = beyond;
     }
 
-    /// Has the next part written; false: that is not possible.
+    /// Starts writing the next part; false: that is not possible.
     fn write(&mut self, trying: &Trying) -> bool {
         if self.unsaved.is_empty() {
             self.unsaved = std::mem::take(&mut self.tail).into();

@@ -24,7 +24,7 @@ pub struct Unresolved {
     text: Bytes,
 }
 
-/// The upstream that a URL names; one without servers, and beside it the name, where that is to be resolved first.
+/// The upstream that a URL names. One without servers comes with the name, where that is to be resolved first.
 #[must_use]
 pub fn upstream(upstreams: &Upstreams, url: &Url) -> (Arc<Upstream>, Option<Unresolved>) {
     if let Host::Inet { name, port } = &url.host {
@@ -58,10 +58,10 @@ pub fn upstream(upstreams: &Upstreams, url: &Url) -> (Arc<Upstream>, Option<Unre
 }
 
 impl Unresolved {
-    /// Looks the name up, as the location says.
+    /// Resolves the name with the location's resolver.
     ///
     /// # Errors
-    /// Why that is not possible; for the log.
+    /// The reason for the log.
     pub async fn resolve(
         &self,
         location: &Location,

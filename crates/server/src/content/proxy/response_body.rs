@@ -31,41 +31,41 @@ use super::upstream_request::Order;
 
 pub(super) const READING: &str = "reading upstream";
 
-/// A body on its way.
+/// A body that is being received.
 pub struct Flow {
-    /// Until it has ended.
+    /// The exchange, until it has ended.
     exchange: Option<Box<Exchange>>,
     trailers: Vec<Header>,
-    /// Was taken, and given back.
+    /// A piece that was taken and returned.
     begun: Bytes,
     /// `proxy_limit_rate`.
     limit: Option<Box<Limit>>,
-    /// May it be read ahead of its reader?
+    /// Whether it may be read ahead of its reader.
     is_buffered: bool,
-    /// What was, once its reader has been slow.
+    /// The part read ahead, once its reader has been slow.
     ahead: Option<Box<Ahead>>,
     pub(super) try_: Trying,
 }
 
-/// What a flow begins with.
+/// The start values of a flow.
 pub struct Beginning {
-    /// What was asked.
+    /// The upstream request.
     pub order: Rc<Order>,
-    /// The exchange, of which the head has come.
+    /// The exchange, whose head has arrived.
     pub exchange: Box<Exchange>,
-    /// What was taken of the body already.
+    /// The part of the body that was read already.
     pub begun: Bytes,
     /// The choice that holds the peer.
     pub choice: Choice,
-    /// How the connection may be used again.
+    /// The key under which the connection may be kept.
     pub like: Wanted,
     /// The peer's name.
     pub name: Arc<str>,
-    /// How far its try has come.
+    /// The progress of its try.
     pub progress: Progress,
 }
 
-/// How far a try has come whose head is here.
+/// The progress of a try whose head has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// When it began.
@@ -76,18 +76,18 @@ pub struct Progress {
     pub head_bytes: u64,
 }
 
-/// The try that it came of.
+/// The try that the body belongs to.
 pub(super) struct Trying {
     pub(super) order: Rc<Order>,
     choice: Choice,
     like: Wanted,
     name: Arc<str>,
     progress: Progress,
-    /// Writes and reads what is buffered, where that is not said by the location alone.
+    /// The pool for buffered data, where the location alone does not decide it.
     pool: Option<Pool>,
 }
 
-/// How fast a body is given, and so read.
+/// The rate at which a body is given out, and so read.
 struct Limit {
     rate: Rate,
     since_ms: u64,
@@ -110,7 +110,7 @@ impl Limit {
         })
     }
 
-    /// How much may be given now?
+    /// Number of bytes that may be given out now.
     fn poll_allowed(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         loop {
             if self.is_waiting {
@@ -131,7 +131,7 @@ impl Limit {
 }
 
 impl Flow {
-    /// A body whose head has come.
+    /// A body whose head has arrived.
     #[must_use]
     pub fn new(from: Beginning) -> Flow {
         let mut flow = Flow {
@@ -154,17 +154,17 @@ impl Flow {
         flow
     }
 
-    /// Lets it be read ahead of the request's client where that is slow.
+    /// Allows reading it ahead of the request's client where that is slow.
     pub fn buffer(&mut self, request: &Request) {
         self.is_buffered = true;
         if request.location().pool.get().is_none() {
-            // Without one it is not written, which was said in the log.
+            // Without a pool it is not written; that was logged.
             let pool = files::pool(request).ok().cloned();
             self.try_.pool = pool.filter(|_| request.location().pool.get().is_none());
         }
     }
 
-    /// The same for one of whose request only the pool is known.
+    /// The same for a body whose request is known by its pool only.
     pub fn buffer_by(&mut self, pool: &Pool) {
         self.is_buffered = true;
         self.try_.pool = Some(pool.clone());
@@ -175,7 +175,7 @@ impl Flow {
         self.poll_piece_of(cx, usize::MAX)
     }
 
-    /// The same, of which at most `read_max` bytes are read for it.
+    /// The same, with at most `read_max` bytes read for it.
     pub(super) fn poll_piece_of(
         &mut self,
         cx: &mut Context<'_>,
@@ -234,7 +234,7 @@ impl Flow {
         })
     }
 
-    /// The next piece for its reader; what was written to a file is read again.
+    /// The next piece for its reader; data that was written to a file is read again.
     pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
         let next = std::future::poll_fn(|cx| self.poll_given(cx, disk::READ_MAX as u64)).await?;
         match next {
@@ -244,7 +244,7 @@ impl Flow {
         }
     }
 
-    /// The next piece for its reader, of a file at most so many bytes.
+    /// The next piece for its reader, of a file at most this many bytes.
     fn poll_given(
         &mut self,
         cx: &mut Context<'_>,
@@ -259,7 +259,7 @@ impl Flow {
             .map(|piece| piece.map(|piece| piece.map(Chunk::Bytes)))
     }
 
-    /// Its reader is busy with what he was given.
+    /// Reads ahead while its reader is busy with a piece.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         if !self.is_buffered || (self.exchange.is_none() && self.ahead.is_none()) {
             return;
@@ -270,7 +270,7 @@ impl Flow {
         self.ahead = Some(ahead);
     }
 
-    /// Waits for what its reader does, and reads ahead of him meanwhile.
+    /// Waits for its reader to take a piece, and reads ahead meanwhile.
     pub async fn ahead_of<T>(
         &mut self,
         reader: impl Future<Output = T>,
@@ -287,21 +287,21 @@ impl Flow {
         .await
     }
 
-    /// Limits how fast the body is given, in bytes a second; 0: not at all.
+    /// Limits the rate of the body, in bytes per second; 0: no limit.
     pub fn limit(&mut self, per_second: u64) {
         self.limit = Limit::of(&self.try_.order, per_second).map(Box::new);
     }
 
-    /// Behind a 101: the socket, and what came behind the head.
+    /// After a 101: the socket, and the data that followed the head.
     pub fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
         let exchange = self.exchange.take()?;
         self.try_.settle(&exchange);
-        // What goes through a tunnel is no body.
+        // The data of a tunnel is no body.
         self.try_.order.record.forget_body();
         Some(exchange.into_tunnel())
     }
 
-    /// Bytes that went through the tunnel, to the server and from it.
+    /// Records the bytes of the tunnel, to the server and from it.
     pub fn count_tunnel(&self, sent: u64, received: u64) {
         let response_ms = Now::read().ms.saturating_sub(self.try_.progress.begun_ms);
         if let Some(one) = self.try_.order.record.tries.borrow_mut().last() {
@@ -311,13 +311,13 @@ impl Flow {
         }
     }
 
-    /// Who was asked.
+    /// The server's name.
     #[must_use]
     pub fn peer(&self) -> &str {
         &self.try_.name
     }
 
-    /// Has the end come?
+    /// Whether the end has come.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.exchange.is_none()
@@ -328,13 +328,13 @@ impl Flow {
         std::mem::take(&mut self.trailers)
     }
 
-    /// What was asked.
+    /// The upstream request.
     #[must_use]
     pub fn order(&self) -> &Rc<Order> {
         &self.try_.order
     }
 
-    /// The end has come: the connection may serve the next request.
+    /// Called at the end: the connection may serve the next request.
     fn end_if_over(&mut self) {
         if !self
             .exchange
@@ -406,7 +406,7 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
         one.response_ms = Some(response_ms);
         one.bytes_sent = exchange.sent();
         one.bytes_received = exchange.received();
-        // Some answers have no body, whatever stands behind their head.
+        // Some responses have no body, whatever follows their head.
         one.response_length = match order.asked {
             RequestKind::Head => 0,
             _ if status::is_bodiless(one.status) => 0,
@@ -421,7 +421,7 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
     order.record.end();
 }
 
-/// Keeps the connection of an answer that was read for the next request, or closes it.
+/// Keeps the connection of a response that was read for the next request, or closes it.
 pub fn keep(order: &Order, exchange: Box<Exchange>, like: Wanted) {
     if let Some(connection) = exchange.finish() {
         let loop_ = order.about.loop_();
@@ -430,7 +430,7 @@ pub fn keep(order: &Order, exchange: Box<Exchange>, like: Wanted) {
 }
 
 impl Drop for Flow {
-    /// Nobody wants the rest.
+    /// The rest is not needed.
     fn drop(&mut self) {
         if let Some(exchange) = self.exchange.take() {
             self.try_.settle(&exchange);

@@ -21,18 +21,18 @@ use super::proxy_pass::Passing;
 use super::upstream_state::Passed;
 use super::{accel, cookies, proxy_redirect};
 
-/// Where an answer comes from.
+/// The origin of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// From a server, and it is not cached.
+    /// A server; the response is not cached.
     Server,
-    /// From a server, and it goes into a cache: conditions and single ranges are answered here.
+    /// A server; the response goes into a cache: conditions and single ranges are evaluated here.
     Fill,
-    /// From a cache: conditions and ranges are answered here.
+    /// A cache: conditions and ranges are evaluated here.
     Cache,
 }
 
-/// Lines of which only the first one counts.
+/// Header lines of which only the first one counts.
 pub(super) const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
     | HeaderId::Date.bit()
     | HeaderId::LastModified.bit()
@@ -44,7 +44,7 @@ pub(super) const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
     | HeaderId::XAccelExpires.bit()
     | HeaderId::XAccelRedirect.bit();
 
-/// Makes the response for the client, or says where else its content is.
+/// Makes the response for the client, or returns where else its content is.
 pub fn shape(
     request: &mut Request,
     head: Box<ResponseHead>,
@@ -62,7 +62,7 @@ pub fn shape(
     if let Some(bond) = bond {
         bond.learn(request, &record);
     }
-    // From here on the request knows what `$upstream_http_…` is.
+    // From here on `$upstream_http_…` has a value.
     let asked: &Request = request;
     let Some(head) = asked
         .passed
@@ -90,7 +90,7 @@ pub fn shape(
     Outcome::Answer(response)
 }
 
-/// An answer that an error page is to cover (`proxy_intercept_errors`).
+/// A response that an error page is to replace (`proxy_intercept_errors`).
 fn intercepted(request: &Request, head: &ResponseHead) -> Option<Failure> {
     let settings = &request.location().settings;
     if head.status < 300 || !settings.proxy_answers.proxy_intercept_errors {
@@ -155,7 +155,7 @@ fn copy(
         }
         seen |= field.id.bit();
         let is_hidden = passing.hidden.has(name, field.id);
-        // What an answer changes to, or asks to be changed to, is the client's matter.
+        // An upgrade, or a request for one, concerns the client.
         let is_upgrade = field.id == HeaderId::Upgrade && matches!(head.status, 101 | 426);
         if !is_hidden && (is_upgrade || !hop_by_hop.contains(name, field.id)) {
             copying.line(field.id, head.part(field.name), head.part(field.value));
@@ -184,11 +184,11 @@ impl Copying<'_> {
         let response = &mut *self.response;
         match id {
             HeaderId::ContentLength => {}
-            // With its charset, if it names one, as it came.
+            // With its charset, if it names one, unchanged.
             HeaderId::ContentType => response.content_type = value,
             HeaderId::LastModified => self.last_modified(name, value),
             HeaderId::ETag => response.etag = Some(ETag::Text(value)),
-            // Of several the last one says what filters have to do, as in nginx.
+            // Of several lines the last one counts for filters, as in nginx.
             HeaderId::ContentEncoding => {
                 if let Some(before) = response.content_encoding.replace(value) {
                     response.headers.push("Content-Encoding", before);
@@ -212,7 +212,7 @@ impl Copying<'_> {
         }
     }
 
-    /// A redirect within the server is only completed where a rule brought it here.
+    /// A redirect within the server is completed only where a rule led to it.
     fn location(&mut self, name: Bytes, value: Bytes) {
         let rules = &self.passing.redirects;
         match proxy_redirect::location(self.request, rules, &value) {

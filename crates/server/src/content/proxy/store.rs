@@ -32,7 +32,7 @@ use super::families::Family;
 use super::log_context::About;
 use super::response_body::Flow;
 
-/// How long an answer waits for the disk of its file.
+/// Maximum time that a response waits for the disk of its file.
 const PATIENCE: Duration = Duration::from_secs(1);
 const READING: &str = "reading upstream";
 
@@ -114,14 +114,14 @@ pub fn check(family: Family, store: &ProxyStore, caching: &Caching) -> Result<()
     }
 }
 
-/// May an answer to this request be stored? Then nobody watches whether its client leaves.
+/// Whether a response to this request may be stored. If so, the client is not watched for leaving.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
     let settings = &request.location().settings;
     !matches!(settings.proxy_store.proxy_store.value, StoreTo::Off)
 }
 
-/// Is this one to be?
+/// Whether this response is to be stored.
 #[must_use]
 pub fn is_wanted(request: &Request, head: &ResponseHead) -> bool {
     is_on(request)
@@ -132,10 +132,10 @@ pub fn is_wanted(request: &Request, head: &ResponseHead) -> bool {
         && accel::is_buffered(request.location(), head)
 }
 
-/// Has the body stored, and gives it to the client.
+/// Stores the body, and gives it to the client.
 ///
 /// # Errors
-/// It is not stored: there is no place for it, or too much else is under way.
+/// It is not stored: it has no path, or too many others are being stored.
 pub async fn body(
     request: &Request,
     head: &ResponseHead,
@@ -153,7 +153,7 @@ pub async fn body(
             })
         }
         Coming::Flow(mut flow) => {
-            // What is here goes with the head, or says that there is no answer.
+            // The available part goes with the head, or shows that there is no response.
             let first = match poll_fn(|cx| Poll::Ready(flow.poll_piece(cx))).await {
                 Poll::Ready(Some(first)) => Some(first),
                 Poll::Ready(None) | Poll::Pending => None,
@@ -186,16 +186,16 @@ async fn keep(whole: Bytes, mut saving: Saving) {
     saving.finish().await;
 }
 
-/// What a client is sent.
+/// A message to the client's side.
 enum Piece {
     Bytes(Bytes),
-    /// That was all.
+    /// The end of the body.
     End(Vec<Header>),
-    /// There is no more, for this reason.
+    /// The body broke off, for this reason.
     Broken(BodyError),
 }
 
-/// Carries a body to its file, and what comes behind `begun` to the client as long as he is there.
+/// Writes a body to its file, and sends the part after `begun` to the client as long as it is there.
 async fn carry(mut flow: Box<Flow>, begun: Bytes, mut saving: Saving, pieces: mpsc::Sender<Piece>) {
     let mut has_client = true;
     if !begun.is_empty() {
@@ -223,9 +223,9 @@ async fn carry(mut flow: Box<Flow>, begun: Bytes, mut saving: Saving, pieces: mp
     saving.finish().await;
 }
 
-/// A client's side of a body that is being stored.
+/// The client's side of a body that is being stored.
 struct Following {
-    /// Came before anybody asked.
+    /// Arrived before the first poll.
     first: Option<Result<Bytes, BodyError>>,
     coming: mpsc::Receiver<Piece>,
     trailers: Vec<Header>,
@@ -263,21 +263,21 @@ impl Source<Rc<OpenFile>> for Following {
 /// A file that is being written.
 struct Saving {
     about: About,
-    /// Who is asked, for the log.
+    /// The server, for the log.
     upstream: Bytes,
     path: Bytes,
     mtime: Option<i64>,
-    /// The body's length, where the head says it.
+    /// The body's length, where the head gives it.
     length: Option<u64>,
     written: u64,
     stage: Stage,
     pool: Pool,
-    /// It is one of `worker_connections`, also when its client has left.
+    /// Its place in `worker_connections`, also after its client has left.
     _seat: Seat,
 }
 
 enum Stage {
-    /// Nothing has come.
+    /// Whether no data has arrived.
     Waiting,
     Writing(Temporary),
     GivenUp,
@@ -345,7 +345,7 @@ impl Saving {
         };
     }
 
-    /// The body has ended: where it is whole, the file gets its place.
+    /// Called at the end of the body: if that is complete, the file is put in its place.
     async fn finish(mut self) {
         if self.length.is_some_and(|length| length != self.written) {
             return;
@@ -370,7 +370,7 @@ impl Saving {
         settings.proxy_store.proxy_store_access
     }
 
-    /// What a disk gives in time; what it does not is told.
+    /// Waits for the disk for a limited time; a timeout is logged.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, disk::Error>>) -> Option<T> {
         let mut timer = self.about.loop_().wire.wheel.timer();
         match timer.guard(PATIENCE, work).await {
@@ -400,7 +400,7 @@ impl Saving {
     }
 }
 
-/// Where an answer to the request is stored; none: nowhere.
+/// The path for the response to the request; none: it is not stored.
 fn place(request: &Request) -> Option<Bytes> {
     let settings = &request.location().settings;
     let path = match &settings.proxy_store.proxy_store.value {

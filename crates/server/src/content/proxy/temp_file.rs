@@ -20,23 +20,23 @@ use crate::wall_clock::Moment;
 use super::directives::ProxyAnswers;
 use super::response_body::Trying;
 
-/// `proxy_max_temp_file_size` unless it is set, as nginx.
+/// Default of `proxy_max_temp_file_size`, as nginx.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Permissions of a temporary file.
 const MODE: u32 = 0o600;
-/// A disk does not keep up that has not written one part for so long.
+/// Maximum time for one part to be written; after that the disk counts as too slow.
 const SLOW_MS: u64 = 1000;
-/// Seconds from one line about a disk to the next, for all answers together.
+/// Minimum time between two log lines about disks, in seconds, for all responses together.
 const PAUSE: i64 = 60;
 
 /// The second of the last line.
 static TOLD: AtomicI64 = AtomicI64::new(0);
-/// Troubles since then.
+/// Errors since then.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 
 type Job = Pin<Box<dyn Future<Output = Result<Option<Spooled>, disk::Error>>>>;
 
-/// The file of an answer.
+/// The temporary file of a response.
 pub(super) struct Spool {
     stage: Stage,
     file: Option<Rc<OpenFile>>,
@@ -49,18 +49,18 @@ pub(super) struct Spool {
 }
 
 enum Stage {
-    /// There is none.
+    /// There is no file yet.
     Empty,
     Idle(Output),
     Writing(Part),
-    /// It is full, or must not be, or its disk refuses.
+    /// It is full, or not allowed, or its disk refuses.
     Over,
 }
 
 /// A part that is being written.
 struct Part {
     job: Job,
-    /// Unless the job makes the file.
+    /// The file, unless the job makes it.
     output: Option<Output>,
     len: usize,
     begun_ms: u64,
@@ -68,7 +68,7 @@ struct Part {
 }
 
 impl Spool {
-    /// By what a location says.
+    /// A temporary file with a location's settings.
     pub(super) fn of(settings: &ProxyAnswers) -> Spool {
         let max = settings.proxy_max_temp_file_size.as_ref();
         let part = settings.proxy_temp_file_write_size.as_ref();
@@ -98,7 +98,7 @@ impl Spool {
         Some(Rc::clone(file))
     }
 
-    /// Begins to write the first of these bytes; false: nothing more is written.
+    /// Starts to write the first of these bytes; false: nothing more is written.
     pub(super) fn begin(&mut self, bytes: &Bytes, of: &Trying) -> bool {
         let room = usize::try_from(self.len_max - self.len).unwrap_or(usize::MAX);
         let len = bytes.len().min(self.part_max).min(room);
@@ -133,12 +133,12 @@ impl Spool {
         true
     }
 
-    /// Is something being written?
+    /// Whether a part is being written.
     pub(super) fn is_writing(&self) -> bool {
         matches!(self.stage, Stage::Writing(_))
     }
 
-    /// How many bytes have been written since it was begun; none: the disk has refused them.
+    /// Number of bytes written since it was begun; none: the disk has refused them.
     pub(super) fn poll_written(&mut self, cx: &mut Context<'_>, of: &Trying) -> Poll<usize> {
         let Stage::Writing(part) = &mut self.stage else {
             return Poll::Ready(0);
@@ -180,7 +180,7 @@ impl Spool {
         Poll::Ready(part.len)
     }
 
-    /// Nothing more will be written: what is there can still be read.
+    /// Ends writing: data in the file can still be read.
     pub(super) fn close(&mut self) {
         if let Stage::Idle(_) = self.stage {
             self.stage = Stage::Over;
@@ -188,7 +188,7 @@ impl Spool {
     }
 }
 
-/// Says why a server is held back, unless something was said within the last minute.
+/// Logs why a server is held back, unless a line was logged within the last minute.
 fn tell(level: Level, what: &str, of: &Trying) {
     let now = Moment::now().second();
     let told = TOLD.load(Relaxed);

@@ -20,50 +20,50 @@ use super::response_body::Flow;
 
 const ACTION: &str = "proxying upgraded connection";
 
-/// The server's side of a connection that speaks another protocol now.
+/// The server's side of a connection that has switched protocols.
 pub struct Tunnel {
     server: Stream,
-    /// What came behind the answer's head.
+    /// The data that followed the response's head.
     early: Vec<u8>,
     /// Holds the peer, and records the try.
     behind: Box<dyn Behind>,
 }
 
-/// What a tunnel was opened by. Gives the peer back when it is dropped.
+/// The try that opened a tunnel. Gives the peer back when it is dropped.
 pub trait Behind {
     /// Whose request it is.
     fn about(&self) -> &About;
     /// The server, as the log names it.
     fn shown(&self) -> Vec<u8>;
-    /// How long it may stand still.
+    /// Maximum time without data.
     fn patience(&self) -> Patience;
-    /// It is over: bytes that went to the server, and that came from it.
+    /// Called when it is over, with the bytes sent to the server and received from it.
     fn count(&mut self, sent: u64, received: u64);
 }
 
-/// How long a tunnel may stand still.
+/// The idle timeouts of a tunnel.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Nothing comes from either side.
+    /// Maximum time without data from either side.
     pub silence: Duration,
-    /// The server takes nothing of what is there for it.
+    /// Maximum time for which the server takes none of the data for it.
     pub taking: Duration,
 }
 
 /// One direction.
 struct Direction {
     held: Vec<u8>,
-    /// Of what is held, so much is sent.
+    /// Bytes sent of the data that is held.
     gone: usize,
     is_closed: bool,
-    /// Bytes that were read, what came early not counted.
+    /// Bytes that were read, without the early data.
     read: u64,
     /// Bytes that were sent.
     sent: u64,
 }
 
 impl Tunnel {
-    /// A tunnel to a server, from which `early` has come already.
+    /// A tunnel to a server that has sent `early` already.
     #[must_use]
     pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn Behind>) -> Tunnel {
         Tunnel {
@@ -98,7 +98,7 @@ pub async fn run(request: &mut Request) {
     timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
         let moved = to_client.moved() + to_server.moved();
-        // In turns: one that never stops is not to use up the time of the other.
+        // In turns: one that never stops must not use up the time of the other.
         while to_client.pump(server, client, &owner, cx)?
             | to_server.pump(client, server, &owner, cx)?
         {}
@@ -175,12 +175,12 @@ impl Direction {
         self.read + self.sent
     }
 
-    /// Has its source closed, and was all of it sent?
+    /// Whether its source has closed and all data was sent.
     fn is_over(&self) -> bool {
         self.is_closed && self.held.is_empty()
     }
 
-    /// Moves a piece, if nobody has to be waited for. Is there more?
+    /// Moves a piece, if that needs no waiting. Returns whether there is more.
     fn pump(
         &mut self,
         from: &Stream,

@@ -30,61 +30,61 @@ use super::proxy_pass::Passing;
 use super::resolve::Unresolved;
 use super::upstream_state::{Bond, Passed, Record};
 
-/// A request as it goes to a server.
+/// A request as it is sent to a server.
 #[derive(Debug)]
 pub struct Order {
-    /// Whose it is.
+    /// The request's data for logs.
     pub about: About,
-    /// Whose directives it obeys, and so what is spoken.
+    /// The family whose directives apply, and so the protocol.
     pub family: Family,
     /// Who may be asked; nobody yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
     unresolved: Option<Unresolved>,
-    /// Who asks, as far as the choice depends on it.
+    /// The client's data, as far as the choice depends on it.
     pub asker: Asker,
-    /// Its head, empty line included, or what stands for it.
+    /// Its head, including the empty line, or its equivalent.
     pub head: Bytes,
-    /// Where the URI lies in the head; nowhere, where it has none.
+    /// Position of the URI in the head; none, where it has none.
     uri: std::ops::Range<usize>,
-    /// How its body ends.
+    /// The framing of its body.
     pub framing: Framing,
-    /// What is asked, as far as the answer's framing depends on it.
+    /// The kind of request, as far as the response's framing depends on it.
     pub asked: RequestKind,
     /// Its body.
     pub body: RequestBody,
-    /// The client's method: some are not sent twice.
+    /// The client's method: some must not be sent twice.
     pub method: Method,
-    /// How connections are opened.
+    /// The source address and options of connections.
     pub options: Options,
-    /// Its session, where sessions stay at one server.
+    /// Its session, with sticky sessions.
     pub session: Option<Session>,
-    /// `proxy_limit_rate`, in bytes a second; 0: no limit.
+    /// `proxy_limit_rate` in bytes per second; 0: no limit.
     pub limit_rate: u64,
-    /// What was tried.
+    /// The tries.
     pub record: Rc<Record>,
 }
 
-/// How an order differs from what the client asks.
+/// Differences between an upstream request and the client's.
 #[derive(Debug, Clone, Default)]
 pub struct Variation {
-    /// The answer may be cached: the client's conditions and ranges are not passed on.
+    /// Whether the response may be cached: then the client's conditions and ranges are not passed on.
     pub is_cacheable: bool,
-    /// GET is asked, whatever the client's method (`proxy_cache_convert_head`).
+    /// Whether the method is GET, whatever the client's is (`proxy_cache_convert_head`).
     pub as_get: bool,
-    /// Lines more: the conditions of a cache that revalidates.
+    /// Further header lines: the conditions of a cache that revalidates.
     pub lines: Vec<(Bytes, Bytes)>,
 }
 
-/// Who is asked by one request.
+/// The upstream of one request.
 #[derive(Debug, Clone)]
 pub struct Destination {
     /// The servers; none yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
     /// That name.
     pub unresolved: Option<Unresolved>,
-    /// The URI that takes the place of the location's prefix, or (`is_whole`) of the whole; empty: none.
+    /// The URI that replaces the location's prefix, or (`is_whole`) the whole URI; empty: none.
     pub uri: Bytes,
-    /// The URI was made from variables and is sent as it is.
+    /// Whether the URI was made from variables and is sent unchanged.
     pub is_whole: bool,
 }
 
@@ -92,7 +92,7 @@ impl Order {
     /// Evaluates a request.
     ///
     /// # Errors
-    /// 500 where the configuration makes something that cannot be sent; its log line is written.
+    /// 500 where the configuration produces something that cannot be sent; it is logged.
     pub fn new(
         request: &Request,
         passing: &Passing,
@@ -159,16 +159,16 @@ impl Order {
         }))
     }
 
-    /// With the servers behind its name. None: they cannot be had; the log says why.
+    /// The same with the servers behind its name. None: they cannot be had; the log says why.
     ///
     /// # Panics
-    /// If somebody else has it: it is resolved before it is asked with.
+    /// If it is shared: it is resolved before it is used.
     pub async fn resolved(mut self: Rc<Self>) -> Option<Rc<Self>> {
         let Some(name) = &self.unresolved else {
             return Some(self);
         };
         let wheel = &self.about.loop_().wire.wheel;
-        // In a box: most orders have no use for it.
+        // Boxed: most upstream requests do not need it.
         match Box::pin(name.resolve(self.about.location(), wheel)).await {
             Ok(upstream) => {
                 let own = Rc::get_mut(&mut self);
@@ -183,7 +183,7 @@ impl Order {
         }
     }
 
-    /// Its session is bound to this peer, for now.
+    /// Binds its session to this peer, for now.
     pub fn bind(&self, peer: &Peer) {
         let Some(session) = &self.session else { return };
         *self.record.bond.borrow_mut() = Some(Box::new(Bond {
@@ -201,12 +201,12 @@ impl Order {
     }
 }
 
-/// A size of a kernel's buffer; 0: as it is.
+/// The size of a kernel buffer; 0: the default.
 pub fn buffer(size: Option<config::Size>) -> u32 {
     size.map_or(0, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
 }
 
-/// What the choice of a server depends on.
+/// The data that the choice of a server depends on.
 pub fn asker(request: &Request, upstream: &Upstream, session: Option<&Session>) -> Asker {
     Asker {
         address: request.client.ip(),
@@ -228,7 +228,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Appends the head; gives where the URI lies in it, and the method's length.
+    /// Appends the head; returns the position of the URI in it, and the method's length.
     fn write(&self, out: &mut Vec<u8>) -> Result<(std::ops::Range<usize>, usize), Failure> {
         let request = self.request;
         let settings = &request.location().settings;
@@ -268,7 +268,7 @@ impl Writing<'_> {
         Ok((start..start + target.len(), method.len()))
     }
 
-    /// Appends what a gateway gets instead of a head.
+    /// Appends a gateway's equivalent of a head.
     fn write_params(&self, params: &Params, out: &mut Vec<u8>) -> Result<(), Failure> {
         let outcome = params.write(self.request, self.variation, self.framing, out);
         outcome.map_err(|fault| self.refuse(&fault.to_string()))
@@ -285,7 +285,7 @@ impl Writing<'_> {
         }
     }
 
-    /// `Host`: none only where the configuration takes it away and HTTP/1.0 is spoken.
+    /// `Host`: none only where the configuration removes it and HTTP/1.0 is used.
     fn host(&self, is_http10: bool) -> Option<Bytes> {
         let usual = || {
             let passed = self.request.passed.as_ref();
@@ -301,7 +301,7 @@ impl Writing<'_> {
         (!host.is_empty()).then_some(host)
     }
 
-    /// The lines that the configuration sets, and those of a cache.
+    /// The header lines that the configuration sets, and those of a cache.
     fn own_lines(&self) -> Vec<(Bytes, Bytes)> {
         let set = self.passing.lines.iter();
         let set = set.map(|line| (line.name.clone(), self.request.evaluate(&line.value)));
@@ -328,13 +328,13 @@ impl Writing<'_> {
     }
 }
 
-/// Is the client's own URI asked for, since nothing changed it?
+/// Whether the client's own URI is sent, since nothing changed it.
 fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
     uri.is_empty() && request.is_target_raw && !request.head.is_path_empty
 }
 
-/// Appends the URI that is asked for: the client's own where nothing changed it, else made of what it is now. `uri` is that of
-/// `proxy_pass`, and whether it is the whole one.
+/// Appends the URI: the client's own where nothing changed it, else made from the current one. `uri` is that of
+/// `proxy_pass`, and whether it is the whole URI.
 pub fn append_target(
     request: &Request,
     passing: &Passing,
@@ -345,7 +345,7 @@ pub fn append_target(
         return out.extend_from_slice(request.head.target());
     }
     if is_whole && !uri.is_empty() {
-        // As it is, but for what would end the URI or the line.
+        // Unchanged, except for bytes that would end the URI or the line.
         return escape_breaks(uri, out);
     }
     let mut skipped = 0;
@@ -367,13 +367,13 @@ pub fn append_target(
     }
 }
 
-/// Does the path of a target, as it came, hold something escaped?
+/// Whether the path of a raw target contains an escape.
 fn is_path_quoted(target: &[u8]) -> bool {
     let path = memchr::memchr(b'?', target).map_or(target, |end| &target[..end]);
     memchr::memchr(b'%', path).is_some()
 }
 
-/// Appends a URI in which blanks and control bytes, which would end it, are escaped.
+/// Appends a URI with escapes for blanks and control bytes, which would end it.
 fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
     for byte in uri {
         match byte {
@@ -383,7 +383,7 @@ fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The request at hand was not passed on before, or was: what follows stands behind a colon then.
+/// Separates the tries: if the request was passed on before, the next ones follow a colon.
 pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
     let passed = request.passed.get_or_insert_with(Passed::default);
     passed.record.tries.borrow_mut().redirect();

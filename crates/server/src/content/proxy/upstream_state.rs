@@ -15,10 +15,10 @@ use crate::upstream::Upstream;
 use crate::upstream::attempts::Tries;
 use crate::upstream::sticky::{Lesson, Session};
 
-/// What a request knows of it.
+/// A request's record of its upstream exchanges.
 #[derive(Debug, Default, Clone)]
 pub struct Passed {
-    /// What was tried.
+    /// The tries.
     pub record: Rc<Record>,
     /// `$proxy_host`.
     pub host: Bytes,
@@ -28,18 +28,18 @@ pub struct Passed {
     pub head: Option<Box<ResponseHead>>,
 }
 
-/// What was tried.
+/// The tries of a request.
 #[derive(Debug, Default)]
 pub struct Record {
     /// Try after try.
     pub tries: RefCell<Tries>,
-    /// Behind the last answer (`$upstream_trailer_…`).
+    /// The trailers of the last response (`$upstream_trailer_…`).
     pub trailers: RefCell<Vec<Header>>,
-    /// The server that was asked last, where sessions stay at one.
+    /// The server that was asked last, with sticky sessions.
     pub bond: RefCell<Option<Box<Bond>>>,
-    /// The location that asked takes no notice of `X-Accel-Charset`, wherever the answer led to.
+    /// Whether the location that asked ignores `X-Accel-Charset`, wherever the response led to.
     pub ignores_charset: Cell<bool>,
-    /// What is to be remembered of a session when the answer has ended.
+    /// The session to be remembered when the response has ended.
     pub lesson: RefCell<Option<Box<Lesson>>>,
 }
 
@@ -52,12 +52,12 @@ pub struct Bond {
     pub session: Session,
     /// The server.
     pub sid: Bytes,
-    /// The answer has ended.
+    /// Called when the response has ended.
     pub is_over: bool,
 }
 
 impl Passed {
-    /// The request goes another way: it is not known any more who is asked.
+    /// The request is redirected: its upstream is not known any more.
     pub fn forget_whom(&mut self) {
         self.host = Bytes::new();
         self.port = Bytes::new();
@@ -65,14 +65,14 @@ impl Passed {
 }
 
 impl Record {
-    /// The last answer's body is not passed on: none of it counts, however much has come.
+    /// The last response's body is not passed on: none of it counts, however much has arrived.
     pub fn forget_body(&self) {
         if let Some(one) = self.tries.borrow_mut().last() {
             one.response_length = 0;
         }
     }
 
-    /// The answer has ended: what there is to remember is remembered.
+    /// Called when the response has ended: its session is remembered.
     pub fn end(&self) {
         if let Some(lesson) = self.lesson.take() {
             lesson.learn();
@@ -90,7 +90,7 @@ impl Bond {
         self.upstream.sticky()?.set_cookie(request, &self.sid)
     }
 
-    /// An answer's head is known to the request: what it says of the session is remembered, now or at its end.
+    /// Called when the request knows a response's head: its session is remembered, now or at the end.
     pub fn learn(&self, request: &Request, record: &Record) {
         let Some(sticky) = self.upstream.sticky() else {
             return;

@@ -23,20 +23,20 @@ const UNIX: &[u8] = b"unix:";
 pub enum Pass {
     /// The same for every request.
     Fixed(Url),
-    /// Made for each request.
+    /// Evaluated for each request.
     Made(Template),
 }
 
 /// A URL to pass requests on to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// As it is written.
+    /// As configured.
     pub whole: Bytes,
-    /// Without its scheme: for messages.
+    /// Without its scheme, for messages.
     pub text: Bytes,
-    /// Who is to be asked.
+    /// The host and port, or the socket.
     pub host: Host,
-    /// The URI behind the host; empty: none. Begins with `/` or `?`.
+    /// The URI after the host; empty: none. Begins with `/` or `?`.
     pub uri: Bytes,
     /// `$proxy_host`: the host, and the port unless it is the usual one.
     pub host_header: Bytes,
@@ -44,7 +44,7 @@ pub struct Url {
     pub port_text: Bytes,
 }
 
-/// Who is to be asked.
+/// The destination of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
     /// An upstream by its name, or a server by name or address (an IPv6 one in brackets).
@@ -59,7 +59,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// The port that is to be asked; 0 at a unix socket.
+    /// The destination port; 0 for a unix socket.
     #[must_use]
     pub fn port(&self) -> u16 {
         match self {
@@ -99,13 +99,13 @@ impl Url {
         }
     }
 
-    /// The same for who reads it.
+    /// The same, as text.
     #[must_use]
     pub fn shown_place(&self) -> String {
         String::from_utf8_lossy(&self.place()).into_owned()
     }
 
-    /// Takes `HOST[:PORT]` or `unix:PATH` apart, which no scheme stands before and no URI behind.
+    /// Parses `HOST[:PORT]` or `unix:PATH`, without a scheme and a URI.
     ///
     /// # Errors
     /// nginx's sentence.
@@ -130,7 +130,7 @@ impl Url {
         }
     }
 
-    /// Takes a whole URL apart.
+    /// Parses a whole URL.
     ///
     /// # Errors
     /// nginx's sentence.
@@ -179,7 +179,7 @@ impl Value for Pass {
     }
 }
 
-/// What helps where an address was not understood.
+/// A hint for an address that was not understood.
 fn hint(sentence: &str, whole: &Bytes) -> Option<String> {
     if sentence.starts_with("https") {
         return Some(known::missing::of("http_proxy", "proxy_ssl_")?.sentence());

@@ -68,7 +68,7 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     !passed.host.is_empty()
 }
 
-/// Where the location's requests go, once this one is to go there; only what is passed on over HTTP has a host.
+/// The upstream of the location's requests, once this one reaches it; only HTTP upstreams have a host.
 fn target(request: &Request) -> Option<&Target> {
     let passing = request.location().passing.as_ref();
     let passing = passing.filter(|_| request.is_passed_on);
@@ -76,7 +76,7 @@ fn target(request: &Request) -> Option<&Target> {
     passing.map(|passing| &passing.target)
 }
 
-/// `$proxy_port`, as far as the host is known. That of a Unix socket is there, and empty.
+/// `$proxy_port`, if the host is known. For a unix socket it is set, and empty.
 fn port(request: &Request, out: &mut Vec<u8>) -> bool {
     if let Some(Target::Fixed { url, .. }) = target(request) {
         out.extend_from_slice(&url.port_text);
@@ -89,7 +89,7 @@ fn port(request: &Request, out: &mut Vec<u8>) -> bool {
     !passed.host.is_empty()
 }
 
-/// What came, and the client behind it.
+/// The received `X-Forwarded-For`, with the client's address appended.
 fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
     for value in request.head.get_each(HeaderId::XForwardedFor) {
         out.extend_from_slice(value);
@@ -99,7 +99,7 @@ fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The head of the last answer, a server's or a stored one.
+/// The head of the last response, from a server or the cache.
 fn last_head(request: &Request) -> Option<&ResponseHead> {
     let passed = request
         .passed
@@ -132,7 +132,7 @@ pub fn trailer(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec
     join(lines.map(|line| &line.value[..]), out)
 }
 
-/// `$upstream_cookie_NAME`: the value that the answer sets.
+/// `$upstream_cookie_NAME`: the value that the response sets.
 pub fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(head) = last_head(request) else {
         return false;
