@@ -115,7 +115,7 @@ impl Play {
         }
     }
 
-    /// Asks peer after peer until one is there; gives the choice, and who was tried.
+    /// Asks peer after peer until one is there; returns the choice, and the peers tried.
     fn ask(&mut self, asker: &Asker) -> (Choice, String) {
         let mut choice = Choice::new(&self.group, asker);
         let mut tried = Vec::new();

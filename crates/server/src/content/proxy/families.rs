@@ -27,7 +27,7 @@ const DECLARED: &str = "proxy_";
 /// Answers that only `proxy_…` may name in `…_next_upstream` and `…_cache_use_stale`.
 const PROXY_ALONE: [&str; 2] = ["http_502", "http_504"];
 
-/// Who passes requests on.
+/// The families of directives that pass requests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// `proxy_pass`: HTTP.
@@ -41,10 +41,10 @@ pub enum Family {
 }
 
 impl Family {
-    /// Those that share the lines of `proxy_…`.
+    /// The families that share the lines of `proxy_…`.
     pub const OTHERS: [Family; 3] = [Family::Fastcgi, Family::Uwsgi, Family::Scgi];
 
-    /// What its directives begin with.
+    /// The prefix of its directives.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Family {
         }
     }
 
-    /// Is it one of their directives that name a cache?
+    /// Whether it is one of the families' directives that name a cache.
     #[must_use]
     pub fn names_cache(directive: &Word) -> bool {
         let mut all = Self::OTHERS.into_iter().chain([Self::Proxy]);
@@ -75,7 +75,7 @@ impl Family {
         }
     }
 
-    /// What stands before the name of a server in logs.
+    /// The scheme before a server's name in logs.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
@@ -86,13 +86,13 @@ impl Family {
         }
     }
 
-    /// A text about directives of `proxy_…`, about its own.
+    /// A text about `proxy_…` directives, rewritten for its own.
     #[must_use]
     pub fn renamed(self, text: &str) -> String {
         text.replace(DECLARED, self.prefix())
     }
 
-    /// The name that its directive of this one is declared under; None: it is none of its directives.
+    /// The declared name of one of its directives; None: it is none of them.
     fn declared(self, name: &[u8]) -> Option<Vec<u8>> {
         let rest = name.strip_prefix(self.prefix().as_bytes())?;
         Some([DECLARED.as_bytes(), rest].concat())
@@ -113,7 +113,7 @@ sections! {
     }
 }
 
-/// What one level says of a family.
+/// A family's settings at one level.
 pub type RawPolicy = <Policy as Section>::Raw;
 
 /// Texts of the manual that are others than those of `proxy_…`, by what stands behind the prefix.
@@ -264,11 +264,11 @@ pub fn settle_stores(raw: &mut Raw) {
     settle(&mut raw.scgi);
 }
 
-/// Puts the lines of the family that passes the location's requests on in the place of those of `proxy_…`, and checks those that are not
-/// obeyed. Gives who passes them on, if anybody does.
+/// Replaces the lines of `proxy_…` by those of the family that passes the location's requests on, and checks those that
+/// are not obeyed. Returns that family, if there is one.
 ///
 /// # Errors
-/// What does not fit together.
+/// The directives contradict each other.
 pub fn settle(
     settings: &mut LocationSettings,
     chosen: Option<Family>,
@@ -298,7 +298,7 @@ pub fn settle(
             settings.proxy_answers = policy.answers;
             settings.proxy_store = policy.store;
             settings.caching = policy.caching;
-            // What a gateway says is its own, nothing of it is changed.
+            // A gateway's response is its own: nothing in it is rewritten.
             settings.proxy_rewrites = Arc::new(ProxyRewrites::finish(Default::default(), scope)?);
         }
     }

@@ -64,7 +64,7 @@ impl About {
         &self.client.loop_
     }
 
-    /// The log name of the place where its response is buffered.
+    /// The place of its response's temporary files.
     #[must_use]
     pub fn temporary_place(&self) -> disk::TemporaryPlace {
         let location = self.location();

@@ -24,8 +24,8 @@ use super::response_body::{Flow, Trying};
 use super::temp_file::Spool;
 
 /// A client counts as slow that has not taken a piece for this long, plus the millisecond or two by which a timer may
-/// be late. Fast clients take the largest piece in less. Each further millisecond would hold a server, and the requests
-/// that wait for that server, for as long.
+/// be late. Clients that keep up take the largest piece in less. Each further millisecond would hold a server for as
+/// long, and with it the requests that wait for that server.
 const PATIENCE: Duration = Duration::ZERO;
 
 /// Maximum of bytes kept beyond `proxy_buffers` while a part is being written: of one response, and of all responses of

@@ -31,7 +31,7 @@ pub struct Tunnel {
 
 /// The try that opened a tunnel. Gives the peer back when it is dropped.
 pub trait Behind {
-    /// Whose request it is.
+    /// The request, for log lines.
     fn about(&self) -> &About;
     /// The server, as the log names it.
     fn shown(&self) -> Vec<u8>;

@@ -37,7 +37,7 @@ pub struct Order {
     pub about: About,
     /// The family whose directives apply, and so the protocol.
     pub family: Family,
-    /// Who may be asked; nobody yet, where a name is to be resolved first.
+    /// The servers; none yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
     unresolved: Option<Unresolved>,
     /// The client's data, as far as the choice depends on it.

@@ -86,7 +86,7 @@ impl Host {
 }
 
 impl Url {
-    /// Who is to be asked: `HOST[:PORT]` or `unix:PATH`.
+    /// The host and port, or the socket: `HOST[:PORT]` or `unix:PATH`.
     #[must_use]
     pub fn place(&self) -> Vec<u8> {
         match &self.host {
