@@ -1,12 +1,12 @@
 //! Accepts connections on a listening socket, and chooses the loop that keeps each one.
 //!
 //! SO_REUSEPORT spreads by hash: 250 connections over 16 sockets came as 7 to 24. So a loop that has noticeably more
-//! connections than the least loaded one hands a new connection over to that one. A unix socket has one loop that accepts,
-//! which hands over in the same way. Each socket is watched by one loop only, so a connection wakes no more than one (no
-//! thundering herd).
+//! connections than the least loaded one hands a new connection over to that one. A unix socket has one loop that
+//! accepts, which hands over in the same way. Each socket is watched by one loop only, so a connection wakes no more
+//! than one (no thundering herd).
 //!
-//! Not here: how sockets are bound ([`crate::listen::bind`]). Invariant: a connection is counted at the loop that keeps it
-//! before the next one is assigned.
+//! Not here: how sockets are bound ([`crate::listen::bind`]). Invariant: a connection is counted at the loop that keeps
+//! it before the next one is assigned.
 
 use std::io;
 use std::net::SocketAddr;

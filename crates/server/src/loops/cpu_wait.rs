@@ -1,14 +1,15 @@
 //! The time that a loop's thread was ready and had no processor, because the kernel ran other threads or programs.
 //!
-//! Polls are timed by the wall clock, which goes on meanwhile. A client feels that time, but no request is to blame for it:
-//! the culprit that is named would be the request at hand when the kernel took the processor away. The kernel tells how long
-//! a thread was runnable without running (`/proc/thread-self/schedstat`, the kernel's `sched-stats.rst`), whether or not it
-//! slept in between. It does not tell how long the hypervisor ran other machines. That is seen where the thread did not go to
-//! sleep by itself: the time that passed and is missing in its processor time. Where neither source tells anything (a call
-//! that waited, on a kernel that keeps no account), the whole poll counts as its own.
+//! Polls are timed by the wall clock, which goes on meanwhile. A client feels that time, but no request is to blame for
+//! it: the culprit that is named would be the request at hand when the kernel took the processor away. The kernel tells
+//! how long a thread was runnable without running (`/proc/thread-self/schedstat`, the kernel's `sched-stats.rst`),
+//! whether or not it slept in between. It does not tell how long the hypervisor ran other machines. That is seen where
+//! the thread did not go to sleep by itself: the time that passed and is missing in its processor time. Where neither
+//! source tells anything (a call that waited, on a kernel that keeps no account), the whole poll counts as its own.
 //!
-//! Invariant: the kernel is asked at the beginning of a turn, at most once in [`Stalls::look_ns`] (a millisecond as a rule),
-//! and after a poll that took longer than that. The figure of a poll is exact but for what the kernel took in that time.
+//! Invariant: the kernel is asked at the beginning of a turn, at most once in [`Stalls::look_ns`] (a millisecond as a
+//! rule), and after a poll that took longer than that. The figure of a poll is exact but for what the kernel took in
+//! that time.
 
 use std::cell::{Cell, OnceCell};
 use std::fs::File;

@@ -1,10 +1,12 @@
-//! The request that a loop is running now, so that a slow poll can be attributed to it, and how long that request has waited.
+//! The request that a loop is running now, so that a slow poll can be attributed to it, and how long that request has
+//! waited.
 //!
 //! One slot for each loop's thread; a connection's poll fills it at its start and takes the content along at its end
-//! ([`Kept`]). Invariant: nothing of a request is lost between two of its polls, and nothing of it shows up in another one.
+//! ([`Kept`]). Invariant: nothing of a request is lost between two of its polls, and nothing of it shows up in another
+//! one.
 //!
-//! Of pipelined requests that one poll answers, the slowest is named. Their times are taken between them, so a client that
-//! does not pipeline costs nothing.
+//! Of pipelined requests that one poll answers, the slowest is named. Their times are taken between them, so a client
+//! that does not pipeline costs nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,10 +1,10 @@
-//! The connections of one loop that wait for their client, the longest waiting first. Any of them can be told to close when
-//! `worker_connections` or descriptors run out: first those between two requests and those that only linger, then those whose
-//! first request has not come as a whole, at last those whose request body stands still. When the loop is to end, only those
-//! between two requests are told: on any other one the client may have asked already.
+//! The connections of one loop that wait for their client, the longest waiting first. Any of them can be told to close
+//! when `worker_connections` or descriptors run out: first those between two requests and those that only linger, then
+//! those whose first request has not come as a whole, at last those whose request body stands still. When the loop is
+//! to end, only those between two requests are told: on any other one the client may have asked already.
 //!
-//! Not here: sockets and timeouts. Invariants: an entry is in the list exactly as long as its [`Idle`] lives; entering and
-//! leaving cost the same, however many connections are in the list.
+//! Not here: sockets and timeouts. Invariants: an entry is in the list exactly as long as its [`Idle`] lives; entering
+//! and leaving cost the same, however many connections are in the list.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

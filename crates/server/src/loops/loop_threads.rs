@@ -1,8 +1,9 @@
 //! The loops of a worker: their threads, and the commands that they get.
 //!
 //! Not here: where a configuration comes from ([`crate::process`]), what a connection does. Invariant: while the worker
-//! serves, every socket is watched by one loop. A loop lets go of a socket only after another one watches it, and closes none
-//! that the next configuration listens on (closing one of a SO_REUSEPORT group resets the connections queued at it).
+//! serves, every socket is watched by one loop. A loop lets go of a socket only after another one watches it, and
+//! closes none that the next configuration listens on (closing one of a SO_REUSEPORT group resets the connections
+//! queued at it).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;

@@ -5,8 +5,8 @@
 //! * [`accept`]: accepts connections and spreads them over the loops.
 //! * [`idle`]: connections that wait for their client and can be told to close.
 //! * [`yield_turn`]: the order of work within one iteration of a loop.
-//! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: the time at the end of a poll; `cpu_wait`: the time
-//!   without a processor.
+//! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: the time at the end of a poll; `cpu_wait`: the
+//!   time without a processor.
 //! * `malloc_arena`: the memory of a loop's thread, made before it runs.
 //! * [`current_request`]: the request that a slow poll is attributed to.
 //! * [`loop_threads`]: all loops of the worker: start, new settings, more or fewer loops, shutdown.

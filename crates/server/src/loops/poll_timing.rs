@@ -3,10 +3,11 @@
 //! `event_loop_blocked` is the time from the moment the loop learned of an event (the driver wakes the task right after
 //! `epoll_wait`, or another thread does) to the moment the task's poll starts.
 //!
-//! Not here: what is done with the figures. Invariant: between two polls of one iteration the clock is read once, not twice:
-//! the end of a poll is the start of the next one. Only the first wake of an iteration and a wake from another thread cost one
-//! reading more. Code inside a poll takes the poll's start for the current time (`wire::loop_clock`), so timing costs no
-//! reading but the one at its end. A poll that yields when no other task is ready is counted together with the next one.
+//! Not here: what is done with the figures. Invariant: between two polls of one iteration the clock is read once, not
+//! twice: the end of a poll is the start of the next one. Only the first wake of an iteration and a wake from another
+//! thread cost one reading more. Code inside a poll takes the poll's start for the current time (`wire::loop_clock`),
+//! so timing costs no reading but the one at its end. A poll that yields when no other task is ready is counted
+//! together with the next one.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

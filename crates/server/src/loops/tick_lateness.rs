@@ -1,9 +1,9 @@
-//! How late a tick of one millisecond is served. It is reckoned from a loop's iterations, since a real timer would wake loops
-//! that have nothing to do.
+//! How late a tick of one millisecond is served. It is reckoned from a loop's iterations, since a real timer would wake
+//! loops that have nothing to do.
 //!
-//! A tick that falls into an iteration is served at its end; further ticks in the same iteration are skipped, as a late timer
-//! does. A tick that falls into the loop's sleep is served at once. The time until the kernel gives an awake loop its
-//! processor is not included: `event_loop_blocked` and the polls themselves have it.
+//! A tick that falls into an iteration is served at its end; further ticks in the same iteration are skipped, as a late
+//! timer does. A tick that falls into the loop's sleep is served at once. The time until the kernel gives an awake loop
+//! its processor is not included: `event_loop_blocked` and the polls themselves have it.
 
 use disk::metrics::Histogram;
 

@@ -1,10 +1,11 @@
-//! A monotonic clock read from the TSC and re-anchored to CLOCK_MONOTONIC once per loop iteration. It takes a fifth of the
-//! instructions and a third of the time of `clock_gettime`.
+//! A monotonic clock read from the TSC and re-anchored to CLOCK_MONOTONIC once per loop iteration. It takes a fifth of
+//! the instructions and a third of the time of `clock_gettime`.
 //!
-//! A loop reads the kernel's clock once per iteration and this one at the end of each poll, so no error adds up, neither of the
-//! measured frequency nor of a suspend. The frequency is measured while the loop runs, between two readings that it makes
-//! anyway, until two measurements agree; up to then the kernel's clock is used. Invariant: the TSC counts only where the kernel
-//! itself uses it as its clock source ([`trust`]): then it is the same on all cores, at any frequency of theirs.
+//! A loop reads the kernel's clock once per iteration and this one at the end of each poll, so no error adds up,
+//! neither of the measured frequency nor of a suspend. The frequency is measured while the loop runs, between two
+//! readings that it makes anyway, until two measurements agree; up to then the kernel's clock is used. Invariant: the
+//! TSC counts only where the kernel itself uses it as its clock source ([`trust`]): then it is the same on all cores,
+//! at any frequency of theirs.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,8 @@ const SURE_NS: u64 = 10_000_000_000;
 /// Two measurements agree if they differ by at most this part (1/128). The thread may lose its processor in the middle
 /// of a reading.
 const PART: u64 = 128;
-/// Steps of the counter that one second at least is made of, and that two readings may lie apart, so that no product is too large.
+/// Steps of the counter that one second at least is made of, and that two readings may lie apart, so that no product is
+/// too large.
 const STEPS_MAX: u64 = 1 << 32;
 
 static IS_TRUSTED: AtomicBool = AtomicBool::new(false);

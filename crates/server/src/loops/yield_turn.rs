@@ -1,6 +1,7 @@
 //! The order of work within one iteration of a loop: everything is received before anything of it is sent on.
 //!
-//! Invariant: a task that yields is polled again in the same iteration, after every task that was ready when it yielded.
+//! Invariant: a task that yields is polled again in the same iteration, after every task that was ready when it
+//! yielded.
 
 use std::future::poll_fn;
 use std::task::Poll;

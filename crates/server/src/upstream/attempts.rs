@@ -181,7 +181,8 @@ mod tests {
         }
     }
 
-    // What nginx 1.31.5 logged of a server that refused, one that answered with X-Accel-Redirect, one with 500 and one with 200.
+    // What nginx 1.31.5 logged of a server that refused, one that answered with X-Accel-Redirect, one with 500 and one
+    // with 200.
     #[test]
     fn tries_are_told_as_nginx_tells_them() {
         let mut tries = Tries::default();

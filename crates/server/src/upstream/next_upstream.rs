@@ -1,7 +1,7 @@
 //! When a request that failed at one peer is sent to the next (`proxy_next_upstream`, `_tries`, `_timeout`).
 //!
-//! Not here: which peer that is, and what is sent. Invariant: a request that may change something is not sent twice unless
-//! the configuration says `non_idempotent`.
+//! Not here: which peer that is, and what is sent. Invariant: a request that may change something is not sent twice
+//! unless the configuration says `non_idempotent`.
 
 use message::Method;
 use wire::connect::ConnectError;

@@ -1,7 +1,7 @@
 //! nginx's smooth weighted round robin: heavy peers come often, but not in a row (5, 1, 1 gives a a b a c a a).
 //!
-//! Each turn every peer that may be chosen gains its weight; the one that has gained most is chosen, and pays for all. A
-//! sticky session's peer is chosen and pays whatever it has gained, until it has paid for a whole round.
+//! Each turn every peer that may be chosen gains its weight; the one that has gained most is chosen, and pays for all.
+//! A sticky session's peer is chosen and pays whatever it has gained, until it has paid for a whole round.
 
 use super::Standing;
 use super::eligible::Turn;

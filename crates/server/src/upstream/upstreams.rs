@@ -361,8 +361,8 @@ impl Upstreams {
         &self.hosts
     }
 
-    /// The upstream that `HOST[:PORT]`, `[IPV6][:PORT]` or `unix:PATH` stands for: a block's, or one made of all addresses of
-    /// the host. Looks names up by `resolve`, so not on a loop.
+    /// The upstream that `HOST[:PORT]`, `[IPV6][:PORT]` or `unix:PATH` stands for: a block's, or one made of all
+    /// addresses of the host. Looks names up by `resolve`, so not on a loop.
     ///
     /// # Errors
     /// nginx's sentence: a bad address, a port at the name of a block, a host that is not found.

@@ -139,7 +139,7 @@ pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
 
 async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     let variation = Variation {
-        // A request whose response may be cached is sent as GET, though this response is not stored.
+        // With a cache a HEAD may be sent as GET, though this response is not stored.
         as_get: request.cached.is_some() && caching::cache_request::asks_as_get(request),
         ..Variation::default()
     };

@@ -1,7 +1,7 @@
 //! Where `proxy_pass` leads: its URL, taken apart as nginx takes it apart.
 //!
-//! Not here: which servers stand behind the host. Invariant: nothing is resolved here, so that a URL made from variables can be
-//! read on a loop.
+//! Not here: which servers stand behind the host. Invariant: nothing is resolved here, so that a URL made from
+//! variables can be read on a loop.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt as _;
