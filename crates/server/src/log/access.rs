@@ -1,4 +1,4 @@
-//! Access logs as a location has them: built from its lines, and written at a request's end.
+//! Access logs of a location: built from its lines, and written at the end of a request.
 //!
 //! Not the thread that writes. Invariant: `write` never waits; `log` waits for room in the ring, at most a second.
 

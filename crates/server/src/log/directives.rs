@@ -1,7 +1,7 @@
 //! The directives of logs, and what their lines mean. Pure: opens nothing.
 //!
-//! Invariant: everything that nginx refuses about a log line by itself is refused here, with nginx's words; what needs the whole
-//! configuration (unknown formats, conflicting buffers) is checked by `access` and `files`.
+//! Invariant: everything that nginx refuses about a log line by itself is refused here, with nginx's words; what needs
+//! the whole configuration (unknown formats, conflicting buffers) is checked by `access` and `files`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Error logs: which lines go where.
+//! Error logs: which lines go to which log.
 //!
-//! Not the form of a line (`line`) and not the writing (`ring`, `thread`). Invariant: a line is built once and goes to every log
-//! that wants its level, to the same file twice when that is named twice.
+//! Not the format of a line (`line`) and not the writing (`ring`, `thread`). Invariant: a line is built once and goes
+//! to every log that wants its level; a file that is named twice gets it twice.
 
 use std::sync::Arc;
 

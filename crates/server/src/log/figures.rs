@@ -1,4 +1,4 @@
-//! What the logs count.
+//! The counters of the logs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How grave a line of the error log is.
+//! The severity levels of the error log.
 
 /// A level of the error log, gravest first. A log set to a level takes the lines of that level and all graver ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
-//! The form of a line of the error log: `YYYY/MM/DD hh:mm:ss [level] PID#TID: *CONN text, client: …`.
+//! The format of a line of the error log: `YYYY/MM/DD hh:mm:ss [level] PID#TID: *CONN text, client: …`.
 //!
-//! Pure but for the two numbers of the process and thread. Invariant: a line ends in one newline and has at most
-//! [`ERROR_LINE_BYTES`] bytes.
+//! Pure but for the process and thread ids. Invariant: a line ends in one newline and has at most [`ERROR_LINE_BYTES`]
+//! bytes.
 
 use super::level::Level;
 use crate::wall_clock::Clock;

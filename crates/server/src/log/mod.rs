@@ -1,7 +1,7 @@
 //! Access and error logs.
 //!
 //! * [`directives`]: what the configuration says; [`mod@format`], [`syslog`] with their grammars.
-//! * [`AccessLogs`], [`ErrorLogs`]: the logs of a place of the configuration.
+//! * [`AccessLogs`], [`ErrorLogs`]: the logs of one place of the configuration.
 //! * [`Feed`]: one loop's way to the logs; [`Logs`]: the process's.
 //! * `ring`, `thread`, `sink`, `named`: from the loops to the log thread, and into files.
 //!

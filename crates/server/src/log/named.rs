@@ -1,7 +1,7 @@
 //! Access logs with variables in their paths, and `open_log_file_cache`.
 //!
-//! Invariant: a path that a client had a hand in never creates a log for a root directory that is not there (nginx's check), and at
-//! most `max` files stay open per cache. Only the log thread comes here, as the worker's user.
+//! Invariant: a path made of a client's values never creates a log below a root directory that does not exist (nginx's
+//! check), and at most `max` files stay open per cache. Only the log thread runs this code, as the worker's user.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};

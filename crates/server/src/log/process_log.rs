@@ -1,7 +1,7 @@
 //! Lines for the error log from the master, the worker and the loops.
 //!
-//! Not here: where they go: a [`Sink`] is set as soon as the logs are open; until then it is stderr.
-//! Invariant: nothing here waits, unless the sink does.
+//! Not here: their destination: a [`Sink`] is set as soon as the logs are open; until then it is stderr. Invariant:
+//! nothing here waits, unless the sink does.
 
 use std::fmt::Arguments;
 use std::sync::RwLock;

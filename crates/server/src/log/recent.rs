@@ -1,7 +1,8 @@
-//! The last lines of the error logs that tell of trouble, for who looks at the dashboard.
+//! The last lines of the error logs that report trouble, for the dashboard.
 //!
-//! Not here: writing them. Invariant: [`LINES_MAX`] lines of [`LINE_BYTES_MAX`] bytes; only what a log wants is kept, and only
-//! once somebody wants to look. The lock, for which a loop may have to wait, is held for moving pointers only.
+//! Not here: writing them. Invariant: at most [`LINES_MAX`] lines of [`LINE_BYTES_MAX`] bytes; a line is kept only if a
+//! log wants it, and only after the first reader has asked. The lock, for which a loop may have to wait, is held for
+//! moving pointers only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! The way from the loops to the log thread: lines gather in a buffer of their loop (`Feed`) and are handed over once per turn.
+//! The way from the loops to the log thread: lines gather in a buffer of their loop (`Feed`) and are handed over once
+//! per iteration.
 //!
-//! Not the writing (`thread` does it) and not the formatting. Invariant: at most [`RING_BYTES`] wait for the thread or are being
-//! written by it, and beside them [`LOCAL_BYTES`] and the lines of one request per loop; a loop never waits for a disk here: the
-//! lock is held for a few moves of pointers only.
+//! Not the writing (`thread` does it) and not the formatting. Invariant: at most [`RING_BYTES`] wait for the thread or
+//! are being written by it, and beside them [`LOCAL_BYTES`] and the lines of one request per loop; a loop never waits
+//! for a disk here: the lock is held for a few moves of pointers only.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -1,8 +1,8 @@
-//! Where lines end: a file (or a pipe, or the terminal), gathered in a buffer or not, compressed or not; syslog; files whose names
-//! depend on the request.
+//! The destinations of lines: a file (or a pipe, or the terminal), buffered or not, compressed or not; syslog; files
+//! whose names depend on the request.
 //!
-//! Not the thread's loop. Invariant: only the log thread (and the master, which has none) touches a file here; a descriptor is
-//! exchanged between two writes, never in the midst of a line.
+//! Not the thread's loop. Invariant: only the log thread (and the master, which has none) touches a file here; a
+//! descriptor is exchanged between two writes, never in the middle of a line.
 
 use std::io;
 use std::io::Write as _;

@@ -1,7 +1,7 @@
-//! `syslog:…`: the parameter's grammar, the head of a message (RFC 3164 as nginx writes it), and the socket.
+//! `syslog:…`: the parameter's grammar, the header of a message (RFC 3164 as nginx writes it), and the socket.
 //!
-//! Invariant: sending never waits, not even for a reader of a unix socket: what the kernel does not take at once is lost and
-//! counted. A socket that failed is opened anew for the next message.
+//! Invariant: sending never waits, not even for the reader of a unix socket: a message that the kernel does not take at
+//! once is lost and counted. A socket that failed is reopened for the next message.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,8 @@
-//! The log thread: takes lines from the ring, writes them, keeps buffered logs' times, reads the time zone.
+//! The log thread: takes lines from the ring, writes them, flushes buffered logs in time, reads the time zone.
 //!
-//! The only thread of a worker that writes logs; it may wait for a disk as long as it likes. Invariant: without load a line is
-//! written as soon as it is handed over; under load lines gather for [`NAP`], so that one write takes many.
+//! It is the only thread of a worker that writes logs, and may wait for a disk as long as it likes. Invariant: without
+//! load a line is written as soon as it is handed over; under load lines gather for [`NAP`], so that one write takes
+//! many.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! The bundle: everything that a worker needs to serve a configuration, as one message.
 //!
-//! The worker opens no configuration file and binds no socket: texts, sockets, log descriptors and the
-//! rights that it is to have all come from here.
+//! The worker opens no configuration file and binds no socket: its texts, sockets, log descriptors and privileges all
+//! come from here.
 //!
-//! Not here: how messages travel ([`super::frame`]). Invariant: what is packed is unpacked equal, and the
-//! number of descriptors is the sum of what the body names.
+//! Not here: how messages travel ([`super::frame`]). Invariant: a bundle is unpacked equal to what was packed, and the
+//! number of descriptors is the sum of those that the body names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;

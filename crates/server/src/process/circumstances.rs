@@ -1,7 +1,9 @@
-//! What a configuration means beside its text: who reads it, on which machine, and where its names lead.
+//! The surroundings that give a configuration its meaning beside its text: root or not, the number of processors, and
+//! the addresses of its host names.
 //!
-//! The master finds it out and sends it along; the worker, who is somebody else with another environment, reads the same text with the
-//! same result. Not here: the text ([`super::source`]). Invariant: whatever [`super::load`] asks of its surroundings is asked here.
+//! The master finds them out and sends them along, so that the worker, which has another user and environment, reads
+//! the same text with the same result. Not here: the text ([`super::source`]). Invariant: every question of
+//! [`super::load`] to its surroundings is asked here.
 
 use crate::resolver::getaddrinfo::Hosts;
 

@@ -1,7 +1,7 @@
 //! The directives outside of every block and in `events`: processes, loops, limits.
 //!
-//! Not here: `error_log` ([`crate::log`]). Invariant: what is accepted has the meaning that its text
-//! says; what means nothing here says so in one warning.
+//! Not here: `error_log` ([`crate::log`]). Invariant: an accepted directive does what its text says; one that has no
+//! effect here says so in a single warning.
 
 use bytes::Bytes;
 use config::{

@@ -1,7 +1,6 @@
 //! The directories that the server writes to: made by the master, owned by the worker's user.
 //!
-//! Not here: what is written there. Invariant: a directory that is there and that the user owns is left
-//! as it is.
+//! Not here: the files in them. Invariant: an existing directory that the user owns is left as it is.
 #![expect(clippy::disallowed_methods, reason = "the master runs no loop")]
 
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,6 @@
 //! The worker's figures as lines of the error log, on USR1: of the loops, the pools, the caches, the logs.
 //!
-//! Not here: counting. Invariant: telling costs the loops nothing.
+//! Not here: counting. Invariant: writing them costs the loops nothing.
 
 use std::sync::Arc;
 

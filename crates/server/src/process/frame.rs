@@ -1,7 +1,7 @@
 //! Messages with descriptors between master and worker, over a SEQPACKET socket pair.
 //!
-//! Not here: what the messages mean ([`super::bundle`]). Invariant: a message arrives whole or not at
-//! all; its descriptors arrive in order.
+//! Not here: what the messages mean ([`super::bundle`]). Invariant: a message arrives whole or not at all; its
+//! descriptors arrive in order.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

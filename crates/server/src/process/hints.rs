@@ -1,7 +1,7 @@
-//! Hints that need the whole configuration: which names it declares, when a line names one that it does not.
+//! Hints that need the whole configuration: the names that it declares, for a line that refers to one that it does not.
 //!
-//! Not here: what is an error, and hints that the text around it gives ([`config::Error::advised`]). Invariant: only a hint is added,
-//! below nginx's sentence.
+//! Not here: what is an error, and hints that the text around it gives ([`config::Error::advised`]). Invariant: a hint
+//! is only added, below nginx's sentence.
 
 use config::known::{foreign, missing};
 use config::suggest::of_declared;

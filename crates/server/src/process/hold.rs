@@ -1,7 +1,8 @@
-//! For the stall test: freezes every pool while a file exists.
+//! Freezes every pool while a file exists, for the stall test.
 //!
-//! Set by the environment variable [`VARIABLE`] alone, so that no configuration can do it by mistake. Not here: what a
-//! held pool does ([`disk::Disk::hold_while_exists`]). Invariant: without the variable there is no thread and no cost.
+//! Only the environment variable [`VARIABLE`] enables it, so that no configuration can do it by mistake. Not here: what
+//! a held pool does ([`disk::Disk::hold_while_exists`]). Invariant: without the variable there is no thread and no
+//! cost.
 
 use std::path::PathBuf;
 use std::sync::Arc;

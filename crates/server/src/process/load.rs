@@ -1,7 +1,7 @@
-//! A configuration from its texts to everything that the processes need of it.
+//! Loads a configuration: from its texts to everything that the processes need of it.
 //!
-//! Not here: sockets, files of logs. Invariant: the master and the worker go the same way, the one with
-//! the file system as source, the other with the bundle's texts.
+//! Not here: sockets, files of logs. Invariant: master and worker load in the same way, the master from the file
+//! system, the worker from the bundle's texts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! The files of all logs: the master opens them, also where the worker's user could not, and hands them
-//! on; and the process's own lines.
+//! The files of all logs, and the process's own log lines. The master opens the files, also those that the worker's
+//! user could not open, and hands the descriptors over.
 //!
 //! The master writes its few lines itself; the worker has a thread for logs ([`crate::log::Logs`]).
 //!
-//! Not here: the forms of lines, logs with variables in their names. Invariant: a path is opened once,
-//! however many lines name it.
+//! Not here: the format of lines, logs with variables in their names. Invariant: a path is opened once, however many
+//! lines name it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,10 +1,10 @@
 //! The master: holds the sockets and the last good configuration, starts workers, obeys signals.
 //!
-//! It runs no loop and no thread, and waits in one place, for signals and for words of its workers.
+//! It runs no loop and no thread, and waits in one place, for signals and for messages of its workers.
 //!
-//! Not here: what happens before ([`super::start`]). Invariant: the sockets, the pid file and the
-//! configuration that the master holds are those of a bundle that a worker serves; a reload that anyone
-//! refuses changes none of them.
+//! Not here: the start ([`super::start`]). Invariant: the sockets, the pid file and the configuration that the master
+//! holds are those of a bundle that a worker serves; a reload that fails in the master or in the worker changes none of
+//! them.
 
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;

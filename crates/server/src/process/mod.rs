@@ -1,12 +1,12 @@
 //! The processes: a master that holds the configuration and the sockets, a worker that serves.
 //!
 //! * [`master`]: reads, binds, starts, supervises, obeys signals. [`single`] is both in one process.
-//! * [`worker`]: takes [`bundle`]s from it over a socket pair ([`frame`]) and runs the loops.
+//! * [`worker`]: takes [`bundle`]s from the master over a socket pair ([`frame`]) and runs the loops.
 //! * [`load`], [`source`], [`circumstances`], [`directives`], [`pools`]: from texts to what the processes need.
 //! * [`sockets`], [`logs`], [`pid`], [`privileges`], [`signals`], `title`: one thing each.
 //!
-//! Not here: the loops ([`crate::loops`]) and the request's way. Invariant: the master runs no loop and
-//! no thread; the worker learns everything from the master's bundle and opens no configuration itself.
+//! Not here: the loops ([`crate::loops`]) and the processing of requests. Invariant: the master runs no loop and no
+//! thread; the worker learns everything from the master's bundle and opens no configuration itself.
 
 pub mod bundle;
 pub mod circumstances;

@@ -1,7 +1,8 @@
-//! What stands in the way of a start, found out when it has failed: the process that has the port, the directory that is not there, the
-//! rights that are missing.
+//! Diagnoses a failed start: the process that has the port, the directory that does not exist, the rights that are
+//! missing.
 //!
-//! Not here: what fails. Invariant: nothing is looked for while all goes well, and only the master looks.
+//! Not here: the failure itself. Invariant: nothing is examined before something fails, and only the master examines
+//! it.
 #![expect(clippy::disallowed_methods, reason = "no loop runs in the master")]
 
 use std::io::{self, ErrorKind};

@@ -1,6 +1,6 @@
-//! The pid file: the sign that the server is ready, and the way to its master.
+//! The pid file: the sign that the server is ready, and the way to find its master.
 //!
-//! Not here: when it is written. Invariant: the file of a running master holds its number and a newline.
+//! Not here: when it is written. Invariant: the file of a running master holds its process id and a newline.
 #![expect(
     clippy::disallowed_methods,
     reason = "the master and the sender of a signal: no loop runs in them"

@@ -1,14 +1,15 @@
-//! The program's own code and constants stay in memory.
+//! Keeps the program's own code and constants in memory.
 //!
-//! They are pages of a file like others: where memory is short (a container's limit, and a disk's files that want all of it), the kernel
-//! drops those that were not used for a while, and the loop that next runs into one waits for the disk. Under bench/mixed that
-//! kept loops for up to 170 ms, in code as common as taking a connection.
+//! They are file pages like others. Where memory is short (a container's limit, and cached files that want all of it),
+//! the kernel drops those that were not used for a while, and the next loop that runs into one waits for the disk.
+//! Under bench/mixed that kept loops for up to 170 ms, in code as common as accepting a connection.
 //!
-//! Where the whole of it would be more than a small part of the memory that there may be, only what has been used stays: code that never runs
-//! (most of it) would take the room of what does. What runs for the first time may wait for the disk then, once.
+//! Where the whole program would be more than a small part of the available memory, only the pages in use stay: code
+//! that never runs (most of it) would take the room of code that does. Code that runs for the first time may then wait
+//! for the disk, once.
 //!
-//! Invariant: done once, before the loops run and before root's rights are given up. Where the kernel refuses (RLIMIT_MEMLOCK: 8 MiB for
-//! ordinary users as a rule), what fits is kept, code first.
+//! Invariant: done once, before the loops run and before root's rights are given up. Where the kernel refuses
+//! (RLIMIT_MEMLOCK: 8 MiB for ordinary users as a rule), what fits is kept, code first.
 
 use std::ops::Range;
 use std::path::Path;

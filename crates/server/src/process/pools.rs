@@ -1,6 +1,6 @@
 //! `thread_pool`: the pools that a configuration declares, and those that a process then has.
 //!
-//! Not here: what runs in them (`disk`). Invariant: the pool `default` is always there.
+//! Not here: what runs in them (`disk`). Invariant: the pool `default` always exists.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! Who the worker is, and what it may use: user, groups, limits, priority, directory.
+//! The worker's identity and limits: user, groups, resource limits, priority, working directory.
 //!
-//! Not here: what must be opened before rights are given up (the worker does that first). Invariant:
-//! after [`Account::become_it`] succeeded no way leads back: real, effective and saved ids are set.
+//! Not here: what must be opened before root's rights are given up (the worker does that first). Invariant: after
+//! [`Account::become_it`] succeeded there is no way back: real, effective and saved ids are set.
 
 use std::ffi::CString;
 use std::io;

@@ -1,6 +1,6 @@
-//! A reload, from the texts to the worker: nothing that there is changes before a worker serves what is new.
+//! A reload, from the texts to the worker: nothing existing changes before a worker serves the new configuration.
 //!
-//! Not here: what follows when a worker serves it or refuses it ([`super::master`]).
+//! Not here: what follows when a worker serves or refuses it ([`super::master`]).
 
 use super::circumstances::Circumstances;
 use super::directives::Processes;

@@ -1,7 +1,7 @@
 //! Signals as events of a descriptor: no handler runs, nothing is interrupted.
 //!
-//! Not here: what is done about them. Invariant: the signals are blocked in every thread, so that only
-//! the descriptor sees them.
+//! Not here: the reaction to them. Invariant: the signals are blocked in every thread, so that only the descriptor sees
+//! them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

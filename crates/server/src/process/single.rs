@@ -1,6 +1,6 @@
 //! `master_process off`: master and worker in one process, for development.
 //!
-//! Not here: what both do ([`super::master`], [`super::worker`]). Invariant: rights are not given up, and
+//! Not here: what both do ([`super::master`], [`super::worker`]). Invariant: root's rights are not given up, and
 //! nothing is restarted.
 
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! The listening sockets that the master holds.
 //!
-//! Not here: how one is bound ([`crate::listen::bind`]). Invariant: a socket stays open as long as a
-//! configuration listens on its address, whatever happens to workers; a unix socket's file goes when the
-//! last configuration that listens on it does.
+//! Not here: how one is bound ([`crate::listen::bind`]). Invariant: a socket stays open as long as a configuration
+//! listens on its address, whatever happens to workers; a unix socket's file is removed together with the last
+//! configuration that listens on it.
 #![expect(
     clippy::disallowed_methods,
     reason = "the master waits for an address, and runs no loop"

@@ -1,6 +1,6 @@
-//! Where the master reads a configuration from: the file system, or for `serve` a text of its own.
+//! The source that the master reads a configuration from: the file system, or for `serve` a text of its own.
 //!
-//! Not here: what the texts mean. Invariant: nothing is read but what the configuration names.
+//! Not here: what the texts mean. Invariant: only files that the configuration names are read.
 #![expect(
     clippy::disallowed_methods,
     reason = "only the master reads configurations, and it runs no loop"

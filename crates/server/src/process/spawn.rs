@@ -1,8 +1,8 @@
-//! Starting a worker process: this program again, with a channel to the master as standard input.
+//! Starts a worker process: this program again, with a channel to the master as standard input.
 //!
-//! Not `fork` alone: the worker begins with a clean memory and its own environment, and needs no unsafe
-//! code. Not here: what master and worker say to each other. Invariant: the worker inherits no descriptor
-//! but the standard ones.
+//! `fork` is followed by `exec`: the worker begins with a clean memory and its own environment, and needs no unsafe
+//! code. Not here: the messages of master and worker. Invariant: the worker inherits no descriptor but the standard
+//! ones.
 #![expect(clippy::disallowed_methods, reason = "the master runs no loop")]
 
 use std::ffi::{OsStr, OsString};

@@ -1,7 +1,7 @@
 //! From the command line to a running master: what nginx does before it serves.
 //!
-//! Not here: the master's life ([`super::master`]). Invariant: until everything is listening nothing is
-//! left behind by a start that fails: no pid file, no process, no file of a unix socket.
+//! Not here: the running master ([`super::master`]). Invariant: a start that fails before everything is listening
+//! leaves nothing behind: no pid file, no process, no file of a unix socket.
 #![expect(clippy::disallowed_methods, reason = "no loop runs in this process")]
 
 use std::io::{self, IsTerminal, Write};

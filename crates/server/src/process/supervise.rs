@@ -1,7 +1,7 @@
-//! Workers as the master sees them: started, told to finish, ended, and started again when they die.
+//! Workers as the master sees them: started, told to finish, ended, and restarted when they die.
 //!
-//! Not here: configurations and reloads ([`super::master`]). Invariant: as long as the master is to serve,
-//! a worker serves the last good bundle on the sockets that the master holds, or one is about to be started.
+//! Not here: configurations and reloads ([`super::master`]). Invariant: as long as the master is to serve, a worker
+//! serves the last good bundle on the master's sockets, or one is about to be started.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};

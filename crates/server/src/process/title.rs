@@ -1,6 +1,7 @@
-//! What `ps` shows of the processes, in nginx's words, so that scripts find the master and its worker.
+//! The titles that `ps` shows for the processes, in nginx's words, so that scripts find the master and its worker.
 //!
-//! Not here: how a title is changed ([`sys::set_title`]). Invariant: a process that cannot have a title goes on without.
+//! Not here: how a title is changed ([`sys::set_title`]). Invariant: a process whose title cannot be set goes on
+//! without.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

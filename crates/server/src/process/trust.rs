@@ -1,10 +1,11 @@
-//! Files and directories that root opens where somebody else may write: logs, pid files, directories of caches.
+//! Opens files and directories as root where other users may write: logs, pid files, directories of caches.
 //!
-//! Who may write in a directory can put a link there, and root would write, or give away, what the link leads to. So a path is gone down
-//! one directory at a time, each by the descriptor of the one above. A link is followed where it is root's word: in a directory that is
-//! root's alone, as are all above it, or where link and directory are root's and nobody else could have moved it there.
+//! A user with write access to a directory can put a link there, and root would write to the link's target or give it
+//! away. So a path is walked one directory at a time, each opened by the descriptor of its parent. A link is followed
+//! only if root placed it: in a directory that only root can write, below others of that kind, or where link and
+//! directory are root's and no other user could have moved it there.
 //!
-//! Not here: what is done with a file. Invariant: what is opened is what was looked at.
+//! Not here: what is done with a file. Invariant: the file that is opened is the file that was checked.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -1,10 +1,10 @@
 //! The worker process: takes bundles from the master, runs the loops, gives up root's rights.
 //!
-//! Its main thread waits for the master, for signals and for what helper threads have built; it serves
-//! nothing, so it may wait.
+//! Its main thread waits for the master, for signals and for the results of helper threads; it serves no request, so it
+//! may wait.
 //!
-//! Not here: the loops ([`crate::loops::loop_threads`]). Invariant: a bundle that cannot be served is answered
-//! with the reason, and what was served before goes on.
+//! Not here: the loops ([`crate::loops::loop_threads`]). Invariant: a bundle that cannot be served is answered with the
+//! reason, and the previous configuration stays in service.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
