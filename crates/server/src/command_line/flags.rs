@@ -1,7 +1,7 @@
 //! nginx's flags.
 //!
-//! Not here: what they mean. Invariant: reads what `ngx_get_options` reads: letters may stand together
-//! (`-tq`), a value may follow at once (`-cnginx.conf`) or as the next argument.
+//! Not here: what they mean. Invariant: reads what `ngx_get_options` reads: letters may be combined (`-tq`), a value
+//! may follow directly (`-cnginx.conf`) or as the next argument.
 
 /// What the flags say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! Serving a configuration that was made, not read: what `freewheel serve` and `freewheel proxy` have in common.
+//! Serves a generated configuration: the common part of `freewheel serve` and `freewheel proxy`.
 //!
-//! Not here: what stands in it. Invariant: it is served in the foreground, in the one way that there is.
+//! Not here: its text. Invariant: it is served in the foreground, by the same code as any other configuration.
 #![expect(clippy::disallowed_methods, reason = "before anything is served")]
 
 use std::ffi::OsString;

@@ -1,8 +1,8 @@
 //! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy`, `top` and
 //! `--explain`.
 //!
-//! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is understood as
-//! nginx would, or refused with its sentence; our own words are none that nginx takes.
+//! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is
+//! understood as nginx would, or refused with its sentence; nginx accepts none of our own words.
 
 mod flags;
 mod made;

@@ -1,7 +1,7 @@
 //! `freewheel proxy ORIGIN --cache DIR[,DIR…]`: a caching reverse proxy, without a configuration.
 //!
-//! Makes a configuration text and serves that, in the foreground. One cache and one pool of threads for each directory, so that no disk
-//! delays what another has; keys are spread over them by `split_clients`.
+//! Generates a configuration text and serves that, in the foreground. Each directory has a cache and a thread pool of
+//! its own, so that no disk delays requests for another; keys are spread over them by `split_clients`.
 //!
 //! Not here: what the directives mean. Invariant: `--print-config` prints what would be served.
 

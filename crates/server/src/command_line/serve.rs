@@ -1,6 +1,6 @@
 //! `freewheel serve DIR`: a directory over HTTP, without a configuration.
 //!
-//! Makes a configuration text and serves that, in the foreground, so that there is one way only.
+//! Generates a configuration text and serves that, in the foreground, so that there is only one code path.
 //!
 //! Not here: what the directives mean. Invariant: `--print-config` prints what would be served.
 #![expect(clippy::disallowed_methods, reason = "before anything is served")]

@@ -1,8 +1,8 @@
-//! What the program says of itself: `-v`, `-V`, `-h`.
+//! The program's description of itself: `-v`, `-V`, `-h`.
 //!
-//! Invariant: only what is built is named. Programs that ask nginx's `-V` what it can do (its own test
-//! suite, for one) get a true answer: modules of nginx that are on unless left out are listed as
-//! `--without-…` until they are built, others are not named.
+//! Invariant: only what is built is named. Programs that read nginx's `-V` to learn its features (its own test suite,
+//! for one) get a true answer: modules of nginx that are on unless left out are listed as `--without-…` until they are
+//! built, others are not named.
 
 use std::collections::BTreeMap;
 

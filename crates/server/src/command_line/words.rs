@@ -1,6 +1,7 @@
-//! Words that are no command here and one elsewhere (`freewheel start`): what is meant is told.
+//! Words that are commands of other programs and not of this one (`freewheel start`): the answer names the right
+//! command.
 //!
-//! Not here: the words that are commands. Invariant: none of these does anything, but for `help` and `version`.
+//! Not here: the words that are commands. Invariant: none of these does anything, except `help` and `version`.
 
 use std::process::ExitCode;
 

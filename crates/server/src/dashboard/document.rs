@@ -1,6 +1,7 @@
-//! The page: one file made of its sources, with the policy that lets it run its own script and ask its own server only.
+//! The page: one file made of its sources, with a Content-Security-Policy that lets it run only its own script and
+//! connect only to its own server.
 //!
-//! Invariant: nothing of a request or of the configuration stands in it.
+//! Invariant: it contains nothing of a request or of the configuration.
 
 use std::io::Write;
 use std::sync::LazyLock;

@@ -1,6 +1,7 @@
-//! What is kept for those that look later, and who is told what is new.
+//! The samples that are kept for later viewers, and the clients that are told of new ones.
 //!
-//! Invariant: the lock is held for moving pointers only; a client that does not read costs no more than [`BEHIND_MAX`] pointers.
+//! Invariant: the lock is held for moving pointers only; a client that does not read costs no more than [`BEHIND_MAX`]
+//! pointers.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
-//! The last lines of errors and the last stalls, as events: they hold what requests said, as strings of JSON.
+//! The last error lines and the last stalls, as events: they hold text of requests, as JSON strings.
 //!
-//! Invariant: what is kept is bounded where it is kept ([`crate::log::recent`], [`crate::metrics::stalls`]).
+//! Invariant: their number is bounded at the source ([`crate::log::recent`], [`crate::metrics::stalls`]).
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,12 +1,13 @@
-//! The dashboard: the figures of the last minutes, as a page that is pushed what is new.
+//! The dashboard: a page with the figures of the last minutes, to which new ones are pushed.
 //!
 //! * [`document`]: the page itself, whose sources lie in `page/`.
-//! * [`series`]: what is made of the figures, time after time.
-//! * [`history`]: what of it is kept, and who is told; [`sampler`]: the thread that sees to that.
-//! * [`stream`]: it as the body of an answer.
+//! * [`series`]: the series that are made of the figures, and their samples.
+//! * [`history`]: the samples that are kept, and the clients that get new ones; [`sampler`]: the thread that takes
+//!   them.
+//! * [`stream`]: the samples as the body of a response.
 //!
-//! Not here: counting ([`crate::metrics`]), the directive ([`crate::content::status`]). Invariant: what is shown is made once,
-//! by one thread, whoever looks at it; text of requests is data of a string, never a part of the page.
+//! Not here: counting ([`crate::metrics`]), the directive ([`crate::content::status`]). Invariant: each sample is made
+//! once, by one thread, however many clients watch; text of requests is string data, never a part of the page.
 
 pub mod document;
 pub mod history;

@@ -1,6 +1,6 @@
-//! The thread that takes samples: a loop would be kept by it, and one that stands still is to be seen.
+//! The thread that takes samples: sampling would keep a loop too long, and a loop that stands still must be visible.
 //!
-//! Invariant: it holds nothing that a loop waits for, and ends with what it looks at.
+//! Invariant: it holds nothing that a loop waits for, and ends together with the figures that it samples.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;

@@ -1,14 +1,14 @@
-//! What is made of the figures: a list of series, and a sample of them time after time, both as events of a stream (HTML,
+//! The series that are made of the figures, and a sample of them at each interval, both as events of a stream (HTML,
 //! 9.2 "Server-sent events").
 //!
-//! A counter's number is what it has grown by since the last sample, a gauge's is itself, a histogram's is
-//! `[count, p50, p99, longest]` of what came since, in microseconds, or 0. A series keeps its place in every sample; the place of
-//! one that is no more is given away when no sample that is kept has it.
+//! A counter's number is its growth since the last sample, a gauge's is its value, a histogram's is `[count, p50, p99,
+//! longest]` of the values since then, in microseconds, or 0. A series keeps its place in every sample; the place of a
+//! series that has ended is reused when no kept sample has it any more.
 //!
-//! Where names of the configuration (zones, peers) make more than [`FAMILY_MAX`] series of a family, the first that count anything have places
-//! of their own, and the rest is added up, so that a sum of all is right whatever there is.
+//! Where names of the configuration (zones, peers) make more than [`FAMILY_MAX`] series of a family, the first that
+//! count anything have places of their own, and the rest is added up, so that the sum of all is always right.
 //!
-//! Invariant: at most [`SERIES_MAX`] places; what has few series gets them first.
+//! Invariant: at most [`SERIES_MAX`] places; families with few series get them first.
 
 use std::fmt::Write as _;
 

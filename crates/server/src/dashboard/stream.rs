@@ -1,7 +1,7 @@
-//! The body of a stream: what is kept, then what is new.
+//! The body of a stream: the kept samples, then each new one.
 //!
-//! Invariant: it ends with a reload (whoever may not see it any more is asked again), with its loop, when the worker leaves, and
-//! when its client does not read.
+//! Invariant: it ends with a reload (the next request checks anew whether the client may see it), with its loop, when
+//! the worker quits, and when its client does not read.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What is told of an answer: its head as it would be sent, and the lines that add to it or change its body.
+//! The explanation of a response: its header as it would be sent, and the lines that add to it or change its body.
 
 use config::Directive;
 use message::{Method, date};

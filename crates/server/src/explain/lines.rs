@@ -1,7 +1,8 @@
-//! Where what holds for a request is written: the blocks around a location, and in which of them a directive was found.
+//! Finds the configuration lines that hold for a request: the blocks around a location, and the one of them in which a
+//! directive was found.
 //!
-//! Not here: what directives mean. Invariant: only lines that really hold are given, so an inner level hides those of the outer ones
-//! wherever the tables say so.
+//! Not here: what directives mean. Invariant: only lines that really hold are given, so an inner level hides those of
+//! the outer ones wherever the tables say so.
 
 use std::collections::BTreeSet;
 

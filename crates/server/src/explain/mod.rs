@@ -1,8 +1,9 @@
-//! `freewheel -t --explain-url URL`: what becomes of a request, and which lines of the configuration say so.
+//! `freewheel -t --explain-url URL`: the fate of a request, and the lines of the configuration that decide it.
 //!
-//! The steps that choose are the server's own, run for a request that comes over a pair of sockets inside of this process: reading,
-//! server, location, rewriting, access, `try_files`, `index`, files, error pages, header lines. Nothing is sent, nobody else is asked
-//! and nothing is written. Not here: those steps. Invariant: whatever would ask another server, or change a file, is told and not done.
+//! The steps that choose are the server's own, run for a request that comes over a socket pair inside this process:
+//! reading, server, location, rewriting, access, `try_files`, `index`, files, error pages, header lines. Nothing is
+//! sent, no other server is asked and nothing is written. Not here: those steps. Invariant: a step that would ask
+//! another server, or change a file, is reported and not carried out.
 
 mod answer;
 mod lines;

@@ -1,4 +1,5 @@
-//! What is told of a request that is passed on: which cache, which key, which place; which servers, and what they are asked.
+//! The explanation of a request that is passed on: its cache, key and place there; the servers, and the request that
+//! they get.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What is told of a request: titles with texts, and below each the lines of the configuration that made it so.
+//! The explanation as a report: titles with texts, and below each the lines of the configuration that caused it.
 
 use std::fmt::Write as _;
 

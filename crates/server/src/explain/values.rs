@@ -1,7 +1,8 @@
-//! The variables that decided on the way of a request, each with the line that used it, and what they are made of.
+//! The variables that decided how a request is served, each with the line that used it, and the values behind them.
 //!
-//! What an instruction of rewriting uses is looked at when it is obeyed, since the URI changes; all else at the end. Invariant: to look
-//! changes nothing: what a request remembers once it was asked for is not asked for before its line is obeyed.
+//! A variable of a rewrite instruction is read when the instruction runs, since the URI changes; all others are read at
+//! the end. Invariant: reading changes nothing: a value that a request caches on first use is not read before its line
+//! runs.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
-//! The way of a request through the server's steps, told.
+//! Walks a request through the server's steps, and reports each.
 //!
-//! Each step is the server's own; what stands here is their order, as in `respond` and `before`, and what is told of them. Invariant:
-//! content that asks another server or writes is told and not made.
+//! Each step is the server's own; this module has only their order, as in `respond` and `before`, and the reports.
+//! Invariant: content that asks another server or writes is reported and not produced.
 
 use bytes::Bytes;
 use config::Directive;

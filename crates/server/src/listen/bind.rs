@@ -1,8 +1,8 @@
 //! Listening sockets: made by the master, one per loop and address.
 //!
-//! Not here: when to bind, and who accepts. Invariant: the first socket of an address is bound
-//! *without* SO_REUSEPORT, so that a second instance gets EADDRINUSE as with nginx and does not
-//! silently take half of the connections; only then is the option set and are the others bound.
+//! Not here: when to bind, and accepting. Invariant: the first socket of an address is bound *without* SO_REUSEPORT, so
+//! that a second instance gets EADDRINUSE as with nginx and does not silently take half of the connections; only then
+//! is the option set and are the others bound.
 #![expect(
     clippy::disallowed_methods,
     reason = "the master binds, before or beside any loop"

@@ -1,8 +1,7 @@
-//! All `listen` lines of a configuration put together: one entry per address, the servers behind it,
-//! and which addresses get a socket of their own.
+//! The table of all `listen` lines of a configuration: one entry per address, the servers behind it, and which
+//! addresses get a socket of their own.
 //!
-//! Not here: names of servers, sockets. Invariant: an address stands here once; a server stands at an
-//! address once.
+//! Not here: names of servers, sockets. Invariant: an address has one entry; a server is listed once at an address.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,9 @@
-//! What the kernel wakes the thread by: triggers of pressure stall information (Linux's `accounting/psi.rst`) of the worker's group and of
-//! the machine, and of version 1 the group's pressure level (`cgroup-v1/memory.rst`).
+//! The kernel's alarms for the memory thread: triggers of pressure stall information (Linux's `accounting/psi.rst`) of
+//! the worker's control group and of the machine, and with cgroup v1 the group's pressure level
+//! (`cgroup-v1/memory.rst`).
 //!
-//! Invariant: opened before the worker gives up root's rights (with version 1 nobody else may); what cannot be had is missing, and the
-//! thread looks by itself.
+//! Invariant: they are opened before the worker gives up root's rights (with version 1 only root may); without an alarm
+//! that cannot be opened, the thread polls.
 #![expect(
     clippy::disallowed_methods,
     reason = "procfs and control groups: no disk is behind them, and no loop runs yet"

@@ -1,6 +1,6 @@
-//! Who holds how much of the worker's memory, as figures.
+//! The worker's memory by owner, as figures.
 //!
-//! Invariant: what nobody is named for is `other`, so that the sum is what the kernel says the worker has.
+//! Invariant: memory without a known owner is `other`, so that the sum is what the kernel counts for the worker.
 
 use disk::memory::accounts::{HOLDERS, Held, held};
 use disk::memory::level::{LEVELS, level};

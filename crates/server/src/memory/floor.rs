@@ -1,6 +1,7 @@
-//! How little memory is too little: what the worker takes for itself before it keeps anything, said at a start that has less.
+//! The minimum of memory: what the worker takes for itself before it caches anything. A start with less logs that.
 //!
-//! Not here: what bounds it ([`disk::memory::limits`]). Invariant: nothing is refused; who has set the limit may know better.
+//! Not here: the bounds themselves ([`disk::memory::limits`]). Invariant: nothing is refused; the administrator who set
+//! the limit may know better.
 
 use disk::memory::limits::Limit;
 

@@ -1,10 +1,11 @@
-//! The allocator's heaps where memory is tight: few, and what is free in them is given back all the time.
+//! The allocator's arenas where memory is tight: few of them, and their free memory is given back all the time.
 //!
-//! glibc gives nearly every thread a heap of its own, and each keeps what its busiest moment took: of 44 MiB of a worker with 16 loops in a control
-//! group of 64 MiB, 20 were free memory of heaps (`bench/small`). With few heaps threads meet at their locks, which are held for less than
-//! a microsecond.
+//! glibc gives nearly every thread an arena of its own, and each keeps what its busiest moment took: of 44 MiB of a
+//! worker with 16 loops in a control group of 64 MiB, 20 were free memory in arenas (`bench/small`). With few arenas
+//! threads contend for their locks, which are held for less than a microsecond.
 //!
-//! Not here: the thread that gives back ([`super::watch`]). Invariant: bounded before the process has threads that serve.
+//! Not here: the thread that gives back ([`super::watch`]). Invariant: the number is bounded before the process has
+//! threads that serve.
 
 use std::path::Path;
 

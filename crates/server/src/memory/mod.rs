@@ -1,16 +1,16 @@
-//! The worker's memory: how much it may be, and what is given up where it is scarce.
+//! The worker's memory: its bounds, and what is given up when it is scarce.
 //!
 //! * [`directives`]: the directive `memory_budget`.
-//! * [`watch`]: the thread that asks the kernel, sets the level, says so, and tells the loops.
-//! * [`alarms`]: what the kernel wakes that thread by.
-//! * [`shed`]: what a loop does then.
-//! * [`floor`]: how little is too little.
-//! * [`heaps`]: the allocator's, where there is little.
-//! * [`score`]: whom the kernel kills where all of that is not enough.
-//! * [`figures`]: who holds what.
+//! * [`watch`]: the thread that asks the kernel, sets the level, logs it, and tells the loops.
+//! * [`alarms`]: the kernel's events that wake that thread.
+//! * [`shed`]: what a loop then gives up.
+//! * [`floor`]: the minimum of memory.
+//! * [`heaps`]: the allocator's arenas, where there is little memory.
+//! * [`score`]: the OOM killer's choice, where all of that is not enough.
+//! * [`figures`]: the memory by owner.
 //!
-//! Not here: what counts and bounds ([`disk::memory`]). Invariant: no loop waits for any of this; what it is told it does little at a time,
-//! and nothing that was asked of it is lost for that.
+//! Not here: the accounts and their bounds ([`disk::memory`]). Invariant: no loop waits for any of this; a loop gives
+//! up little at a time, and no request is lost for it.
 
 pub mod alarms;
 pub mod directives;

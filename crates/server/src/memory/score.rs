@@ -1,10 +1,13 @@
-//! Whom the kernel kills where a control group has no memory left: whoever has the most, files that are mapped counted in.
+//! The worker's `oom_score_adj`. Where a control group has no memory left, the kernel kills the process with the most,
+//! mapped files included.
 //!
-//! The worker keeps its program's pages in memory (`process::pinned`), from which nobody would gain anything, and gives up what it can
-//! do without; a program that takes all there is shall not take the server with it. So the worker counts for a quarter of the limit less than
-//! it has. What takes more than that is chosen as before, the worker as well.
+//! The worker keeps its program's pages in memory (`process::pinned`), from which no other program would gain anything,
+//! and gives up what it can do without; a program that takes all the memory shall not take the server with it. So the
+//! worker counts for a quarter of the limit less than it has. Beyond that the kernel chooses as before, the worker
+//! included.
 //!
-//! Invariant: done once, with the rights of who started it; without CAP_SYS_RESOURCE it stays as it is, and also where whoever started the program has set it.
+//! Invariant: done once, with the rights of the user that started it; the value stays as it is without
+//! CAP_SYS_RESOURCE, and where it was set before the program was started.
 #![expect(
     clippy::disallowed_methods,
     reason = "no disk is behind /proc, and no loop runs yet"

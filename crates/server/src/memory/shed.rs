@@ -1,6 +1,7 @@
-//! What a loop lets go of where memory is scarce: little at a time, the others first.
+//! What a loop gives up when memory is scarce: in small steps, with a yield to other tasks between them.
 //!
-//! Not here: when ([`super::watch`]). Invariant: what is let go of can be had again; nobody's request depends on it.
+//! Not here: when ([`super::watch`]). Invariant: everything that is given up can be had again; no request depends on
+//! it.
 
 use std::rc::Rc;
 

@@ -1,9 +1,11 @@
-//! The thread that watches the worker's memory: asks what is taken of each bound, sets the level, says so, and tells the loops.
+//! The thread that watches the worker's memory: asks how much of each bound is used, sets the level, logs it, and tells
+//! the loops.
 //!
-//! It looks when the kernel rings ([`super::alarms`]), and by itself: often where little is free. It gives what the allocator holds and does
-//! not use back to the kernel, which no loop does.
+//! It wakes at the kernel's alarms ([`super::alarms`]), and by itself: often where little is free. It gives the
+//! allocator's unused memory back to the kernel, which no loop does.
 //!
-//! Not here: what a level means to others. Invariant: what is said is bounded: a level once until memory was enough for `CALM`.
+//! Not here: what a level means to others. Invariant: the log lines are bounded: a level is logged once until memory
+//! was enough for `CALM`.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};

@@ -1,6 +1,6 @@
-//! Which format of figures an `Accept` asks for (RFC 9110, 12.5.1).
+//! The format of the figures that an `Accept` header asks for (RFC 9110, 12.5.1).
 //!
-//! Invariant: OpenMetrics is given to those alone that name it.
+//! Invariant: OpenMetrics is sent only to clients that name it.
 
 use super::text::Format;
 

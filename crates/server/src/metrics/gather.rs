@@ -1,6 +1,6 @@
-//! A page of all figures, as they are now.
+//! Gathers a page of all figures, as they are now.
 //!
-//! Not here: counting. Invariant: nothing is asked of a loop, so that one that is blocked is shown too.
+//! Not here: counting. Invariant: no loop is asked for anything, so that a blocked one is shown too.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! The same figures as JSON, for scripts: `{"NAME": {"type": …, "samples": [{"labels": {…}, "value": …}]}}`. A histogram's sample
-//! has `count`, `sum`, quantiles, and `buckets`: bounds in seconds, each with how many were not over it.
+//! The figures as JSON, for scripts: `{"NAME": {"type": …, "samples": [{"labels": {…}, "value": …}]}}`. A histogram's
+//! sample has `count`, `sum`, quantiles, and `buckets`: upper bounds in seconds, each with the number of values at or
+//! below it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

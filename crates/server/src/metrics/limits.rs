@@ -1,7 +1,8 @@
-//! What is counted of the zones of `limit_req` and `limit_conn`.
+//! Counters of the zones of `limit_req` and `limit_conn`.
 //!
-//! By the zone's name, so that a reload begins nothing anew, whatever size the zone has then. Loops share these numbers as they share the
-//! zone itself. Invariant: at most `LIMITS_KEPT_MAX` zones are told apart, whatever was reloaded.
+//! They are kept by the zone's name, so that a reload resets nothing, even if it changes the zone's size. Loops share
+//! these counters as they share the zone itself. Invariant: at most `LIMITS_KEPT_MAX` zones are told apart, over all
+//! reloads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

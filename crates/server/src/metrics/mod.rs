@@ -1,13 +1,16 @@
 //! The figures of a worker: what is counted, under which names, and how it is read.
 //!
-//! * [`LoopFigures`]: what one loop counts, read by others at any time; [`ModuleFigures`]: the part of it that few configurations need.
-//! * [`Ledger`]: where all that counts is found; [`peers`]: what is counted of upstreams; [`limits`]: of zones of limits.
+//! * [`LoopFigures`]: the counters of one loop, read by others at any time; [`ModuleFigures`]: the part of them that
+//!   few configurations need.
+//! * [`Ledger`]: the list of all sources of figures; [`peers`]: counters of upstreams; [`limits`]: of zones of limits.
 //! * [`names`]: every family of figures with its name, unit and meaning; `docs/metrics.md` is made of it.
-//! * [`gather`]: a [`Page`] of all figures as they are now; [`text`] and [`json`] write one, [`accept`] says what a client wants.
-//! * [`thread`]: where that is done, so that no loop spends its time on it.
+//! * [`gather`]: makes a [`Page`] of all figures as they are now; [`text`] and [`json`] write one, [`accept`] chooses
+//!   the format.
+//! * [`thread`]: the thread that does so, so that no loop spends its time on it.
 //!
-//! Not here: the directives that show them ([`crate::content::status`]). Invariant: labels come from the configuration and from
-//! lists in the code, never from a request; a number that counts never goes back while the worker lives, whatever is reloaded.
+//! Not here: the directives that show them ([`crate::content::status`]). Invariant: labels come from the configuration
+//! and from lists in the code, never from a request; a counter never decreases while the worker lives, whatever is
+//! reloaded.
 
 pub mod accept;
 pub mod gather;

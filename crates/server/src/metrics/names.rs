@@ -1,6 +1,7 @@
-//! Every family of figures: its name, what it is, its unit, its labels, and what it tells.
+//! The families of figures: their names, types, units, labels and descriptions.
 //!
-//! Invariant: names are those of OpenMetrics, with the unit at the end; a counter's stands without `_total`, which its samples have.
+//! Invariant: names are those of OpenMetrics, with the unit at the end; a counter's is listed without `_total`, which
+//! its samples have.
 
 /// What a family's numbers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! What one loop counts.
+//! The counters of one loop.
 //!
-//! Invariant: only the loop's thread writes; who reads is never waited for.
+//! Invariant: only the loop's thread writes them; it never waits for a reader.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! What one loop counts of modules that only some configurations use: compression, passwords, sub-requests, and what proxies say of their
-//! clients.
+//! One loop's counters of modules that only some configurations use: compression, passwords, sub-requests, and the
+//! headers in which proxies describe their clients.
 //!
-//! Invariant: labels are the names of these lists; a family is shown where the configuration has such a thing, or once it was counted.
+//! Invariant: labels are the names of these lists; a family is shown where the configuration uses the module, or after
+//! its first count.
 
 use disk::metrics::{Histogram, Number, Times};
 

@@ -1,6 +1,6 @@
 //! All figures as they were at one moment, before they are written.
 //!
-//! Invariant: a sample has the labels that its family says, in that order.
+//! Invariant: a sample has the labels of its family, in that order.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
-//! What is counted of upstreams' peers.
+//! Counters of the peers of upstreams.
 //!
-//! By the names of upstream and peer, so that neither a reload nor another answer of a name server begins anew. Invariant: an
-//! upstream that a request's own values named has no entry of its own.
+//! They are kept by the names of upstream and peer, so that neither a reload nor a changed DNS answer resets them.
+//! Invariant: an upstream that is named by a request's own values has no entry of its own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

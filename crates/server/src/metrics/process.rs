@@ -1,6 +1,7 @@
-//! What the kernel says of this process: memory, descriptors, processor time, and how long its threads waited for that; and where disks are mounted.
+//! The kernel's figures of this process: memory, descriptors, processor time, and the time that its threads waited for
+//! a processor; and where disks are mounted.
 //!
-//! **Waits** for /proc, which no disk is behind: for the thread of the figures alone.
+//! **Blocks** on reading /proc, which has no disk behind it: for the figures' thread only.
 #![expect(clippy::disallowed_methods, reason = "procfs, in a thread of its own")]
 
 use std::collections::HashMap;

@@ -1,8 +1,10 @@
-//! Polls that kept a loop for longer than `stall_threshold`: the last ones, and a line in the log for some of them. Those that took that
-//! long only because the kernel gave the loop's processor to others are counted apart: no request is to blame for them.
+//! Polls that kept a loop for longer than `stall_threshold`: the last ones, and a log line for some of them. Polls that
+//! took that long only because the kernel gave the loop's processor to other threads are counted apart: no request is
+//! to blame for them.
 //!
-//! Invariants: at most [`STALLS_MAX`] are kept, in the order of their numbers; a line is written at most once a second, and once a minute
-//! for what the kernel did; the lock, for which a loop may have to wait, is held for moving pointers only.
+//! Invariants: at most [`STALLS_MAX`] are kept, in the order of their numbers; a line is written at most once a second,
+//! and once a minute for the kernel's delays; the lock, for which a loop may have to wait, is held for moving pointers
+//! only.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
-//! Figures as text for Prometheus: its own format (0.0.4), and OpenMetrics 1.0.
+//! The figures as text for Prometheus: its own format (0.0.4), and OpenMetrics 1.0.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
-//! <https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md>. Which of them a client wants: [`super::accept`].
+//! <https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md>. The choice between them:
+//! [`super::accept`].
 
 use std::fmt::Write as _;
 

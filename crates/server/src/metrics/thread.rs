@@ -1,7 +1,7 @@
-//! The thread that puts figures together and writes them: it takes longer than a loop may be kept, and looks into /proc.
+//! The thread that gathers and writes the figures: that takes longer than a loop may be kept, and reads /proc.
 //!
-//! Invariants: who asks waits for an answer without keeping its loop; nobody more than [`ASKS_MAX`] does at a time. What is written lies in
-//! pieces, so that no loop is kept by sending it, or by letting go of it, however many zones and peers there are.
+//! Invariants: a request waits for its page without keeping its loop, and at most [`ASKS_MAX`] wait at a time. The text
+//! is kept in pieces, so that neither sending nor freeing it keeps a loop, however many zones and peers there are.
 
 use std::sync::{Arc, OnceLock, mpsc};
 

@@ -1,8 +1,8 @@
-//! What is counted of requests where `status_zone` says so.
+//! Counters of requests, by `status_zone`.
 //!
-//! By the zone's name, so that a reload begins nothing anew; each loop in memory of its own. Invariants: a request is counted when it has
-//! ended, once in its server's zone and once in its location's, whatever became of it: as often as the access log has it. At most
-//! [`ZONES_KEPT_MAX`] zones are told apart, whatever was reloaded.
+//! They are kept by the zone's name, so that a reload resets nothing; each loop counts in memory of its own.
+//! Invariants: a request is counted at its end, once in its server's zone and once in its location's, whatever its
+//! outcome: as often as the access log has it. At most [`ZONES_KEPT_MAX`] zones are told apart, over all reloads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! What is known of names: a table of answers with the time for which they hold, and of who waits for one.
+//! The resolver's cache: a table of answers, each with its expiry, and of the tasks that wait for one.
 //!
-//! nginx's rules: an answer holds for its TTL, or `valid`; a failure is told to those who waited and not remembered; the
-//! addresses come in another order each time. Invariant: of one name there is one look-up at a time, whoever asks.
+//! nginx's rules: an answer holds for its TTL, or `valid`; a failure is reported to the waiting tasks and not cached;
+//! the addresses come in another order each time. Invariant: there is at most one look-up of a name at a time, whatever
+//! the number of waiting tasks.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

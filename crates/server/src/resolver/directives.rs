@@ -1,4 +1,4 @@
-//! `resolver` and `resolver_timeout`: which name servers are asked, and for how long.
+//! `resolver` and `resolver_timeout`: the name servers to ask, and the time to wait for them.
 //!
 //! Not here: asking them. Invariant: parsing resolves nothing; the names of name servers themselves are looked up by
 //! [`ResolverLine::settle`] while the configuration is built.

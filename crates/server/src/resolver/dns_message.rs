@@ -1,7 +1,7 @@
-//! DNS messages (RFC 1035): questions for addresses and services, and their answers.
+//! DNS messages (RFC 1035): queries for addresses and services, and their answers.
 //!
-//! Our own 150 lines, since the crate that has them brings forty more (tables of Unicode for names that nobody asks for
-//! here). Not here: sockets. Invariant: every index is checked, every loop ends: an answer may say anything.
+//! Our own 150 lines, since the crate for it brings forty more (Unicode tables for names that are never asked for
+//! here). Not here: sockets. Invariant: every index is checked, every loop ends: an answer may contain anything.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,7 +1,7 @@
-//! Names of hosts in a configuration, looked up once: by the master, which sends along what it found, so that the worker listens at and
-//! talks to the same addresses, whatever it may read of the system's files.
+//! Host names in a configuration, looked up once: by the master, which sends the addresses along, so that the worker
+//! listens on and connects to the same ones, whatever system files it can read.
 //!
-//! Not here: names that are looked up while serving. Invariant: never asked on a loop.
+//! Not here: names that are looked up while serving. Invariant: never called on a loop.
 #![expect(
     clippy::disallowed_types,
     reason = "called by the master and on helper threads only"

@@ -1,7 +1,8 @@
-//! Asking name servers: over UDP, over TCP what does not fit, the next server after 5 seconds, aliases to their end.
+//! Queries to name servers: over UDP, over TCP for answers that do not fit, the next server after 5 seconds, aliases
+//! followed to their end.
 //!
-//! Not here: who waits and for how long ([`super::Resolver`]). Invariant: a look-up ends when it is answered or when nobody
-//! waits any more; an answer that is not to our question, by number, name and kind, is none.
+//! Not here: the waiting tasks and their timeouts ([`super::Resolver`]). Invariant: a look-up ends when it is answered
+//! or when no task waits any more; an answer that does not match our query by id, name and type is ignored.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

@@ -1,4 +1,4 @@
-//! Names, asked for at name servers that the tests play.
+//! Look-ups at name servers that the tests play.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;

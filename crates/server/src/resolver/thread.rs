@@ -1,6 +1,6 @@
 //! The helper thread that waits for name servers, and for the next time to ask them.
 //!
-//! Not here: what runs on it. Invariant: there is one, for all configurations; what runs on it never blocks it.
+//! Not here: what runs on it. Invariant: there is one, for all configurations; no task on it blocks it.
 
 use std::future::Future;
 use std::io;

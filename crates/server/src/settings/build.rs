@@ -1,7 +1,7 @@
-//! From the tree of directives to [`Settings`].
+//! Builds [`Settings`] from the tree of directives.
 //!
-//! Blocks (files, names, regexes): done in the master before it serves and in the worker on a helper thread. Not here: what
-//! values look like (each table's types).
+//! It blocks (files, names, regexes): it runs in the master before it serves and in the worker on a helper thread. Not
+//! here: the form of values (each table's types).
 
 use std::path::PathBuf;
 use std::sync::Arc;

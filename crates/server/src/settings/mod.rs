@@ -1,8 +1,8 @@
-//! What a configuration means: immutable, shared by all loops, addressed by index.
+//! The meaning of a configuration: immutable, shared by all loops, addressed by index.
 //!
-//! Built once ([`build`]) from the tree that `config` read, in the master (to check it) and in the worker (to use it); what
-//! blocks (names, regexes) is done then. Not here: the directives themselves, which stand at the top of the modules that
-//! obey them. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
+//! Built once ([`build`]) from the tree that `config` read, in the master (to check it) and in the worker (to use it);
+//! blocking work (names, regexes) is done then. Not here: the directives themselves, which stand at the top of the
+//! modules that obey them. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
 
 pub mod build;
 pub mod locations;

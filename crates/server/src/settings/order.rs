@@ -1,5 +1,5 @@
-//! Lines that hold only behind another line: checked on the way through the text, since who obeys them does not see in which order
-//! they stood.
+//! Lines that are valid only after another line. The order is checked while the text is read, since the modules that
+//! obey the lines do not see it.
 //!
 //! Not here: what the lines say.
 

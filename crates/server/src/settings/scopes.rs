@@ -1,7 +1,7 @@
-//! Scopes without a name inside a location: what an `if` or a `limit_except` says.
+//! Unnamed scopes inside a location: the content of an `if` or a `limit_except`.
 //!
-//! Each becomes a location of its own, which nothing but its condition leads to. It inherits as a location inside would, and what makes
-//! the content as well, which those do not.
+//! Each becomes a location of its own that only its condition leads to. It inherits like a nested location, and also
+//! the directives that make the content, which a nested location does not inherit.
 
 use config::{Directive, Error, Problem, Scope, Section, Word};
 use message::{Method, Methods};

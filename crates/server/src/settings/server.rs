@@ -1,4 +1,4 @@
-//! What a server says about reading requests, and its names.
+//! A server's settings for reading requests, and its names.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! All directive tables, put together: this is the list of what the program obeys.
+//! The directive tables of all modules: the list of all directives that the program obeys.
 //!
 //! To add a module's directives, add its group to the level where it belongs.
 

@@ -1,4 +1,4 @@
-//! The dashboard's stream over plain HTTP: asked for with HTTP/1.0, so that it comes as it is.
+//! The dashboard's stream over plain HTTP: requested with HTTP/1.0, so that it comes without chunked encoding.
 //!
 //! Invariant: no line is longer than [`LINE_BYTES_MAX`], whatever the server sends.
 

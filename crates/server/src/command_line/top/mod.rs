@@ -1,8 +1,10 @@
-//! `freewheel top [URL]`: what a dashboard shows, in a terminal.
+//! `freewheel top [URL]`: a dashboard's content, in a terminal.
 //!
-//! * [`feed`]: the dashboard's stream, read by a thread. * [`view`]: what is known of it. * [`rows`]: it as text.
+//! * [`feed`]: the dashboard's stream, read by a thread. * [`view`]: the state that is built from it. * [`rows`]: the
+//!   state as text.
 //!
-//! Not here: figures. Invariant: the terminal is left as it was found, by signals too, and nothing that is shown can steer it.
+//! Not here: figures. Invariant: the terminal is left as it was found, also after a signal, and no displayed text can
+//! control it.
 
 mod feed;
 mod rows;

@@ -1,5 +1,5 @@
-//! What is known, as lines of text. What a narrow terminal has no room for is cut off on the right: the columns that matter most
-//! stand on the left.
+//! The view as lines of text. A narrow terminal cuts them off on the right, so the columns that matter most stand on
+//! the left.
 
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;

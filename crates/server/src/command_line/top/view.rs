@@ -1,4 +1,4 @@
-//! What is known of the server: the series and their last numbers.
+//! The client's view of the server: the series and their last numbers.
 
 use serde_json::Value;
 
