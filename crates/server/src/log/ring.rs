@@ -21,17 +21,19 @@ use super::line;
 use super::sink::{Order, Target};
 use crate::wall_clock::Clock;
 
-/// Bytes of lines that wait for the log thread, of all loops together.
+/// Maximum bytes of lines that wait for the log thread, of all loops together.
 pub const RING_BYTES: usize = 16 << 20;
-/// A loop hands its lines over at the end of a turn, or when it has this many bytes.
+/// Maximum bytes of lines that a loop gathers before it hands them over; at the latest it does so at the end of an
+/// iteration.
 pub const LOCAL_BYTES: usize = 64 << 10;
-/// How long the end of a request waits for room.
+/// Maximum time that the end of a request waits for room.
 pub const ROOM_WAIT: Duration = Duration::from_secs(1);
-/// How long the end of a connection waits for its lines to be written, so that who has seen it close finds them in the file.
+/// Maximum time that the end of a connection waits for its lines to be written, so that a client that has seen it close
+/// finds them in the file.
 pub const SETTLE_WAIT: Duration = Duration::from_millis(20);
-/// A line that is longer is cut.
+/// Maximum bytes of a line; a longer one is cut.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
-/// Emptied buffers kept for the next lines.
+/// Maximum number of emptied buffers that are kept for the next lines.
 const SPARE_MAX: usize = 64;
 
 /// Lines in the order in which one thread fed them.
@@ -47,12 +49,13 @@ pub(super) struct Run {
     pub target: Target,
     pub len: usize,
     pub lines: u32,
-    /// For a log with variables in its path: how many of the bytes in front are the path of the root, and the path of the log.
+    /// For a log with variables in its path: the lengths in bytes of the root's path and of the log's path, which
+    /// precede the line.
     pub names: (u16, u16),
 }
 
 impl Batch {
-    /// Appends a line that stands in `line`.
+    /// Appends the line in `line`.
     pub fn push(&mut self, target: &Target, line: &[u8], names: (u16, u16)) {
         self.bytes.extend_from_slice(line);
         if !target.keeps_lines_apart()
@@ -81,11 +84,11 @@ pub(super) enum Item {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Wants to be woken for new lines.
+    /// Must be woken for new lines.
     Asleep,
-    /// Writes; looks again by itself.
+    /// Writes; checks for more by itself.
     Awake,
-    /// Lets lines gather for a moment; looks again by itself.
+    /// Lets lines gather for a moment; checks for more by itself.
     Napping,
 }
 
@@ -94,9 +97,9 @@ pub(super) struct Queue {
     /// Lines and orders, in the order in which they came.
     items: Vec<Item>,
     pub figures: Figures,
-    /// Lines dropped that no log has said yet.
+    /// Dropped lines that no log has reported yet.
     pub unsaid: u64,
-    /// Of the batches that wait and of those that the thread is writing.
+    /// Bytes of the batches that wait and of those that the thread is writing.
     bytes: usize,
     spare: Vec<Batch>,
     /// Number of the last batch handed over, and of the last one written.
@@ -104,12 +107,12 @@ pub(super) struct Queue {
     written: u64,
     waiters: Vec<(u64, Waker)>,
     state: State,
-    /// Someone waits for everything to be written, buffered logs too.
+    /// Whether a caller waits for everything to be written, buffered logs too.
     pub draining: bool,
     pub ending: bool,
 }
 
-/// What the loops and the log thread share.
+/// The state that the loops and the log thread share.
 #[derive(Debug)]
 pub(super) struct Ring {
     pub queue: Mutex<Queue>,
@@ -117,7 +120,7 @@ pub(super) struct Ring {
     idle: Condvar,
 }
 
-/// What the thread found to do.
+/// The work that the thread takes at once.
 pub(super) struct Work {
     pub items: Vec<Item>,
     pub draining: bool,
@@ -125,7 +128,7 @@ pub(super) struct Work {
     upto: u64,
 }
 
-/// Why a batch was not taken.
+/// The reason why a batch was not taken.
 struct Full {
     written: u64,
 }
@@ -170,7 +173,7 @@ impl Ring {
         Ok(number)
     }
 
-    /// Gives the thread something to do beside lines; wakes it from a nap too.
+    /// Gives the thread an order; wakes it from a nap too.
     pub fn order(&self, order: Order) {
         self.queue.lock().items.push(Item::Order(order));
         self.work.notify_one();
@@ -187,7 +190,7 @@ impl Ring {
         }
     }
 
-    /// The thread waits for something to do, at most until `deadline`.
+    /// Waits for work, at most until `deadline`. Called by the thread.
     pub fn wait(&self, deadline: Option<Instant>) -> Work {
         let mut queue = self.queue.lock();
         while queue.items.is_empty() && !queue.draining && !queue.ending {
@@ -212,12 +215,13 @@ impl Ring {
         }
     }
 
-    /// The thread lets lines gather; cut short when something must be done at once.
+    /// Lets lines gather for `span`; cut short when something must be done at once. Called by the thread.
     pub fn nap(&self, span: Duration) {
         let mut queue = self.queue.lock();
         if !queue.draining && !queue.ending {
             queue.state = State::Napping;
-            // What is still unwritten belongs to others' next turn: who waits for his lines to settle would wait for the nap.
+            // Waiters for written lines are released: the lines that are still unwritten belong to other loops' next
+            // iterations, and a connection that waits for its own lines to settle would wait for the whole nap.
             let upto = queue.fed;
             queue.release(upto);
             self.work.wait_for(&mut queue, span);
@@ -225,7 +229,7 @@ impl Ring {
         }
     }
 
-    /// The thread has written what it took: there is room again.
+    /// The thread has written this work: there is room again.
     pub fn done(&self, work: Work) {
         let mut bytes = 0;
         let mut emptied = Vec::with_capacity(work.items.len());
@@ -234,7 +238,7 @@ impl Ring {
                 bytes += batch.bytes.len();
                 batch.bytes.clear();
                 batch.runs.clear();
-                // A buffer that a long line has blown up is not kept.
+                // A buffer that a long line has enlarged is not kept.
                 if batch.bytes.capacity() <= 2 * LOCAL_BYTES {
                     emptied.push(batch);
                 }
@@ -252,7 +256,8 @@ impl Ring {
         queue.release(work.upto);
     }
 
-    /// Waits until all that was fed is written, buffered logs too. Blocks, so never called on a loop. Tells whether it was done in time.
+    /// Waits until all lines so far are written, buffered logs too. Blocks, so never called on a loop. Returns whether
+    /// it was done in time.
     pub fn drain(&self, longest: Duration) -> bool {
         let deadline = Instant::now() + longest;
         let mut queue = self.queue.lock();
@@ -266,7 +271,7 @@ impl Ring {
         true
     }
 
-    /// Lets the thread end after it has written all.
+    /// Ends the thread after it has written all.
     pub fn end(&self) {
         self.queue.lock().ending = true;
         self.work.notify_one();
@@ -307,7 +312,7 @@ pub struct Feed {
     local: RefCell<Batch>,
     /// Lines are built here; taken out meanwhile, so that a variable's evaluation may itself log.
     scratch: RefCell<Vec<u8>>,
-    /// The ring refused the last batch; holds how many batches were written then.
+    /// `Some` if the ring refused the last batch: the number of batches that were written by then.
     refused: Cell<Option<u64>>,
     /// Number of the last batch of this loop.
     last: Cell<u64>,
@@ -334,8 +339,9 @@ impl Feed {
         &self.clock
     }
 
-    /// Hands this loop's lines over, once per turn in which there were any. The loop spawns it as a task of its own: woken by the
-    /// first line of a turn, it runs behind the tasks that are ready already, and so takes their lines along. Never ends.
+    /// Hands this loop's lines over, once per iteration in which there were any. The loop spawns it as a task of its
+    /// own: woken by the first line of an iteration, it runs after the tasks that are ready already, and so takes their
+    /// lines along. Never ends.
     pub async fn run(self: Rc<Self>) {
         loop {
             self.gathered.notified().await;
@@ -427,8 +433,9 @@ impl Feed {
         self.scratch.replace(line);
     }
 
-    /// Waits until the lines fed so far stand in their files (buffered logs aside), so that who sees the connection close finds them
-    /// there, as with nginx. Returns at once when the log thread is busy gathering (a loaded server), and after [`SETTLE_WAIT`].
+    /// Waits until the lines fed so far are in their files (buffered logs aside), so that a client that sees the
+    /// connection close finds them there, as with nginx. Returns at once when the log thread is busy gathering (a
+    /// loaded server), and after [`SETTLE_WAIT`].
     pub async fn settle(&self) {
         if self.hand_over() {
             let last = self.last.get();
@@ -486,7 +493,8 @@ impl Feed {
 }
 
 impl Drop for Feed {
-    // A loop that ends leaves nothing behind: its last lines are taken even by a full ring (at most LOCAL_BYTES and a request's).
+    // A loop that ends leaves nothing behind: even a full ring takes its last lines (at most LOCAL_BYTES and a
+    // request's).
     fn drop(&mut self) {
         let local = self.local.get_mut();
         if !local.bytes.is_empty() {

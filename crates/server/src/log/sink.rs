@@ -20,16 +20,16 @@ use parking_lot::Mutex;
 use super::named::Named;
 use super::syslog::{Head, Peer, Syslog};
 
-/// Lines of a log without `buffer=` are written when this many bytes have gathered, at the latest when the thread has none left.
+/// Maximum bytes that gather for a log without `buffer=`; its lines are written earlier when the thread has taken all.
 const WRITE_BYTES: usize = 256 << 10;
-/// How long a pipe or terminal that takes no bytes is waited for, before its lines are dropped.
+/// Maximum time in seconds to wait for a pipe or terminal that takes no bytes, before its lines are dropped.
 const PIPE_WAIT_S: i64 = 1;
-/// A log that cannot be written is complained about this often (nginx: once a minute).
+/// Minimum interval between two complaints about a log that cannot be written (nginx: once a minute).
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
-/// After ENOSPC nothing is written for this long (nginx: to the end of the second).
+/// Pause in writing after ENOSPC (nginx: to the end of the second).
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// A place that lines go to, shared by all who name it.
+/// A destination of lines, shared by all `access_log` and `error_log` lines that name it.
 pub type Target = Arc<Sink>;
 
 /// `buffer=`, `flush=` and `gzip=` of an access log; they belong to the file.
@@ -37,7 +37,7 @@ pub type Target = Arc<Sink>;
 pub struct Buffer {
     /// Bytes that gather before they are written.
     pub size: usize,
-    /// How long the oldest line may wait.
+    /// Maximum time that the oldest line waits.
     pub flush: Option<Duration>,
     /// Compression level 1 to 9.
     pub gzip: Option<u8>,
@@ -47,7 +47,7 @@ pub struct Buffer {
 #[derive(Debug)]
 pub struct Sink {
     kind: Kind,
-    /// Lines lost since the log last said so.
+    /// Lines lost since the log last reported any.
     dropped: AtomicU64,
 }
 
@@ -58,27 +58,27 @@ enum Kind {
     Named(Named),
 }
 
-/// What the log thread is to do beside writing.
+/// An order for the log thread beside writing.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Write what has gathered to the old descriptor, then go on with this one.
+    /// Write the gathered lines to the old descriptor, then continue with this one.
     Reopen {
         target: Target,
         descriptor: OwnedFd,
         buffer: Option<Option<Buffer>>,
     },
-    /// Nothing: it was done.
+    /// Nothing: it is done.
     Done,
     /// Forget the open files of logs with variables in their names.
     ForgetNamed,
 }
 
-/// What went wrong with a write, for the error log.
+/// The failure of a write, for the error log.
 #[derive(Debug)]
 pub(super) struct Complaint {
     pub text: Vec<u8>,
     pub level: super::Level,
-    /// Lines that are lost by it.
+    /// Number of lines that it lost.
     pub lost: u64,
 }
 
@@ -88,7 +88,7 @@ struct File {
     buffer: Option<Buffer>,
     gathered: Vec<u8>,
     lines: u64,
-    /// When the gathered bytes must be written.
+    /// The time by which the gathered bytes must be written.
     due: Option<Instant>,
     paused: Option<Instant>,
     complained: Option<Instant>,
@@ -145,7 +145,7 @@ impl Sink {
         }
     }
 
-    /// The head that a syslog message has in front of its line; `None`: the line ends in a newline instead.
+    /// The header that a syslog message has in front of its line; `None`: the line ends in a newline instead.
     #[must_use]
     pub fn syslog_head(&self) -> Option<&Head> {
         match &self.kind {
@@ -185,7 +185,7 @@ impl Sink {
         self.dropped.fetch_add(lines, Ordering::Relaxed);
     }
 
-    /// How many lines were lost since the last call.
+    /// Number of lines lost since the last call.
     pub(super) fn take_dropped(&self) -> u64 {
         if self.dropped.load(Ordering::Relaxed) == 0 {
             0
@@ -218,7 +218,7 @@ impl Sink {
         }
     }
 
-    /// Writes what has gathered: all of it, or only what is not meant to gather.
+    /// Writes the gathered lines; of a buffered log, unless `all`, only if they are due.
     pub(super) fn flush(&self, all: bool) -> Result<(), Complaint> {
         match &self.kind {
             Kind::File { path, file } => {
@@ -234,7 +234,7 @@ impl Sink {
         }
     }
 
-    /// When `flush` must be called at the latest.
+    /// The latest time for the next call of `flush`.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.kind {
             Kind::File { file, .. } => file.lock().due,
@@ -250,7 +250,7 @@ impl Sink {
         }
     }
 
-    /// Exchanges the descriptor; what has gathered goes to the old one.
+    /// Exchanges the descriptor; the gathered lines go to the old one.
     pub(super) fn reopen(
         &self,
         descriptor: OwnedFd,
@@ -369,7 +369,7 @@ fn wait_writable(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// One gzip member per write, so that the file is a valid one whenever it is looked at.
+/// One gzip member per write, so that the file is valid at any moment.
 fn write_gzip(descriptor: BorrowedFd<'_>, bytes: &[u8], level: u8) -> io::Result<()> {
     let mut encoder = GzEncoder::new(
         Vec::with_capacity(bytes.len() / 4),

@@ -15,35 +15,36 @@ use parking_lot::Mutex;
 
 use crate::log::process_log::{Level, error_log};
 
-/// Stalls that are kept.
+/// Maximum number of stalls that are kept.
 pub const STALLS_MAX: usize = 64;
 
-/// A poll that took too long, and whose it was.
+/// A poll that took too long, and the task it belongs to.
 #[derive(Debug, Clone)]
 pub struct Stall {
-    /// Counts them, from 1.
+    /// Serial number, from 1.
     pub number: u64,
-    /// When it ended, in milliseconds since 1970.
+    /// Time of its end, in milliseconds since 1970.
     pub at_ms: u64,
     /// The loop that it kept.
     pub loop_index: usize,
-    /// How long, in nanoseconds: what it ran, and what its calls waited.
+    /// Duration in nanoseconds, including the time that its calls waited.
     pub ns: u64,
-    /// How long the loop waited for a processor meanwhile, in nanoseconds; not in `ns`.
+    /// Time that the loop waited for a processor meanwhile, in nanoseconds; not in `ns`.
     pub unserved_ns: u64,
-    /// What kind of task it was.
+    /// The kind of task.
     pub task: &'static str,
-    /// nginx's number of the connection; 0: none.
+    /// nginx's number of the connection; 0 without one.
     pub connection: u64,
-    /// The request line, as far as it is kept; empty: between two requests, or no connection.
+    /// The request line, as far as it is kept; empty between two requests, or without a connection.
     pub request: String,
-    /// How far the request had come.
+    /// The phase that the request had reached.
     pub phase: &'static str,
-    /// What the disk layer answered last meanwhile; empty: nothing.
+    /// The disk layer's last completed operation in that time; empty without one.
     pub operation: &'static str,
 }
 
-/// A poll that took longer than that is looked at, and the kernel is asked at most that often what the loop did: in nanoseconds.
+/// Minimum duration of a poll that is examined, in nanoseconds, and the minimum interval between two questions to the
+/// kernel about the loop's time.
 const LOOK_NS: u64 = 1_000_000;
 
 /// The stalls of a worker.
@@ -52,29 +53,29 @@ pub struct Stalls {
     threshold_ns: Number,
     look_ns: Number,
     noted: Mutex<Noted>,
-    /// Polls that were over the threshold only since their loop waited for a processor.
+    /// Polls that were over the threshold only because their loop waited for a processor.
     processor_waits: Mutex<Told>,
 }
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// How many there were, and a line a second.
+    /// The number of stalls, and the limit of one log line a second.
     told: Told,
     last: VecDeque<Arc<Stall>>,
 }
 
-/// Of what happens often only some is told.
+/// A rate limit for log lines of a frequent event.
 #[derive(Debug, Default)]
 struct Told {
-    /// How often it has happened.
+    /// Number of occurrences.
     count: u64,
-    /// The span of time in which a line was written last, and the count that it told of.
+    /// The span of time of the last line, and the count that it reported.
     span: u64,
     of: u64,
 }
 
 impl Stalls {
-    /// Obeys `stall_threshold`, in nanoseconds; 0: none is noted.
+    /// Sets `stall_threshold`, in nanoseconds; 0: nothing is recorded.
     pub fn configure(&self, threshold_ns: u64) {
         let look_ns = match threshold_ns {
             0 => u64::MAX,
@@ -84,37 +85,37 @@ impl Stalls {
         self.look_ns.set(look_ns);
     }
 
-    /// `stall_threshold`, in nanoseconds; 0: none is noted.
+    /// `stall_threshold`, in nanoseconds; 0: nothing is recorded.
     #[must_use]
     pub fn threshold_ns(&self) -> u64 {
         self.threshold_ns.get()
     }
 
-    /// A poll that takes longer than that, in nanoseconds, is looked at.
+    /// Minimum duration of a poll that is examined, in nanoseconds.
     #[must_use]
     pub fn look_ns(&self) -> u64 {
         self.look_ns.get()
     }
 
-    /// How many there were.
+    /// Number of stalls so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.noted.lock().told.count
     }
 
-    /// How many polls were over the threshold only since their loop waited for a processor.
+    /// Number of polls that were over the threshold only because their loop waited for a processor.
     #[must_use]
     pub fn processor_waits(&self) -> u64 {
         self.processor_waits.lock().count
     }
 
-    /// Those that are kept, the oldest first.
+    /// The stalls that are kept, the oldest first.
     #[must_use]
     pub fn last(&self) -> Vec<Arc<Stall>> {
         self.noted.lock().last.iter().cloned().collect()
     }
 
-    /// Takes note of a poll that was over the threshold only since its loop waited for a processor that long.
+    /// Records a poll that was over the threshold only because its loop waited for a processor for `ns`.
     pub fn note_processor_wait(&self, loop_index: usize, ns: u64) {
         let minute = wire::loop_clock::monotonic_ms() / 60_000 + 1;
         let untold = self.processor_waits.lock().another(minute);
@@ -130,7 +131,7 @@ impl Stalls {
         }
     }
 
-    /// Takes note of one; its number is given here.
+    /// Records a stall, and gives it its number.
     pub fn note(&self, mut stall: Stall) {
         let second = wire::loop_clock::monotonic_ms() / 1000 + 1;
         let (stall, untold) = {
@@ -151,7 +152,8 @@ impl Stalls {
 }
 
 impl Told {
-    /// It has happened again, in this span. Whether a line is due: how often it happened since the last one, without this.
+    /// Counts an occurrence in this span. `Some` if a line is due: the number of occurrences since the last line,
+    /// without this one.
     fn another(&mut self, span: u64) -> Option<u64> {
         self.count += 1;
         if self.span == span {
@@ -169,7 +171,7 @@ fn tell(stall: &Stall, untold: u64) {
 }
 
 impl Stall {
-    /// What the log says of it; of a task that is at work on no request, only what it is.
+    /// The text of its log line; for a task without a request, only the kind of task.
     fn sentence(&self) -> String {
         let unserved = match self.unserved_ns {
             0..LOOK_NS => String::new(),

@@ -13,18 +13,18 @@ use parking_lot::Mutex;
 use crate::loops::poll_timing;
 use crate::request::Request;
 
-/// Zones of one configuration.
+/// Maximum number of zones of one configuration.
 pub const ZONES_MAX: usize = 1024;
-/// Zones that are told apart: those that are served, and those of configurations before. Where a further one comes, those in which nothing is
-/// counted any more are forgotten.
+/// Maximum number of zones that are told apart: those in service, and those of earlier configurations. When a further
+/// one comes, zones in which nothing is counted any more are forgotten.
 pub const ZONES_KEPT_MAX: usize = 4 * ZONES_MAX;
-/// What cannot be told apart is counted under this name: requests that are still answered under as many configurations use all others.
+/// Overflow zone: used when [`ZONES_KEPT_MAX`] zones are still referenced by requests of old configurations.
 const OTHERS: &str = "";
 
-/// Of what kinds statuses are told apart.
+/// The classes of statuses.
 pub const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
-/// What one loop has counted of a zone.
+/// One loop's counters of a zone.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ZoneFigures {
@@ -39,7 +39,7 @@ pub struct ZoneFigures {
     total: Histogram,
 }
 
-/// A request at a server of a zone, from its head to its end.
+/// A request at a server of a zone, from its header to its end.
 #[derive(Debug)]
 pub struct Running(Arc<ZoneFigures>);
 
@@ -49,10 +49,10 @@ impl Drop for Running {
     }
 }
 
-/// What all loops have.
+/// The sum over all loops.
 #[derive(Debug, Default, Clone)]
 pub struct ZoneSum {
-    /// Requests in progress; `None`: no server counts here, only locations, which a request may leave for another one.
+    /// Requests in progress; `None`: the zone belongs to locations only, and a request may leave one for another.
     pub running: Option<u64>,
     /// Requests by class of status.
     pub classes: [u64; CLASSES.len()],
@@ -66,7 +66,7 @@ pub struct ZoneSum {
     pub total: Times,
 }
 
-/// What the loops count of one zone, by their slots.
+/// The loops' counters of one zone, by slot.
 type Loops = BTreeMap<usize, Arc<ZoneFigures>>;
 
 /// All zones.
@@ -74,7 +74,7 @@ type Loops = BTreeMap<usize, Arc<ZoneFigures>>;
 pub struct Zones(Mutex<BTreeMap<Arc<str>, Loops>>);
 
 impl Zones {
-    /// What the loop with this slot counts of a zone.
+    /// The counters of a zone in the loop with this slot.
     #[must_use]
     pub fn of(&self, name: &str, slot: usize) -> Arc<ZoneFigures> {
         let zones = &mut *self.0.lock();
@@ -87,10 +87,10 @@ impl Zones {
         Arc::clone(loops.entry(slot).or_default())
     }
 
-    /// What all loops have counted of each.
+    /// The sums over all loops, by zone.
     #[must_use]
     pub fn sums(&self) -> Vec<(Arc<str>, ZoneSum)> {
-        // A copy: adding up takes long, and a loop may want to know of a zone meanwhile.
+        // A copy: adding up takes long, and a loop may look for its zone meanwhile.
         let zones: Vec<(Arc<str>, Vec<Arc<ZoneFigures>>)> = {
             let zones = self.0.lock();
             let copy = |(name, loops): (&Arc<str>, &Loops)| {
@@ -109,7 +109,7 @@ impl Zones {
 
 impl ZoneSum {
     fn add(&mut self, figures: &ZoneFigures) {
-        // In this order: one that begins and ends meanwhile is not taken for one less than none.
+        // In this order, so that a request that begins and ends in between cannot make the difference negative.
         let ended = figures.ended.get();
         let begun = figures.begun.get();
         if begun > 0 {
@@ -125,7 +125,7 @@ impl ZoneSum {
     }
 }
 
-/// A request has begun, and goes on as long as the result lives; `None`: its server has no zone.
+/// Counts a request in progress as long as the result lives; `None`: its server has no zone.
 #[must_use]
 pub fn begin(request: &Request) -> Option<Running> {
     let settings = &request.generation.settings;
@@ -138,7 +138,7 @@ pub fn begin(request: &Request) -> Option<Running> {
     Some(Running(Arc::clone(figures)))
 }
 
-/// A request has ended.
+/// Counts a request that has ended.
 pub fn count(request: &Request) {
     let settings = &request.generation.settings;
     if settings.status_zones.is_empty() {
@@ -157,7 +157,8 @@ pub fn count(request: &Request) {
     }
 }
 
-/// When it ended: when the poll began that ended it, unless the answer began in that one. Only where neither is known the clock is read.
+/// The time of its end: the start of the poll that ended it, unless the response began in that poll. The clock is read
+/// only where neither is known.
 fn end_of(request: &Request) -> u64 {
     match poll_timing::moment() {
         0 => poll_timing::now_ns(),
@@ -165,7 +166,7 @@ fn end_of(request: &Request) -> u64 {
     }
 }
 
-/// What the request's loop counts of a zone.
+/// The counters of a zone in the request's loop.
 fn find(request: &Request, zone: usize) -> &Arc<ZoneFigures> {
     let generation = &request.generation;
     generation.zone(zone, || {

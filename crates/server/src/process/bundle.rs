@@ -23,12 +23,12 @@ use super::privileges::Account;
 use crate::listen::Address;
 use crate::resolver::getaddrinfo::Hosts;
 
-/// What the master sends to a worker.
+/// The message that the master sends to a worker.
 #[derive(Debug)]
 pub struct Bundle {
-    /// Counts the configurations of this master, from 1.
+    /// Serial number of the configuration in this master, from 1.
     pub generation: u64,
-    /// When it was asked for, in nanoseconds of CLOCK_MONOTONIC.
+    /// Time of the request for it, in nanoseconds of CLOCK_MONOTONIC.
     pub begun_ns: u64,
     /// The prefix (`-p`), ending in a slash.
     pub prefix: PathBuf,
@@ -36,11 +36,11 @@ pub struct Bundle {
     pub root: PathBuf,
     /// The argument of `-g`.
     pub globals: Option<Vec<u8>>,
-    /// What the texts were read under.
+    /// The surroundings that the texts were read under.
     pub circumstances: Circumstances,
-    /// The texts of all files, and what the patterns of `include` matched.
+    /// The texts of all files, and the matches of the patterns of `include`.
     pub texts: Recorded,
-    /// Who the worker is to be; `None` when it stays who the master is.
+    /// The worker's user; `None`: the master's.
     pub account: Option<Account>,
     /// Whether the master went into the background.
     pub is_daemon: bool,
@@ -53,7 +53,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Where the configuration came from.
+    /// The place that the configuration came from.
     #[must_use]
     pub fn origin(&self) -> Origin {
         Origin {

@@ -16,7 +16,7 @@ use crate::content::proxy::https;
 use crate::settings::Settings;
 use crate::settings::build::Surroundings;
 
-/// Where a configuration is, and what the command line adds to it.
+/// The place of a configuration, and the additions of the command line.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// The prefix (`-p`), ending in a slash: logs, caches and temporary files are relative to it.
@@ -30,35 +30,36 @@ pub struct Origin {
 /// A configuration that can be served.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What was read.
+    /// The tree of directives.
     pub tree: Tree,
-    /// What is for the processes.
+    /// The settings of the processes.
     pub main: Main,
-    /// What is for the loops.
+    /// The settings of the loops.
     pub settings: Arc<Settings>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<Error>,
     /// The names of the variables, by index.
     pub variables: Vec<String>,
-    /// What it was read under.
+    /// The surroundings that it was read under.
     pub circumstances: Circumstances,
 }
 
-/// What is left of a configuration in the master, which serves nothing: a worker builds the settings, of the same texts.
+/// The part of a configuration that the master keeps. The master serves nothing: a worker builds the settings from the
+/// same texts.
 #[derive(Debug)]
 pub struct Kept {
-    /// What is for the processes.
+    /// The settings of the processes.
     pub main: Main,
-    /// What was read.
+    /// The texts that were read.
     pub texts: Recorded,
-    /// What it was read under.
+    /// The surroundings that it was read under.
     pub circumstances: Circumstances,
-    /// What is for the loops, where they run in this process (`master_process off`).
+    /// The settings of the loops, where they run in this process (`master_process off`).
     pub settings: Option<Arc<Settings>>,
 }
 
 impl Loaded {
-    /// Lets go of what a master does not need; `is_single`: its process serves, too.
+    /// Drops what a master does not need; `is_single`: its process also serves.
     #[must_use]
     pub fn keep(self, is_single: bool) -> Kept {
         Kept {
@@ -70,7 +71,7 @@ impl Loaded {
     }
 }
 
-/// Why it cannot be served.
+/// The reason why a configuration cannot be served.
 #[derive(Debug)]
 pub struct Refused {
     /// The error.
@@ -113,7 +114,7 @@ pub fn load(
         }),
         Err(error) => {
             let error = hints::add(error, &tree).advised();
-            // What it says already is no warning as well.
+            // A hint that the error has already is not repeated as a warning.
             warnings.retain(|warning| warning.hint().is_none() || warning.hint() != error.hint());
             Err(refused(error, warnings))
         }
@@ -142,7 +143,7 @@ fn build(
     Ok((main, settings))
 }
 
-/// Reads only what is for the processes.
+/// Reads only the settings of the processes.
 ///
 /// # Errors
 /// The first error, at its place.

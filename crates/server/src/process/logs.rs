@@ -26,9 +26,9 @@ use crate::log::syslog::Peer;
 use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
 use crate::resolver::getaddrinfo::Hosts;
 
-/// Files of logs that one configuration may name.
+/// Maximum number of log files that one configuration may name.
 pub const FILES_MAX: usize = 10_000;
-/// How long a worker that ends waits for its log lines to be written: a log may lie on a dead disk.
+/// Maximum time that an ending worker waits for its log lines to be written: a log may be on a dead disk.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// Open logs by path.
@@ -39,13 +39,13 @@ pub type Opened = Vec<(PathBuf, Arc<OwnedFd>)>;
 pub struct Wanted {
     /// The lines `error_log` outside of every block.
     pub main: Vec<ErrorLine>,
-    /// The log of `-e`, when there is none; `None` is stderr.
+    /// The log of `-e`, used when no line names one; `None` is stderr.
     pub default: Option<PathBuf>,
     /// Every file once, with its buffer.
     pub files: Vec<(PathBuf, Option<Buffer>)>,
-    /// What relative paths begin at.
+    /// The base directory of relative paths.
     pub prefix: PathBuf,
-    /// Where the names of syslog servers lead.
+    /// The addresses of syslog servers' names.
     pub hosts: Hosts,
 }
 
@@ -137,7 +137,8 @@ impl Wanted {
         Ok(opened)
     }
 
-    /// Opens all files again: one that cannot be opened stays the one that it was `before`, and the log says so, as nginx.
+    /// Opens all files again. A file that cannot be opened stays the one from `before`, and the log says so, as in
+    /// nginx.
     #[must_use]
     pub fn reopen(&self, before: &Opened) -> Opened {
         let again = |path: &PathBuf| match open_or_tell(path) {
@@ -154,8 +155,8 @@ impl Wanted {
             .collect()
     }
 
-    /// The log that takes what a process in the background writes to stderr: the first file of `error_log`, as in nginx. None: stderr
-    /// is a log itself, or all of them are elsewhere.
+    /// The log that gets the stderr output of a process in the background: the first file of `error_log`, as in nginx.
+    /// `None`: stderr is a log itself, or no log is a file.
     #[must_use]
     pub fn of_stderr(&self) -> Option<PathBuf> {
         let to = || self.main.iter().map(|line| &line.destination);
@@ -206,8 +207,8 @@ fn open_or_tell(path: &Path) -> Result<OwnedFd, String> {
     open(path).map_err(|refusal| format!("open() \"{}\" failed ({refusal})", path.display()))
 }
 
-/// Opens a log. The names of the standard streams mean the streams themselves: opened anew, a socket (systemd's
-/// journal) would be refused, and a file would have two places to write at.
+/// Opens a log. The names of the standard streams mean the streams themselves: if reopened, a socket (systemd's
+/// journal) would be refused, and a file would have two write positions.
 fn open(path: &Path) -> Result<OwnedFd, Refusal> {
     match path.to_str() {
         Some("/dev/stderr") => Ok(io::stderr().as_fd().try_clone_to_owned()?),
@@ -219,7 +220,7 @@ fn open(path: &Path) -> Result<OwnedFd, Refusal> {
     }
 }
 
-/// Lets the master's lines go to these logs from now on.
+/// Sends the master's lines to these logs from now on.
 pub fn use_them(wanted: &Wanted, opened: &Opened) {
     let logs = wanted.direct(opened);
     set_sink(Box::new(move |level, text| {
@@ -229,7 +230,7 @@ pub fn use_them(wanted: &Wanted, opened: &Opened) {
     }));
 }
 
-/// Lets lines go to the log of `-e`, before there is a configuration.
+/// Sends lines to the log of `-e`, before there is a configuration.
 pub fn use_first(wanted: &Wanted, opened: &Opened) {
     let logs = if wanted.default.is_some() {
         wanted.direct(opened)
@@ -243,7 +244,7 @@ pub fn use_first(wanted: &Wanted, opened: &Opened) {
     }));
 }
 
-/// Lets the master's lines go to these logs, and what is at least a warning to stderr too, unless a log is that already.
+/// Sends the master's lines to these logs, and warnings and worse to stderr too, unless a log is stderr already.
 pub fn use_both(wanted: &Wanted, opened: &Opened) {
     let logs = wanted.direct(opened);
     let is_stderr = |line: &ErrorLine| matches!(line.destination, Destination::Stderr);
@@ -261,7 +262,7 @@ pub fn use_both(wanted: &Wanted, opened: &Opened) {
     }));
 }
 
-/// Looks up the syslog servers of all logs, as a start has to: what cannot be found is told at its line.
+/// Looks up the syslog servers of all logs, as a start must: a name that is not found is reported at its line.
 ///
 /// # Errors
 /// nginx's sentence: `host not found in syslog server "x"`.
@@ -279,8 +280,8 @@ pub fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Error> {
     Ok(())
 }
 
-/// In the worker: makes the files of a bundle known, so that settings can be built on them. Whoever builds holds what this
-/// gives until he has built: the log thread lets go of files that nobody holds.
+/// In the worker: makes the files of a bundle known, so that settings can be built on them. The builder holds the
+/// result until it is done: the log thread closes files without a holder.
 #[must_use]
 pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
     let mut known = Vec::with_capacity(bundle.logs.len());
@@ -297,7 +298,7 @@ pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> 
     known
 }
 
-/// In the worker: lets the process's lines go to the bundle's logs, through the log thread.
+/// In the worker: sends the process's lines to the bundle's logs, through the log thread.
 pub fn use_thread(wanted: &Wanted, logs: &Logs) {
     let files = crate::log::LogFiles::new(&wanted.prefix, &wanted.hosts);
     let default = match &wanted.default {
@@ -325,7 +326,7 @@ pub fn use_thread(wanted: &Wanted, logs: &Logs) {
     }));
 }
 
-/// The message that brings the worker the files anew.
+/// The message that brings the worker the reopened files.
 #[must_use]
 pub fn reopened(opened: &Opened) -> Vec<u8> {
     let mut out = Writer::default();
@@ -335,7 +336,7 @@ pub fn reopened(opened: &Opened) -> Vec<u8> {
     out.0
 }
 
-/// In the worker: takes files that were opened anew; that of `stderr` takes what is written there, too.
+/// In the worker: takes over reopened files; the one of `stderr` also gets the output written there.
 pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs, stderr: Option<&Path>) {
     let mut from = Reader(body);
     for file in descriptors {
@@ -349,7 +350,7 @@ pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs, stderr: Optio
     logs.forget_named();
 }
 
-/// Before a worker ends: waits until what was logged is written.
+/// Waits until all logged lines are written, before a worker ends.
 pub fn drain(logs: &Logs) {
     logs.drain(DRAIN_MAX);
 }

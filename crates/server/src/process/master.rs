@@ -34,19 +34,19 @@ use crate::log::process_log::{Level, error_log};
 pub struct Candidate {
     /// Its number.
     pub generation: u64,
-    /// What was read.
+    /// The configuration as it was read.
     pub kept: Kept,
-    /// Who the worker is.
+    /// The worker's user; `None`: the master's.
     pub account: Option<Account>,
     /// The sockets.
     pub sockets: Sockets,
-    /// Where the lines of the error log go, and the files.
+    /// The destinations of error log lines, and the open files.
     pub logs: (Wanted, Opened),
-    /// Directories that go if it is not served.
+    /// Directories that are removed if it is not served.
     pub made: Made,
 }
 
-/// Whether the master goes on.
+/// The master's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// It keeps a worker serving.
@@ -62,20 +62,20 @@ pub(super) enum Purpose {
 /// The master process.
 #[derive(Debug)]
 pub struct Master {
-    /// What the command line asked for.
+    /// The options of the command line.
     pub options: Options,
     /// The configuration that is served.
     pub current: Candidate,
     /// The signals that this process takes.
     pub signals: Signals,
-    /// Told when everything is ready, for the command that waits.
+    /// Written to when everything is ready, for the command that waits.
     pub ready: Option<OwnedFd>,
-    /// There as soon as everything is listening.
+    /// `Some` as soon as everything is listening.
     pub pid_file: Option<PidFile>,
-    /// A reload on its way; the worker that is to serve it.
+    /// A reload in progress; the worker that is to serve it.
     pub(super) pending: Option<Candidate>,
     pub(super) is_reload_wanted: bool,
-    /// Logs are to be opened once more when nothing is on its way to a worker.
+    /// Whether logs must be reopened once more when no bundle is on its way to a worker.
     is_reopen_wanted: bool,
     pub(super) workers: Vec<Worker>,
     pub(super) purpose: Purpose,
@@ -135,7 +135,7 @@ impl Master {
         }
     }
 
-    /// The master's life.
+    /// Runs the master until its end.
     #[must_use]
     pub fn run(mut self) -> ExitCode {
         title::be_master();
@@ -156,7 +156,7 @@ impl Master {
                     return self.end(ExitCode::FAILURE);
                 }
                 Purpose::Quitting | Purpose::Terminating { .. } if self.workers.is_empty() => {
-                    // Without a pid file nobody was ever told that it serves.
+                    // Without a pid file it was never reported as serving.
                     let code = match self.pid_file {
                         Some(_) => ExitCode::SUCCESS,
                         None => ExitCode::FAILURE,
@@ -249,7 +249,7 @@ impl Master {
         }
     }
 
-    /// The end has come: a reload that was asked for or begun does not count.
+    /// The master ends: a reload that was requested or begun is dropped.
     fn stop_reloading(&mut self) {
         self.is_reload_wanted = false;
         self.drop_pending();
@@ -294,7 +294,7 @@ impl Master {
         }
     }
 
-    /// A worker serves a bundle: only now anything changes here.
+    /// A worker serves a bundle: only now does the master's state change.
     fn served(&mut self, process: u32, generation: u64) {
         let was_starting = self.set_stage(process, Stage::Serving) == Some(Stage::Starting);
         let is_reload = self
@@ -320,7 +320,7 @@ impl Master {
                     ),
                 );
             }
-            // Who is told to leave while a reload is on its way leaves.
+            // A worker that is told to leave during a reload leaves.
             if self.purpose == Purpose::Paused {
                 self.purpose = Purpose::Serving;
             }
@@ -403,7 +403,7 @@ impl Master {
         }
     }
 
-    /// What was to be served next is not: nothing is left of it.
+    /// Discards the configuration that was to be served next, without a trace.
     pub(super) fn keep_current(&mut self) {
         self.drop_pending();
         error_log(
@@ -437,7 +437,8 @@ impl Master {
         self.redirect_stderr();
     }
 
-    /// Files that were opened before they were renamed may be on their way to a worker, and get there behind those that are opened now.
+    /// Whether files that were opened before a rename may still be on their way to a worker, and would arrive after
+    /// those that are opened now.
     fn is_bundle_on_its_way(&self) -> bool {
         let mut stages = self.workers.iter().map(|worker| worker.stage);
         self.pending.is_some() || stages.any(|stage| stage == Stage::Starting)

@@ -16,9 +16,9 @@ use super::load::Loaded;
 use crate::default_paths;
 use crate::log::process_log::{Level, error_log};
 
-/// The user that systems have for who may do nothing.
+/// The unprivileged user that systems provide.
 const NOBODY: &str = "nobody";
-/// His group, on most systems; on others it is `nogroup`.
+/// Its group, on most systems; on others it is `nogroup`.
 const GROUPS_OF_NOBODY: [&str; 2] = ["nobody", "nogroup"];
 
 /// A user and a group.
@@ -26,20 +26,20 @@ const GROUPS_OF_NOBODY: [&str; 2] = ["nobody", "nogroup"];
 pub struct Account {
     /// The user's name, for its further groups.
     pub name: String,
-    /// Its number.
+    /// The user's id.
     pub uid: u32,
-    /// The group's number.
+    /// The group's id.
     pub gid: u32,
 }
 
-/// Whether this process may become someone else.
+/// Whether this process may change its user.
 #[must_use]
 pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
 impl Account {
-    /// Who the worker of a configuration is.
+    /// The user of a configuration's worker.
     ///
     /// # Errors
     /// nginx's sentence (`getpwnam("X") failed`), at the place of the line `user`.
@@ -52,7 +52,7 @@ impl Account {
         })
     }
 
-    /// Looks the names up; `None` when the process is not root and the directive means nothing.
+    /// Looks the names up; `None` when the process is not root and the directive has no effect.
     ///
     /// # Errors
     /// nginx's sentence: `getpwnam("X") failed`.
@@ -67,7 +67,7 @@ impl Account {
             Some(Some(name)) => {
                 group(name)?.ok_or_else(|| format!("getgrnam(\"{name}\") failed"))?
             }
-            // Where no group has the user's name nginx refuses to start; his own group is what is meant.
+            // Where no group has the user's name nginx refuses to start; the user's own group is meant.
             Some(None) => group(name)?.unwrap_or(user.gid),
             None => group_of_build(default_paths::USER, default_paths::GROUP)?.unwrap_or(user.gid),
         };
@@ -113,8 +113,8 @@ impl Account {
     }
 }
 
-/// The group where no line says who the worker is, as the build was told: nginx's `configure` takes the user's name for the group's, and
-/// what systems have for `nobody`. `None`: the user's own.
+/// The group when there is no `user` line, from the build's options: nginx's `configure` takes the user's name for the
+/// group's, and for `nobody` the group that systems provide. `None`: the user's own.
 fn group_of_build(user: &str, told: &str) -> Result<Option<Gid>, String> {
     if !told.is_empty() {
         let found = group(told)?;
@@ -143,7 +143,7 @@ fn text_of(error: nix::Error) -> String {
     crate::listen::bind::errno(&error.into())
 }
 
-/// Sets limits, priority and core dumps as the configuration asks; what the system refuses is logged.
+/// Sets limits, priority and core dumps as the configuration asks; a refusal of the system is logged.
 pub fn set_limits(main: &directives::Main) {
     let wanted = &main.processes;
     let loops = wanted.worker_processes.count() as u64;
@@ -164,7 +164,7 @@ pub fn set_limits(main: &directives::Main) {
                 limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", files.0);
             }
         }
-        // For the same reason what the system grants is used, not only what it gives by default.
+        // For the same reason the hard limit is used, not only the soft one.
         None => {
             if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
                 let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
@@ -198,19 +198,19 @@ pub fn set_limits(main: &directives::Main) {
     }
 }
 
-/// Descriptors for which there is room at least, and at most: 8 bytes each.
+/// Minimum and maximum number of descriptors that the table has room for: 8 bytes each.
 const ROOM: std::ops::Range<u64> = 4096..262_144;
 
-/// Has the kernel make its table of descriptors as large as it will be needed (two for each connection), once. Where threads share the table, each
-/// later doubling makes the call that needs it (`accept4`, `openat2`) wait for all processors to pass through the scheduler
-/// (`synchronize_rcu` in the kernel's fs/file.c): 10 to 50 ms, on a loop.
+/// Makes the kernel enlarge its table of descriptors, once, to the size that will be needed (two for each connection).
+/// Where threads share the table, each later doubling makes the call that needs it (`accept4`, `openat2`) wait for all
+/// processors to pass through the scheduler (`synchronize_rcu` in the kernel's fs/file.c): 10 to 50 ms, on a loop.
 fn make_room_for_descriptors(connections: u64) {
     let wanted = connections.saturating_mul(2).clamp(ROOM.start, ROOM.end);
     let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return;
     };
     let last = i32::try_from(wanted.min(most).saturating_sub(1)).unwrap_or(0);
-    // The table does not shrink when this is closed. Refused, it grows as it is needed.
+    // The table does not shrink when this is closed. If it is refused, the table grows on demand.
     drop(rustix::io::fcntl_dupfd_cloexec(
         rustix::stdio::stderr(),
         last,

@@ -29,30 +29,30 @@ use crate::listen::bind;
 use crate::log::process_log::{Level, error_log};
 use crate::loops::Serve;
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the configuration is.
+    /// The place of the configuration.
     pub origin: Origin,
-    /// What is served without a configuration file.
+    /// The text that is served without a configuration file.
     pub instead: Option<Instead>,
     /// `-e`: the error log until the configuration names one; `None` is stderr.
     pub error_log: Option<PathBuf>,
-    /// `-q`: in a test, only errors are told.
+    /// `-q`: a test prints only errors.
     pub is_quiet: bool,
-    /// What the loops run for each connection.
+    /// The code that the loops run for each connection.
     pub serve: Serve,
     /// The modules from outside.
     pub modules: Modules,
 }
 
-/// What stands for a configuration file that is not there (`freewheel serve`). Closing the terminal ends such a server: there is nothing
-/// to read again.
+/// The replacement for a configuration file (`freewheel serve`). Closing the terminal ends such a server: it has no
+/// file to read again.
 #[derive(Debug, Clone)]
 pub struct Instead {
     /// The file's text.
     pub text: Vec<u8>,
-    /// What to tell on stderr when everything listens.
+    /// The text that is written to stderr when everything listens.
     pub greeting: String,
 }
 
@@ -66,7 +66,7 @@ impl Options {
         }
     }
 
-    /// Opens the log of `-e`, for what is to say before the configuration names one.
+    /// Opens the log of `-e`, for lines before the configuration names a log.
     fn open_first_log(&self) {
         let wanted = Wanted::first(self.error_log.as_deref());
         match wanted.open() {
@@ -79,10 +79,10 @@ impl Options {
         }
     }
 
-    /// Reads the configuration, telling errors, and of the warnings what the purpose asks for.
+    /// Reads the configuration. Prints errors, and the warnings that the purpose asks for.
     ///
     /// # Errors
-    /// It was told.
+    /// The error, which was printed already.
     pub fn load(&self, purpose: Purpose) -> Result<Loaded, Told> {
         match load::load(
             &self.origin,
@@ -130,7 +130,7 @@ impl Options {
         }
     }
 
-    /// Who the worker of a configuration is.
+    /// The user of a configuration's worker.
     fn account(&self, loaded: &Loaded) -> Result<Option<Account>, Told> {
         Account::of(loaded).map_err(|error| self.refuse(error))
     }
@@ -155,14 +155,14 @@ impl Options {
     }
 }
 
-/// What a configuration is read for, which says what of its warnings is told.
+/// The purpose for which a configuration is read; it selects the warnings that are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To say what is wrong with it: all.
+    /// To test it: all warnings.
     Test,
-    /// To serve it: how many directives have no effect is one line.
+    /// To serve it: one line with the number of directives that have no effect.
     Start,
-    /// To find the process that serves it, which has told that already.
+    /// To find the process that serves it, which has printed them already.
     Signal,
 }
 
@@ -192,7 +192,7 @@ fn emerg(sentence: impl std::fmt::Display) -> Told {
     Told
 }
 
-/// Says on stderr what helps, below what fails.
+/// Prints a hint on stderr, below the error.
 pub(super) fn help(hint: Option<String>) {
     if let Some(hint) = hint {
         eprintln!("  = help: {hint}");

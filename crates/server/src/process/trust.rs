@@ -20,19 +20,19 @@ use rustix::io::Errno;
 use super::privileges::is_root;
 use crate::listen::bind::errno;
 
-/// Links that one path may lead through, as in the kernel.
+/// Maximum number of links that one path may lead through, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// Why a path was not opened: what stands in brackets behind "open() failed".
+/// The reason why a path was not opened: the text in brackets after "open() failed".
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The kernel said so.
+    /// An error of the kernel.
     #[error("{}", errno(.0))]
     System(#[from] io::Error),
-    /// A link that somebody else than root may have put there.
+    /// A link that a user other than root may have put there.
     #[error("\"{}\" is a symbolic link in a directory that is not root's alone, it is not followed", .0.display())]
     Link(PathBuf),
-    /// A file that has other names, which somebody else may have given it.
+    /// A file with other names, which a user other than root may have given it.
     #[error(
         "it has another name (a hard link) and lies in a directory that is not root's alone, it is not opened"
     )]
@@ -50,17 +50,17 @@ impl From<Errno> for Refusal {
 pub struct Spot {
     /// The directory.
     pub directory: OwnedFd,
-    /// The name: no link when it was looked at.
+    /// The name: not a link when it was checked.
     pub name: OsString,
-    /// Are this directory and all above it root's alone?
+    /// Whether only root can write to this directory and all above it.
     pub is_roots: bool,
-    /// Was the path's own last name a link?
+    /// Whether the path's own last name was a link.
     pub was_link: bool,
-    /// Is the name one of the kernel's own links (`/proc/self/fd/1`), which only the kernel can follow?
+    /// Whether the name is one of the kernel's own links (`/proc/self/fd/1`), which only the kernel can follow.
     is_kernels: bool,
 }
 
-/// Opens a file, without following what is not root's word where root asks.
+/// Opens a file. As root, it follows no link that root did not place.
 ///
 /// # Errors
 /// That of open(2), or a link that is not followed.
@@ -72,7 +72,7 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> 
     if let Some(stream) = stream_of(&spot) {
         return Ok(stream?);
     }
-    // A pipe that nobody reads would keep the master waiting.
+    // A pipe without a reader would keep the master waiting.
     let waits = if spot.is_roots {
         OFlags::empty()
     } else {
@@ -95,8 +95,8 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> 
 }
 
 impl Spot {
-    /// Is this the one name of a file that was opened by it? It is looked at by its name: of a file that has lost this name since, one that
-    /// is left is somebody else's.
+    /// Checks that this is the only name of a file that was opened by it. The check goes by the name: if the file has
+    /// lost this name since then, its one remaining name belongs to another user.
     fn check_only_name(&self, file: &OwnedFd) -> Result<(), Refusal> {
         let opened = rustix::fs::fstat(file)?;
         let named = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -123,7 +123,7 @@ fn open_at(
     rustix::fs::openat(at, name, flags | OFlags::CLOEXEC, mode)
 }
 
-/// A link to a standard stream is what containers have for logs: it means the stream itself, whoever put it there.
+/// A link to a standard stream is how containers set up logs: it means the stream itself, whichever user placed it.
 fn stream_of(spot: &Spot) -> Option<io::Result<OwnedFd>> {
     match spot.name.as_bytes() {
         STDOUT => Some(io::stdout().as_fd().try_clone_to_owned()),
@@ -135,7 +135,7 @@ fn stream_of(spot: &Spot) -> Option<io::Result<OwnedFd>> {
 const STDOUT: &[u8] = b"/dev/stdout";
 const STDERR: &[u8] = b"/dev/stderr";
 
-/// Goes down a path to its last name.
+/// Walks a path down to its last name.
 ///
 /// # Errors
 /// A directory that cannot be entered, or a link that is not followed.
@@ -187,7 +187,7 @@ pub fn find(path: &Path) -> Result<Spot, Refusal> {
     Ok(at.spot(OsString::from("."), was_link))
 }
 
-/// Puts the names of a path in front of those that are left.
+/// Puts the components of a path in front of those that are left.
 fn add(path: &Path, left: &mut VecDeque<OsString>) {
     for component in path.components().rev() {
         if let Component::Normal(_) | Component::ParentDir = component {
@@ -222,7 +222,7 @@ impl Place {
         Ok(())
     }
 
-    /// Is a link here root's word?
+    /// Whether root placed this link.
     fn trusts(&self, link: &Stat) -> bool {
         let mode = Mode::from_raw_mode(self.own.st_mode);
         let is_movable = mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX);
@@ -285,7 +285,7 @@ mod tests {
             spot.check_only_name(&file),
             Err(Refusal::HardLink)
         ));
-        // Whoever laid it takes it away again, and by itself the file is one with a single name.
+        // The user that made the link removes it again, so that the file by itself has a single name.
         std::fs::remove_file(&log).unwrap();
         assert_eq!(rustix::fs::fstat(&file).unwrap().st_nlink, 1);
         assert!(matches!(

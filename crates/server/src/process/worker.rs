@@ -44,26 +44,27 @@ use crate::settings::Settings;
 
 /// Exit code of a worker that could not start, as nginx's.
 pub const FATAL: u8 = 2;
-/// How often a worker that leaves looks whether its loops have ended.
+/// Interval at which a leaving worker checks whether its loops have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(5);
 
-/// How often a worker looks whether an old configuration is still in use.
+/// Interval at which a worker checks whether an old configuration is still in use.
 const FORGETTING_TICK: Duration = Duration::from_secs(1);
 
-/// How long a worker that leaves waits for the journals of its caches: what is not put together then is read by the next one.
+/// Maximum time that a leaving worker waits for the journals of its caches; what is not merged by then is read by the
+/// next worker.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What master and worker say to each other.
+/// The messages between master and worker.
 pub mod word {
     /// Master: serve this bundle.
     pub const CONFIGURE: u8 = 1;
-    /// Master: finish what is in flight and leave.
+    /// Master: finish the requests in flight and leave.
     pub const QUIT: u8 = 2;
-    /// Master: these are the logs now; tell your figures.
+    /// Master: these are the logs now; log your figures.
     pub const REOPEN: u8 = 3;
     /// Worker: the bundle of this generation is served.
     pub const SERVED: u8 = 17;
-    /// Worker: the bundle of this generation cannot be served, and why.
+    /// Worker: the bundle of this generation cannot be served, and the reason.
     pub const REFUSED: u8 = 18;
 }
 
@@ -122,8 +123,9 @@ fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
     worker.run(&results)
 }
 
-/// Texts from which on what building and forgetting their settings leaves (some fifty times as much) is given back to the kernel. Meanwhile a loop
-/// that wants memory waits for the lock of its heap, for a few milliseconds (measured with 20 000 connections).
+/// Size in bytes of configuration texts from which on the memory freed after building and dropping their settings (some
+/// fifty times as much) is given back to the kernel. Meanwhile a loop that allocates waits for its arena's lock, for a
+/// few milliseconds (measured with 20 000 connections).
 const LARGE_BYTES: usize = 128 << 10;
 
 const BELL_FLAGS: rustix::event::EventfdFlags =
@@ -135,21 +137,21 @@ struct Built {
     outcome: Result<Equipped, String>,
 }
 
-/// Settings whose places have their logs.
+/// Settings whose places in the configuration have their logs.
 struct Equipped {
     main: Main,
     settings: Arc<Settings>,
-    /// Does a line need the right to send from foreign addresses?
+    /// Whether a line needs the right to send from foreign addresses.
     needs_right: bool,
     wanted: Wanted,
-    /// Files that nobody else may hold yet.
+    /// Files that have no other holder yet.
     held: Vec<Target>,
 }
 
 struct Worker {
     channel: Channel,
     signals: Signals,
-    /// There as soon as the rights are given up.
+    /// `Some` as soon as root's rights are given up.
     crew: Option<Crew>,
     disk: Option<Arc<Disk>>,
     caches: Option<Registry>,
@@ -157,22 +159,22 @@ struct Worker {
     modules: Modules,
     logs: Logs,
     built: mpsc::Sender<Built>,
-    /// Rung when something was built.
+    /// Signalled when a helper thread has built something.
     bell: Arc<OwnedFd>,
     shutdown_timeout: Option<Duration>,
     pools: pools::Kept,
-    /// Whether root's rights (if there were any) are still there.
+    /// Whether root's rights (if there were any) are still held.
     has_rights: bool,
-    /// Was the right to send from foreign addresses given up?
+    /// Whether the right to send from foreign addresses was given up.
     lacks_raw: bool,
     is_daemon: bool,
-    /// The log that takes what is written to stderr.
+    /// The log that takes the output to stderr.
     stderr: Option<PathBuf>,
-    /// Has there been a configuration of [`LARGE_BYTES`]?
+    /// Whether there has been a configuration of [`LARGE_BYTES`].
     was_large: bool,
 }
 
-/// What made the worker stop waiting.
+/// The event that ended the worker's wait.
 enum Next {
     Goes,
     Quits,
@@ -325,7 +327,7 @@ impl Worker {
                     .map_or_else(|_| Vec::new(), |of| of.settings.roots());
                 let _ = built.send(Built { bundle, outcome });
                 let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
-                // What only building needed, by far the most of it, is not kept for the next time.
+                // Memory that only building needed, by far the most of it, is not kept for the next time.
                 if is_large {
                     sys::trim_heap();
                 }
@@ -382,7 +384,7 @@ impl Worker {
         sent.map_err(|error| format!("sendmsg() failed ({error})"))
     }
 
-    /// Finishes what is in flight, then ends.
+    /// Finishes the requests in flight, then ends.
     fn leave(mut self) -> ExitCode {
         error_log(Level::Notice, format_args!("gracefully shutting down"));
         title::be_leaving();
@@ -427,7 +429,8 @@ impl Worker {
 const RIGHT_IS_GONE: &str = "\"transparent\" of \"proxy_bind\" and its kin needs a right that the worker gave up when it was started without such a line: \
      stop the server and start it again";
 
-/// What is done once, with root's rights, and giving them up: says whether that to send from foreign addresses was kept.
+/// The one-time preparations with root's rights, and giving those up; tells whether the right to send from foreign
+/// addresses was kept.
 fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>, bool), String> {
     let origin = bundle.origin();
     let (tree, main) = load::main(
@@ -477,7 +480,8 @@ fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Equipped, Strin
     })
 }
 
-/// Says how the residency of files is proven below each root of the configuration. Waits for disks: on the helper thread.
+/// Logs how the residency of files is proven below each root of the configuration. Waits for disks: on the helper
+/// thread.
 fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
     for (root, disk) in roots.iter().zip(std::iter::repeat(disk).flatten()) {
         let probe = disk.probe(root);
@@ -490,7 +494,7 @@ fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
     }
 }
 
-/// What the loops are to do for a bundle.
+/// The loops' orders for a bundle.
 #[must_use]
 pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
     let processes = &main.processes;
@@ -525,7 +529,7 @@ pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
     }
 }
 
-/// Every panic is told in one line: by its connection, which ends alone, else here.
+/// Logs every panic in one line: of a connection at the connection, which ends alone, of all others here.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         if !panic_guard::take(panic) {

@@ -41,15 +41,15 @@ pub use scopes::Exception;
 pub use server::ServerSettings;
 pub use tables::LocationSettings;
 
-/// Roots that are probed when a configuration is taken over.
+/// Maximum number of roots that are probed when a configuration is taken over.
 pub const ROOTS_MAX: usize = 256;
 
 /// A whole configuration.
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// The directory that relative paths of data begin at; ends in a slash.
+    /// The base directory of relative paths of data; ends in a slash.
     pub prefix: PathBuf,
-    /// The directory of the configuration, that relative paths of files of users begin at; ends in a slash.
+    /// The configuration's directory, the base of relative paths of users' files; ends in a slash.
     pub conf_prefix: PathBuf,
     /// The machine's name (`$hostname`).
     pub hostname: Bytes,
@@ -57,7 +57,7 @@ pub struct Settings {
     pub listens: listen::Table,
     /// The names of the servers of each entry of `listens`.
     pub names: Vec<ServerNames>,
-    /// What each variable is, by its index.
+    /// The definition of each variable, by index.
     pub variables: Vec<Definition>,
     /// Their indices by name, in lower case, where pages may ask for them (`ssi`).
     pub variable_names: HashMap<Box<str>, VariableIndex>,
@@ -69,11 +69,11 @@ pub struct Settings {
     pub uses_realpath: bool,
     /// `$uid_reset`, where the configuration uses it.
     pub uid_reset: Option<VariableIndex>,
-    /// Does anything ask when the first byte of an answer was sent?
+    /// Whether the time of a response's first byte is used anywhere.
     pub wants_first_byte: bool,
     /// The names of `status_zone`, each once.
     pub status_zones: Vec<String>,
-    /// How many caches `open_file_cache` makes.
+    /// Number of caches of `open_file_cache`.
     pub stale_files: usize,
     /// The zones of limits.
     pub limits: limits::Zones,
@@ -99,7 +99,7 @@ impl Settings {
         &self.locations[id as usize]
     }
 
-    /// What a variable is.
+    /// The definition of a variable.
     #[must_use]
     pub fn variable(&self, index: VariableIndex) -> &Definition {
         &self.variables[index.0 as usize]
@@ -158,9 +158,9 @@ impl Settings {
 pub struct Server {
     /// Its first name (`$server_name`), empty when it has none.
     pub name: Bytes,
-    /// What it says about reading requests.
+    /// Its settings for reading requests.
     pub settings: ServerSettings,
-    /// Of these, the limits of a head.
+    /// The limits of a request header, out of these settings.
     pub limits: Limits,
     /// The location that stands for the server itself; its `inner` are the server's locations.
     pub location: LocationId,
@@ -178,7 +178,7 @@ impl Server {
     }
 }
 
-/// The logs of a configuration that only was checked.
+/// The logs of a configuration that was only checked.
 static NO_LOGS: LazyLock<Arc<(AccessLogs, ErrorLogs)>> = LazyLock::new(Default::default);
 
 impl Location {
@@ -195,32 +195,32 @@ impl Location {
     }
 }
 
-/// A `location` block, or what a server says outside of any.
+/// A `location` block, or the part of a server outside of any.
 #[derive(Debug)]
 pub struct Location {
     /// As written, without its modifier; empty for the server itself.
     pub name: Bytes,
-    /// What it says.
+    /// Its settings.
     pub settings: LocationSettings,
     /// The locations inside.
     pub inner: Locations,
-    /// What it rewrites.
+    /// Its rewrite instructions.
     pub program: Option<Program>,
-    /// It is the scope of an `if`: more than the URI leads here.
+    /// Whether it is the scope of an `if`, which needs more than the URI to match.
     pub is_conditional: bool,
-    /// Who goes on elsewhere (`limit_except`).
+    /// The requests that continue in another location (`limit_except`).
     pub exception: Option<Exception>,
-    /// `internal`?
+    /// Whether it is `internal`.
     pub is_internal: bool,
-    /// Where its block stands.
+    /// The place of its block in the configuration's text.
     pub place: Option<config::Place>,
     /// Its logs, once [`Settings::equip`] has been called.
     pub(crate) logs: OnceLock<Arc<(AccessLogs, ErrorLogs)>>,
-    /// Where it passes requests on to (`proxy_pass`).
+    /// The destination of its requests (`proxy_pass`).
     pub passing: Option<Arc<Passing>>,
-    /// Does it have filters that may want the bytes of bodies?
+    /// Whether it has filters that may read the bytes of bodies.
     pub has_filters: bool,
-    /// Where its tunnels lead (`tunnel_pass`).
+    /// The destination of its tunnels (`tunnel_pass`).
     pub tunnelling: Option<Leading>,
     /// The figures that it shows.
     pub shown: Option<Shown>,
@@ -228,10 +228,10 @@ pub struct Location {
     pub zone: Option<usize>,
     /// Its `open_file_cache`, among those of the configuration: locations that have theirs from the same level share it.
     pub stale_files: Option<usize>,
-    /// What makes its content, if not files.
+    /// The handler of its content; `None`: files.
     pub handler: Option<Arc<dyn Handler>>,
-    /// Its pool, once it was asked for (unless the name has variables).
+    /// Its thread pool, set on first use (unless the name has variables).
     pub pool: OnceLock<Pool>,
-    /// What it wants of its cache, once it was asked for.
+    /// Its rules for the cache, set on first use.
     pub cache_rules: RulesSlot,
 }
