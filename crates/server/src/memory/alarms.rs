@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 use disk::memory::limits::Groups;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-/// Rings when all that runs in a group waited for memory for a tenth of two seconds (that is what an ordinary user may ask for, too).
+/// Fires when all tasks of a group waited for memory for a tenth of two seconds (an ordinary user may ask for that,
+/// too).
 const TRIGGER: &[u8] = b"full 200000 2000000\0";
-/// Of version 1: rings when the kernel finds hardly anything to give up.
+/// For cgroup v1: fires when the kernel finds hardly anything to reclaim.
 const LEVEL: &str = "critical";
 
-/// What rings.
+/// The alarms that are open.
 #[derive(Debug, Default)]
 pub struct Alarms {
     /// Of the group.
@@ -54,13 +55,13 @@ impl Alarms {
         }
     }
 
-    /// What to wait for: the group's first.
+    /// The events to wait for: the group's first.
     pub fn events(&self) -> Vec<PollFd<'_>> {
         let all = self.group.iter().chain(&self.machine);
         all.map(Alarm::event).collect()
     }
 
-    /// Has the group's rung? `revents`: what became of [`Alarms::events`].
+    /// Whether the group's alarm has fired. `revents`: the results for [`Alarms::events`].
     pub fn is_of_group(&self, revents: &[PollFlags]) -> bool {
         let rung = revents.first().copied().unwrap_or(PollFlags::empty());
         let Some(group) = &self.group else {
@@ -73,7 +74,7 @@ impl Alarms {
         has_rung && !rung.contains(PollFlags::ERR)
     }
 
-    /// Forgets what cannot ring any more (its group is gone).
+    /// Forgets alarms that cannot fire any more (their group is gone).
     pub fn forget_broken(&mut self, revents: &[PollFlags]) {
         if revents.iter().any(|rung| rung.contains(PollFlags::ERR)) {
             *self = Self::default();

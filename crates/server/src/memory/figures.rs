@@ -9,17 +9,17 @@ use disk::memory::{Holder, budget};
 use super::Memory;
 use crate::metrics::{Family, Page};
 
-/// What a connection takes at least, in bytes: one that waits for a request (`bench/memory`).
+/// Minimum bytes that a connection takes: one that waits for a request (`bench/memory`).
 const CONNECTION_BYTES: u64 = 1536;
 
-/// What only the figures know: how many, and how large.
+/// Numbers and sizes that only the figures know.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Known {
     /// Connections of clients.
     pub connections: u64,
     /// Bytes of caches' indexes.
     pub index_bytes: u64,
-    /// Memory of the worker that is its own.
+    /// Bytes of the worker's anonymous memory.
     pub anonymous_bytes: u64,
 }
 
@@ -28,7 +28,7 @@ pub fn add(page: &mut Page, memory: &Memory, known: Known) {
     let mut held: Held = held();
     held[Holder::Connections as usize] += known.connections * CONNECTION_BYTES;
     held[Holder::Index as usize] += known.index_bytes;
-    // No file, and mapped by nobody: the kernel does not count it as the worker's.
+    // Neither a file nor mapped: the kernel does not count it as the worker's.
     let copies = held[Holder::Copies as usize];
     let named: u64 = held.iter().sum();
     for (holder, bytes) in HOLDERS.iter().zip(held) {

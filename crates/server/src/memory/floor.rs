@@ -7,10 +7,10 @@ use disk::memory::limits::Limit;
 
 use crate::log::process_log::{Level, error_log};
 
-/// Bytes that the master, the worker and their threads take under load, with what the kernel has of them and the parts of the program that are used
-/// (`bench/small`).
+/// Bytes that the master, the worker and their threads take under load, including the kernel's memory for them and the
+/// parts of the program that are used (`bench/small`).
 const BASE: u64 = 28 << 20;
-/// What each loop takes beside that.
+/// Bytes that each loop takes beside that.
 const LOOP: u64 = 1 << 20;
 
 const MIB: u64 = 1 << 20;
@@ -20,7 +20,7 @@ fn least(loops: usize) -> u64 {
     BASE + LOOP * loops as u64
 }
 
-/// Says it, where there is less.
+/// Logs a warning where the limit is less.
 pub fn warn(limit: &Limit, loops: usize) {
     if let Some(text) = text(limit, loops) {
         error_log(Level::Warn, format_args!("{text}"));

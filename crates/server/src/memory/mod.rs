@@ -28,21 +28,21 @@ use parking_lot::Mutex;
 use directives::MemoryBudget;
 use disk::memory::limits::Limit;
 
-/// What the thread shares with those who ask.
+/// The state that the thread shares with its readers.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// `memory_budget`.
     wish: Mutex<MemoryBudget>,
-    /// The least bound.
+    /// The lowest bound.
     limit: Mutex<Option<Limit>>,
-    /// How often each level began.
+    /// Number of times that each level began.
     begun: [Number; LEVELS.len()],
     /// Processes of the control group that the kernel killed while this one watched.
     kills: Number,
 }
 
 impl Memory {
-    /// A configuration is served from now on; the thread obeys it with its next look.
+    /// A configuration is served from now on; the thread applies it at its next look.
     pub fn configure(&self, budget: MemoryBudget, loops: usize) {
         *self.wish.lock() = budget;
         self.settle();
@@ -51,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// The budget that holds now.
+    /// Applies the current budget.
     fn settle(&self) {
         let limit = self.limit.lock().as_ref().map(|limit| limit.bytes);
         let budget = match (*self.wish.lock(), limit) {

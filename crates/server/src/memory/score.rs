@@ -15,15 +15,15 @@
 
 use std::fs;
 
-/// Parts of a thousand of the limit (proc_pid_oom_score_adj(5)): what systemd gives its journal.
+/// Thousandths of the limit (proc_pid_oom_score_adj(5)): the value that systemd gives its journal.
 const ADJUSTMENT: i32 = -250;
 const FILE: &str = "/proc/self/oom_score_adj";
 
-/// Lowers it, unless somebody has set it.
+/// Lowers the score, unless it was set before.
 pub fn lower() {
     let now = fs::read_to_string(FILE).unwrap_or_default();
     if now.trim().parse().is_ok_and(|now: i32| now == 0) {
-        // Refused, it stays.
+        // If it is refused, the score stays as it is.
         let _ = fs::write(FILE, ADJUSTMENT.to_string());
     }
 }

@@ -22,20 +22,21 @@ use super::alarms::Alarms;
 use crate::log::process_log::{self, error_log};
 use crate::metrics::Ledger;
 
-/// From look to look where little is free, or a level holds.
+/// Interval between two looks where little is free, or a level holds.
 const OFTEN: Duration = Duration::from_millis(100);
-/// Where more than half of everything is free.
+/// Interval between two looks where more than half of everything is free.
 const SELDOM: Duration = Duration::from_secs(1);
-/// How often limits are read anew: who runs containers may change them.
+/// Interval at which limits are read anew: a container's limits may be changed while it runs.
 const LIMITS: Duration = Duration::from_secs(5);
-/// How often, at most, the loops are told again while a level holds, and the allocator gives back what it holds.
+/// Minimum interval between two reminders to the loops while a level holds, and between two returns of the allocator's
+/// free memory.
 const AGAIN: Duration = Duration::from_secs(2);
-/// So long the group's alarm counts.
+/// Time for which the group's alarm counts.
 const RUNG: Duration = Duration::from_secs(5);
-/// Memory must have been enough for so long before it is said again that it is not.
+/// Time for which memory must have been enough before a shortage is logged again.
 const CALM: Duration = Duration::from_secs(30);
 
-/// How often, at most, it is said that the kernel killed somebody.
+/// Minimum interval between two log lines about processes that the kernel killed.
 const KILLS: Duration = Duration::from_secs(60);
 
 const MIB: f64 = (1 << 20) as f64;
@@ -59,7 +60,7 @@ struct Watch {
     groups: Groups,
     bounded: Vec<Bounded>,
     limits_read: Instant,
-    /// Until when the group's alarm counts.
+    /// The time until which the group's alarm counts.
     rung_until: Instant,
     told_loops: Instant,
     trimmed: Instant,
@@ -69,17 +70,17 @@ struct Watch {
     said: Said,
 }
 
-/// What was said last.
+/// The last log lines.
 struct Said {
     level: Level,
-    /// Since when no level holds.
+    /// The time since which no level holds.
     calm_since: Instant,
 }
 
-/// What a look found.
+/// The result of a look.
 struct Look {
     level: Level,
-    /// The bound that is the reason.
+    /// The bound that determines the level.
     usage: Usage,
     reason: String,
     is_wide: bool,
@@ -159,7 +160,7 @@ impl Watch {
         }
     }
 
-    /// How scarce is memory?
+    /// Determines how scarce memory is.
     fn look(&self) -> Look {
         let now = level::level();
         let own = Usage {
@@ -204,7 +205,7 @@ impl Watch {
         self.trim(look.level, look.level > before);
     }
 
-    /// Gives back what the allocator holds and nobody uses: where memory is scarce, and where it is tight always.
+    /// Gives the allocator's unused memory back: always where the limit is tight, otherwise while memory is scarce.
     fn trim(&mut self, level: Level, is_new: bool) {
         let is_wanted = level >= Level::Buffers || memory::is_tight(budget());
         if is_wanted && (is_new || self.trimmed.elapsed() >= AGAIN) {
@@ -213,9 +214,9 @@ impl Watch {
         }
     }
 
-    /// Says that the kernel killed somebody beside this process: whoever looks for it finds nothing else.
+    /// Logs that the kernel killed another process of the group: there may be no other trace of it.
     fn note_kills(&mut self, ledger: &Ledger) {
-        // A group counts what happens below it, too.
+        // A group's count includes the groups below it.
         let kills = self.bounded.iter().map(Bounded::kills).max().unwrap_or(0);
         let before = self.kills.replace(kills).unwrap_or(kills);
         let more = kills.saturating_sub(before);

@@ -40,7 +40,7 @@ pub fn page(ledger: &Ledger) -> Page {
     add_logs(&mut page, ledger);
     let anonymous_bytes = add_process(&mut page);
     parts::add_disks(&mut page, &ledger.disk);
-    // Not in the lock: who configures anew waits for nobody.
+    // Outside the lock: a thread that applies a configuration never waits for this.
     let settings = ledger.settings.lock().upgrade();
     let used = settings.as_deref().map(Used::of).unwrap_or_default();
     modules(ledger).show(&mut page, &used);
@@ -59,21 +59,21 @@ pub fn page(ledger: &Ledger) -> Page {
     page
 }
 
-/// One loop's figures; of one number there may be one that ends beside the one that serves.
+/// The figures of one loop number; an ending loop may have the same number as a serving one.
 #[derive(Debug, Default)]
 pub struct LoopSum {
     /// `event_loop_blocked`.
     pub blocked: Times,
-    /// How long polls took.
+    /// Durations of polls.
     pub polls: Times,
-    /// How late ticks were.
+    /// Lateness of ticks.
     pub ticks: Times,
-    /// How long the poll has taken that runs now.
+    /// Duration so far of the poll that runs now, in nanoseconds.
     pub running_ns: u64,
     /// Connections now.
     pub connections: u64,
     in_exchange: u64,
-    /// Of these, those that answer.
+    /// Connections that answer, a part of these.
     pub answering: u64,
     /// Connections accepted.
     pub accepted: u64,
@@ -81,9 +81,9 @@ pub struct LoopSum {
     pub requests: u64,
     /// The longest poll.
     pub longest_ns: u64,
-    /// Whose it was.
+    /// The kind of task of the longest poll.
     pub longest: Option<Kind>,
-    /// How long it was ready and had no processor; `None`: nobody knows.
+    /// Time that the loop was ready without a processor, in nanoseconds; `None`: unknown.
     pub unserved_ns: Option<u64>,
 }
 
@@ -93,13 +93,13 @@ impl LoopSum {
         self.blocked.merge(&figures.blocked);
         self.polls.merge(&figures.polls);
         self.ticks.merge(&figures.ticks);
-        // Behind those that have ended: if it ends meanwhile, it is counted the next time, and never twice.
+        // Read after the ended polls: a poll that ends in between is counted the next time, and never twice.
         let began_ns = figures.began_ns.get();
         if began_ns > 0 {
             self.running_ns += now_ns().saturating_sub(began_ns);
         }
         self.add_numbers(figures, entry.connections());
-        // A number of a thread that has ended may be another one's by now.
+        // The thread id of a thread that has ended may belong to another one by now.
         let look = |thread| entry.is_alive().then(|| unserved_ns(thread))?;
         if let Some(ns) = figures.unserved.lock().sum_ns(look) {
             *self.unserved_ns.get_or_insert_default() += ns;
@@ -154,7 +154,7 @@ pub fn loops(ledger: &Ledger) -> BTreeMap<usize, LoopSum> {
     sums
 }
 
-/// What all loops have counted of modules.
+/// The modules' counters, summed over all loops.
 fn modules(ledger: &Ledger) -> ModuleSum {
     let mut sum = ModuleSum::default();
     // A copy, as below.
@@ -220,7 +220,7 @@ fn add_logs(page: &mut Page, ledger: &Ledger) {
     page.whole(Family::LogBytes, &[], logs.bytes);
 }
 
-/// Gives the bytes of memory that are its own.
+/// Adds the process's figures; returns its bytes of anonymous memory.
 fn add_process(page: &mut Page) -> u64 {
     let process = Process::look();
     let memory = [

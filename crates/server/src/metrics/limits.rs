@@ -17,11 +17,11 @@ use crate::limits::table::Room;
 use crate::limits::zones::{ZONES_MAX, Zones};
 use crate::limits::{Counted, Paced};
 
-/// Zones that are told apart, of both kinds. Where a further one comes, those are forgotten that no configuration has any more; what comes of
-/// still more is counted together.
+/// Maximum number of zones that are told apart, of both kinds. When a further one comes, zones that no configuration
+/// has any more are forgotten; any beyond that are counted together.
 const LIMITS_KEPT_MAX: usize = 8 * ZONES_MAX;
 
-/// What kind of limit a zone is for.
+/// The kind of limit that a zone is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// `limit_req`.
@@ -39,22 +39,22 @@ impl Kind {
     }
 }
 
-/// What a zone has said to requests. Several loops write.
+/// The decisions of a zone. Several loops write.
 #[derive(Debug, Default)]
 pub struct LimitFigures {
     paced: [Number; Paced::ALL.len()],
     counted: [Number; Counted::ALL.len()],
-    /// Keys that were forgotten to make room for others.
+    /// Keys that were evicted to make room for others.
     pub forgotten: Number,
 }
 
 impl LimitFigures {
-    /// `limit_req` has said this.
+    /// Counts a decision of `limit_req`.
     pub fn pace(&self, said: Paced) {
         self.paced[said as usize].add_shared(1);
     }
 
-    /// `limit_conn` has said this.
+    /// Counts a decision of `limit_conn`.
     pub fn count(&self, said: Counted) {
         self.counted[said as usize].add_shared(1);
     }

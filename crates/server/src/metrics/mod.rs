@@ -50,7 +50,7 @@ use stalls::Stalls;
 use thread::Thread;
 use zones::Zones;
 
-/// Where all that counts is found.
+/// The list of all sources of figures.
 #[derive(Debug)]
 pub struct Ledger {
     logs: Logs,
@@ -58,30 +58,30 @@ pub struct Ledger {
     loops: Mutex<Vec<Entry>>,
     /// Polls that took too long.
     pub stalls: Arc<Stalls>,
-    /// What is counted where `status_zone` says so.
+    /// Counters of requests, by `status_zone`.
     pub zones: Zones,
     /// The configuration that is served.
     settings: Mutex<Weak<Settings>>,
     /// Its number.
     generation: Number,
-    /// Since when, in milliseconds since 1970.
+    /// Time of its start, in milliseconds since 1970.
     configured_ms: Number,
-    /// How long that took, in nanoseconds.
+    /// Time that it took to apply, in nanoseconds.
     configuring_ns: Number,
-    /// How much memory there is, and how scarce it is.
+    /// The amount of memory, and how scarce it is.
     pub memory: Memory,
-    /// Since when there are figures, in milliseconds since 1970.
+    /// Time since which there are figures, in milliseconds since 1970.
     started_ms: u64,
     thread: Thread,
-    /// What the dashboard shows of the last minutes.
+    /// The dashboard's samples of the last minutes.
     pub history: History,
 }
 
-/// A loop that is, or was.
+/// A loop that runs, or has run.
 #[derive(Debug, Clone)]
 struct Entry {
     figures: Arc<LoopFigures>,
-    /// What others see of the loop, while it is.
+    /// The part of the loop that other threads see, while it runs.
     berth: Weak<Berth>,
 }
 
@@ -117,11 +117,11 @@ impl Ledger {
         })
     }
 
-    /// The figures of a loop that is to be: those of the last loop of this number, where that has ended.
+    /// The figures of a new loop: those of the last loop of this number, if that has ended.
     #[must_use]
     pub fn begin_loop(&self, index: usize) -> Arc<LoopFigures> {
         let mut loops = self.loops.lock();
-        // Nobody else has them: the thread that wrote them is gone, and nobody adds them up.
+        // With no other holder: the thread that wrote them is gone, and no reader adds them up.
         let free = loops
             .iter_mut()
             .filter(|entry| entry.figures.index == index)
@@ -157,7 +157,7 @@ impl Ledger {
         }
     }
 
-    /// Memory is scarce: each loop is to let go of what it can do without.
+    /// Memory is scarce: tells each loop to give up what it can do without.
     pub fn tell_loops_to_shed(&self) {
         let loops = self.loops.lock().clone();
         for berth in loops.iter().filter_map(|entry| entry.berth.upgrade()) {

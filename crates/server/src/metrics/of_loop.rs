@@ -17,17 +17,17 @@ use crate::loops::Kind;
 pub struct LoopFigures {
     /// The loop's number.
     pub index: usize,
-    /// Its place among all loops that were: no other one that runs has it.
+    /// Its slot among all loops that ever ran, shared with no other running loop.
     pub slot: usize,
-    /// Where polls that took too long are noted.
+    /// The list for polls that took too long.
     pub stalls: Arc<Stalls>,
     /// `event_loop_blocked`: from the moment the loop got an event to the start of the poll that it is for.
     pub blocked: Histogram,
-    /// How long polls took.
+    /// Durations of polls.
     pub polls: Histogram,
-    /// When the poll began that runs now, in nanoseconds of CLOCK_MONOTONIC; 0: none runs.
+    /// Start of the poll that runs now, in nanoseconds of CLOCK_MONOTONIC; 0: none runs.
     pub began_ns: Number,
-    /// How late ticks of a millisecond were served.
+    /// Lateness of ticks of a millisecond.
     pub ticks: Histogram,
     /// Connections that its sockets accepted.
     pub accepted: Number,
@@ -35,25 +35,26 @@ pub struct LoopFigures {
     pub requests: Number,
     /// Connections that read or answer a request now.
     pub in_exchange: Number,
-    /// Of these, those that answer one.
+    /// Connections that answer a request now, a part of `in_exchange`.
     pub answering: Number,
     /// The longest poll, in nanoseconds.
     pub longest_ns: Number,
-    /// Whose it was; locked only when there is a longer one.
+    /// The kind of task of the longest poll; locked only when there is a longer one.
     pub longest: Mutex<Option<Kind>>,
-    /// How long it was ready and had no processor.
+    /// Time that the loop was ready without a processor.
     pub unserved: Mutex<Unserved>,
-    /// What few configurations need: in memory that stays untouched otherwise.
+    /// Counters that few configurations need: in memory that stays untouched otherwise.
     pub modules: Box<ModuleFigures>,
 }
 
-/// How long the threads of a loop were ready and had no processor, as the kernel counts it; looked at when figures are gathered.
+/// Time that the threads of a loop were ready without a processor, as the kernel counts it; read when figures are
+/// gathered.
 #[derive(Debug, Default)]
 pub struct Unserved {
     thread: Option<i32>,
-    /// Of threads before this one, if it was told of any.
+    /// The sum of earlier threads, if the kernel reported any.
     before_ns: Option<u64>,
-    /// Of this one, as it was seen last.
+    /// The last value of this thread.
     own_ns: Option<u64>,
 }
 
@@ -65,7 +66,7 @@ impl Unserved {
         self.thread = Some(thread);
     }
 
-    /// All of it in nanoseconds, with what `look` says of a thread that still runs; `None`: the kernel does not tell.
+    /// The sum in nanoseconds, with the value of `look` for a thread that still runs; `None`: the kernel does not tell.
     pub fn sum_ns(&mut self, look: impl FnOnce(i32) -> Option<u64>) -> Option<u64> {
         let seen = self.thread.and_then(look);
         // What ends at the same time may be seen no more.

@@ -11,26 +11,26 @@ use parking_lot::Mutex;
 
 use crate::upstream::{Outcome, Times};
 
-/// Peers that are told apart. Where a further one comes, those are forgotten that no upstream has any more; what comes of still more is
-/// counted together.
+/// Maximum number of peers that are told apart. When a further one comes, peers that no upstream has any more are
+/// forgotten; any beyond that are counted together.
 pub const PEERS_MAX: usize = 4096;
 
-/// What came of the requests to a peer. Several loops write.
+/// The outcomes of the requests to a peer. Several loops write.
 #[derive(Debug, Default)]
 pub struct PeerFigures {
-    /// They were answered.
+    /// Requests that were answered.
     pub answered: Number,
-    /// They were answered, but the next peer was asked all the same.
+    /// Requests that were answered, but went on to the next peer all the same.
     pub unwanted: Number,
-    /// They failed.
+    /// Requests that failed.
     pub failed: Number,
-    /// Nobody waited for the end.
+    /// Requests that were abandoned before their end.
     pub abandoned: Number,
     /// Connections that were opened for them.
     pub opened: Number,
-    /// To the answer's head.
+    /// Times to the response's header.
     pub header: Histogram,
-    /// To its end.
+    /// Times to the response's end.
     pub response: Histogram,
 }
 
@@ -80,13 +80,13 @@ pub fn of(upstream: &str, peer: &str) -> Arc<PeerFigures> {
     Arc::clone(peers.entry(names).or_default())
 }
 
-/// The figures of all peers that have none of their own.
+/// The shared figures of all peers without figures of their own.
 #[must_use]
 pub fn others() -> Arc<PeerFigures> {
     Arc::clone(&OTHERS)
 }
 
-/// All of them; last, without a name, those that have none of their own, once one was asked.
+/// All figures; last, without a name, the shared ones, once such a peer was asked.
 #[must_use]
 pub fn all() -> Vec<(Names, Arc<PeerFigures>)> {
     let peers = PEERS.lock();

@@ -6,21 +6,21 @@
 
 use std::collections::HashMap;
 
-/// Descriptors of a process are counted one by one up to here, where the kernel does not tell their number.
+/// Maximum number of descriptors that are counted one by one, where the kernel does not tell their number.
 const DESCRIPTORS_MAX: usize = 1 << 20;
 
-/// What is known of the process.
+/// The kernel's figures of the process.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Process {
-    /// Bytes of memory that are its own (not of files).
+    /// Bytes of anonymous memory.
     pub anonymous_bytes: u64,
-    /// Bytes of memory that it has in use.
+    /// Bytes of resident memory.
     pub resident_bytes: u64,
-    /// Bytes of addresses.
+    /// Bytes of address space.
     pub virtual_bytes: u64,
     /// Open descriptors.
     pub descriptors: u64,
-    /// As many as it may have.
+    /// Maximum number of open descriptors.
     pub descriptors_max: u64,
     /// Threads.
     pub threads: u64,
@@ -29,7 +29,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Looks.
+    /// Reads them.
     #[must_use]
     pub fn look() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -60,26 +60,26 @@ fn open_descriptors() -> u64 {
         return told;
     }
     let all = std::fs::read_dir(DIRECTORY);
-    // Not the one that looks.
+    // Without the descriptor that reads the directory.
     all.map_or(0, |all| {
         (all.take(DESCRIPTORS_MAX).count() as u64).saturating_sub(1)
     })
 }
 
-/// How long a thread of this process was ready and had no processor, in nanoseconds (the kernel's `sched-stats.rst`).
+/// Time that a thread of this process was ready without a processor, in nanoseconds (the kernel's `sched-stats.rst`).
 #[must_use]
 pub fn unserved_ns(thread: i32) -> Option<u64> {
     unserved_in(&std::fs::read(format!("/proc/self/task/{thread}/schedstat")).ok()?)
 }
 
-/// The same in what the kernel tells of a thread: the second of three numbers.
+/// The same from the kernel's text about a thread: the second of three numbers.
 #[must_use]
 pub fn unserved_in(told: &[u8]) -> Option<u64> {
     let number = told.split(|byte| *byte == b' ').nth(1)?;
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Where each device is mounted, the first place of several: by `MAJOR:MINOR`.
+/// The mount point of each device by `MAJOR:MINOR`, the first of several.
 #[must_use]
 pub fn mount_points() -> HashMap<String, String> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();

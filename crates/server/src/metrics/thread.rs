@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 use super::text::{self, Format};
 use super::{Ledger, Page, gather, json};
 
-/// Questions that may wait for the thread.
+/// Maximum number of requests that may wait for the thread.
 pub const ASKS_MAX: usize = 64;
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// How figures are written.
+/// The format of the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// As text for Prometheus.
@@ -25,14 +25,14 @@ pub enum Shape {
     Json,
 }
 
-/// A question.
+/// A request for the figures.
 struct Ask {
     ledger: Arc<Ledger>,
     shape: Shape,
     answer: oneshot::Sender<Vec<Bytes>>,
 }
 
-/// The way to the thread, which is started by the first question.
+/// The channel to the thread, which is started by the first request.
 #[derive(Default)]
 pub(super) struct Thread(OnceLock<Option<mpsc::SyncSender<Ask>>>);
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Thread {
 }
 
 impl Ledger {
-    /// All figures, written, in pieces; `None`: too many ask at a time (or there is no thread to be had).
+    /// All figures, written, in pieces; `None`: too many requests wait (or no thread can be started).
     pub async fn written(self: &Arc<Self>, shape: Shape) -> Option<Vec<Bytes>> {
         let (answer, written) = oneshot::channel();
         let ask = Ask {
@@ -66,10 +66,10 @@ fn start() -> Option<mpsc::SyncSender<Ask>> {
 
 fn answer_all(asked: &mpsc::Receiver<Ask>) {
     while let Ok(ask) = asked.recv() {
-        // Who asks at the same time is told the same.
+        // Requests that wait at the same time get the same answer.
         let mut waiting = vec![ask];
         waiting.extend(asked.try_iter().take(ASKS_MAX));
-        // Who has left needs none.
+        // A client that has left needs none.
         waiting.retain(|ask| !ask.answer.is_closed());
         let Some(ledger) = waiting.first().map(|ask| Arc::clone(&ask.ledger)) else {
             continue;
@@ -97,7 +97,7 @@ fn write(ledger: &Ledger, page: &Page, shape: Shape) -> String {
     }
 }
 
-/// Each has memory of its own: a loop that lets go of it gives little back at a time.
+/// Splits a text. Each piece has memory of its own, so that freeing one on a loop gives back little at a time.
 fn in_pieces(text: &str) -> Vec<Bytes> {
     let pieces = text.as_bytes().chunks(PIECE_BYTES);
     pieces.map(Bytes::copy_from_slice).collect()

@@ -17,12 +17,12 @@ use wire::Wheel;
 
 use super::{query, thread};
 
-/// Names that one resolver remembers, those that are being looked up counted.
+/// Maximum number of names that one resolver remembers, including those that are being looked up.
 pub const NAMES_MAX: usize = 10_000;
-/// Requests that may wait for one name.
+/// Maximum number of requests that may wait for one name.
 pub const WAITERS_MAX: usize = 65_536;
 
-/// What is looked up.
+/// The key of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     /// In lower case, without a dot at its end.
@@ -41,7 +41,7 @@ impl Question {
         }
     }
 
-    /// The servers of a service: `http` means `_http._tcp`, one with a dot in it itself.
+    /// The servers of a service: `http` means `_http._tcp`; a name with a dot is taken as it is.
     #[must_use]
     pub fn service(service: &str, name: &str) -> Question {
         let host = Question::host(name).name;
@@ -56,25 +56,25 @@ impl Question {
         }
     }
 
-    /// What the servers are asked for.
+    /// The record types to ask the servers for.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Is a service asked for?
+    /// Whether a service is asked for.
     #[must_use]
     pub fn is_service(&self) -> bool {
         self.is_service
     }
 }
 
-/// Where a name leads.
+/// A target that a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The address.
     pub ip: IpAddr,
-    /// Of a service, its server: name, port, priority and weight.
+    /// The server, if the question is a service: name, port, priority and weight.
     pub server: Option<Arc<ServiceServer>>,
 }
 
@@ -85,29 +85,29 @@ pub struct ServiceServer {
     pub name: String,
     /// Its port.
     pub port: u16,
-    /// Those with the lowest come first.
+    /// Servers with the lowest priority come first.
     pub priority: u16,
-    /// Among equals, at least 1.
+    /// The weight among servers of one priority, at least 1.
     pub weight: u16,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// At least one.
+    /// The targets, at least one.
     pub targets: Vec<Target>,
     /// Servers of a service that were not found.
     pub lost: Vec<(String, Unresolved)>,
-    /// The second since 1970 up to which it holds.
+    /// The second since 1970 up to which the answer holds.
     pub valid_s: i64,
 }
 
-/// Why a name has no address.
+/// The reason why a name has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unresolved {
-    /// A name server said so: 1 to 5.
+    /// The error code of a name server: 1 to 5.
     Code(u8),
-    /// None answered in time.
+    /// No server answered in time.
     TimedOut,
     /// Too many names are looked up, or too many requests wait ([`NAMES_MAX`], [`WAITERS_MAX`]).
     Full,
@@ -119,7 +119,7 @@ impl Unresolved {
 }
 
 impl fmt::Display for Unresolved {
-    /// As nginx has it behind "X could not be resolved".
+    /// In nginx's words, as they follow "X could not be resolved".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, text) = match self {
             Unresolved::Code(1) => (1, "Format error"),
@@ -142,22 +142,22 @@ enum Node {
     Asking(Vec<oneshot::Sender<Outcome>>),
 }
 
-/// How names are resolved.
+/// The rules of a resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The name servers; at least one.
     pub servers: Vec<SocketAddr>,
-    /// `valid`: for how many seconds an answer holds, whatever it says itself.
+    /// `valid`: seconds for which an answer holds, in place of its own TTL.
     pub valid_s: Option<i64>,
-    /// Look for addresses of IPv4?
+    /// Whether to look for IPv4 addresses.
     pub ipv4: bool,
-    /// Look for addresses of IPv6?
+    /// Whether to look for IPv6 addresses.
     pub ipv6: bool,
 }
 
-/// Name servers, and what they said.
+/// A resolver: name servers, and a cache of their answers.
 pub struct Resolver {
-    /// How.
+    /// The rules.
     pub rules: Rules,
     next_server: AtomicUsize,
     turn: AtomicUsize,
@@ -170,14 +170,14 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// An answer, or the way to it.
+/// An answer, or the way to wait for it.
 enum Asked {
     Now(Outcome),
     Later(oneshot::Receiver<Outcome>),
 }
 
 impl Resolver {
-    /// A resolver that knows nothing yet.
+    /// A resolver with an empty cache.
     #[must_use]
     pub fn new(rules: Rules) -> Arc<Resolver> {
         Arc::new(Resolver {
@@ -188,7 +188,7 @@ impl Resolver {
         })
     }
 
-    /// The addresses of a host, on a loop; `timeout` is `resolver_timeout`. An address is its own.
+    /// The addresses of a host, on a loop; `timeout` is `resolver_timeout`. An IP address resolves to itself.
     ///
     /// # Errors
     /// [`Unresolved`].
@@ -229,12 +229,12 @@ impl Resolver {
         }
     }
 
-    /// The number of the server that is asked next: they take turns.
+    /// The number of the server to ask next: they take turns.
     pub(super) fn next_server(&self) -> usize {
         self.next_server.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Does anybody still wait for this? If not it is forgotten.
+    /// Whether any task still waits for this question. If not, the question is forgotten.
     pub(super) fn is_awaited(&self, question: &Question) -> bool {
         let mut table = self.table.lock();
         let is_awaited = match table.get(question) {
@@ -247,7 +247,7 @@ impl Resolver {
         is_awaited
     }
 
-    /// Tells everyone who waits.
+    /// Answers all waiting tasks.
     pub(super) fn answer(&self, question: &Question, outcome: Outcome) {
         let mut table = self.table.lock();
         let before = match &outcome {
@@ -293,7 +293,7 @@ impl Resolver {
         Asked::Later(receiver)
     }
 
-    /// The addresses, from another one on each time.
+    /// The addresses, rotated by one more each time.
     fn turned(&self, found: &Found) -> Vec<IpAddr> {
         let mut all: Vec<IpAddr> = found.targets.iter().map(|target| target.ip).collect();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -303,7 +303,7 @@ impl Resolver {
     }
 }
 
-/// Is there place for one name more? Answers that hold no longer give way first, then any.
+/// Whether there is room for one more name. Expired answers are dropped first, then any.
 fn make_place(table: &mut HashMap<Question, Node>, now_s: i64) -> bool {
     if table.len() < NAMES_MAX {
         return true;

@@ -5,17 +5,17 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a message over UDP that is read: without EDNS nobody sends more than 512.
+/// Maximum bytes of a UDP message that is read: without EDNS no server sends more than 512.
 pub const MESSAGE_MAX: usize = 4096;
-/// Bytes of a label, and of a name with its dots.
+/// Maximum bytes of a label, and below (`NAME_MAX`) of a name with its dots.
 const LABEL_MAX: usize = 63;
 const NAME_MAX: usize = 253;
-/// Pointers that one name may follow.
+/// Maximum number of pointers that one name may follow.
 const POINTERS_MAX: usize = 64;
 const HEAD_LEN: usize = 12;
 const CLASS_IN: u16 = 1;
 
-/// What is asked for.
+/// The record type that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Addresses of IPv4.
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     /// An address of IPv4.
@@ -47,9 +47,9 @@ pub enum Data {
     Alias(String),
     /// A server of a service.
     Srv {
-        /// Those with the lowest come first.
+        /// Servers with the lowest priority come first.
         priority: u16,
-        /// Among equals.
+        /// The weight among servers of one priority.
         weight: u16,
         /// Its port.
         port: u16,
@@ -63,38 +63,38 @@ pub enum Data {
 /// A record of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Seconds for which it holds.
+    /// Seconds for which it holds (TTL).
     pub ttl: u32,
-    /// What it says.
+    /// The content.
     pub data: Data,
 }
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The question's number.
+    /// The query's id.
     pub id: u16,
-    /// Did not fit: to be asked for over TCP.
+    /// Whether the answer did not fit: it is then asked for over TCP.
     pub is_truncated: bool,
-    /// 0: well; 3: no such name; …
+    /// The response code. 0: no error; 3: no such name; …
     pub code: u8,
-    /// What was asked for, in lower case.
+    /// The name that was asked for, in lower case.
     pub name: String,
-    /// The number of its kind.
+    /// The number of the record type that was asked for.
     kind: u16,
     /// The answers.
     pub records: Vec<Record>,
 }
 
 impl Answer {
-    /// Is it the answer to this question?
+    /// Whether it is the answer to this question.
     #[must_use]
     pub fn is_to(&self, id: u16, name: &str, kind: Kind) -> bool {
         self.id == id && self.kind == kind.number() && self.name == name
     }
 }
 
-/// A question; `name` is in lower case and without a dot at its end. `None`: no name can be so.
+/// Builds a query; `name` is in lower case and without a dot at its end. `None`: the name is not valid in DNS.
 #[must_use]
 pub fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
     if name.len() > NAME_MAX {
@@ -120,7 +120,7 @@ pub fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
 /// Reads an answer.
 ///
 /// # Errors
-/// Why it is none, in nginx's words.
+/// The reason why it is not an answer, in nginx's words.
 pub fn answer(message: &[u8]) -> Result<Answer, &'static str> {
     const SHORT: &str = "short DNS response";
     let mut reader = Reader { message, at: 0 };

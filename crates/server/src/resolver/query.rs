@@ -22,19 +22,20 @@ use super::dns_message::{self, Answer, Data, Kind, MESSAGE_MAX};
 use crate::log::append_os_error;
 use crate::log::process_log::{Level, error_log};
 
-/// After so long the next server is asked.
+/// Time after which the next server is asked.
 const RESEND: Duration = Duration::from_secs(5);
-/// Aliases of a name, one behind the other.
+/// Maximum length of a chain of aliases.
 const ALIASES_MAX: usize = 50;
-/// Records that are used of one answer.
+/// Maximum number of records that are used of one answer.
 const RECORDS_MAX: usize = 1024;
-/// Addresses of all servers of a service.
+/// Maximum number of addresses of all servers of a service.
 const TARGETS_MAX: usize = 2 * RECORDS_MAX;
-/// Sockets that are open at a time, each for one question. Who finds none waits for one, as for his answer.
+/// Maximum number of sockets that are open at a time, each for one question. A further question waits for a socket as
+/// it would for its answer.
 const SOCKETS_MAX: usize = 1024;
 static SOCKETS: Semaphore = Semaphore::const_new(SOCKETS_MAX);
 
-/// Looks a name up and tells those who wait.
+/// Looks a name up and answers the waiting tasks.
 pub async fn run(resolver: Arc<Resolver>, question: Question) {
     let look_up = LookUp {
         resolver: &resolver,
@@ -49,7 +50,7 @@ pub async fn run(resolver: Arc<Resolver>, question: Question) {
     }
 }
 
-/// `None`: nobody waits any more.
+/// `None`: no task waits any more.
 type Outcome<T> = Option<Result<T, Unresolved>>;
 
 struct LookUp<'a> {
@@ -57,7 +58,7 @@ struct LookUp<'a> {
     question: &'a Question,
 }
 
-/// One name, one kind, and the answer.
+/// One question (name and type), and its answer.
 struct Part {
     id: u16,
     kind: Kind,
@@ -65,7 +66,7 @@ struct Part {
     answer: Option<Answer>,
 }
 
-/// What one name leads to.
+/// The result for one name, without its aliases.
 struct Step {
     targets: Vec<Data>,
     alias: Option<String>,
@@ -144,7 +145,7 @@ impl LookUp<'_> {
         Some(Ok(found))
     }
 
-    /// The records of the name, or of what it is an alias of, and until when they hold.
+    /// The records of the name or of its alias, and the time until which they hold.
     async fn follow(&self, kinds: &[Kind]) -> Outcome<(Vec<Data>, i64)> {
         let mut name = self.question.name().to_owned();
         let mut ttl = u32::MAX;
@@ -205,14 +206,14 @@ impl LookUp<'_> {
     }
 }
 
-/// Asks one server for what is not answered yet.
+/// Asks one server for the parts that are not answered yet.
 async fn converse(server: SocketAddr, name: &str, parts: &mut [Part]) -> io::Result<()> {
     let _place = SOCKETS.acquire().await.map_err(io::Error::other)?;
     let from: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // A socket of its own for each look-up: its port is as hard to guess as the question's number.
+    // A socket of its own for each look-up: its port is as hard to guess as the query's id.
     let socket = UdpSocket::bind(from).await?;
     socket.connect(server).await?;
     for part in parts.iter().filter(|part| part.answer.is_none()) {
@@ -238,7 +239,7 @@ async fn converse(server: SocketAddr, name: &str, parts: &mut [Part]) -> io::Res
     Ok(())
 }
 
-/// Which of our questions this answers, and what; anything else is told and left.
+/// The question of ours that this message answers, and the answer; any other message is logged and ignored.
 fn sort_in<'a>(
     message: &[u8],
     name: &str,
@@ -260,7 +261,7 @@ fn sort_in<'a>(
         tell(&format!("unexpected DNS response for {}", answer.name));
         return None;
     };
-    // As in nginx: somebody else may know better.
+    // As in nginx: another server may know better.
     if answer.code == 1 || answer.code > 5 {
         let reason = Unresolved::Code(answer.code);
         tell(&format!("DNS error {reason}, name: \"{name}\""));
@@ -281,7 +282,7 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// What the answers come to. As in nginx, an error in one family's answer is one, an empty answer is not.
+/// Combines the answers. As in nginx, an error in one family's answer is an error, an empty answer is not.
 fn weigh(parts: SmallVec<[Part; 2]>) -> Result<Step, Unresolved> {
     let mut step = Step {
         targets: Vec::new(),
@@ -331,7 +332,7 @@ fn tell_failure(error: &io::Error, name: &str, server: SocketAddr) {
     );
 }
 
-/// Not to be guessed by who cannot see the question.
+/// A query id that an attacker off the path cannot guess.
 fn random_id() -> u16 {
     let mut bytes = [0; 2];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
