@@ -19,7 +19,7 @@ use super::{BEHIND_MAX, HISTORY_BYTES_MAX, SAMPLES_MAX, STREAMS_MAX};
 pub struct History {
     kept: Mutex<Kept>,
     streams: AtomicUsize,
-    /// Whether there is a sampler.
+    /// Whether there is a sampler, once that was decided.
     pub(super) sampled: OnceLock<bool>,
 }
 
@@ -31,16 +31,16 @@ struct Kept {
     bytes: usize,
     /// The last lines of errors and stalls, of each kind.
     lines: Vec<Bytes>,
-    /// `None`: the worker leaves.
+    /// `None`: the worker quits.
     news: Option<Sender<Bytes>>,
 }
 
-/// What a client is sent first, and from where it learns what comes later.
+/// A client's data: the samples to send first, and the channel of later ones.
 #[derive(Debug)]
 pub struct Reader {
-    /// First.
+    /// The samples to send first.
     pub past: VecDeque<Bytes>,
-    /// Later.
+    /// The later ones.
     pub news: Receiver<Bytes>,
 }
 
@@ -61,7 +61,8 @@ impl Default for History {
 }
 
 impl History {
-    /// Keeps a sample and tells everybody. `lines` is an event with what is new of lines, and `all_lines` one with all of them.
+    /// Keeps a sample and sends it to all clients. `lines` is an event with the new lines, and `all_lines` one with all
+    /// of them.
     pub fn add(&self, taken: Taken, lines: Option<Bytes>, all_lines: Vec<Bytes>) {
         let mut kept = self.kept.lock();
         if let Some(all) = taken.all {
@@ -83,13 +84,13 @@ impl History {
                 .into_iter()
                 .flatten()
             {
-                // Nobody looks: well.
+                // No client watches, which is fine.
                 let _ = news.send(event);
             }
         }
     }
 
-    /// A place among those that look.
+    /// Takes a place among the clients that watch.
     pub(super) fn take_place(&self) -> bool {
         let taken = self.streams.fetch_update(Relaxed, Relaxed, |count| {
             (count < STREAMS_MAX).then_some(count + 1)
@@ -102,7 +103,7 @@ impl History {
         self.streams.fetch_sub(1, Relaxed);
     }
 
-    /// What there is, and what comes; `None`: the worker leaves.
+    /// The kept samples, and the channel of later ones; `None`: the worker quits.
     pub(super) fn read(&self) -> Option<Reader> {
         let kept = self.kept.lock();
         let news = kept.news.as_ref()?.subscribe();
@@ -117,7 +118,7 @@ impl History {
         })
     }
 
-    /// Ends all streams: the worker leaves.
+    /// Ends all streams: the worker quits.
     pub fn end(&self) {
         self.kept.lock().news = None;
     }

@@ -21,7 +21,8 @@ use crate::metrics::json;
 use crate::metrics::names::{About, Kind};
 use crate::metrics::page::{Page, Sample, Value};
 
-/// Labels whose values are names that a configuration or a machine may have any number of; what is added up has none.
+/// Labels whose values are names, of which a configuration or a machine may have any number; the sums have no such
+/// label.
 const NAMES: [&str; 8] = [
     "loop", "zone", "pool", "device", "mount", "cache", "upstream", "peer",
 ];
@@ -31,7 +32,7 @@ const NAMES: [&str; 8] = [
 pub struct Series {
     places: Vec<Place>,
     by_name: HashMap<(&'static str, Vec<String>), usize>,
-    /// Families of which the last sample added some up.
+    /// Families some of whose series were added up in the last sample.
     crowded: Vec<&'static str>,
     /// Samples taken.
     taken: u64,
@@ -43,14 +44,14 @@ struct Place {
     about: &'static About,
     labels: Vec<String>,
     last: Value,
-    /// The sample that had it last.
+    /// The last sample that had it.
     seen: u64,
 }
 
 /// A sample.
 #[derive(Debug)]
 pub struct Taken {
-    /// It.
+    /// The event with the sample.
     pub sample: Bytes,
     /// The series that are new with it, to be sent before it.
     pub added: Option<Bytes>,
@@ -95,7 +96,7 @@ impl Series {
         }
     }
 
-    /// Takes the samples of a family. Are some of them added up?
+    /// Takes the samples of a family. Returns whether some of them are added up.
     fn take_family(
         &mut self,
         about: &'static About,
@@ -211,7 +212,7 @@ impl Series {
     }
 }
 
-/// Has it no name, as what is counted together where it is counted?
+/// Whether it has no name, like figures that are summed at their source.
 fn is_nameless(about: &About, labels: &[String]) -> bool {
     let mut labels = about.labels.iter().zip(labels);
     labels.all(|(label, value)| value.is_empty() || !NAMES.contains(label))
@@ -247,7 +248,7 @@ fn number(kind: Kind, last: &Value, now: &Value) -> String {
     }
 }
 
-/// To the microsecond, if it is seconds. What is no number has no place in JSON.
+/// A number to the microsecond, if it is in seconds. A value that is not a number cannot be written in JSON.
 fn short(real: f64) -> String {
     let short = (real * 1e6).round() / 1e6;
     if short.is_finite() {

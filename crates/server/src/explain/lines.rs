@@ -10,7 +10,7 @@ use config::{Directive, Inherit, Place, Table, Tree, VariableIndex};
 
 use crate::process::load::Loaded;
 
-/// How often variables are made of variables that are looked at.
+/// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;
 
 /// A configuration's lines.
@@ -65,7 +65,7 @@ impl<'a> Lines<'a> {
         found
     }
 
-    /// The lines of this name of the levels around that do not hold, since an inner one has lines of its own.
+    /// The lines of this name in outer levels that do not hold, since an inner level has lines of its own.
     pub fn hidden(&self, chain: &[&'a Directive], name: &str) -> Vec<&'a Directive> {
         let names = [name];
         let held = self.of(chain, &names);
@@ -134,7 +134,7 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// The names of the variables that the lines of these blocks use, and those that these are made of; lower-cased.
+    /// The names of the variables that the lines of these blocks use, and of those behind them; lower-cased.
     pub fn variables(&self, chain: &[&'a Directive]) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for block in chain {
@@ -166,7 +166,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Is it an instruction, told when it is obeyed, or a line that is not about this request alone?
+/// Whether it is an instruction, which is reported when it runs, or a line that is not about this request alone.
 fn is_told_otherwise(line: &Directive) -> bool {
     let names = ["set", "rewrite", "return", "log_format"];
     names.iter().any(|name| line.name == *name)
@@ -191,7 +191,7 @@ fn descend<'a>(level: &'a [Directive], place: &Place, chain: &mut Vec<&'a Direct
     false
 }
 
-/// The instructions of a block, as its program has them: those inside an `if` behind it.
+/// The instructions of a block, as its program has them: those inside an `if` follow it.
 pub fn instructions<'a>(block: &'a Directive, out: &mut Vec<&'a Directive>) {
     for line in named(block, &["set", "rewrite", "return", "break", "if"]) {
         out.push(line);
@@ -212,7 +212,7 @@ pub fn names(line: &Directive) -> Vec<String> {
     names
 }
 
-/// The variables that a line uses, and what stands in its block.
+/// The variables that a line and the lines in its block use.
 fn used(line: &Directive, names: &mut BTreeSet<String>) {
     of_words(line, names);
     line.children().iter().for_each(|inner| used(inner, names));
@@ -234,7 +234,7 @@ fn each_name(text: &str, take: &mut dyn FnMut(String)) {
     }
 }
 
-/// A line as it stands in its file, in one line and without what is in its block.
+/// A line of the file, on one line and without the content of its block.
 pub fn text(line: &Directive) -> String {
     let mut out = line.name.display().into_owned();
     for word in &line.args {

@@ -31,12 +31,12 @@ use crate::route::ServerId;
 use lines::Lines;
 use report::{Report, shown};
 
-/// Bytes of a request that is explained; it must fit into a socket's buffer.
+/// Maximum bytes of a request that is explained; it must fit into a socket's buffer.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// The port from which the request comes.
 const CLIENT_PORT: u16 = 50_000;
 
-/// What is asked.
+/// The question: a request to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// `http://HOST[:PORT]/PATH?ARGS`, or the same with `https`.
@@ -49,7 +49,7 @@ pub struct Question {
     pub from: IpAddr,
 }
 
-/// Where a URL leads.
+/// The parts of a URL.
 struct Asked {
     host: String,
     port: u16,
@@ -59,7 +59,7 @@ struct Asked {
 /// Explains a request to a configuration.
 ///
 /// # Errors
-/// The URL cannot be read, nothing listens there, or this process cannot have what it needs.
+/// The URL cannot be parsed, nothing listens there, or this process lacks resources that it needs.
 pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
     let asked = asked(&question.url)?;
     let bytes = request_of(question, &asked)?;
@@ -82,7 +82,7 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
     })
 }
 
-/// Takes a URL apart.
+/// Parses a URL.
 fn asked(url: &str) -> Result<Asked, String> {
     let (port, rest) = match url.split_once("://") {
         Some(("http", rest)) => (80, rest),
@@ -136,7 +136,7 @@ fn request_of(question: &Question, asked: &Asked) -> Result<Vec<u8>, String> {
     Ok(text.into_bytes())
 }
 
-/// The address that is asked: one that is listened on at the port, the host itself where it is one.
+/// The address that is connected to: one that is listened on at the port; the host itself if it is an address.
 fn address(loaded: &Loaded, asked: &Asked) -> Result<SocketAddr, String> {
     let entries = loaded.settings.listens.entries();
     let inet = |address: &Address| match address {
@@ -217,7 +217,7 @@ async fn told(
     Ok(report.into_text())
 }
 
-/// Which server, by which address and which name.
+/// Reports the server, and the address and name that chose it.
 fn tell_server(request: &Request, server: ServerId, lines: &Lines<'_>, report: &mut Report) {
     let settings = request.settings();
     let Some(entry) = request.client.entry(&request.generation) else {

@@ -20,10 +20,10 @@ use super::lines::Lines;
 use super::report::{Report, shown};
 use super::walk::chain;
 
-/// Servers of a group that are named.
+/// Maximum number of servers of a group that are named.
 const PEERS_TOLD: usize = 16;
 
-/// Tells where the request is passed on to.
+/// Reports where the request is passed on to.
 pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     request.is_passed_on = true;
     let chain = chain(request, lines);
@@ -92,13 +92,13 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     tell_added(&chain, lines, report);
 }
 
-/// Whose lines pass the request on.
+/// The family of directives that passes the request on.
 fn family(request: &Request) -> Family {
     let passing = request.location().passing.as_ref();
     passing.map_or(Family::Proxy, |passing| passing.family)
 }
 
-/// As [`Lines::of`], for the lines that a family has in the place of these.
+/// As [`Lines::of`], for the directives of a family that correspond to these.
 fn of<'a>(
     lines: &Lines<'a>,
     chain: &[&'a Directive],
@@ -161,7 +161,7 @@ fn tell_servers(upstream: &Upstream, lines: &Lines<'_>, report: &mut Report) {
     report.say_by("servers", text, made.as_slice());
 }
 
-/// Which cache, which key, which file, whose threads.
+/// Reports the cache, the key, the file and the thread pool.
 fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = chain(request, lines);
     let caching = &request.location().settings.caching;
@@ -213,7 +213,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     tell_storing(request, lines, family, report);
 }
 
-/// Whether the answer is stored, and for how long.
+/// Reports whether the response is stored, and for how long.
 fn tell_storing(request: &Request, lines: &Lines<'_>, family: Family, report: &mut Report) {
     let chain = chain(request, lines);
     let caching = &request.location().settings.caching;

@@ -10,17 +10,17 @@ use super::values::Named;
 /// Columns of the titles.
 const TITLE: usize = 11;
 
-/// A line that was told, and what variables it used.
+/// A line that was reported, and the variables that it used.
 pub struct Use {
     /// With its place.
     pub line: String,
     /// Their names, lower-cased.
     pub names: Vec<String>,
-    /// Their values when it was obeyed; `None`: they are what they are at the end.
+    /// Their values when it ran; `None`: the values at the end.
     pub values: Option<Vec<Named>>,
 }
 
-/// What was told so far.
+/// The report so far.
 #[derive(Default)]
 pub struct Report {
     out: String,
@@ -37,7 +37,7 @@ impl Report {
         }
     }
 
-    /// The lines that made it.
+    /// The lines that caused it.
     pub fn by(&mut self, made: &[&Directive]) {
         for line in made {
             let text = format!("{}: {}", line.place(), lines::text(line));
@@ -60,7 +60,7 @@ impl Report {
         }
     }
 
-    /// A line that made it, as it is shown.
+    /// A line that caused it, as it is shown.
     pub fn by_text(&mut self, line: &str) {
         let _ = writeln!(self.out, "{:TITLE$}   {line}", "");
     }
@@ -77,7 +77,7 @@ impl Report {
         });
     }
 
-    /// The lines that were told so far, in order; they are forgotten here.
+    /// The lines reported so far, in order; the report forgets them.
     pub fn take_uses(&mut self) -> Vec<Use> {
         std::mem::take(&mut self.uses)
     }

@@ -14,12 +14,12 @@ use super::lines::{self, Lines};
 use super::report::{Report, Use, shown};
 use super::walk::chain;
 
-/// Bytes of a value that are shown.
+/// Maximum bytes of a value that are shown.
 const VALUE_BYTES_MAX: usize = 400;
-/// How often variables are made of variables that are looked at.
+/// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;
 
-/// Variables that a module makes, and the lines that say how.
+/// Variables that a module makes, and the directives that define them.
 const MADE_BY: &[(&str, &[&str])] = &[
     ("invalid_referer", &["valid_referers"]),
     ("secure_link", SECURE_LINK),
@@ -33,14 +33,14 @@ const SECURE_LINK: &[&str] = &["secure_link", "secure_link_md5", "secure_link_se
 /// A variable's name, and its value as it is shown.
 pub type Named = (String, String);
 
-/// The variables that an instruction is about to use; `None` as a value: that is known when it was obeyed.
+/// The variables that an instruction is about to use; `None` as a value: it is known only after the instruction ran.
 pub struct Before(Vec<(String, Option<String>)>);
 
-/// Looks at what an instruction will use.
+/// Reads the variables that an instruction will use.
 pub fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> Before {
     let mut names = lines::names(line);
     if *line.name.bytes() == "set" {
-        // Its first word is what it sets.
+        // Its first word is the variable that it sets.
         names = names.split_off(1.min(names.len()));
         names.retain(|name| Some(name) != lines::names(line).first());
     }
@@ -53,7 +53,7 @@ pub fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> Before 
     Before(used.collect())
 }
 
-/// What the instruction has used, and set.
+/// The variables that the instruction has used and set.
 pub fn after(request: &Request, before: Before, lines: &Lines<'_>, line: &Directive) -> Vec<Named> {
     let mut all = Vec::new();
     for (name, known) in before.0 {
@@ -76,7 +76,7 @@ pub fn after(request: &Request, before: Before, lines: &Lines<'_>, line: &Direct
     all
 }
 
-/// Tells all of them.
+/// Reports all of them.
 pub fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let mut told: Vec<Named> = Vec::new();
     let mut title = "variables";
@@ -135,7 +135,7 @@ fn tell_maker(request: &Request, name: &str, lines: &Lines<'_>, report: &mut Rep
     }
 }
 
-/// The variables, each behind those that it is made of.
+/// The variables, each after those that it is made of.
 fn expanded(names: Vec<String>, lines: &Lines<'_>) -> Vec<String> {
     let mut all = Vec::new();
     for name in names {

@@ -23,9 +23,9 @@ use super::passing;
 use super::report::{Report, shown};
 use super::values;
 
-/// Rounds, as in `respond`.
+/// Maximum number of rounds, as in `respond`.
 const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
-/// Lines that limit.
+/// Directives that limit.
 const LIMITS: &[&str] = &[
     "limit_req",
     "limit_req_status",
@@ -35,20 +35,20 @@ const LIMITS: &[&str] = &[
     "limit_rate",
     "limit_rate_after",
 ];
-/// What is told of a `rewrite` that does not match.
+/// The text for a `rewrite` that does not match.
 const UNCHANGED: &str = "changes nothing";
 /// Methods that change files where `dav_methods` has them.
 const WRITES: &[&str] = &["PUT", "DELETE", "MKCOL", "COPY", "MOVE"];
 
-/// What a round comes to.
+/// The result of a round.
 enum Round {
     /// This.
     Goes(Outcome),
-    /// It was told; nothing is known of the answer.
+    /// The content was reported; its response is unknown.
     Told,
 }
 
-/// Goes the way.
+/// Walks the request through all steps.
 pub async fn walk(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     let mut arrival = Arrival::Fresh;
     for _ in 0..ROUNDS_MAX {
@@ -142,7 +142,7 @@ pub fn chain<'a>(request: &Request, lines: &Lines<'a>) -> Vec<&'a Directive> {
     lines.around(request.location().place.as_ref())
 }
 
-/// Which location, and why.
+/// Reports the location, and the reason for it.
 fn tell_location(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = chain(request, lines);
     let own = chain.last().copied();
@@ -180,7 +180,7 @@ fn tell_location(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     }
 }
 
-/// Obeys the instructions of where the request is; each that does something is told.
+/// Runs the rewrite instructions at the request's place, and reports each that does something.
 async fn rewritten(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> Option<Ended> {
     let generation = request.generation.clone();
     let program = generation
@@ -193,7 +193,7 @@ async fn rewritten(request: &mut Request, lines: &Lines<'_>, report: &mut Report
         lines::instructions(block, &mut written);
     }
     let mut machine = Machine::new(request, program);
-    // The machine has no way back: it ends.
+    // The interpreter cannot go back, so this ends.
     loop {
         path::resolve(request).await;
         let is_met = match machine.file_test() {
@@ -240,7 +240,7 @@ fn with_args(uri: &Bytes, args: &Bytes) -> String {
     }
 }
 
-/// The client's address, where a proxy says it.
+/// The client's address, where a proxy names it.
 fn named_by_proxy(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     let before = request.client.ip();
     real_ip::run(request);
@@ -251,7 +251,8 @@ fn named_by_proxy(request: &mut Request, lines: &Lines<'_>, report: &mut Report)
     }
 }
 
-/// Who may pass: addresses and passwords are judged, who else is asked is told and taken to let pass.
+/// The access checks: addresses and passwords are judged; a check that asks another server is reported and taken as
+/// passed.
 async fn judged(request: &Request, lines: &Lines<'_>, report: &mut Report) -> Option<Outcome> {
     let chain = chain(request, lines);
     let limits = lines.of_each(&chain, LIMITS);
@@ -293,7 +294,7 @@ async fn judged(request: &Request, lines: &Lines<'_>, report: &mut Report) -> Op
         );
         return None;
     }
-    // With `any`, a 401 is told before a 403: the client may still prove who it is.
+    // With `any`, a 401 is reported before a 403: the client may still authenticate.
     let refused = verdicts.into_iter().filter_map(|verdict| match verdict {
         Verdict::Refused(failure) => Some(failure),
         Verdict::Silent | Verdict::Passed => None,
@@ -326,7 +327,7 @@ fn tell_access(request: &Request, chain: &[&Directive], lines: &Lines<'_>, repor
     report.say_by("access", text, &made);
 }
 
-/// Which of several files there is.
+/// Reports which of several files exists.
 async fn tried(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> Option<Outcome> {
     let chain = chain(request, lines);
     let made = lines.of(&chain, &["try_files"]);
@@ -343,7 +344,7 @@ async fn tried(request: &mut Request, lines: &Lines<'_>, report: &mut Report) ->
     outcome
 }
 
-/// The content, as far as nobody else is asked for it and nothing is written.
+/// The content, as far as it needs no other server and no writing.
 async fn made(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> Round {
     let chain = chain(request, lines);
     let mirrors = lines.of(&chain, &["mirror"]);
@@ -410,7 +411,7 @@ async fn made(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> 
     Round::Goes(outcome)
 }
 
-/// Why there is no file to send.
+/// Reports why there is no file to send.
 fn tell_why(
     status: u16,
     is_directory: bool,
@@ -431,7 +432,7 @@ fn tell_why(
     report.say_by("file", text, &made);
 }
 
-/// Which file, on which disk, read by whom.
+/// Reports the file, its disk, and the thread pool that reads it.
 fn tell_file(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = chain(request, lines);
     let mut mapped = path::Mapped::default();
@@ -457,7 +458,7 @@ fn tell_file(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     }
 }
 
-/// Says that there is a failure; gives its status.
+/// Reports a failure; returns its status.
 fn tell_failure(
     outcome: &Outcome,
     request: &Request,

@@ -18,7 +18,7 @@ use super::{Address, KeepaliveProbes, SocketOptions};
 /// Seconds that TCP_DEFER_ACCEPT waits for data, as nginx sets it.
 const DEFER_ACCEPT_SECONDS: i32 = 1;
 
-/// Which step of making a socket failed.
+/// The step of making a socket that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// socket(2) or an option that it cannot do without.
@@ -26,7 +26,7 @@ pub enum BindError {
     Socket {
         /// The address.
         address: Address,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// bind(2).
@@ -34,7 +34,7 @@ pub enum BindError {
     Bind {
         /// The address.
         address: Address,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// listen(2).
@@ -44,13 +44,13 @@ pub enum BindError {
         address: Address,
         /// The backlog that was asked for.
         backlog: i32,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
 impl BindError {
-    /// Whether another socket has the address: worth another try, as nginx does.
+    /// Whether another socket has the address: then the caller tries again, as nginx does.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         match self {
@@ -163,8 +163,8 @@ fn bound(address: &Address, options: &SocketOptions, shared: bool) -> Result<Soc
     Ok(socket)
 }
 
-/// Every user may connect to a unix socket, as with nginx; who may reach its path is up to its directory. Said by the mask while it is made:
-/// behind it, somebody could have put another file there.
+/// Every user may connect to a unix socket, as with nginx; access to its path is up to its directory. The umask sets
+/// that while the socket is made: with a later chmod another user could have put a different file there in between.
 fn bind_open_to_all(socket: &Socket, name: &SockAddr, address: &Address) -> io::Result<()> {
     if address.unix_path().is_none() {
         return socket.bind(name);
@@ -270,7 +270,7 @@ mod tests {
         };
         let listening = open(&any_port(), &options).unwrap();
         let socket = SockRef::from(&listening);
-        // The kernel doubles what it is told (socket(7)).
+        // The kernel doubles the value that is set (socket(7)).
         assert_eq!(socket.recv_buffer_size().unwrap(), 80_000);
         assert_eq!(socket.send_buffer_size().unwrap(), 100_000);
         assert!(socket.keepalive().unwrap());

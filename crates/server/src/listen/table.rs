@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::{Address, Listen, SocketOptions};
 
-/// Addresses that one configuration may listen on.
+/// Maximum number of addresses that one configuration may listen on.
 pub const ADDRESSES_MAX: usize = 65_536;
 
 /// One address, its options and the servers that share it.
@@ -21,9 +21,9 @@ pub struct Entry {
     pub is_set: bool,
     /// The servers, by the caller's numbers, in order of the file.
     pub servers: Vec<u32>,
-    /// The one that answers when no name matches: the one marked, else the first.
+    /// The default server: the one marked so, else the first.
     pub default: u32,
-    /// Connections begin with a header of the PROXY protocol: some line says so.
+    /// Whether connections begin with a header of the PROXY protocol: some line says so.
     pub has_proxy_protocol: bool,
     has_default: bool,
     /// What the lines so far have in common, and whether they differed.

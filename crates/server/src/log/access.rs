@@ -20,10 +20,11 @@ use super::syslog::Peer;
 use crate::resolver::getaddrinfo::Hosts;
 use crate::template::{Variables, evaluate, is_true};
 
-/// The longest path of a log (Linux: PATH_MAX without its NUL).
+/// Maximum bytes of a log's path (Linux: PATH_MAX without its NUL).
 const PATH_BYTES_MAX: usize = 4095;
 
-/// The log files of one configuration, gathered while it is read: what the master must open before the worker can build its logs.
+/// The log files of one configuration, gathered while it is read: the master must open them before the worker can build
+/// its logs.
 #[derive(Debug, Clone)]
 pub struct LogFiles {
     prefix: PathBuf,
@@ -32,7 +33,7 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// No files yet. Relative paths are relative to `prefix`; `hosts`: where the names of syslog servers lead.
+    /// No files yet. Relative paths are relative to `prefix`; `hosts` has the addresses of syslog servers' names.
     #[must_use]
     pub fn new(prefix: &Path, hosts: &Hosts) -> Self {
         Self {
@@ -49,7 +50,7 @@ impl LogFiles {
         self.prefix.join(std::ffi::OsStr::from_bytes(path))
     }
 
-    /// Takes in the files of `access_log` lines, and checks what needs the whole configuration.
+    /// Adds the files of `access_log` lines, and checks the lines against the whole configuration.
     ///
     /// # Errors
     /// An unknown format; a file that is buffered in two ways.
@@ -75,7 +76,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Takes in the files of `error_log` lines.
+    /// Adds the files of `error_log` lines.
     pub fn add_errors(&mut self, lines: &[ErrorLine]) {
         for line in lines {
             if let Destination::File(path) = &line.destination {
@@ -123,10 +124,11 @@ struct AccessLog {
 }
 
 impl AccessLogs {
-    /// Builds the logs of a place. All files must be known to `logs` ([`Logs::file`]). May resolve names: not for a loop.
+    /// Builds the logs of a place. All files must be known to `logs` ([`Logs::file`]). May resolve names: not for a
+    /// loop.
     ///
     /// # Errors
-    /// A syslog server whose name nobody knows; a file that was not opened; an unknown format.
+    /// A syslog server whose name is not found; a file that was not opened; an unknown format.
     pub fn build(
         section: &Section,
         formats: &Formats,
@@ -170,7 +172,7 @@ impl AccessLogs {
         }
     }
 
-    /// As [`AccessLogs::log`], for a caller who has asked [`Feed::has_room`].
+    /// As [`AccessLogs::log`], for a caller that has asked [`Feed::has_room`].
     pub fn write(&self, feed: &Feed, request: &impl Variables, root: impl Fn(&mut Vec<u8>)) {
         feed.clock().tick();
         for log in self.logs.iter() {
@@ -219,7 +221,8 @@ fn append_names(
     let after_root = out.len();
     out.extend_from_slice(prefix);
     evaluate(path, request, out);
-    // What is too long for a path is opened, cut, as another one: the kernel's ENAMETOOLONG says so instead.
+    // Without its end, a path that is too long would be that of another file: one byte over the maximum is kept, so
+    // that the kernel answers ENAMETOOLONG.
     out.truncate(after_root + PATH_BYTES_MAX + 1);
     let length = |bytes: usize| u16::try_from(bytes).expect("PATH_BYTES_MAX fits");
     (length(after_root), length(out.len() - after_root))
@@ -277,7 +280,7 @@ fn target(destination: &Destination, files: &LogFiles, logs: &Logs) -> Result<Ta
 /// Builds the error logs of a place from its lines; a place without lines has `outer`'s. As [`AccessLogs::build`].
 ///
 /// # Errors
-/// A syslog server whose name nobody knows; a file that was not opened; too many lines.
+/// A syslog server whose name is not found; a file that was not opened; too many lines.
 pub fn build_error_logs(
     lines: &[ErrorLine],
     outer: &ErrorLogs,

@@ -10,7 +10,7 @@ use config::{Problem, Scope, TemplatePart, Value, VariableIndex, Word};
 
 use crate::template::Variables;
 
-/// How many formats a configuration may name.
+/// Maximum number of formats that a configuration may name.
 pub const FORMATS_MAX: usize = 4096;
 /// The format that is always there.
 pub const COMBINED: &[u8] = b"combined";
@@ -204,7 +204,7 @@ fn is_special_in_json(bytes: &[u8]) -> bool {
         .any(|byte| *byte < 0x20 || *byte == b'"' || *byte == b'\\')
 }
 
-/// Escapes what stands in `out` from `start` on, if anything there needs it.
+/// Escapes `out` from `start` on, if anything there needs it.
 fn escape_tail(
     out: &mut Vec<u8>,
     start: usize,

@@ -19,14 +19,14 @@ use crate::listen::address::UNIX_PATH_MAX;
 use crate::resolver::getaddrinfo::Hosts;
 use crate::wall_clock::Clock;
 
-/// More than any head needs: `<191>`, time, host name, tag.
+/// Maximum bytes of a message's header, more than any needs: `<191>`, time, host name, tag.
 pub(super) const HEAD_BYTES_MAX: usize = 512;
 /// The port of syslog (RFC 3164 2).
 const PORT: u16 = 514;
 /// RFC 3164 4.1.3.
 const TAG_BYTES_MAX: usize = 32;
 const LOCAL7: u8 = 23;
-/// A server that takes nothing is complained about this often.
+/// Minimum interval between two complaints about a server that takes nothing.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(1);
 
 const FACILITIES: [&str; 24] = [
@@ -35,7 +35,7 @@ const FACILITIES: [&str; 24] = [
     "local5", "local6", "local7",
 ];
 
-/// Where a syslog server listens.
+/// The address of a syslog server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
     /// UDP.
@@ -46,7 +46,7 @@ pub enum Server {
     Name(String, u16),
 }
 
-/// What stands behind `syslog:`.
+/// The value of `syslog:`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     server: Server,
@@ -58,7 +58,7 @@ pub struct Peer {
     hostname: bool,
 }
 
-/// Why it is refused; the texts are nginx's.
+/// The reason why it is refused; the texts are nginx's.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Problem {
     /// No `server=`.
@@ -79,7 +79,7 @@ pub enum Problem {
     /// A tag with other characters.
     #[error("syslog \"tag\" only allows alphanumeric characters and underscore")]
     Tag,
-    /// A server that cannot be read, and why.
+    /// A server that cannot be parsed, and the reason.
     #[error("{1} in syslog server \"{0}\"")]
     Server(String, &'static str),
     /// A name that the resolver does not know.
@@ -91,7 +91,7 @@ pub enum Problem {
 }
 
 impl Peer {
-    /// Reads what stands behind `syslog:`.
+    /// Parses the value of `syslog:`.
     ///
     /// # Errors
     /// An unknown or wrong parameter.
@@ -138,7 +138,7 @@ impl Peer {
     /// Resolves the server's name, if it is one. Blocks: for the thread that builds settings, not for a loop.
     ///
     /// # Errors
-    /// Nobody knows the name.
+    /// The name is not found.
     pub fn resolve(&mut self, hosts: &Hosts) -> Result<(), Problem> {
         if let Server::Name(host, port) = &self.server {
             let found = hosts.of(host).first().map(|ip| SocketAddr::new(*ip, *port));
@@ -205,7 +205,7 @@ fn parse_server(value: &[u8]) -> Result<Server, Problem> {
     }
 }
 
-/// What stands in front of a message.
+/// The header in front of a message.
 #[derive(Debug)]
 pub struct Head {
     facility: u8,
@@ -235,7 +235,7 @@ impl Head {
     }
 }
 
-/// A syslog server that is written to.
+/// A connection to a syslog server.
 #[derive(Debug)]
 pub(super) struct Syslog {
     pub head: Head,
@@ -273,7 +273,7 @@ impl Syslog {
         }
     }
 
-    /// Sends one message, head included.
+    /// Sends one message, header included.
     pub fn send(&self, packet: &[u8]) -> Result<(), Complaint> {
         let mut socket = self.socket.lock();
         let sent = match &socket.open {

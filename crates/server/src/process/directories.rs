@@ -14,7 +14,8 @@ use super::privileges::Account;
 use super::trust::{self, Refusal};
 use crate::default_paths;
 
-/// Directories that were made for a configuration which is not served yet: gone with this value, unless they are kept.
+/// Directories that were made for a configuration that is not served yet: removed when this value is dropped, unless
+/// they are kept.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Made {
@@ -23,7 +24,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// They stay.
+    /// Keeps the directories.
     pub fn keep(&mut self) {
         self.paths.clear();
     }
@@ -31,16 +32,16 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // One in which something lies stays.
+        // A directory that is not empty stays.
         for path in self.paths.iter().rev() {
             let _ = std::fs::remove_dir(path);
         }
     }
 }
 
-/// Makes the prefix that the program has unless it is told another, with the directory of its logs, where it is not there at all: so that
-/// a configuration that names neither (Alpine's) can be tested and served without an installation. What fails is told by whoever
-/// needs it.
+/// Makes the program's default prefix, with the directory of its logs, if it does not exist: so that a configuration
+/// that names neither (Alpine's) can be tested and served without an installation. A failure is reported where the
+/// directory is needed.
 pub fn lay_out(prefix: &Path) -> Made {
     let mut made = Made::default();
     let logs = prefix.join("logs");
@@ -60,8 +61,8 @@ pub fn forget(made: Made, first_log: Option<&Path>) {
     }
 }
 
-/// Directories that are there without being named: what needs them, the line that names another for all of `http`, and where
-/// they lie.
+/// Directories that are used without being named: the directives that need them, the directive that names another one
+/// for all of `http`, and the path.
 const DEFAULTS: [(&[&str], &str, &str); 5] = [
     (
         &[
@@ -134,10 +135,11 @@ fn is_named_for_all(tree: &Tree, name: &str) -> bool {
     blocks.any(|http| http.children().iter().any(|line| line.name == *name))
 }
 
-/// Makes those that are not there, and gives all to the worker's user.
+/// Makes those that do not exist, and gives all to the worker's user.
 ///
 /// # Errors
-/// nginx's sentence: `mkdir() "X" failed (13: Permission denied)`; or why it is not given away. Nothing that was made is left.
+/// nginx's sentence: `mkdir() "X" failed (13: Permission denied)`; or the reason why a directory is not given away.
+/// Directories that were made are removed then.
 pub fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, String> {
     let mut made = Made::default();
     for path in paths {
@@ -145,7 +147,7 @@ pub fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, String> 
             Some(owner) => make_for(path, owner, &mut made)?,
             None => make_here(path, &mut made)?,
         }
-        // Better said now than with every file.
+        // Better reported now than at every file.
         let is_usable = rustix::fs::accessat(
             rustix::fs::CWD,
             path,
@@ -170,7 +172,7 @@ fn make_here(path: &Path, made: &mut Made) -> Result<(), String> {
     Ok(())
 }
 
-/// By root, for somebody else: what is given away is looked at first, and by its descriptor.
+/// Done as root for another user: a directory is checked before it is given away, and by its descriptor.
 fn make_for(path: &Path, owner: &Account, made: &mut Made) -> Result<(), String> {
     let spot = trust::find(path).map_err(|refusal| failed("mkdir", path, &refusal))?;
     match rustix::fs::mkdirat(&spot.directory, &spot.name, Mode::RWXU) {

@@ -12,18 +12,18 @@ use std::path::Path;
 use crate::listen::Address;
 use crate::listen::bind::BindError;
 
-/// The lines of a table of the kernel's sockets that are looked at.
+/// Maximum number of lines that are read of a table of the kernel's sockets.
 const SOCKETS_MAX: usize = 1_000_000;
-/// The processes, and the descriptors of each, that are looked at.
+/// Maximum number of processes, and of descriptors of each, that are examined.
 const PROCESSES_MAX: usize = 100_000;
 const DESCRIPTORS_MAX: usize = 100_000;
-/// A socket that listens, in `/proc/net/tcp`.
+/// The state of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
-/// Where the kernel says which ports are for root alone, and what holds where it does not.
+/// The kernel's setting for the ports that only root may bind, and the default where it is missing.
 const UNPRIVILEGED_PORTS: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 const UNPRIVILEGED_PORT: u16 = 1024;
 
-/// What helps with an address that cannot be had.
+/// A hint for an address that cannot be bound.
 #[must_use]
 pub fn about_address(failed: &BindError) -> Option<String> {
     let BindError::Bind { address, error } = failed else {
@@ -61,7 +61,7 @@ pub fn about_address(failed: &BindError) -> Option<String> {
     }
 }
 
-/// What helps with a file that cannot be opened, or a directory that cannot be made.
+/// A hint for a file that cannot be opened, or a directory that cannot be made.
 #[must_use]
 pub fn about_path(path: &Path, error: &io::Error) -> Option<String> {
     let parent = path
@@ -82,7 +82,7 @@ pub fn about_path(path: &Path, error: &io::Error) -> Option<String> {
     }
 }
 
-/// The same of one of nginx's sentences, `open() "PATH" failed (2: No such file or directory)`.
+/// The same for one of nginx's sentences, `open() "PATH" failed (2: No such file or directory)`.
 #[must_use]
 pub fn about_sentence(sentence: &str) -> Option<String> {
     let (call, rest) = sentence.split_once("() \"")?;
@@ -106,7 +106,7 @@ fn first_free_port() -> u16 {
     text.trim().parse().unwrap_or(UNPRIVILEGED_PORT)
 }
 
-/// The process that listens on an address: `process 123 (nginx)`. None: it is another user's, or has gone.
+/// The process that listens on an address: `process 123 (nginx)`. `None`: it is another user's, or has ended.
 fn holder(address: &Address) -> Option<String> {
     let inodes = match address {
         Address::Inet(inet) => listening(*inet),

@@ -14,13 +14,14 @@ use crate::cpu;
 
 use super::directives::Processes;
 
-/// The pool of those that name none.
+/// The pool of directives that name none.
 const DEFAULT: &str = "default";
-/// Threads of the pool `default` at most, when nobody declares it.
+/// Maximum number of threads of the pool `default`, if it is not declared.
 const DEFAULT_THREADS_MAX: usize = 512;
-/// Bytes of the least limit for which it has one: a thread that runs takes some 50 KiB of it, the kernel's part included.
+/// Bytes of the lowest memory limit per thread: a running thread takes some 50 KiB of it, the kernel's part included.
 const MEMORY_OF_THREAD: u64 = 2 << 20;
-/// Pools that one configuration may declare; `default` and the one that compresses have places of their own.
+/// Maximum number of pools that one configuration may declare; `default` and the compression pool have places of their
+/// own.
 pub const POOLS_MAX: usize = disk::POOLS_MAX - 2;
 
 /// `thread_pool`.
@@ -28,9 +29,9 @@ pub const POOLS_MAX: usize = disk::POOLS_MAX - 2;
 pub struct ThreadPool {
     /// The pool's name.
     pub name: String,
-    /// How many threads.
+    /// Number of threads.
     pub threads: usize,
-    /// How many tasks may wait.
+    /// Maximum number of tasks that may wait.
     pub max_queue: usize,
 }
 
@@ -91,7 +92,7 @@ impl Declared {
     /// Takes in a line `thread_pool`.
     ///
     /// # Errors
-    /// A name that was declared already; one pool more than there may be.
+    /// A name that was declared already; more pools than the maximum.
     pub fn add(&mut self, line: &Directive) -> Result<(), Error> {
         let Some(name) = line.args.first() else {
             return Ok(());
@@ -113,8 +114,8 @@ impl Declared {
 pub struct Kept(Vec<String>);
 
 impl Kept {
-    /// A configuration serves from now on. Pools that neither it nor the one before has are forgotten: requests that came before
-    /// the reload may still ask for those of that one.
+    /// A configuration serves from now on. Pools that neither it nor the previous one has are forgotten: requests from
+    /// before the reload may still use the previous one's pools.
     pub fn accept(&mut self, processes: &Processes, disk: &Disk) {
         let names = processes.thread_pool.iter().map(|pool| pool.name.clone());
         let names: Vec<String> = names.collect();

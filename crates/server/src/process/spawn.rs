@@ -16,10 +16,11 @@ use bytes::Bytes;
 
 use super::frame::Channel;
 
-/// The argument that makes a process a worker. Nobody types it.
+/// The argument that makes a process a worker; not for users.
 pub const WORKER: &str = "--worker-process";
-/// So many blocks of each size that were freed a thread of the worker keeps for the next one, where glibc keeps 7: about as many
-/// requests of a loop wait for an answer at once, each with its own (glibc's manual, "Memory Allocation Tunables").
+/// Maximum number of freed blocks of each size that a thread of the worker keeps for reuse, where glibc keeps 7: about
+/// as many requests of a loop wait for a response at once, each with its own (glibc's manual, "Memory Allocation
+/// Tunables").
 const MALLOC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=64");
 /// The running program, also when its file was replaced or removed.
 const SELF: &str = "/proc/self/exe";
@@ -45,7 +46,8 @@ pub fn worker(env: &[Bytes]) -> io::Result<(Child, Channel)> {
     Ok((child, ours))
 }
 
-/// What the worker's environment holds: `TZ`, the stall test's variable, how memory is allocated, and what `env` keeps or sets.
+/// The worker's environment: `TZ`, the stall test's variable, the allocator's settings, and the variables that `env`
+/// keeps or sets.
 fn environment(env: &[Bytes]) -> Vec<(OsString, OsString)> {
     let keep = |name: &OsStr| std::env::var_os(name).map(|value| (name.to_owned(), value));
     let always = ["TZ", super::hold::VARIABLE];

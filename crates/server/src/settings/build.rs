@@ -38,19 +38,19 @@ use super::server::ServerSettings;
 use super::tables::LocationSettings;
 use super::{Server, Settings};
 
-/// Servers of one configuration.
+/// Maximum number of servers of one configuration.
 pub const SERVERS_MAX: usize = 1 << 20;
 
-/// Where relative paths begin, and what is known beside the text.
+/// The base directories of relative paths, and the facts beside the text.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     /// The prefix (`-p`), ending in a slash.
     pub prefix: PathBuf,
     /// The directory of the configuration, ending in a slash.
     pub conf_prefix: PathBuf,
-    /// Who reads it and where.
+    /// The surroundings in which it is read.
     pub circumstances: Circumstances,
-    /// What makes content besides files.
+    /// The modules that make content besides files.
     pub modules: Modules,
     /// The pools that are declared.
     pub pools: Vec<Bytes>,
@@ -63,7 +63,7 @@ struct ServerBlock<'a> {
     directive: &'a Directive,
     raw: RawServer,
     own: Raw,
-    /// Lines that are no module's of ours.
+    /// Lines that belong to no module of ours.
     lines: Vec<&'a Directive>,
     locations: Vec<Block<'a>>,
     listens: Vec<(Listen, &'a Directive)>,
@@ -73,7 +73,7 @@ struct ServerBlock<'a> {
 struct Http<'a> {
     server: RawServer,
     location: Raw,
-    /// Lines that are no module's of ours.
+    /// Lines that belong to no module of ours.
     lines: Vec<&'a Directive>,
     formats: <LogFormats as Section>::Raw,
     upstreams: Blocks,
@@ -88,7 +88,7 @@ impl Settings {
     /// Builds the settings that a checked tree describes. Warnings go to `scope`.
     ///
     /// # Errors
-    /// The first thing that is wrong, in nginx's words, at its place.
+    /// The first error, in nginx's words, at its place.
     pub fn build(
         tree: &Tree,
         scope: &mut Scope,
@@ -238,7 +238,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Checks what log lines need of the whole configuration: formats by name, files buffered in one way.
+    /// Checks the log lines against the whole configuration: formats by name, and one kind of buffer per file.
     fn check_logs(&self) -> Result<(), Error> {
         self.log_files().map(|_| ())
     }
@@ -264,7 +264,7 @@ impl Settings {
     /// Gives every location its logs. Files must be known to `logs`; may resolve names, so not on a loop.
     ///
     /// # Errors
-    /// A file that was not opened, a syslog server that nobody knows.
+    /// A file that was not opened, a syslog server whose name is not found.
     pub fn equip(&self, logs: &Logs) -> Result<(), Error> {
         let files = self.log_files()?;
         let main = logs.main();
@@ -291,7 +291,7 @@ impl Settings {
     }
 }
 
-/// What is the same for locations that have their lines about logs from the same level.
+/// A key that is the same for locations that have their log lines from the same level.
 fn log_lines(settings: &LocationSettings) -> (*const AccessLog, *const ErrorLog) {
     (
         Arc::as_ptr(&settings.access_log),
@@ -501,8 +501,8 @@ fn listen_for(
     Ok(())
 }
 
-/// Enters the servers' names at their addresses, once all are known: where a server is alone, its names choose nothing, and nobody is told
-/// that one stands twice.
+/// Enters the servers' names at their addresses, once all are known: a server that is alone at its address is not
+/// chosen by name, and a name that it has twice is not reported.
 fn enter_names(settings: &mut Settings, scope: &mut Scope) {
     let mut all = Vec::new();
     for entry in settings.listens.entries() {

@@ -18,10 +18,10 @@ use super::build::Surroundings;
 use super::scopes;
 use super::{Location, LocationSettings};
 
-/// What one level says.
+/// The settings of one level, as written.
 pub type Raw = <LocationSettings as Section>::Raw;
 
-/// How a location is chosen.
+/// The kind of match of a location.
 #[derive(Debug, Clone)]
 pub enum Kind {
     /// `= /x`.
@@ -41,38 +41,38 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Block<'a> {
     directive: &'a Directive,
-    /// How it is chosen.
+    /// The kind of match.
     pub kind: Kind,
     /// Without the modifier.
     pub name: Bytes,
     raw: Raw,
-    /// Lines that are no module's of ours.
+    /// Lines that belong to no module of ours.
     lines: Vec<&'a Directive>,
     is_internal: bool,
     scopes: scopes::Blocks<'a>,
     inner: Vec<Block<'a>>,
 }
 
-/// What holds at a level: for the locations inside it.
+/// The settings that hold at a level, for the locations inside it.
 #[derive(Debug)]
 pub struct Outer<'a> {
-    /// What it and those around it say.
+    /// The settings of this level and of those around it.
     pub raw: Raw,
     /// The lines of modules, level by level from the outside in.
     pub lines: Vec<Vec<&'a Directive>>,
-    /// What holds everywhere.
+    /// The surroundings of the whole configuration.
     pub around: &'a Surroundings,
 }
 
 impl<'a> Outer<'a> {
-    /// The level inside this one that says `raw` and has these lines of modules.
+    /// The level inside this one with the settings `raw` and these lines of modules.
     #[must_use]
     pub fn enter(&self, mut raw: Raw, lines: Vec<&'a Directive>) -> Self {
         if raw.root.get().is_some() {
             raw.root.edit().anchor(&self.around.prefix);
         }
         families::settle_stores(&mut raw);
-        // Without modules the lines are those that are ignored, and nobody asks for them.
+        // Without modules these are only ignored lines, which are never read.
         let lines = if self.around.modules.is_empty() {
             Vec::new()
         } else {
@@ -90,7 +90,7 @@ impl<'a> Block<'a> {
     /// Reads a block and those inside it.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// The error, at its place.
     pub fn read(
         directive: &'a Directive,
         outer: Option<&Block<'a>>,
@@ -165,7 +165,7 @@ impl<'a> Block<'a> {
     /// Merges the block with what is around it and adds it, and those inside, to `all`.
     ///
     /// # Errors
-    /// A value that cannot hold, or two equal locations inside.
+    /// An invalid value, or two equal locations inside.
     pub fn finish(
         mut self,
         outer: &Outer<'a>,
@@ -183,7 +183,7 @@ impl<'a> Block<'a> {
                 Kind::Exact | Kind::Prefix { .. } => Alias::Prefix(self.name.len()),
             });
         }
-        // What is open to internal redirects alone is so with all that stands in it.
+        // A location inside one that is open to internal redirects only is internal as well.
         for inner in &mut self.inner {
             inner.is_internal |= self.is_internal;
         }
@@ -206,7 +206,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// What locations are added to.
+/// The collections that locations are added to.
 pub struct Growing<'a> {
     /// All locations so far.
     pub locations: &'a mut Vec<Location>,
@@ -216,13 +216,13 @@ pub struct Growing<'a> {
     pub zones: &'a crate::caching::zone::Zones,
 }
 
-/// A location, or what stands for a server itself.
+/// A location, or the one that stands for a server itself.
 pub struct Level<'a> {
-    /// How it is chosen; `None`: it stands for a server.
+    /// The kind of match; `None`: it stands for a server.
     pub kind: Option<&'a Kind>,
     /// Without the modifier.
     pub name: Bytes,
-    /// `internal`?
+    /// Whether it is `internal`.
     pub is_internal: bool,
     /// The block's directive.
     pub place: Option<config::Place>,
@@ -231,7 +231,7 @@ pub struct Level<'a> {
 /// Adds a location without any inside it.
 ///
 /// # Errors
-/// A value that cannot hold, what a module says of its lines, a server to pass requests on to that is not found.
+/// An invalid value, an error of a module about its lines, a server of `proxy_pass` that is not found.
 pub fn add(
     level: Level<'_>,
     own: &Outer<'_>,
@@ -318,7 +318,7 @@ pub fn finish_all<'a>(
                 locations.add_regex(regex, id);
                 true
             }
-            // Of two with one name the first is found, as in nginx.
+            // Of two with the same name the first one is found, as in nginx.
             Kind::Named => {
                 named.push((name.clone(), id));
                 true

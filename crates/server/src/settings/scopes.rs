@@ -13,15 +13,15 @@ use crate::route::LocationId;
 use super::LocationSettings;
 use super::locations::{self, Growing, Kind, Level, Outer, Raw};
 
-/// Scopes of one location.
+/// Maximum number of scopes of one location.
 pub const SCOPES_MAX: usize = 65_536;
 
 /// `limit_except` of a location.
 #[derive(Debug, Clone, Copy)]
 pub struct Exception {
-    /// Requests with these methods stay.
+    /// The methods of requests that stay.
     pub allowed: Methods,
-    /// The location for the others.
+    /// The location for all other requests.
     pub location: LocationId,
 }
 
@@ -29,7 +29,7 @@ pub struct Exception {
 #[derive(Debug, Default)]
 pub struct Block<'a> {
     raw: Raw,
-    /// Lines that are no module's of ours.
+    /// Lines that belong to no module of ours.
     lines: Vec<&'a Directive>,
     place: Option<config::Place>,
 }
@@ -89,7 +89,7 @@ impl<'a> Blocks<'a> {
     /// Takes in an `if` of a location, whose lines it joins.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// The error, at its place.
     pub fn read_if(
         &mut self,
         directive: &'a Directive,
@@ -115,7 +115,7 @@ impl<'a> Blocks<'a> {
     /// Takes in a `limit_except`.
     ///
     /// # Errors
-    /// What is wrong with it, at its place.
+    /// The error, at its place.
     pub fn read_exception(
         &mut self,
         directive: &'a Directive,
@@ -132,7 +132,7 @@ impl<'a> Blocks<'a> {
     /// Adds the locations that stand for the scopes of `around`, and makes its program.
     ///
     /// # Errors
-    /// A value that cannot hold.
+    /// An invalid value.
     pub fn finish(
         self,
         (kind, around): (&Kind, LocationId),
@@ -159,7 +159,7 @@ impl<'a> Blocks<'a> {
 /// Takes in an `if` of a server: its lines, and nothing else.
 ///
 /// # Errors
-/// What is wrong with it, at its place.
+/// The error, at its place.
 pub fn read_server_if(
     directive: &Directive,
     raw: &mut Raw,
@@ -175,7 +175,7 @@ pub fn read_server_if(
     rewrite::add(raw.rewriting.edit(), line).map_err(|problem| directive.error(&problem))
 }
 
-/// Does a level say a directive?
+/// Whether a level has a directive.
 macro_rules! says {
     ($raw:ident.$group:ident.$directive:ident) => {
         $raw.$group
@@ -184,7 +184,7 @@ macro_rules! says {
     };
 }
 
-/// Takes over a directive that is not inherited, where the level around says it.
+/// Takes over a directive that is not inherited, if the level around has it.
 macro_rules! take_over {
     ($raw:ident.$group:ident.$directive:ident, $outer:ident) => {
         if says!($outer.$group.$directive) || says!($raw.$group.$directive) {
@@ -194,8 +194,8 @@ macro_rules! take_over {
     };
 }
 
-/// Takes over what makes the content of the location around, unless the scope has content of its own, which it says. Whatever makes
-/// content and is not inherited by locations inside has a line here.
+/// Takes over the content directives of the location around, unless the scope has content of its own; returns whether
+/// it has. Each directive that makes content and is not inherited by nested locations has a line here.
 fn inherit_content(raw: &mut Raw, outer: &Raw) -> bool {
     take_over!(raw.status.status_zone, outer);
     if says!(raw.proxy.proxy_pass)
