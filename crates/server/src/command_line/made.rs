@@ -17,10 +17,11 @@ use crate::process::load::Origin;
 use crate::process::start::{self, Instead, Options};
 use crate::resolver::getaddrinfo::Hosts;
 
-/// Names that are tried for a temporary directory.
+/// Maximum number of names that are tried for a temporary directory.
 const DIRECTORIES_TRIED_MAX: u32 = 1000;
 
-/// Reads the arguments, the word first; `Err`: they end the program, which has said why (or what `--help` says).
+/// Parses the arguments, the word first; `Err`: they end the program, and the reason (or the text of `--help`) was
+/// printed.
 pub fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
     A::try_parse_from(args).map_err(|error| {
         let _ = error.print();
@@ -32,8 +33,8 @@ pub fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
     })
 }
 
-/// Serves until a signal ends it, with a directory of its own for what a configuration needs. `configuration` is given the path of
-/// the pid file.
+/// Serves until a signal ends it, with a directory of its own for the files that a configuration needs. `configuration`
+/// is given the path of the pid file.
 pub fn serve(
     configuration: &dyn Fn(&Path) -> Result<String, String>,
     greeting: String,
@@ -74,7 +75,7 @@ pub fn serve(
     code
 }
 
-/// Where requests are logged: for a reader at a terminal, or as everywhere.
+/// The access log's destination: readable at a terminal, or as everywhere.
 pub fn log() -> &'static str {
     if std::io::stderr().is_terminal() {
         "    log_format readable '$time_local  $status  $request  $body_bytes_sent bytes  $request_time s  $remote_addr';\n    \
@@ -84,12 +85,12 @@ pub fn log() -> &'static str {
     }
 }
 
-/// Where the dashboard is.
+/// The dashboard's address.
 #[derive(Debug)]
 pub struct Dashboard(Option<SocketAddr>);
 
 impl Dashboard {
-    /// At the address that is wanted; nowhere, if that is `off`; else at a port of the loopback address that is free now.
+    /// The address that is wanted; none, if that is `off`; by default a port of the loopback address that is free now.
     pub fn find(wanted: Option<&str>) -> Result<Self, String> {
         match wanted {
             Some("off") => Ok(Self(None)),
@@ -108,19 +109,19 @@ impl Dashboard {
         }
     }
 
-    /// Says where it is.
+    /// The text that tells its address.
     pub fn greeting(&self) -> String {
         let line = |address: SocketAddr| format!("Dashboard at http://{address}/\n");
         self.0.map_or_else(String::new, line)
     }
 
-    /// What the `server` that it shows says, so that answers have figures: statuses, bytes, times.
+    /// The line for the `server` that it shows, so that responses have figures: statuses, bytes, times.
     pub fn zone(&self) -> &'static str {
         self.0.map_or("", |_| "        status_zone site;\n")
     }
 
-    /// Its `server`. On the loopback address it is for those alone who asked for that by name: a page from elsewhere whose name
-    /// leads there learns nothing.
+    /// Its `server` block. On a loopback address it answers only requests whose Host is `localhost` or a loopback
+    /// address: a foreign page whose host name resolves to it learns nothing.
     pub fn server(&self) -> String {
         let Some(address) = self.0 else {
             return String::new();
@@ -151,7 +152,7 @@ impl Dashboard {
     }
 }
 
-/// What a configuration needs that says `$`, if one of these words does.
+/// The definition of `$dollar`, if one of these words uses it.
 pub fn dollar(words: &[&str]) -> &'static str {
     if words.iter().any(|word| word.contains(DOLLAR)) {
         "    # The language has no other way to say a dollar sign.\n    split_clients \"\" $dollar { * \"$\"; }\n\n"
@@ -160,8 +161,8 @@ pub fn dollar(words: &[&str]) -> &'static str {
     }
 }
 
-/// A new directory: nobody else's, and no link, is taken for ours. One of the same number may be left of a process that was killed.
-/// The worker's user may enter it, for the directories in it that are his (`client_body_temp`).
+/// Makes a new directory; another user's, or a link, is never taken for ours. One with the same process id may be left
+/// by a process that was killed. The worker's user may enter it, for its own directories in it (`client_body_temp`).
 fn private_directory() -> std::io::Result<PathBuf> {
     let mut number = 0;
     loop {
@@ -176,7 +177,7 @@ fn private_directory() -> std::io::Result<PathBuf> {
     }
 }
 
-/// Where a configuration that is kept has its pid file: in a directory that is there and that its user can write to.
+/// The path of the pid file of a configuration that is kept: in an existing directory that its user can write to.
 pub fn lasting_pid() -> PathBuf {
     let uid = nix::unistd::geteuid();
     if uid.is_root() {
@@ -188,13 +189,13 @@ pub fn lasting_pid() -> PathBuf {
     }
 }
 
-/// Says why not.
+/// Prints the reason for a refusal.
 pub fn refuse(sentence: &str) -> ExitCode {
     eprintln!("freewheel: {sentence}");
     ExitCode::FAILURE
 }
 
-/// What to type into a browser.
+/// The URLs to type into a browser.
 pub fn urls(listen: &str) -> Result<Vec<String>, String> {
     let target = Target::parse(listen).map_err(|reason| format!("{reason} in \"{listen}\""))?;
     let addresses = target.addresses(&mut Hosts::default().asking());
@@ -209,7 +210,7 @@ pub fn urls(listen: &str) -> Result<Vec<String>, String> {
     Ok(addresses.iter().map(url).collect())
 }
 
-/// What stands for `$`, which else begins a variable.
+/// The replacement for `$`, which otherwise begins a variable.
 const DOLLAR: &str = "${dollar}";
 
 /// A path as a word of the configuration, quoted where it must be.

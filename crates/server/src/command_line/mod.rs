@@ -28,7 +28,7 @@ use crate::process::load::Origin;
 use crate::process::start::{self, Options};
 use crate::process::{directories, spawn, worker};
 
-/// The program, with modules from outside (or none): does what its arguments say.
+/// Runs the program, with modules from outside (or none), as its arguments ask.
 ///
 /// The worker process is the same program started again, so that it has the same modules.
 #[must_use]

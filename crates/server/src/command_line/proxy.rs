@@ -16,7 +16,7 @@ use super::made::{self, Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::content::module::Modules;
 use crate::loops::Serve;
 
-/// Directories of one proxy.
+/// Maximum number of directories of one proxy.
 const DIRECTORIES_MAX: usize = 64;
 /// The whole of `split_clients`, in hundredths of a percent.
 const WHOLE: usize = 10_000;
@@ -47,7 +47,7 @@ struct Arguments {
     print_config: bool,
 }
 
-/// Does what the arguments (the word `proxy` first) say.
+/// Runs `freewheel proxy` with these arguments (the word `proxy` first).
 pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
@@ -92,7 +92,7 @@ fn origin(text: &str) -> Result<String, String> {
     quoted(Path::new(&origin))
 }
 
-/// What is made for each directory.
+/// The configuration's parts for each directory.
 struct Disks {
     pools: String,
     caches: String,
@@ -149,7 +149,7 @@ fn disks(arguments: &Arguments) -> Result<Disks, String> {
     Ok(disks)
 }
 
-/// What is said of how long answers are fresh that say nothing of it.
+/// The lines for the lifetime of responses that name none.
 fn valid(time: Option<&str>) -> Result<String, String> {
     match time {
         None => Ok("; what says nothing is not stored (--valid TIME):\n            # proxy_cache_valid 200 301 302 10m;".to_owned()),
@@ -160,7 +160,8 @@ fn valid(time: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// What the cache did with a request (RFC 9211), and why an answer is not stored: `no lifetime`, `Set-Cookie`, …
+/// The cache's outcome for a request (RFC 9211), and the reason why a response is not stored: `no lifetime`,
+/// `Set-Cookie`, …
 const CACHE_STATUS: &str =
     "    # Cache-Status (RFC 9211): what the cache did, and why an answer is not stored.
     map $upstream_cache_refusal $cache_stored {

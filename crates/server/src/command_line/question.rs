@@ -13,13 +13,13 @@ use crate::process::load;
 use crate::process::start::Options;
 
 const URL: &str = "--explain-url";
-/// Header lines of a question.
+/// Maximum number of header lines of a question.
 const HEADERS_MAX: usize = 100;
 
 /// Takes the words of a question out of the arguments.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The error in them.
 pub fn take(args: &mut Vec<OsString>) -> Result<Option<Question>, String> {
     let Some(url) = value(args, URL)? else {
         return Ok(None);
@@ -59,7 +59,7 @@ fn value(args: &mut Vec<OsString>, name: &str) -> Result<Option<String>, String>
     Ok(Some(value))
 }
 
-/// Reads the configuration and tells what becomes of the request.
+/// Reads the configuration and prints the explanation of the request.
 pub fn answer(options: &Options, question: &Question) -> ExitCode {
     // Nothing is written to a log: nothing is served.
     let loaded = match load::load(

@@ -35,7 +35,7 @@ struct Arguments {
     print_config: bool,
 }
 
-/// Does what the arguments (the word `serve` first) say.
+/// Runs `freewheel serve` with these arguments (the word `serve` first).
 pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,

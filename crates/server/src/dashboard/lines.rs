@@ -11,7 +11,7 @@ use crate::log::recent::{self, Line};
 use crate::metrics::stalls::Stall;
 use crate::metrics::{Ledger, json};
 
-/// What was told.
+/// The state of the lines that were sent.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// The number of the next error.
@@ -21,7 +21,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// What is new as an event, if anything is, and then all that there is.
+    /// The new lines as an event, if there are any, and then all lines.
     pub fn take(&mut self, ledger: &Ledger) -> (Option<Bytes>, Vec<Bytes>) {
         let (errors, stalls) = (recent::lines(), ledger.stalls.last());
         let old_errors = errors.partition_point(|line| line.number < self.next_error);

@@ -28,7 +28,8 @@ pub const SAMPLES_MAX: usize = 450;
 pub const HISTORY_BYTES_MAX: usize = 8 << 20;
 /// Series that are shown; of others it is said how many there are.
 pub const SERIES_MAX: usize = 4096;
-/// Series of one family that are shown one by one, where zones, peers and the like have more: the rest is shown together, without a name.
+/// Maximum number of series of one family that are shown one by one, where zones, peers and the like have more: the
+/// rest is shown together, without a name.
 pub const FAMILY_MAX: usize = 128;
 /// Streams at a time.
 pub const STREAMS_MAX: usize = 256;

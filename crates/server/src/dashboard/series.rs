@@ -155,7 +155,7 @@ impl Series {
         if let Some(index) = self.by_name.get(&name) {
             return Some(*index);
         }
-        // What there is from the first sample on has counted before, and so may have what comes from among those that were added up.
+        // Everything in the first sample may have counted before, and so may a series that was added up until now.
         let has_counted = self.taken == 1 || self.crowded.contains(&about.name);
         let last = match &sample.value {
             value if has_counted => value.clone(),

@@ -15,9 +15,9 @@ use super::history::Reader;
 use crate::loops::Loop;
 use crate::metrics::Ledger;
 
-/// What is sent of the past at a time.
+/// Maximum bytes of past samples that are sent at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// How a client begins: it forgets what it had, and comes back after a second.
+/// The first event: the client forgets its data, and reconnects after a second.
 const BEGIN: &[u8] = b"retry: 1000\nevent: begin\ndata: {}\n\n";
 
 /// A place among the streams.
@@ -37,7 +37,7 @@ struct Streaming {
     _place: Place,
 }
 
-/// A stream; `None`: there are as many as may be, or the worker leaves.
+/// A stream; `None`: the maximum of streams is reached, or the worker quits.
 #[must_use]
 pub fn open(loop_: &Rc<Loop>) -> Option<Body<Rc<OpenFile>>> {
     let ledger = Arc::clone(&loop_.ledger);

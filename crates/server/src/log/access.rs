@@ -86,7 +86,8 @@ impl LogFiles {
         }
     }
 
-    /// Every file once, in the order first named, with its buffer: to be opened for appending (0644), and given to [`Logs::file`].
+    /// Every file once, in the order first named, with its buffer: to be opened for appending (0644), and given to
+    /// [`Logs::file`].
     #[must_use]
     pub fn files(&self) -> &[(PathBuf, Option<Buffer>)] {
         &self.files
@@ -164,8 +165,9 @@ impl AccessLogs {
         self.logs.is_empty()
     }
 
-    /// Writes a request's line to each log; waits for room if it must, at most a second, then the lines are dropped and counted.
-    /// `root` appends the request's root directory, unless it is known to exist; only logs with variables in their paths ask.
+    /// Writes a request's line to each log. Waits for room if it must, at most a second; then the lines are dropped and
+    /// counted. `root` appends the request's root directory, unless it is known to exist; only logs with variables in
+    /// their paths ask.
     pub async fn log(&self, feed: &Feed, request: &impl Variables, root: impl Fn(&mut Vec<u8>)) {
         if !self.is_off() && (feed.has_room() || feed.room(self.logs.len() as u64).await) {
             self.write(feed, request, root);

@@ -175,7 +175,8 @@ impl Logs {
         self.ring.push_now(batch);
     }
 
-    /// Waits until all that was fed is written, buffered logs too; `false` when that took too long. Blocks: not for a loop.
+    /// Waits until all that was fed is written, buffered logs too; `false` when that took too long. Blocks: not for a
+    /// loop.
     pub fn drain(&self, longest: Duration) -> bool {
         self.ring.drain(longest)
     }

@@ -360,7 +360,8 @@ impl Feed {
             || self.hand_over()
     }
 
-    /// Waits for room, at most [`ROOM_WAIT`]. `false`: there is none, and the caller drops its `lines`, which are counted here.
+    /// Waits for room, at most [`ROOM_WAIT`]. `false`: there is none, and the caller drops its `lines`, which are
+    /// counted here.
     pub async fn room(&self, lines: u64) -> bool {
         if self.has_room() {
             return true;
@@ -404,8 +405,9 @@ impl Feed {
         self.scratch.replace(line);
     }
 
-    /// Writes a line of the error log to all of `logs` that want its level. Never waits: dropped and counted when there is no room.
-    /// `connection` is the number behind the `*`; `write` appends text and context (`ErrorContext`).
+    /// Writes a line of the error log to all of `logs` that want its level. Never waits: without room the line is
+    /// dropped and counted. `connection` is the number behind the `*`; `write` appends text and context
+    /// (`ErrorContext`).
     pub fn error(
         &self,
         logs: &ErrorLogs,

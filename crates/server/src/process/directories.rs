@@ -95,8 +95,8 @@ const DEFAULTS: [(&[&str], &str, &str); 5] = [
     (&["scgi_pass"], "scgi_temp_path", default_paths::SCGI_TEMP),
 ];
 
-/// The paths of all `…_temp_path` and `…_cache_path` lines, and the default ones where something needs them; relative ones below
-/// the prefix.
+/// The paths of all `…_temp_path` and `…_cache_path` lines, and the default ones where a directive needs them; relative
+/// paths are below the prefix.
 #[must_use]
 pub fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -9,19 +9,19 @@ use config::{Error, Tree};
 
 /// The names that are shown at most, and the depth of blocks that are looked into, are bounded by the configuration itself.
 struct Kind {
-    /// What stands around the name in the sentence.
+    /// The text around the name in the sentence.
     sentence: (&'static str, &'static str),
-    /// The directives that name it, and what stands before the name in the argument.
+    /// The directives that refer to it, and the text before the name in the argument.
     named_by: (&'static [&'static str], &'static str),
-    /// The directive that declares it, and what stands before the name in its argument (the name ends at a colon then).
+    /// The directive that declares it, and the text before the name in its argument (the name ends at a colon then).
     declared_by: (&'static str, &'static str),
-    /// A name that is there without being declared.
+    /// A name that exists without a declaration.
     built_in: Option<&'static str>,
 }
 
 const NO_ZONE: (&str, &str) = ("zero size shared memory zone \"", "\"");
 
-/// Those that share a sentence are told apart by who names it.
+/// Kinds with the same sentence are told apart by the directive that refers to the name.
 const KINDS: &[Kind] = &[
     Kind {
         sentence: NO_ZONE,
@@ -82,7 +82,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// The error, with what the configuration says of the name that it is about.
+/// The error, with a hint about the name from the configuration.
 pub fn add(error: Error, tree: &Tree) -> Error {
     if let Some(name) = between(error.sentence(), "unknown \"", "\" variable") {
         let told = missing::of_variable(name).map(|missing| missing.sentence());
@@ -120,14 +120,14 @@ impl Kind {
                 );
             }
         });
-        // A host may be meant, of which no line says anything.
+        // It may be a host name, which no line declares.
         if by == "upstream" && (declared.is_empty() || name.contains(['.', ':'])) {
             return None;
         }
         Some(at + &of_declared(name.as_bytes(), &declared, by))
     }
 
-    /// Where a line names it first.
+    /// The first place where a line refers to it.
     fn first_named(&self, name: &str, tree: &Tree) -> Option<String> {
         let (lines, before) = self.named_by;
         let mut found = None;

@@ -84,7 +84,8 @@ pub struct Master {
 }
 
 impl Candidate {
-    /// The message for a worker; `begun_ns`: when it was begun to make it one, by [`now_ns`](crate::loops::poll_timing::now_ns).
+    /// The message for a worker; `begun_ns`: the time when its preparation began, by
+    /// [`now_ns`](crate::loops::poll_timing::now_ns).
     #[must_use]
     pub fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
         let processes = &self.kept.main.processes;

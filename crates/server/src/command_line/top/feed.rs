@@ -10,23 +10,23 @@ use std::time::Duration;
 use message::base64;
 use serde_json::Value;
 
-/// Between two questions to a server that has gone.
+/// Interval between two attempts to reach a server that has gone.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the server may be silent: several samples.
+/// Maximum time that the server may be silent: several samples.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a line.
+/// Maximum bytes of a line.
 const LINE_BYTES_MAX: u64 = 8 << 20;
-/// Addresses of a name that are tried.
+/// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// Lines of a head.
+/// Maximum number of lines of a response header.
 const HEAD_LINES_MAX: usize = 100;
 
-/// What is heard of a dashboard.
+/// News from a dashboard.
 #[derive(Debug)]
 pub enum News {
     /// An event of its stream.
     Told(Told),
-    /// The stream is gone, and why.
+    /// The stream has ended, for this reason.
     Gone(String),
 }
 
@@ -35,14 +35,14 @@ pub enum News {
 pub struct Told {
     /// Its name.
     pub name: String,
-    /// What it says.
+    /// Its data.
     pub data: Value,
 }
 
 /// Opens the stream of a dashboard.
 ///
 /// # Errors
-/// Why it cannot be had, in a sentence that names the URL.
+/// A sentence that names the URL and the reason.
 pub fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
     let shown = without_password(url);
     let failed = |why: &dyn std::fmt::Display| format!("{shown}: {why}");
@@ -118,7 +118,7 @@ fn connect(address: &str) -> std::io::Result<TcpStream> {
     Err(last)
 }
 
-/// What is to be said of an error.
+/// The text for an error.
 fn why(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -128,7 +128,7 @@ fn why(error: &std::io::Error) -> String {
     }
 }
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug, PartialEq)]
 struct Parts<'a> {
     /// `USER:PASSWORD`.
@@ -163,7 +163,7 @@ fn parts(url: &str) -> Result<Parts<'_>, &'static str> {
     }
 }
 
-/// A URL as it may be shown.
+/// A URL without its password, which may be shown.
 pub fn without_password(url: &str) -> String {
     match parts(url) {
         Ok(Parts {
@@ -173,7 +173,7 @@ pub fn without_password(url: &str) -> String {
     }
 }
 
-/// Reads a stream, and the next one when it has ended (a reload ends it), until nobody wants the news.
+/// Reads a stream, and the next one when it has ended (a reload ends it), until the receiver is gone.
 pub fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<News>) {
     loop {
         let mut why = match read(&mut stream, news) {
@@ -198,7 +198,7 @@ pub fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<New
     }
 }
 
-/// Reads events until the stream ends or nobody wants them.
+/// Reads events until the stream ends or the receiver is gone.
 fn read(mut stream: impl BufRead, news: &SyncSender<News>) -> std::io::Result<()> {
     let mut name = String::new();
     while let Some(line) = line(&mut stream)? {

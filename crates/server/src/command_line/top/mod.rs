@@ -26,12 +26,13 @@ use crate::process::signals::Signals;
 use feed::News;
 use view::View;
 
-/// How often it is looked whether something has come.
+/// Interval of checks for new events.
 const TICK: Duration = Duration::from_millis(200);
-/// Columns that the arrows to the sides go, and as far as they go: lines of errors are longer than a terminal is wide.
+/// Columns that one press of a sideways arrow scrolls, and the maximum (`LEFT_MAX`): error lines are longer than a
+/// terminal is wide.
 const STEP: u16 = 10;
 const LEFT_MAX: u16 = 1000;
-/// Events of the stream that may wait to be shown.
+/// Maximum number of events of the stream that wait to be shown.
 const EVENTS_MAX: usize = 1024;
 
 /// Shows what a dashboard shows, in the terminal. q ends it, the arrows scroll.
@@ -43,7 +44,7 @@ struct Arguments {
     url: String,
 }
 
-/// Does what the arguments (the word `top` first) say.
+/// Runs `freewheel top` with these arguments (the word `top` first).
 pub fn run(args: &[OsString]) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
@@ -56,7 +57,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
     if !std::io::stdout().is_terminal() {
         return refuse("top needs a terminal; for scripts there are status_json and metrics");
     }
-    // Before there is another thread, which would get them.
+    // Before another thread exists, which would get the signals.
     let endings = match Signals::of(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]) {
         Ok(endings) => endings,
         Err(error) => return refuse(&format!("no signals can be taken ({error})")),
@@ -85,7 +86,7 @@ fn show(
 ) -> Result<(), String> {
     let (mut view, mut above, mut left) = (View::default(), 0_u16, 0_u16);
     while endings.take().is_none() {
-        // No more at a time, so that keys are obeyed whatever comes.
+        // No more at a time, so that keys are obeyed whatever arrives.
         for _ in 0..EVENTS_MAX {
             match coming.try_recv() {
                 Ok(News::Told(told)) => view.take(&told),

@@ -6,11 +6,11 @@ use ratatui::text::Line;
 
 use super::view::{View, plain};
 
-/// Columns of the first column.
+/// Width of the first column.
 const NAME: usize = 16;
-/// Columns of each other one.
+/// Width of each other column.
 const NUMBER: usize = 10;
-/// What is counted together has no name of its own.
+/// The name of figures that are counted together and have none.
 const OTHERS: &str = "(others)";
 
 /// Everything, from the top.
@@ -49,7 +49,7 @@ pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
     lines
 }
 
-/// What the worker takes, and what was lost.
+/// The worker's resources and stalls, and the log lines that were lost.
 fn worker(view: &View) -> String {
     let memory = view.sum("freewheel_process_memory_bytes", &[("kind", "anonymous")]);
     let descriptors = |state| view.sum("freewheel_process_descriptors", &[("state", state)]);
@@ -171,7 +171,7 @@ fn disks(view: &View, lines: &mut Vec<Line<'static>>) {
     table(&head, view.values(BYTES, "mount").iter().map(row), lines);
 }
 
-/// By what was done; what was never done has no line.
+/// One line per operation; an operation without calls has none.
 fn files(view: &View, lines: &mut Vec<Line<'static>>) {
     const ANSWERS: &str = "freewheel_disk_answers";
     let row = |name: &String| {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::feed::Told;
 use crate::dashboard::SERIES_MAX;
 
-/// Lines of errors, and stalls, that are shown.
+/// Maximum number of error lines, and of stalls, that are shown.
 const LINES_MAX: usize = 20;
 
 /// The state.
@@ -13,9 +13,9 @@ const LINES_MAX: usize = 20;
 pub struct View {
     series: Vec<Option<Series>>,
     numbers: Vec<Value>,
-    /// Milliseconds since 1970 of the last sample, and from the one before it.
+    /// Time of the last sample in milliseconds since 1970, and time since the one before it.
     at: (u64, u64),
-    /// Why there is nothing new, since the server has gone.
+    /// The reason why there is nothing new, after the server has gone.
     pub gone: Option<String>,
     /// The last lines of errors, the newest last.
     pub errors: Vec<String>,
@@ -33,18 +33,18 @@ struct Series {
 /// A histogram's last numbers, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Times {
-    /// How many.
+    /// Number of values.
     pub count: f64,
-    /// Of 100, 50 took no longer.
+    /// Median.
     pub p50: f64,
-    /// 99 took no longer.
+    /// 99th percentile.
     pub p99: f64,
     /// The longest.
     pub longest: f64,
 }
 
 impl View {
-    /// Takes what the server told.
+    /// Takes in an event of the server.
     pub fn take(&mut self, told: &Told) {
         self.gone = None;
         match &told.name[..] {
@@ -160,7 +160,7 @@ impl View {
     }
 }
 
-/// Keeps what is told in a list, as text, and forgets what is too old.
+/// Appends an event's list as text, and drops the oldest lines above the maximum.
 fn keep(lines: &mut Vec<String>, told: &Told, text: impl Fn(&Value) -> String) {
     let all = told.data.as_array().into_iter().flatten();
     lines.extend(all.map(|one| plain(&text(one))));
@@ -168,7 +168,7 @@ fn keep(lines: &mut Vec<String>, told: &Told, text: impl Fn(&Value) -> String) {
     lines.drain(..surplus);
 }
 
-/// When and how long a loop was kept, which one, and by whom.
+/// A stall as text: the time, its duration, the loop, and the cause.
 fn stall(stall: &Value) -> String {
     let text = |name: &str| stall[name].as_str().unwrap_or_default();
     let connection = match stall["connection"].as_u64() {
@@ -197,7 +197,7 @@ fn stall(stall: &Value) -> String {
     }
 }
 
-/// Without what would steer the terminal.
+/// The text without characters that would control the terminal.
 pub fn plain(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { '?' } else { char })
