@@ -37,7 +37,8 @@ pub fn run(project: &Path) -> Result<(), String> {
     }
 }
 
-fn files(project: &Path) -> Result<Vec<String>, String> {
+/// The files that git knows, or would take, by their paths in the project.
+pub fn files(project: &Path) -> Result<Vec<String>, String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(project);

@@ -39,8 +39,9 @@ fn reach(from: usize, arrows: &Arrows) -> BTreeSet<usize> {
     reached
 }
 
-/// An order of the rooms, importers first, found by taking away sources and sinks and else the room with the most arrows out over arrows in (Eades, Lin, Smyth
-/// 1993), then by moving single rooms as long as that helps. `weights`: how many imports go from one room to another.
+/// An order of the rooms, importers first: sinks are taken away as long as there are any, else the room with the largest
+/// surplus of arrows out over arrows in (Eades, Lin, Smyth 1993). Then single rooms are moved as long as that helps.
+/// `weights`: the number of imports from one room to another.
 pub fn order(rooms: usize, weights: &BTreeMap<(usize, usize), usize>) -> Vec<usize> {
     let mut left: BTreeSet<usize> = (0..rooms).collect();
     let (mut first, mut last) = (Vec::new(), Vec::new());
@@ -98,7 +99,7 @@ fn improved(mut order: Vec<usize>, weights: &BTreeMap<(usize, usize), usize>) ->
 }
 
 /// Imports that run against an order.
-pub fn back(order: &[usize], weights: &BTreeMap<(usize, usize), usize>) -> usize {
+fn back(order: &[usize], weights: &BTreeMap<(usize, usize), usize>) -> usize {
     let place: BTreeMap<usize, usize> = order.iter().copied().zip(0..).collect();
     let is_back = |pair: &(usize, usize)| place[&pair.0] > place[&pair.1];
     weights

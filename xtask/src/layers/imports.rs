@@ -1,7 +1,7 @@
-//! The imports of a crate: which of its files names something of which other one.
+//! The imports of a crate: which of its files names an item of which other one.
 //!
-//! Reads `use` trees and paths that begin with `crate`, `super` or a child module. A re-export is no import: it is followed to the file that
-//! defines the item. Not a compiler: macros' paths and methods are not seen. Tests inside of files are left out.
+//! Reads `use` trees and paths that begin with `crate`, `super` or a child module. A re-export is no import: it is
+//! followed to the file that defines the item. Not a compiler: methods are not seen. Tests inside files are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ impl Crate {
             let module = module_of(name);
             let file = read(
                 name,
-                &without_tests(&source::code_of(text)),
+                without_tests(&source::code_of(text)),
                 &module,
                 &modules,
             );
@@ -126,10 +126,16 @@ fn module_of(name: &str) -> Module {
     module
 }
 
-/// Cuts the modules off that are compiled for tests alone: they stand last, as STYLE has it.
-fn without_tests(code: &str) -> String {
-    let tests = code.find("#[cfg(test)]\nmod ");
-    code[..tests.unwrap_or(code.len())].to_owned()
+/// Cuts off the inline module of tests: it stands last, as STYLE has it. One that is only declared (`mod tests;`) is a file
+/// of its own.
+fn without_tests(code: &str) -> &str {
+    const TESTS: &str = "#[cfg(test)]\nmod ";
+    let is_inline = |at: &usize| {
+        let behind = &code[at + TESTS.len()..];
+        behind.find('{') < behind.find(';') && behind.contains('{')
+    };
+    let mut starts = code.match_indices(TESTS).map(|(at, _)| at);
+    &code[..starts.find(is_inline).unwrap_or(code.len())]
 }
 
 fn read(name: &str, code: &str, module: &Module, modules: &BTreeSet<Module>) -> File {
@@ -169,7 +175,23 @@ fn read(name: &str, code: &str, module: &Module, modules: &BTreeSet<Module>) -> 
         }
         rest = &text[end.max(1).min(text.len())..];
     }
+    file.paths.extend(children(code, module, &is_child));
     file
+}
+
+/// The child modules that code names without a `use`: `child::item`.
+fn children(code: &str, module: &Module, is_child: &dyn Fn(&str) -> bool) -> Vec<Module> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let imports = |line: &&str| !line.contains("use ");
+    let paths = code
+        .lines()
+        .filter(imports)
+        .flat_map(|line| line.split(|c| !is_part(c)));
+    let segments = paths.map(|path| path.split("::").map(str::to_owned).collect::<Module>());
+    segments
+        .filter(|path| path.len() > 1 && is_child(&path[0]))
+        .map(|path| [module.as_slice(), &path].concat())
+        .collect()
 }
 
 /// The next `use`, or path that begins with `crate::` or `super::`: its kind, and where it begins.
@@ -305,8 +327,20 @@ mod tests {
                 "fn f() { crate::c::run() }\n#[cfg(test)]\nmod tests { use crate::a::X; }",
             ),
             ("c.rs", "// use crate::a::Y;"),
+            (
+                "d/mod.rs",
+                "#[cfg(test)]\nmod tests;\nmod inner;\nuse crate::c::Z;\nfn f() { inner::run(g, 1) }",
+            ),
+            ("d/inner.rs", ""),
         ]);
-        assert_eq!(found, ["a.rs b.rs", "a.rs c.rs", "b.rs c.rs"]);
+        let expected = [
+            "a.rs b.rs",
+            "a.rs c.rs",
+            "b.rs c.rs",
+            "d/mod.rs c.rs",
+            "d/mod.rs d/inner.rs",
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]
