@@ -11,17 +11,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Recorded;
-use disk::Disk;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::serve;
-use crate::listen::{Address, SocketOptions, bind};
-use crate::log::Logs;
+use crate::listen::Address;
 use crate::loops::accept::Source;
-use crate::loops::loop_threads::{Crew, Plan};
-use crate::loops::{Listener, Shared};
-use crate::memory::directives::MemoryBudget;
-use crate::metrics::{Ledger, gather};
+use crate::loops::loop_threads::Crew;
+use crate::loops::tests::{listening, plan, shared};
+use crate::metrics::gather;
 use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
 use crate::settings::Settings;
@@ -67,36 +64,18 @@ struct Site {
 }
 
 fn open(lines: &str) -> Site {
-    let options = SocketOptions::default();
-    let any = Address::Inet("127.0.0.1:0".parse().unwrap());
-    let socket = bind::open(&any, &options).unwrap();
+    let (socket, address, listener) = listening();
     // Accepted sockets inherit the listening socket's options.
-    let listening = SockRef::from(&socket);
-    listening.set_linger(Some(LINGER)).unwrap();
-    listening.set_send_buffer_size(BUFFER).unwrap();
-    let address = listening.local_addr().unwrap().as_socket().unwrap();
-    let listener = Arc::new(Listener {
-        address: Address::Inet(address),
-    });
-    let logs = Logs::start().unwrap();
-    let disk = Disk::new(Disk::prepare());
-    let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
-    let plan = Plan {
-        memory_budget: MemoryBudget::Auto,
-        stall_ns: 0,
-        number: 1,
-        begun_ns: 0,
-        settings: settings(&listener.address, lines),
-        loops: 1,
-        connections_max: 100,
-        sources: vec![Source {
-            listener,
-            socket: Arc::new(socket),
-        }],
-        cpus: Vec::new(),
+    let options = SockRef::from(&socket);
+    options.set_linger(Some(LINGER)).unwrap();
+    options.set_send_buffer_size(BUFFER).unwrap();
+    let settings = settings(&listener.address, lines);
+    let source = Source {
+        listener,
+        socket: Arc::new(socket),
     };
-    let mut crew = Crew::new(serve, Shared { logs, disk, ledger });
-    crew.apply(&plan).unwrap();
+    let mut crew = Crew::new(serve, shared());
+    crew.apply(&plan(settings, 1, vec![source])).unwrap();
     Site { crew, address }
 }
 

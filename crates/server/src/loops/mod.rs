@@ -23,7 +23,7 @@ mod malloc_arena;
 pub mod poll_timing;
 mod task_kind;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tick_lateness;
 pub mod tsc_clock;
 pub mod yield_turn;

@@ -50,11 +50,39 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output 
     })
 }
 
-fn shared() -> Shared {
+/// What all loops share, with a log that is discarded.
+pub(crate) fn shared() -> Shared {
     let logs = crate::log::Logs::start().unwrap();
     let disk = disk::Disk::new(disk::Disk::prepare());
     let ledger = crate::metrics::Ledger::new(logs.clone(), Arc::clone(&disk));
     Shared { logs, disk, ledger }
+}
+
+/// A socket that listens on a free port.
+pub(crate) fn listening() -> (OwnedFd, SocketAddr, Arc<Listener>) {
+    let any = Address::Inet("127.0.0.1:0".parse().unwrap());
+    let socket = bind::open(&any, &SocketOptions::default()).unwrap();
+    let address = socket2::SockRef::from(&socket).local_addr().unwrap();
+    let address = address.as_socket().unwrap();
+    let listener = Arc::new(Listener {
+        address: Address::Inet(address),
+    });
+    (socket, address, listener)
+}
+
+/// The first plan of a worker.
+pub(crate) fn plan(settings: Arc<Settings>, loops: usize, sources: Vec<Source>) -> Plan {
+    Plan {
+        memory_budget: crate::memory::directives::MemoryBudget::Auto,
+        stall_ns: 0,
+        number: 1,
+        begun_ns: 0,
+        settings,
+        loops,
+        connections_max: 10_000,
+        sources,
+        cpus: Vec::new(),
+    }
 }
 
 struct Site {
@@ -65,34 +93,14 @@ struct Site {
 
 fn open(loops: usize, sockets: usize) -> Site {
     let options = SocketOptions::default();
-    let any = Address::Inet("127.0.0.1:0".parse().unwrap());
-    let first = bind::open(&any, &options).unwrap();
-    let address = socket2::SockRef::from(&first)
-        .local_addr()
-        .unwrap()
-        .as_socket()
-        .unwrap();
-    let listener = Arc::new(Listener {
-        address: Address::Inet(address),
-    });
+    let (first, address, listener) = listening();
     let more = (1..sockets).map(|_| bind::open_another(&listener.address, &options).unwrap());
     let source = |socket: OwnedFd| Source {
         listener: Arc::clone(&listener),
         socket: Arc::new(socket),
     };
     let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
-    let settings = Arc::new(Settings::default());
-    let plan = Plan {
-        memory_budget: crate::memory::directives::MemoryBudget::Auto,
-        stall_ns: 0,
-        number: 1,
-        begun_ns: 0,
-        settings,
-        loops,
-        connections_max: 10_000,
-        sources,
-        cpus: Vec::new(),
-    };
+    let plan = plan(Arc::new(Settings::default()), loops, sources);
     let mut crew = Crew::new(tell_index, shared());
     crew.apply(&plan).unwrap();
     Site {
