@@ -92,6 +92,7 @@
 mod advice;
 mod args;
 mod context;
+pub mod default_paths;
 mod error;
 mod excerpt;
 mod grammar;

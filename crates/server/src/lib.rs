@@ -12,7 +12,6 @@ pub mod connection;
 pub mod content;
 pub mod cpu;
 pub mod dashboard;
-pub mod default_paths;
 mod direct_mapped;
 pub mod error_page;
 pub mod explain;
@@ -24,7 +23,6 @@ pub mod hash;
 pub mod headers_more;
 pub mod limits;
 pub mod listen;
-pub mod log;
 pub mod loops;
 pub mod manual;
 pub mod map;
@@ -44,15 +42,14 @@ pub mod server_tokens;
 pub mod settings;
 pub mod split_clients;
 pub mod subrequest;
-pub mod template;
 pub mod trusted_proxies;
 pub mod upstream;
 pub mod user_agent;
 pub mod variables;
-pub mod wall_clock;
 
 pub use command_line::main;
 pub use failure::Failure;
+pub use logs::Level;
 pub use request::Request;
 
 /// A response whose file chunks are files of the disk layer.

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Table, Template, Value, blocks};
+use logs::Level;
 
 use crate::Failure;
 use crate::content::files;
-use crate::log::Level;
 use crate::request::Request;
 
 blocks! {

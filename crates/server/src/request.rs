@@ -13,6 +13,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use config::{Template, VariableIndex};
 use disk::Pool;
+use logs::Level;
+use logs::template::Variables;
 use message::{HeaderId, Method, RequestHead};
 
 use crate::caching::cache_state::Note;
@@ -21,7 +23,6 @@ use crate::connection::{Client, OwnWire};
 use crate::content::proxy::accel::{self, Kept};
 use crate::content::proxy::upgrade::Tunnel;
 use crate::content::proxy::upstream_state::Passed;
-use crate::log::Level;
 use crate::loops::{Generation, poll_timing};
 use crate::outcome::Target;
 use crate::path::Resolved;
@@ -29,7 +30,6 @@ use crate::regex::{Regex, Spans};
 use crate::request_body::Arriving;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
-use crate::template::Variables;
 use crate::user_agent::Browser;
 use crate::variables::memo::Remembered;
 use crate::{Failure, Response};
@@ -533,7 +533,7 @@ impl Request {
 
     /// Appends the expansion of a template for this request.
     pub fn evaluate_into(&self, template: &Template, out: &mut Vec<u8>) {
-        crate::template::evaluate(template, self, out);
+        logs::template::evaluate(template, self, out);
     }
 
     /// `$request_id`: the same for the whole request.

@@ -14,10 +14,10 @@ use std::task::Poll;
 use bytes::Bytes;
 use config::{Flag, Size, directives};
 use disk::OpenFile;
+use logs::Level;
 use message::Body;
 
 use crate::Response;
-use crate::log::Level;
 use crate::metrics::By;
 use crate::outcome::Start;
 use crate::request::Request;

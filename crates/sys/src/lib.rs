@@ -20,6 +20,9 @@ mod title;
 mod tsc;
 mod usage;
 
+/// Bytes of a unix socket's path, the ending NUL counted (unix(7), Linux).
+pub const UNIX_PATH_MAX: usize = 108;
+
 /// The result of a system call that fails with `-1` and errno.
 fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
     match result < T::from(0) {

@@ -11,9 +11,8 @@ use config::{
 };
 use message::Method;
 use server::content::module::{Handler, Making, Module, Place, run_in_pool};
-use server::log::Level;
 use server::outcome::Outcome;
-use server::{Failure, Request, Response};
+use server::{Failure, Level, Request, Response};
 
 use crate::database::Database;
 

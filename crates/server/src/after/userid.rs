@@ -10,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use config::{Number, Problem, Scope, Value, VariableIndex, Word, directives};
+use logs::Level;
 use message::{HeaderId, base64, date};
 
-use crate::log::Level;
 use crate::request::Request;
 
 /// Digits of a cookie's value; a mark may follow them.
@@ -270,7 +270,7 @@ fn is_reset(request: &Request, name: &[u8], uid: &Uid) -> bool {
     };
     let mut value = Vec::new();
     request.append_variable(variable, &mut value);
-    if !crate::template::is_true(&value) {
+    if !logs::template::is_true(&value) {
         return false;
     }
     if value == b"log" {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use config::{Directive, Error, Problem, Scope, Section, Table, Word, blocks};
 use ipnet::IpNet;
+use logs::Level;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::request::Request;
 
 use super::satisfy::{Satisfy, Verdict};

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use config::{List, Problem, Scope, Template, Value, VariableIndex, Word, directives};
+use logs::Level;
 use message::Header;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::metrics::By;
 use crate::request::Request;
 use crate::request_body::{CLIENT_CLOSED, RequestBody};

@@ -1,9 +1,9 @@
 //! `client_max_body_size`: refuses a request by its head alone, where the body is too large.
 
+use logs::Level;
 use message::head::Framing;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{Flag, NumberWithin, Problem, Scope, Template, Value, Word, directives};
+use logs::Level;
+use logs::process_log::error_log;
 
 use crate::Failure;
 use crate::limits::connections::{Held, Refused};
 use crate::limits::zones::number;
 use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName};
-use crate::log::Level;
-use crate::log::process_log::error_log;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
@@ -153,7 +153,7 @@ fn refuse(
         Refused::Full => {
             let name = String::from_utf8_lossy(zone);
             error_log(
-                crate::log::process_log::Level::Crit,
+                logs::process_log::Level::Crit,
                 format_args!("ngx_slab_alloc() failed: no memory in limit_conn_zone \"{name}\""),
             );
         }

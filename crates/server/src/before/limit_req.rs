@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use config::{Flag, NumberWithin, Problem, Scope, Value, Word, directives};
+use logs::Level;
+use logs::process_log::error_log;
 use smallvec::SmallVec;
 
 use crate::Failure;
@@ -15,8 +17,6 @@ use crate::limits::requests::{Requests, Rule, Verdict, delay_ms};
 use crate::limits::table::Slot;
 use crate::limits::zones::{Zone, number};
 use crate::limits::{Gravity, LIMITS_MAX, Paced, ZoneName};
-use crate::log::Level;
-use crate::log::process_log::error_log;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;
@@ -241,7 +241,7 @@ fn refuse<'a>(asked: &[Asked<'_>], zone: &'a Zone<Requests>, excess: Option<i64>
     if excess.is_none() {
         let name = String::from_utf8_lossy(&zone.name);
         let text = format_args!("could not allocate node in limit_req zone \"{name}\"");
-        error_log(crate::log::process_log::Level::Alert, text);
+        error_log(logs::process_log::Level::Alert, text);
     }
     Said::Refused { excess, zone }
 }

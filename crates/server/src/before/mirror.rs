@@ -5,9 +5,9 @@
 
 use bytes::Bytes;
 use config::{Flag, Problem, Scope, Value, Word, directives};
+use logs::Level;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::loops::{Kind, spawn};
 use crate::metrics::By;
 use crate::outcome::Outcome;

@@ -3,9 +3,9 @@
 //! To add a judge, add a line to [`run`], in nginx's order. Sub-requests are not judged.
 
 use config::{Msec, directives};
+use logs::Level;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;

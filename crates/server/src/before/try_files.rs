@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use config::{Problem, Scope, Template, Value, Word, directives};
 use disk::{Errno, Kind};
+use logs::Level;
 
 use crate::Failure;
 use crate::content::files;
 use crate::error_page::split_args;
-use crate::log::Level;
 use crate::outcome::{Outcome, Target};
 use crate::path::{self, Alias};
 use crate::request::Request;

@@ -12,14 +12,14 @@ use cache::store::Walk;
 use cache::{Error, Store};
 use disk::pool::Lane;
 use disk::{Access, Disk, Filesystem, Local};
+use logs::Level;
+use logs::process_log::error_log;
+use logs::wall_clock::Moment;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
 use super::registry::{Cache, store_settings};
-use crate::log::Level;
-use crate::log::process_log::error_log;
-use crate::wall_clock::Moment;
 
 /// How often a cache that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);

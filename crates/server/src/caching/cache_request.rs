@@ -11,6 +11,7 @@ use cache::store::Found;
 use cache::{Key, Store};
 use config::Template;
 use disk::{Access, Local};
+use logs::wall_clock::Moment;
 use message::date::Seconds;
 use message::{HeaderId, Method, ResponseHead};
 
@@ -26,7 +27,6 @@ use crate::content::proxy::url::Url;
 use crate::content::proxy::{self, upstream_request, with_slash};
 use crate::request::Request;
 use crate::settings::Location;
-use crate::wall_clock::Moment;
 
 /// A request's lookup in a cache; see the module.
 pub struct Inquiry<'a> {

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use cache::Entry;
 use cache::freshness::{self, OriginResponse, Verdict};
 use cache::store::Hit;
+use logs::wall_clock::Moment;
 use message::HeaderId;
 
 use super::counters::Status;
 use super::{cache_request, fill};
 use crate::content::proxy::Passing;
 use crate::request::Request;
-use crate::wall_clock::Moment;
 
 /// Refusal text where every server that was asked failed.
 const NO_ANSWER: &str = "no answer";

@@ -8,10 +8,10 @@ use config::{
     Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Template, Value, Word, choice_set,
     directives, parse_sec,
 };
+use logs::template::is_true;
 use message::Method;
 
 use crate::request::Request;
-use crate::template::is_true;
 
 /// Maximum of values of one `proxy_cache_valid`, `proxy_cache_bypass`, … at one level.
 pub const VALUES_MAX: usize = 4096;

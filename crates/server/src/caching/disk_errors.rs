@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use crate::log::Level;
-use crate::log::process_log::error_log;
-use crate::wall_clock::Moment;
+use logs::Level;
+use logs::process_log::error_log;
+use logs::wall_clock::Moment;
 
 /// Minimum time between two log lines, in seconds.
 const PAUSE: i64 = 60;

@@ -13,6 +13,7 @@ use cache::freshness::Failure as Lost;
 use cache::index::KeyState;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
+use logs::wall_clock::Moment;
 use message::{HeaderId, ResponseHead};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,7 +32,6 @@ use crate::content::proxy::upstream_state::Passed;
 use crate::loops::{Kind, spawn_begun};
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::wall_clock::Moment;
 
 /// The parameters of a fetch from the origin.
 #[derive(Debug, Default)]

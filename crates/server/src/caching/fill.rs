@@ -19,6 +19,7 @@ use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
 use disk::memory::Level;
 use disk::memory::level::level;
+use logs::wall_clock::Moment;
 use message::date::Seconds;
 use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
 use tokio::sync::{mpsc, oneshot};
@@ -35,7 +36,6 @@ use crate::content::proxy::{Passing, SWITCHING, accel};
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
 use crate::upstream::next_upstream::Failure;
-use crate::wall_clock::Moment;
 
 /// Bytes of a response that stay in memory for its followers.
 pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;

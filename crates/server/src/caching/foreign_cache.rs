@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cache::freshness::Rules;
 use cache::{Entry, Key, variant};
 use disk::READ_MAX;
+use logs::wall_clock::Moment;
 use message::Body;
 
 use super::cache_request::{self, lines, local};
@@ -21,7 +22,6 @@ use super::serve::with_age;
 use crate::content::proxy::response_head::{self, Origin};
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::wall_clock::Moment;
 
 /// Answers with a small fresh entry, where requests cannot influence that. None: the request is to be passed on.
 pub async fn answer(

@@ -14,6 +14,7 @@ use cache::store::Hit;
 use disk::OpenFile;
 use disk::memory::Level;
 use disk::memory::level::level;
+use logs::wall_clock::Moment;
 use message::{Body, HeaderId, ResponseHead};
 
 use super::counters::Status;
@@ -24,7 +25,6 @@ use crate::direct_mapped::Places;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::route::LocationId;
-use crate::wall_clock::Moment;
 
 /// Maximum of responses that one loop keeps ready; a power of two.
 const PLACES: usize = 2048;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cache::freshness::ReuseDecision;
 use cache::index::KnownKey;
 use cache::store::{Found, Hit, Miss};
+use logs::Level;
 
 use super::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
 use super::counters::Status;
@@ -17,7 +18,6 @@ use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
 use super::serve::{Unusable, serve};
 use super::{cache_request, cache_state, directives, foreign_cache, hot_entries, purging};
 use crate::Failure;
-use crate::log::Level;
 use crate::loops::Generation;
 use crate::outcome::Outcome;
 use crate::request::Request;

@@ -12,6 +12,7 @@ use cache::index::KnownKey;
 use cache::store::StoreSettings;
 use cache::{Fills, Store};
 use disk::Disk;
+use logs::Level;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -20,7 +21,6 @@ use super::counters::Tally;
 use super::disk_errors::Troubles;
 use super::write_permits::Turns;
 use super::zone::Zone;
-use crate::log::Level;
 use crate::loops::{Kind, Loop, spawn};
 use crate::settings::Settings;
 

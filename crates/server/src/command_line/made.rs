@@ -10,12 +10,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use logs::getaddrinfo::Hosts;
+
 use crate::content::module::Modules;
 use crate::listen::{Address, Target};
 use crate::loops::Serve;
 use crate::process::load::Origin;
 use crate::process::start::{self, Instead, Options};
-use crate::resolver::getaddrinfo::Hosts;
 
 /// Maximum number of names that are tried for a temporary directory.
 const DIRECTORIES_TRIED_MAX: u32 = 1000;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use config::known::{self, Fate};
 
-use crate::default_paths::{self, CONFIGURATION, ERROR_LOG, PREFIX};
+use config::default_paths::{self, CONFIGURATION, ERROR_LOG, PREFIX};
 
 /// The nginx whose behaviour is followed.
 const NGINX: &str = "1.31.5";

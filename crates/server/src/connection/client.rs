@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use logs::{ErrorContext, ErrorLogs, Level};
+
 use super::proxy_protocol::ProxyProtocol;
 use crate::listen::Address;
-use crate::log::{ErrorContext, ErrorLogs, Level};
 use crate::loops::{Generation, Listener, Loop, Place};
 
 /// A connection and its client, as far as they are known.

@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use logs::Level;
 use message::{Framing, Version};
 use wire::http1::response_writer;
 
 use crate::Response;
-use crate::log::Level;
 use crate::loops::{Waiting, current_request};
 use crate::metrics::zones;
 use crate::outcome::Start;

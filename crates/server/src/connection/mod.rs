@@ -22,11 +22,11 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
+use logs::Level;
 use message::{RequestHead, Version};
 use wire::http1::request_parser::Limits;
 use wire::{Error as WireError, Stream, turn};
 
-use crate::log::Level;
 use crate::loops::current_request;
 use crate::loops::{Accepted, Generation, Idle, Loop, Seat, Waiting};
 use crate::metrics::zones::{self, Running};

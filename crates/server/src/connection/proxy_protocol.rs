@@ -8,9 +8,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use logs::Level;
 
 use super::client::{Client, append_ip};
-use crate::log::Level;
 use crate::loops::{Generation, Waiting};
 use crate::metrics::Prologue;
 

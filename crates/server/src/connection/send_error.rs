@@ -4,9 +4,9 @@
 
 use std::io;
 
+use logs::Level;
 use message::BodyError;
 
-use crate::log::Level;
 use crate::request::Request;
 use crate::request_body;
 

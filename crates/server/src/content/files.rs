@@ -10,9 +10,9 @@ use config::{
     directives,
 };
 use disk::{Access, Mode, OpenFileCacheSettings, Pool, Symlinks};
+use logs::Level;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::request::Request;
 use crate::settings::Location;
 

@@ -2,10 +2,10 @@
 
 use config::{Problem, Scope, Template, Value, Word, directives};
 use disk::{Errno, Kind};
+use logs::Level;
 use message::Method;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::outcome::{Outcome, Target};
 use crate::path::{self, Mapped};
 use crate::request::Request;

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use config::{Flag, directives};
 use disk::{Kind, OpenFile};
+use logs::Level;
 use message::escape::Escape;
 use message::response::Ranges;
 use message::{Body, ETag, Method};
 
 use crate::connection::TOGETHER_MAX;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use config::{
     Error, Flag, Msec, Number, Placed, Problem, Scope, Size, Template, Value, Word, directives,
 };
+use logs::Level;
 use message::{Body, Method};
 use wire::UpstreamConnection;
 use wire::connect::{ConnectError, Options};
 
 use crate::listen::Address;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving};

@@ -5,11 +5,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use logs::process_log::{Level, error_log};
+use logs::recent;
+
 use super::PERIOD;
 use super::lines::Lines;
 use super::series::Series;
-use crate::log::process_log::{Level, error_log};
-use crate::log::recent;
 use crate::metrics::{Ledger, gather, now_ms};
 
 /// Begins to take samples, unless that was begun. It goes on whatever is reloaded.

@@ -18,10 +18,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use disk::Disk;
+use logs::Logs;
 
 use crate::connection::{self, Client, Started};
 use crate::listen::Address;
-use crate::log::Logs;
 use crate::loops::{Generation, Listener, Loop, Shared};
 use crate::metrics::Ledger;
 use crate::process::load::Loaded;

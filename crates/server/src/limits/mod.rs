@@ -17,9 +17,8 @@ pub mod table;
 pub mod zones;
 
 pub use limited::{Counted, Limited, Paced};
+use logs::Level;
 pub use zones::{ZoneName, Zones};
-
-use crate::log::Level;
 
 /// Maximum number of `limit_req` lines, or `limit_conn` lines, of one level.
 pub const LIMITS_MAX: usize = 64;

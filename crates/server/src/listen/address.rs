@@ -7,10 +7,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use sys::UNIX_PATH_MAX;
+
 /// The port of an address that names none.
 pub const DEFAULT_PORT: u16 = 80;
-/// Bytes of a unix socket's path, the ending NUL counted (unix(7), Linux).
-pub const UNIX_PATH_MAX: usize = 108;
 
 /// One address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use disk::memory;
+use logs::process_log::{Level, error_log};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
@@ -24,7 +25,6 @@ use tokio::io::unix::AsyncFd;
 
 use super::loop_threads::Order;
 use super::{Accepted, Berth, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, Seat, spawn};
-use crate::log::process_log::{Level, error_log};
 
 /// Maximum of connections accepted in a row before other tasks get their turn.
 const BATCH_MAX: usize = 64;

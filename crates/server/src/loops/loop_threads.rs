@@ -16,6 +16,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use logs::process_log::{Level, error_log};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -26,7 +27,6 @@ use super::poll_timing::{self, spawn, timed};
 use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
 use super::{malloc_arena, tsc_clock};
 use crate::dashboard;
-use crate::log::process_log::{Level, error_log};
 use crate::memory::directives::MemoryBudget;
 use crate::memory::shed;
 use crate::metrics::Ledger;

@@ -40,17 +40,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::mpsc::UnboundedSender;
 
 use disk::{Disk, OpenFileCache};
+use logs::wall_clock::Clock;
+use logs::{Feed, Logs};
 
 use crate::caching::hot_entries::Ready;
 use crate::content::hot_files::ReadyFiles;
 use crate::listen::Address;
-use crate::log::{Feed, Logs};
 use crate::metrics::zones::ZoneFigures;
 use crate::metrics::{Ledger, LoopFigures};
 use crate::route::LocationId;
 use crate::settings::Settings;
 use crate::upstream::Shelf;
-use crate::wall_clock::Clock;
 pub use idle::{Idle, IdleList, Place, Waiting};
 pub use loop_threads::Crew;
 pub use poll_timing::{spawn, spawn_begun};

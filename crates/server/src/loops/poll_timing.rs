@@ -18,11 +18,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use disk::metrics::ARE_COUNTED;
+use logs::process_log::{Level, error_log};
 use tokio::task::JoinHandle;
 use wire::turn;
 
 use super::{Kind, cpu_wait, current_request, tick_lateness, tsc_clock};
-use crate::log::process_log::{Level, error_log};
 use crate::metrics::stalls::Stall;
 use crate::metrics::{self, LoopFigures};
 

@@ -52,7 +52,7 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output 
 
 /// What all loops share, with a log that is discarded.
 pub(crate) fn shared() -> Shared {
-    let logs = crate::log::Logs::start().unwrap();
+    let logs = logs::Logs::start().unwrap();
     let disk = disk::Disk::new(disk::Disk::prepare());
     let ledger = crate::metrics::Ledger::new(logs.clone(), Arc::clone(&disk));
     Shared { logs, disk, ledger }

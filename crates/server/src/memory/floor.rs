@@ -4,8 +4,7 @@
 //! the limit may know better.
 
 use disk::memory::limits::Limit;
-
-use crate::log::process_log::{Level, error_log};
+use logs::process_log::{Level, error_log};
 
 /// Bytes that the master, the worker and their threads take under load, including the kernel's memory for them and the
 /// parts of the program that are used (`bench/small`).

@@ -16,10 +16,10 @@ use disk::memory::cgroup::{self, Bounded, Usage};
 use disk::memory::level::{self, of_budget, of_limit, set_level};
 use disk::memory::limits::{self, Groups};
 use disk::memory::{self, Holder, Level, budget};
+use logs::process_log::{self, error_log};
 use rustix::event::{PollFlags, Timespec, poll};
 
 use super::alarms::Alarms;
-use crate::log::process_log::{self, error_log};
 use crate::metrics::Ledger;
 
 /// Interval between two looks where little is free, or a level holds.

@@ -34,10 +34,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use disk::Disk;
 use disk::metrics::Number;
+use logs::Logs;
 use parking_lot::Mutex;
 
 use crate::dashboard::History;
-use crate::log::Logs;
 use crate::loops::loop_threads::Plan;
 use crate::loops::{Berth, poll_timing};
 use crate::memory::Memory;

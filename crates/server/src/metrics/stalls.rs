@@ -11,9 +11,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use disk::metrics::Number;
+use logs::process_log::{Level, error_log};
 use parking_lot::Mutex;
-
-use crate::log::process_log::{Level, error_log};
 
 /// Maximum number of stalls that are kept.
 pub const STALLS_MAX: usize = 64;

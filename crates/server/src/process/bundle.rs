@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::Recorded;
+use logs::getaddrinfo::Hosts;
 
 use super::circumstances::Circumstances;
 use super::frame::{Reader, Writer};
 use super::load::Origin;
 use super::privileges::Account;
 use crate::listen::Address;
-use crate::resolver::getaddrinfo::Hosts;
 
 /// The message that the master sends to a worker.
 #[derive(Debug)]

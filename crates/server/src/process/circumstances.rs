@@ -5,7 +5,7 @@
 //! the same text with the same result. Not here: the text ([`super::source`]). Invariant: every question of
 //! [`super::load`] to its surroundings is asked here.
 
-use crate::resolver::getaddrinfo::Hosts;
+use logs::getaddrinfo::Hosts;
 
 /// See the module.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! The directives outside of every block and in `events`: processes, loops, limits.
 //!
-//! Not here: `error_log` ([`crate::log`]). Invariant: an accepted directive does what its text says; one that has no
+//! Not here: `error_log` ([`logs`]). Invariant: an accepted directive does what its text says; one that has no
 //! effect here says so in a single warning.
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ config::directives! {
         /// started with: for development.
         master_process: Flag = "on", [MAIN] FLAG;
         /// Sets the file that holds the process id of the master. It is written when everything is listening.
-        pid: PathText = (crate::default_paths::PID), [MAIN] 1;
+        pid: PathText = (config::default_paths::PID), [MAIN] 1;
         /// Sets the user and the group (by default the one of the same name, else the user's own) that the worker process runs as.
         ///
         /// Without the directive, and as root: `nobody` and its group. Started by another user, the directive is ignored

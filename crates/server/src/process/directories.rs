@@ -12,7 +12,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::privileges::Account;
 use super::trust::{self, Refusal};
-use crate::default_paths;
+use config::default_paths;
 
 /// Directories that were made for a configuration that is not served yet: removed when this value is dropped, unless
 /// they are kept.

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use disk::{Disk, PoolCounters};
+use logs::Logs;
+use logs::process_log::{Level, error_log};
 
 use crate::caching::Cache;
 use crate::caching::counters::Status;
-use crate::log::Logs;
-use crate::log::process_log::{Level, error_log};
 use crate::loops::Kind;
 use crate::metrics::Ledger;
 use crate::metrics::gather::{self, LoopSum};

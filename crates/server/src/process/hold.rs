@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use disk::Disk;
-
-use crate::log::process_log::{Level, error_log};
+use logs::process_log::{Level, error_log};
 
 /// Names the file: while it exists, pool threads take and finish no job.
 pub const VARIABLE: &str = "FREEWHEEL_DEBUG_HOLD";

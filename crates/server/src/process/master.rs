@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -17,7 +18,7 @@ use super::bundle::Bundle;
 use super::directories::Made;
 use super::frame::{Frame, Reader};
 use super::load::Kept;
-use super::logs::{self, Opened, Wanted};
+use super::log_files::{self, Opened, Wanted};
 use super::obstacles;
 use super::pid::PidFile;
 use super::privileges::Account;
@@ -27,7 +28,6 @@ use super::start::{Options, help};
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
 use super::title;
 use super::worker::word;
-use crate::log::process_log::{Level, error_log};
 
 /// A configuration that a worker is to serve.
 #[derive(Debug)]
@@ -304,7 +304,7 @@ impl Master {
             .is_some_and(|pending| pending.generation == generation);
         if is_reload && let Some(next) = self.pending.take() {
             let previous = std::mem::replace(&mut self.current, next);
-            logs::use_them(&self.current.logs.0, &self.current.logs.1);
+            log_files::use_them(&self.current.logs.0, &self.current.logs.1);
             self.redirect_stderr();
             self.current.sockets.replace(&previous.sockets);
             self.write_pid_file();
@@ -425,8 +425,8 @@ impl Master {
         error_log(Level::Notice, format_args!("reopening logs"));
         let (wanted, before) = &self.current.logs;
         let opened = wanted.reopen(before);
-        logs::use_them(wanted, &opened);
-        let body = logs::reopened(&opened);
+        log_files::use_them(wanted, &opened);
+        let body = log_files::reopened(&opened);
         let files: Vec<_> = opened
             .iter()
             .map(|(_, file)| std::os::fd::AsFd::as_fd(file))
@@ -448,7 +448,7 @@ impl Master {
     fn redirect_stderr(&self) {
         if self.current.kept.main.processes.daemon {
             let (wanted, opened) = &self.current.logs;
-            let _ = logs::redirect_stderr(wanted.of_stderr().as_deref(), opened);
+            let _ = log_files::redirect_stderr(wanted.of_stderr().as_deref(), opened);
         }
     }
 

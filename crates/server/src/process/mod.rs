@@ -3,7 +3,7 @@
 //! * [`master`]: reads, binds, starts, supervises, obeys signals. [`single`] is both in one process.
 //! * [`worker`]: takes [`bundle`]s from the master over a socket pair ([`frame`]) and runs the loops.
 //! * [`load`], [`source`], [`circumstances`], [`directives`], [`pools`]: from texts to what the processes need.
-//! * [`sockets`], [`logs`], [`pid`], [`privileges`], [`signals`], `title`: one thing each.
+//! * [`sockets`], [`log_files`], [`pid`], [`privileges`], [`signals`], `title`: one thing each.
 //!
 //! Not here: the loops ([`crate::loops`]) and the processing of requests. Invariant: the master runs no loop and no
 //! thread; the worker learns everything from the master's bundle and opens no configuration itself.
@@ -17,7 +17,7 @@ pub mod frame;
 pub mod hints;
 mod hold;
 pub mod load;
-pub mod logs;
+pub mod log_files;
 pub mod master;
 pub mod obstacles;
 pub mod pid;

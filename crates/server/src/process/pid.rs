@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use logs::process_log::{Level, error_log};
 use rustix::fs::{Mode, OFlags};
 
 use super::trust::{self, Refusal};
-use crate::log::process_log::{Level, error_log};
 
 /// Bytes that a pid file may have.
 const LENGTH_MAX: u64 = 64;

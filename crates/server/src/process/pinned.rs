@@ -15,9 +15,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use disk::memory::limits::{self, Groups};
+use logs::process_log::{Level, error_log};
 use rustix::process::{Resource, getrlimit, setrlimit};
-
-use crate::log::process_log::{Level, error_log};
 
 /// Lines of /proc/self/maps that are looked at: a program and its libraries have about 30.
 const MAPPINGS_MAX: usize = 1000;

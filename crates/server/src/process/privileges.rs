@@ -7,14 +7,14 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
+use logs::process_log::{Level, error_log};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
 
 use super::directives;
 use super::load::Loaded;
-use crate::default_paths;
-use crate::log::process_log::{Level, error_log};
+use config::default_paths;
 
 /// The unprivileged user that systems provide.
 const NOBODY: &str = "nobody";

@@ -2,6 +2,8 @@
 //!
 //! Not here: what follows when a worker serves or refuses it ([`super::master`]).
 
+use logs::process_log::{Level, error_log};
+
 use super::circumstances::Circumstances;
 use super::directives::Processes;
 use super::directories;
@@ -12,7 +14,6 @@ use super::sockets::CannotBind;
 use super::start::{self, Options};
 use super::supervise::Stage;
 use super::worker::word;
-use crate::log::process_log::{Level, error_log};
 use crate::loops::poll_timing::now_ns;
 
 /// Why a configuration that was read anew is not served.

@@ -91,8 +91,5 @@ pub fn note(received: Received, action: &str) {
         0 => format!("signal {number} ({name}) received{action}"),
         sender => format!("signal {number} ({name}) received from {sender}{action}"),
     };
-    crate::log::process_log::error_log(
-        crate::log::process_log::Level::Notice,
-        format_args!("{text}"),
-    );
+    logs::process_log::error_log(logs::process_log::Level::Notice, format_args!("{text}"));
 }

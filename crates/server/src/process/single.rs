@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use disk::Disk;
+use logs::Logs;
+use logs::process_log::{Level, error_log};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -18,8 +20,6 @@ use super::reload::Unready;
 use super::signals::note;
 use super::{privileges, worker};
 use crate::caching::Registry;
-use crate::log::Logs;
-use crate::log::process_log::{Level, error_log};
 use crate::loops::poll_timing::now_ns;
 use crate::loops::{Crew, Shared};
 use crate::memory::alarms::Alarms;
@@ -112,7 +112,7 @@ fn apply(
 ) -> Result<(), String> {
     let Shared { logs, disk, .. } = shared;
     let bundle = candidate.bundle(&master.options, begun_ns);
-    let _held = super::logs::make_known(&bundle, &candidate.logs.0, logs);
+    let _held = super::log_files::make_known(&bundle, &candidate.logs.0, logs);
     let settings = candidate.kept.settings.as_ref();
     let settings = settings.ok_or("there is nothing to serve")?;
     settings.equip(logs).map_err(|error| error.to_string())?;
@@ -120,7 +120,7 @@ fn apply(
     caches.equip(settings)?;
     crew.apply(&worker::plan(&bundle, &candidate.kept.main, settings))
         .map_err(|error| error.to_string())?;
-    super::logs::use_thread(&candidate.logs.0, logs);
+    super::log_files::use_thread(&candidate.logs.0, logs);
     Ok(())
 }
 
@@ -190,6 +190,6 @@ fn end(master: &Master, logs: &Logs) -> ExitCode {
         let _ = rustix::fs::unlink(file.path());
     }
     error_log(Level::Notice, format_args!("exit"));
-    super::logs::drain(logs);
+    super::log_files::drain(logs);
     std::process::exit(0)
 }

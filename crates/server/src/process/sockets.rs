@@ -13,10 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use logs::process_log::{Level, error_log};
+
 use super::obstacles;
 use crate::listen::bind::{self, BindError};
 use crate::listen::{Address, SocketOptions, Table};
-use crate::log::process_log::{Level, error_log};
 
 /// How often an address in use is tried, as nginx does.
 const TRIES: u32 = 5;

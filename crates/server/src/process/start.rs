@@ -9,13 +9,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sys::process::{Forked, fork_single_threaded};
 
 use super::circumstances::Circumstances;
 use super::load::{self, Loaded, Origin};
-use super::logs::{self, Opened, Wanted};
+use super::log_files::{self, Opened, Wanted};
 use super::master::{Candidate, Master};
 use super::obstacles;
 use super::pid;
@@ -26,7 +27,6 @@ use super::source::Files;
 use super::{directories, single};
 use crate::content::module::Modules;
 use crate::listen::bind;
-use crate::log::process_log::{Level, error_log};
 use crate::loops::Serve;
 
 /// The options of the command line.
@@ -70,11 +70,11 @@ impl Options {
     fn open_first_log(&self) {
         let wanted = Wanted::first(self.error_log.as_deref());
         match wanted.open() {
-            Ok(opened) => logs::use_first(&wanted, &opened),
+            Ok(opened) => log_files::use_first(&wanted, &opened),
             Err(sentence) => {
                 eprintln!("nginx: [alert] could not open error log file: {sentence}");
                 help(obstacles::about_sentence(&sentence));
-                logs::use_first(&wanted, &Opened::new());
+                log_files::use_first(&wanted, &Opened::new());
             }
         }
     }
@@ -140,7 +140,7 @@ impl Options {
     /// # Errors
     /// A wrong level, at its place; a file that cannot be opened.
     pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), config::Error> {
-        logs::find_servers(&loaded.tree.directives, &loaded.circumstances.hosts)?;
+        log_files::find_servers(&loaded.tree.directives, &loaded.circumstances.hosts)?;
         let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref())?;
         let opened = wanted.open().map_err(|sentence| {
             let hint = obstacles::about_sentence(&sentence);
@@ -257,7 +257,7 @@ pub fn send_signal(options: &Options, name: &str) -> ExitCode {
         _ => Signal::SIGHUP,
     };
     if let Ok((wanted, opened)) = options.open_logs(&loaded) {
-        logs::use_them(&wanted, &opened);
+        log_files::use_them(&wanted, &opened);
         error_log(Level::Notice, format_args!("signal process started"));
     }
     let path = loaded.main.processes.pid.resolve(&options.origin.prefix);
@@ -307,11 +307,11 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     pid::test(&pid).map_err(emerg)?;
     let mut made = directories::make(&directories, account.as_ref()).map_err(emerg)?;
     // What bind(2) refuses is told on stderr and in the log, as by nginx.
-    logs::use_both(&wanted, &opened);
+    log_files::use_both(&wanted, &opened);
     let processes = &loaded.main.processes;
     let sockets =
         Sockets::default().next(&loaded.settings.listens, processes.worker_processes.count());
-    logs::use_them(&wanted, &opened);
+    log_files::use_them(&wanted, &opened);
     let useless: Vec<_> = loaded
         .warnings
         .iter()
@@ -339,7 +339,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     }
     let signals = Signals::open().map_err(emerg)?;
     if ready.is_some() {
-        logs::redirect_stderr(wanted.of_stderr().as_deref(), &opened).map_err(emerg)?;
+        log_files::redirect_stderr(wanted.of_stderr().as_deref(), &opened).map_err(emerg)?;
     }
     error_log(
         Level::Notice,

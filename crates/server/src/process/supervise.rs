@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -15,7 +16,6 @@ use super::frame::Channel;
 use super::master::{Master, Purpose};
 use super::spawn;
 use super::worker::{self, word};
-use crate::log::process_log::{Level, error_log};
 use crate::loops::poll_timing::now_ns;
 
 /// A worker that dies sooner than this is not started again at once.

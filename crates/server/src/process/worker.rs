@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use disk::Disk;
+use logs::process_log::{Level, error_log};
+use logs::{Logs, Target};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -23,7 +25,7 @@ use super::bundle::Bundle;
 use super::directives::Main;
 use super::frame::{Channel, Writer};
 use super::load::{self, Loaded};
-use super::logs::Wanted;
+use super::log_files::Wanted;
 use super::pools::{self, define_pools};
 use super::privileges;
 use super::signals::{Signals, note};
@@ -32,8 +34,6 @@ use crate::caching::Registry;
 use crate::connection::panic_guard;
 use crate::content::module::Modules;
 use crate::content::proxy::bind::needs_right;
-use crate::log::process_log::{Level, error_log};
-use crate::log::{Logs, Target};
 use crate::loops::accept::Source;
 use crate::loops::loop_threads::Plan;
 use crate::loops::{Crew, Listener, Serve, Shared};
@@ -267,7 +267,7 @@ impl Worker {
             word::QUIT => return Ok(Next::Quits),
             word::REOPEN => {
                 let stderr = self.stderr.as_deref();
-                super::logs::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
+                super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
                 if let (Some(crew), Some(disk)) = (&self.crew, &self.disk) {
                     super::figures::tell(crew.ledger(), disk, &self.logs);
                 }
@@ -365,10 +365,10 @@ impl Worker {
                 if let Some(disk) = &self.disk {
                     self.pools.accept(&main.processes, disk);
                 }
-                super::logs::use_thread(&wanted, &self.logs);
+                super::log_files::use_thread(&wanted, &self.logs);
                 drop(held);
                 self.stderr = wanted.of_stderr().filter(|_| self.is_daemon);
-                let _ = super::logs::redirect_stderr(self.stderr.as_deref(), &bundle.logs);
+                let _ = super::log_files::redirect_stderr(self.stderr.as_deref(), &bundle.logs);
                 Ok(())
             },
         );
@@ -420,7 +420,7 @@ impl Worker {
     fn end(self) -> ExitCode {
         error_log(Level::Notice, format_args!("exiting"));
         error_log(Level::Notice, format_args!("exit"));
-        super::logs::drain(&self.logs);
+        super::log_files::drain(&self.logs);
         std::process::exit(0)
     }
 }
@@ -443,8 +443,8 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
     let hosts = &bundle.circumstances.hosts;
     let wanted = Wanted::main(&tree, &bundle.prefix, hosts, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    let _held = super::logs::make_known(bundle, &wanted, logs);
-    super::logs::use_thread(&wanted, logs);
+    let _held = super::log_files::make_known(bundle, &wanted, logs);
+    super::log_files::use_thread(&wanted, logs);
     privileges::set_limits(&main);
     crate::memory::heaps::bound();
     super::pinned::keep_program();
@@ -466,7 +466,7 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
 fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Equipped, String> {
     let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    let held = super::logs::make_known(bundle, &wanted, logs);
+    let held = super::log_files::make_known(bundle, &wanted, logs);
     loaded
         .settings
         .equip(logs)

@@ -1,11 +1,10 @@
 //! The error log lines of a request: its context, and the action that failed.
 //!
-//! Not here: where they go ([`crate::log`]), lines about an upstream server ([`crate::content::proxy`]).
+//! Not here: where they go ([`logs`]), lines about an upstream server ([`crate::content::proxy`]).
 
 use bytes::Bytes;
+use logs::{ErrorContext, Level};
 use message::HeaderId;
-
-use crate::log::{ErrorContext, Level};
 
 use super::Request;
 

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use disk::memory::{Charge, Holder, charge};
 use disk::{Local, OpenFile, Pool, Retention, Temporary};
+use logs::Level;
 use message::{Chunk, FileRange, Framing};
 
 use crate::Failure;
 use crate::content::files;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 

@@ -96,6 +96,6 @@ directives! {
         ///
         /// The directory is made at the start and belongs to the worker's user. A file in it has no name, so that nothing is left
         /// of it whatever happens, unless `client_body_in_file_only` asks for one.
-        client_body_temp_path: TempPath = (crate::default_paths::CLIENT_BODY_TEMP), [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
+        client_body_temp_path: TempPath = (config::default_paths::CLIENT_BODY_TEMP), [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
     }
 }

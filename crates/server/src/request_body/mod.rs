@@ -16,12 +16,12 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use disk::{Pool, Temporary};
+use logs::Level;
 use message::Framing;
 use wire::http1::body_decoder::{BodyFault, Decoder};
 
 use crate::Failure;
 use crate::connection;
-use crate::log::Level;
 use crate::loops::Waiting;
 use crate::outcome::Outcome;
 use crate::request::Request;

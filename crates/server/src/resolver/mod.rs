@@ -6,14 +6,13 @@
 //! * [`query`]: asks the servers. [`dns_message`]: the messages to and from them.
 //! * [`thread`]: the one helper thread on which all of this waits.
 //!
-//! Not here: names that are looked up once, while a configuration is built ([`crate::resolver::getaddrinfo`]).
+//! Not here: names that are looked up once, while a configuration is built ([`logs::getaddrinfo`]).
 //! Invariant: a loop only looks into a table under a short lock and waits for a wake-up; no loop owns a name server's
 //! socket.
 
 pub mod cache;
 pub mod directives;
 pub mod dns_message;
-pub mod getaddrinfo;
 pub mod query;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use logs::append_os_error;
+use logs::process_log::{Level, error_log};
 use smallvec::SmallVec;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -19,8 +21,6 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::cache::{Found, Question, Resolver, ServiceServer, Target, Unresolved};
 use super::dns_message::{self, Answer, Data, Kind, MESSAGE_MAX};
-use crate::log::append_os_error;
-use crate::log::process_log::{Level, error_log};
 
 /// Time after which the next server is asked.
 const RESEND: Duration = Duration::from_secs(5);

@@ -6,9 +6,8 @@ use std::future::Future;
 use std::io;
 use std::sync::OnceLock;
 
+use logs::process_log::{Level, error_log};
 use tokio::runtime::{Builder, Handle};
-
-use crate::log::process_log::{Level, error_log};
 
 /// Runs a task on the thread, which is started by the first one. `false`: it cannot be started, and the log says why.
 pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> bool {

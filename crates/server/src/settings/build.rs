@@ -10,6 +10,8 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex, Word};
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
+use logs::directives::{AccessLog, ErrorLog, LogFormats};
+use logs::{AccessLogs, LogFiles, Logs, build_error_logs};
 
 use crate::after::charset::{self, Charsets};
 use crate::after::userid;
@@ -21,8 +23,6 @@ use crate::content::module::Modules;
 use crate::cpu;
 use crate::limits;
 use crate::listen::{Listen, Table as Listens};
-use crate::log::directives::{AccessLog, ErrorLog, LogFormats};
-use crate::log::{AccessLogs, LogFiles, Logs, build_error_logs};
 use crate::metrics::page::label;
 use crate::metrics::zones::ZONES_MAX;
 use crate::process::circumstances::Circumstances;

@@ -19,6 +19,8 @@ use bytes::Bytes;
 use config::VariableIndex;
 use disk::Pool;
 use hashbrown::HashMap;
+use logs::format::Formats;
+use logs::{AccessLogs, ErrorLogs};
 use wire::http1::request_parser::Limits;
 
 use crate::after::charset::Charsets;
@@ -32,8 +34,6 @@ use crate::content::status::Shown;
 use crate::content::tunnel_pass::Leading;
 use crate::limits;
 use crate::listen;
-use crate::log::format::Formats;
-use crate::log::{AccessLogs, ErrorLogs};
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::upstream::Upstreams;
 use crate::variables::Definition;

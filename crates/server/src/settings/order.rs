@@ -5,8 +5,7 @@
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem};
-
-use crate::log::format::COMBINED;
+use logs::format::COMBINED;
 
 /// What was seen so far of a configuration.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 //! To add a module's directives, add its group to the level where it belongs.
 
 use config::{Section, Table, blocks, sections};
+use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
 use crate::absolute_redirect::Redirects;
 use crate::after::addition::Addition;
@@ -49,7 +50,6 @@ use crate::content::status::Status;
 use crate::content::tunnel_pass::Tunnelling;
 use crate::error_page::ErrorPages;
 use crate::headers_more::HeadersMore;
-use crate::log::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 use crate::path::Root;
 use crate::request_body::directives::ClientBody;
 use crate::resolver::Resolving;

@@ -11,12 +11,12 @@ use std::task::Context;
 
 use bytes::Bytes;
 use disk::OpenFile;
+use logs::Level;
 use message::{Body, BodyError, Chunk};
 
 use crate::Response;
 use crate::after::body_filter::{AnswerBody, Inside};
 use crate::after::ssi::Memory;
-use crate::log::Level;
 use crate::metrics::By;
 use crate::request::Request;
 

@@ -5,7 +5,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::listen::address::{Address, UNIX_PATH_MAX};
+use sys::UNIX_PATH_MAX;
+
+use crate::listen::address::Address;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]

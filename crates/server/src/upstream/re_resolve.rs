@@ -6,9 +6,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use logs::process_log::{Level, error_log};
+
 use super::resolved_peers::LookedUp;
 use super::upstreams::Live;
-use crate::log::process_log::{Level, error_log};
 use crate::resolver::{Found, Question, Resolver, Unresolved, thread};
 
 /// Minimum time between two queries after a failure.

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::{Grammar, Scope};
+use logs::getaddrinfo::Hosts;
 
 use super::block::{self, Blocks};
 use super::{Asker, Choice, Now, Outcome, Times, Upstream, Upstreams};
 use crate::resolver::Found;
 use crate::resolver::cache::{ServiceServer, Target};
-use crate::resolver::getaddrinfo::Hosts;
 
 const NOW: Now = Now {
     seconds: 100,

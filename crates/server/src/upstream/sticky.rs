@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word, parse_sec};
+use logs::template::Variables;
 use message::date;
 
 use super::sessions::Sessions;
 use crate::request::Request;
-use crate::template::Variables;
 
 /// `expires=max`, as nginx writes it.
 const EXPIRES_MAX: &[u8] = b"; expires=Thu, 31-Dec-37 23:55:55 GMT; max-age=315360000";

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use config::{Error, Msec, Place, Placed, Problem, Template};
 use hashbrown::HashMap;
+use logs::getaddrinfo::Hosts;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
@@ -24,7 +25,6 @@ use super::sticky::Sticky;
 use super::{Asker, Choice, Group, Method, Peer};
 use crate::listen::Address;
 use crate::resolver::directives::ResolverLine;
-use crate::resolver::getaddrinfo::Hosts;
 use crate::resolver::{Found, Resolving};
 
 /// The declaration of an upstream.

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use config::{Grammar, Scope};
+use logs::getaddrinfo::Hosts;
 
 use super::block::{self, Blocks};
 use super::{Asker, Now, Outcome, Times, Upstreams};
-use crate::resolver::getaddrinfo::Hosts;
 
 fn resolve(name: &str) -> Vec<IpAddr> {
     match name {

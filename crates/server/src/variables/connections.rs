@@ -1,8 +1,9 @@
 //! Variables of the connection that a request came on; `real_ip_header` does not change them.
 
+use logs::Level;
+
 use crate::before::real_ip;
 use crate::connection::proxy_protocol::{End, ProxyProtocol};
-use crate::log::Level;
 use crate::request::Request;
 
 use super::names::Core;

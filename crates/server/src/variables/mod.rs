@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+use logs::Level;
 use message::HeaderId;
 use smallvec::SmallVec;
 
 use crate::geo::{self, Geo};
-use crate::log::Level;
 use crate::map::{self, Key, Map};
 use crate::regex::Regex;
 use crate::request::Request;

@@ -9,11 +9,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use config::{Error, Flag, Place, Problem, Scope, Value, VariableIndex, Word, directives};
+use logs::Level;
 use message::BodyError;
 
 use crate::Response;
 use crate::content::proxy::variables as proxy;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;

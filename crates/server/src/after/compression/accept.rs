@@ -210,7 +210,7 @@ fn own_expires<'a>(request: &Request, response: &'a Response) -> Option<&'a [u8]
 fn is_past(expires: &[u8], response: &Response) -> bool {
     let now = match response.headers.get(b"Date") {
         Some(date) => date::parse(date),
-        None => Some(crate::wall_clock::Moment::now().second() as date::Seconds),
+        None => Some(logs::wall_clock::Moment::now().second() as date::Seconds),
     };
     let expires = date::parse(expires);
     matches!((expires, now), (Some(expires), Some(now)) if expires < now)

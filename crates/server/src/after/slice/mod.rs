@@ -13,11 +13,11 @@ use std::rc::Rc;
 
 use config::{Size, directives};
 use disk::OpenFile;
+use logs::Level;
 use message::response::Ranges;
 use message::{Body, ETag, HeaderId};
 
 use crate::Response;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::task::Context;
 
 use disk::OpenFile;
+use logs::Level;
 use message::{Body, BodyError, Chunk};
 
-use crate::log::Level;
 use crate::metrics::By;
 use crate::request::Request;
 use crate::subrequest;

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
 use jiff::tz::Offset;
+use logs::wall_clock;
 
 use crate::request::Request;
-use crate::wall_clock;
 
 /// The format of times on a page that sets none.
 const DEFAULT_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";

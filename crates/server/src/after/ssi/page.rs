@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::VariableIndex;
+use logs::Level;
 use message::escape::{self, Escape};
 use message::uri;
 
 use crate::Response;
-use crate::log::Level;
 use crate::metrics::By;
 use crate::regex::Regex;
 use crate::request::Request;

@@ -11,13 +11,13 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use config::{Template, directives};
+use logs::Level;
 use message::{HeaderId, Method, credentials};
 use tokio::sync::Semaphore;
 
 use crate::Failure;
 use crate::content::files;
 use crate::cpu;
-use crate::log::Level;
 use crate::loops::poll_timing;
 use crate::metrics::Password;
 use crate::password::{self, Unreadable};

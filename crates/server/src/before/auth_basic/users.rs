@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 use disk::{Access, Errno, Kind, READ_MAX};
+use logs::Level;
 
 use crate::Failure;
 use crate::content::files;
-use crate::log::Level;
 use crate::request::Request;
 
 /// Maximum bytes of a line; a longer line names no user.

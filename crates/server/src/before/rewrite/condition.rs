@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use config::{Problem, Scope, Template, VariableIndex, Word};
 use disk::{Errno, Kind, Meta};
+use logs::Level;
 
 use crate::Failure;
 use crate::content::files;
-use crate::log::Level;
 use crate::regex::Regex;
 use crate::request::Request;
 

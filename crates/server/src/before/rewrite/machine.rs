@@ -4,15 +4,15 @@
 
 use bytes::Bytes;
 use config::{Template, VariableIndex};
+use logs::Level;
+use logs::template::{self, Quoting, is_true};
 
 use crate::Failure;
 use crate::before::return_;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::path;
 use crate::regex::Regex;
 use crate::request::Request;
-use crate::template::{self, Quoting, is_true};
 
 use super::condition::{Condition, FileTest};
 use super::program::{Instruction, Program};

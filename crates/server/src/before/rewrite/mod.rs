@@ -16,10 +16,10 @@ use config::{
     Directive, Error, Flag, Problem, Scope, Section, Table, Template, VariableIndex, blocks,
     directives,
 };
+use logs::Level;
 
 use crate::Failure;
 use crate::before::return_::{self, Return};
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::variables;

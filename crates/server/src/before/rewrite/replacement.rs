@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use config::{Problem, Scope, Template, Word};
+use logs::Level;
+use logs::template::{self, Quoting};
 use message::escape::{Unescape, unescape};
 
 use crate::Failure;
-use crate::log::Level;
 use crate::regex::Regex;
 use crate::request::Request;
-use crate::template::{self, Quoting};
 
 use super::machine::quoting;
 

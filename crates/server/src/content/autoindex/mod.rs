@@ -5,10 +5,10 @@ pub mod listing;
 use bytes::Bytes;
 use config::{Flag, directives};
 use disk::{Errno, Kind as FileKind};
+use logs::Level;
 use message::{Method, uri};
 
 use crate::after::charset;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;

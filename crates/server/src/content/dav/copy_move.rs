@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use disk::{CopyPurpose, Errno, Kind, Pool};
+use logs::Level;
 use message::{HeaderId, uri};
 
 use crate::Failure;
-use crate::log::Level;
 use crate::path::Alias;
 use crate::request::Request;
 

@@ -1,9 +1,9 @@
 //! DELETE and MKCOL.
 
 use disk::{Errno, Kind, Pool};
+use logs::Level;
 
 use crate::Failure;
-use crate::log::Level;
 use crate::request::Request;
 
 use super::Depth;

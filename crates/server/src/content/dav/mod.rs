@@ -11,11 +11,11 @@ mod put;
 use bytes::Bytes;
 use config::{Flag, Number, directives};
 use disk::{CopyPurpose, Errno, Pool, TreeErrors};
+use logs::Level;
 use message::escape::Escape;
 use message::{Body, HeaderId, Method};
 
 use crate::file_mode::Permissions;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use disk::{Errno, PutOptions, PutOutcome};
+use logs::Level;
 use message::{HeaderId, date};
 
 use crate::Failure;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body;

@@ -1,6 +1,6 @@
 //! The reasons why a film cannot be cut, in nginx's words.
 
-use crate::log::Level;
+use logs::Level;
 
 /// Why nothing can be cut.
 #[derive(Debug)]

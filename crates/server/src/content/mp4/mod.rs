@@ -17,12 +17,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use config::{Flag, Size, directives};
 use disk::{OpenFile, Pool};
+use logs::Level;
 use message::response::Ranges;
 use message::{Body, Chunk, FileRange, uri};
 
 use crate::Failure;
 use crate::content::status::Stands;
-use crate::log::Level;
 use crate::outcome::Outcome;
 use crate::path::Mapped;
 use crate::request::Request;

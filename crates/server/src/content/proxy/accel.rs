@@ -3,9 +3,9 @@
 //! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Charset` (the charset filter's).
 
 use bytes::Bytes;
+use logs::Level;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
 
-use crate::log::Level;
 use crate::outcome::{Outcome, Target};
 use crate::request::Request;
 use crate::settings::Location;

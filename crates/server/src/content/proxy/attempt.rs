@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use logs::Level;
 use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use wire::http1::answer_reader::AnswerFault;
 
-use crate::log::Level;
 use crate::request_body::{PieceError, Pieces};
 use crate::upstream::keepalive::Wanted;
 use crate::upstream::next_upstream::Failure;

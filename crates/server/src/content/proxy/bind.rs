@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use config::{Directive, Problem, Scope, Template, Value, Word};
+use logs::Level;
 
-use crate::log::Level;
 use crate::request::Request;
 
 /// The parameter that allows addresses of other machines.

@@ -6,10 +6,10 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use logs::Level;
 use message::{BodyError, ResponseHead};
 use wire::exchange::AnswerHead;
 
-use crate::log::Level;
 use crate::upstream::next_upstream::{self, Failure, NextRules};
 use crate::upstream::{Choice, Now, Outcome, Times};
 

@@ -15,9 +15,9 @@ use config::{
 
 use crate::caching::directives::Caching;
 use crate::caching::zone::{self, Zones};
-use crate::default_paths;
 use crate::settings::LocationSettings;
 use crate::settings::locations::Raw;
+use config::default_paths;
 
 use super::directives::{Asking, ProxyAnswers, ProxyRewrites};
 use super::store::{self, ProxyStore};

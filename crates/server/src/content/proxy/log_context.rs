@@ -5,10 +5,10 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use logs::{ErrorContext, Level};
 use message::{HeaderId, Span};
 
 use crate::connection::Client;
-use crate::log::{ErrorContext, Level};
 use crate::loops::{Generation, Loop};
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};

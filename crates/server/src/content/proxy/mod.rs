@@ -38,11 +38,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use logs::Level;
 use message::{Body, Framing, Header, ResponseHead};
 
 use crate::Failure;
 use crate::caching;
-use crate::log::Level;
 use crate::loops::yield_turn;
 use crate::outcome::Outcome;
 use crate::request::Request;

@@ -5,14 +5,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use logs::Level;
 use message::{ResponseFraming, ResponseHead};
 use wire::UpstreamConnection;
 use wire::exchange::Exchange;
 use wire::fastcgi::{RecordReader, Tell, Told};
 use wire::http1::answer_reader::{AnswerReader, RequestKind};
 use wire::http1::request_writer::BodyWriter;
-
-use crate::log::Level;
 
 use super::attempt::{READING_HEAD, shown};
 use super::families::Family;

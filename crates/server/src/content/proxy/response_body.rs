@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use disk::{OpenFile, Pool};
+use logs::Level;
 use message::{BodyError, Chunk, FileRange, Header, Source, status};
 use wire::Timer;
 use wire::exchange::{Exchange, ExchangeError};
@@ -20,7 +21,6 @@ use wire::http1::answer_reader::{AnswerFault, RequestKind};
 use wire::rate::{Allowed, Rate};
 
 use crate::content::files;
-use crate::log::Level;
 use crate::request::Request;
 use crate::upstream::keepalive::Wanted;
 use crate::upstream::{Choice, Now, Outcome, Times};

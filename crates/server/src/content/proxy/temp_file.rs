@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use disk::{OpenFile, Output, Spooled};
+use logs::Level;
+use logs::wall_clock::Moment;
 
 use crate::content::files;
-use crate::log::Level;
-use crate::wall_clock::Moment;
 
 use super::directives::ProxyAnswers;
 use super::response_body::Trying;

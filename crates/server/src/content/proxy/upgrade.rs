@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use logs::Level;
 use wire::Stream;
 
-use crate::log::Level;
 use crate::request::Request;
 
 use super::attempt::shown;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use logs::Level;
 use message::escape::Escape;
 use message::{Framing, HeaderId, HopByHop, Method};
 use wire::connect::Options;
@@ -16,7 +17,6 @@ use wire::http1::head_buffers;
 use wire::http1::request_writer::{self, Outgoing};
 
 use crate::Failure;
-use crate::log::Level;
 use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::upstream::sticky::Session;

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use config::{Problem, Scope, Template, Value, Word, known};
-
-use crate::listen::address::UNIX_PATH_MAX;
+use sys::UNIX_PATH_MAX;
 
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;

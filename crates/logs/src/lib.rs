@@ -1,17 +1,22 @@
-//! Access and error logs.
+//! Access and error logs, their thread, and what a line needs: the wall clock and the evaluation of templates.
 //!
 //! * [`directives`]: what the configuration says; [`mod@format`], [`syslog`] with their grammars.
 //! * [`AccessLogs`], [`ErrorLogs`]: the logs of one place of the configuration.
 //! * [`Feed`]: one loop's way to the logs; [`Logs`]: the process's.
 //! * `ring`, `thread`, `sink`, `named`: from the loops to the log thread, and into files.
+//! * [`process_log`]: error lines of code that belongs to no request.
+//! * [`wall_clock`]: times as texts; [`template`]: texts with variables; [`getaddrinfo`]: names in a configuration, such
+//!   as those of syslog servers.
 //!
-//! Not here: which lines are written when. Invariant: no loop ever writes to a log, or waits for one without a bound.
+//! Not here: which lines are written when; it knows neither a request nor a loop. Invariant: no loop ever writes to a
+//! log, or waits for one without a bound.
 
 mod access;
 pub mod directives;
 mod error;
 mod figures;
 pub mod format;
+pub mod getaddrinfo;
 mod level;
 mod line;
 mod named;
@@ -20,9 +25,11 @@ pub mod recent;
 mod ring;
 mod sink;
 pub mod syslog;
+pub mod template;
 #[cfg(test)]
 mod tests;
 mod thread;
+pub mod wall_clock;
 
 use std::io;
 use std::os::fd::OwnedFd;

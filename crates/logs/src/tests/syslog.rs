@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 
 use super::{Fixture, LONG, text};
-use crate::log::{ErrorLogs, Level, syslog};
+use crate::{ErrorLogs, Level, syslog};
 
 fn receive(socket: &UdpSocket) -> String {
     let mut packet = [0; 4096];

@@ -6,7 +6,7 @@
 use std::fmt::Arguments;
 use std::sync::RwLock;
 
-pub use crate::log::Level;
+pub use crate::Level;
 
 /// Takes a line: its level and its text, without time and process.
 pub type Sink = Box<dyn Fn(Level, Arguments<'_>) + Send + Sync>;

@@ -15,9 +15,9 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::level::Level;
 use super::sink::Complaint;
-use crate::listen::address::UNIX_PATH_MAX;
-use crate::resolver::getaddrinfo::Hosts;
+use crate::getaddrinfo::Hosts;
 use crate::wall_clock::Clock;
+use sys::UNIX_PATH_MAX;
 
 /// Maximum bytes of a message's header, more than any needs: `<191>`, time, host name, tag.
 pub(super) const HEAD_BYTES_MAX: usize = 512;

@@ -17,7 +17,7 @@ use super::format::{Format, Formats};
 use super::ring::Feed;
 use super::sink::{Buffer, Target};
 use super::syslog::Peer;
-use crate::resolver::getaddrinfo::Hosts;
+use crate::getaddrinfo::Hosts;
 use crate::template::{Variables, evaluate, is_true};
 
 /// Maximum bytes of a log's path (Linux: PATH_MAX without its NUL).

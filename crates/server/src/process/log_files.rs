@@ -1,7 +1,7 @@
 //! The files of all logs, and the process's own log lines. The master opens the files, also those that the worker's
 //! user could not open, and hands the descriptors over.
 //!
-//! The master writes its few lines itself; the worker has a thread for logs ([`crate::log::Logs`]).
+//! The master writes its few lines itself; the worker has a thread for logs ([`logs::Logs`]).
 //!
 //! Not here: the format of lines, logs with variables in their names. Invariant: a path is opened once, however many
 //! lines name it.
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{Directive, Error, Problem, Scope, Tree, Value};
+use logs::directives::{Destination, ErrorLine};
+use logs::getaddrinfo::Hosts;
+use logs::process_log::{Level, error_log, set_sink};
+use logs::syslog::Peer;
+use logs::{Buffer, ErrorLogs, Logs, Sink, Target};
 use rustix::fs::{Mode, OFlags};
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::load::Loaded;
 use super::trust::{self, Refusal};
-use crate::log::directives::{Destination, ErrorLine};
-use crate::log::process_log::{Level, error_log, set_sink};
-use crate::log::syslog::Peer;
-use crate::log::{Buffer, ErrorLogs, Logs, Sink, Target};
-use crate::resolver::getaddrinfo::Hosts;
 
 /// Maximum number of log files that one configuration may name.
 pub const FILES_MAX: usize = 10_000;
@@ -300,7 +300,7 @@ pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> 
 
 /// In the worker: sends the process's lines to the bundle's logs, through the log thread.
 pub fn use_thread(wanted: &Wanted, logs: &Logs) {
-    let files = crate::log::LogFiles::new(&wanted.prefix, &wanted.hosts);
+    let files = logs::LogFiles::new(&wanted.prefix, &wanted.hosts);
     let default = match &wanted.default {
         Some(path) => logs.find(path),
         None => Some(logs.stderr()),
@@ -311,11 +311,11 @@ pub fn use_thread(wanted: &Wanted, logs: &Logs) {
             .into_iter()
             .collect(),
     );
-    match crate::log::build_error_logs(&wanted.main, &default, &files, logs) {
+    match logs::build_error_logs(&wanted.main, &default, &files, logs) {
         Ok(main) => logs.set_main(main),
         Err(problem) => {
             let sentence = problem.sentence_for("error_log");
-            crate::log::process_log::error_log(Level::Alert, format_args!("{sentence}"));
+            logs::process_log::error_log(Level::Alert, format_args!("{sentence}"));
         }
     }
     let logs = logs.clone();

@@ -65,7 +65,7 @@ config::directives! {
         /// time as a whole gzip member. `if=` logs only when its value is neither empty nor `0`. A path with variables is opened by
         /// the worker for each line (see `open_log_file_cache`), if the request's root directory exists.
         /// `syslog:server=ADDRESS[:PORT]|unix:PATH` takes `facility=`, `severity=`, `tag=`, `nohostname`, with commas between them.
-        access_log: List<AccessLine> = (crate::default_paths::HTTP_LOG),
+        access_log: List<AccessLine> = (config::default_paths::HTTP_LOG),
             [HTTP | SERVER | LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1..,
             syntax "off | path | syslog:… [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]";
         /// Keeps files of logs with variables in their paths open: at most `max` of them; those not used for the time of `inactive`

@@ -6,10 +6,10 @@ use std::fs;
 use config::{Scope, Section as _, VariableIndex};
 
 use super::{Fixture, open};
-use crate::log::directives::{AccessLog, LogFormats};
-use crate::log::{AccessLogs, LogFiles};
-use crate::resolver::getaddrinfo::Hosts;
+use crate::directives::{AccessLog, LogFormats};
+use crate::getaddrinfo::Hosts;
 use crate::template::Variables;
+use crate::{AccessLogs, LogFiles};
 
 /// A request that knows its variables by name.
 struct Request<'a> {
