@@ -31,14 +31,15 @@ pub fn complete(request: &Request, response: &mut Response) {
         response.headers.prepend(vec![line]);
         return;
     }
-    let mut absolute = b"http://".to_vec();
+    let scheme = request.client.scheme();
+    let mut absolute = [scheme.name(), b"://"].concat();
     match request.head.host() {
         _ if settings.server_name_in_redirect => absolute.extend_from_slice(&request.server().name),
         Some(host) if !host.is_empty() => absolute.extend_from_slice(host),
         _ => request.client.append_server_addr(&mut absolute),
     }
     match request.client.server_port() {
-        Some(port) if settings.port_in_redirect && port != 80 => {
+        Some(port) if settings.port_in_redirect && port != scheme.default_port() => {
             absolute.extend_from_slice(format!(":{port}").as_bytes());
         }
         _ => {}

@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -54,6 +54,26 @@ macro_rules! on_socket {
 }
 
 impl Stream {
+    /// A stream from an accepted socket, which is connected and non-blocking.
+    ///
+    /// # Errors
+    /// The runtime cannot register it.
+    pub fn from_accepted(socket: OwnedFd, is_tcp: bool) -> io::Result<Stream> {
+        if is_tcp {
+            TcpStream::from_std(socket.into()).map(Stream::Tcp)
+        } else {
+            UnixStream::from_std(socket.into()).map(Stream::Unix)
+        }
+    }
+
+    /// The TCP socket; `None`: it is of another kind.
+    pub fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Stream::Tcp(socket) => Some(socket.as_fd()),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// Reads the bytes available; 0 is the end. `WouldBlock`: wait for [`Stream::poll_readable`].
     ///
     /// # Errors

@@ -151,7 +151,7 @@ pub fn key_text(request: &Request) -> Bytes {
         return Bytes::new();
     };
     let mut text = Vec::with_capacity(request.head.target().len() + 64);
-    text.extend_from_slice(b"http://");
+    text.extend_from_slice(passing.family.scheme().as_bytes());
     proxy::variables::host(request, &mut text);
     match &passing.target {
         Target::Fixed { url, .. } => {

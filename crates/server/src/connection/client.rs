@@ -11,6 +11,49 @@ use super::proxy_protocol::ProxyProtocol;
 use crate::listen::Address;
 use crate::loops::{Generation, Listener, Loop, Place};
 
+/// The scheme of a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`
+    Http,
+    /// `https`
+    Https,
+}
+
+impl Scheme {
+    /// The scheme of this name, in lower case.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Self> {
+        [Self::Http, Self::Https]
+            .into_iter()
+            .find(|scheme| scheme.name() == name)
+    }
+
+    /// Its name, without the colon.
+    #[must_use]
+    pub const fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http => b"http",
+            Self::Https => b"https",
+        }
+    }
+
+    /// The port of URLs that name none.
+    #[must_use]
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+
+    /// Whether connections are encrypted.
+    #[must_use]
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::Https)
+    }
+}
+
 /// A connection and its client, as far as they are known.
 #[derive(Debug)]
 pub struct Client {
@@ -97,6 +140,12 @@ impl Client {
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.peer.map(|peer| peer.port()).filter(|port| *port > 0)
+    }
+
+    /// The scheme of the URLs that the client asks for.
+    #[must_use]
+    pub const fn scheme(&self) -> Scheme {
+        Scheme::Http
     }
 
     /// The connection's age in milliseconds.

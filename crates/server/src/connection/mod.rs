@@ -17,7 +17,6 @@ mod tests;
 mod transport;
 
 use std::future::Future;
-use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,7 +34,7 @@ use crate::request::Request;
 use crate::respond;
 use crate::route::{NamedServer, ServerId};
 
-pub use client::Client;
+pub use client::{Client, Scheme};
 use finish::After;
 pub use finish::invite;
 pub use send::TOGETHER_MAX;
@@ -53,7 +52,7 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
         listener,
         number,
     } = accepted;
-    let Ok(stream) = stream_of(socket, peer.is_some()) else {
+    let Ok(stream) = Stream::from_accepted(socket, peer.is_some()) else {
         return Box::pin(async {});
     };
     let local = stream.local_addr().ok().flatten();
@@ -119,18 +118,6 @@ impl Left {
             wire,
             keepalive: None,
         }
-    }
-}
-
-/// Registers the socket with the loop. Accepted sockets are non-blocking already.
-fn stream_of(socket: OwnedFd, is_tcp: bool) -> std::io::Result<Stream> {
-    if is_tcp {
-        let socket = std::net::TcpStream::from(socket);
-        let stream = tokio::net::TcpStream::from_std(socket)?;
-        Ok(Stream::Tcp(stream))
-    } else {
-        let socket = std::os::unix::net::UnixStream::from(socket);
-        Ok(Stream::Unix(tokio::net::UnixStream::from_std(socket)?))
     }
 }
 

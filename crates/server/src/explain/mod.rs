@@ -20,7 +20,7 @@ use std::sync::Arc;
 use disk::Disk;
 use logs::Logs;
 
-use crate::connection::{self, Client, Started};
+use crate::connection::{self, Client, Scheme, Started};
 use crate::listen::Address;
 use crate::loops::{Generation, Listener, Loop, Shared};
 use crate::metrics::Ledger;
@@ -84,11 +84,12 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
 
 /// Parses a URL.
 fn asked(url: &str) -> Result<Asked, String> {
-    let (port, rest) = match url.split_once("://") {
-        Some(("http", rest)) => (80, rest),
-        Some(("https", rest)) => (443, rest),
-        _ => return Err(format!("\"{url}\" does not begin with http:// or https://")),
+    let parts = url.split_once("://");
+    let known = parts.and_then(|(name, rest)| Some((Scheme::named(name.as_bytes())?, rest)));
+    let Some((scheme, rest)) = known else {
+        return Err(format!("\"{url}\" does not begin with http:// or https://"));
     };
+    let port = scheme.default_port();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
     let target = target.split('#').next().unwrap_or_default();

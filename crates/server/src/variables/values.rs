@@ -39,7 +39,14 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
         Core::DocumentUri | Core::Uri => path_of(request, out),
         Core::Host => host(request, out),
         Core::Hostname => put(&request.settings().hostname, out),
-        Core::Https => put(b"", out),
+        Core::Https => put(
+            if request.client.scheme().is_secure() {
+                b"on"
+            } else {
+                b""
+            },
+            out,
+        ),
         Core::Tls => false,
         Core::IsArgs => put(if request.args.is_empty() { b"" } else { b"?" }, out),
         Core::IsRequestPort => put(request.head.port.map_or(b"", |_| b":"), out),
@@ -70,7 +77,7 @@ pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
             let target = request.head.target();
             !target.is_empty() && put(target, out)
         }
-        Core::Scheme => put(b"http", out),
+        Core::Scheme => put(request.client.scheme().name(), out),
         Core::ServerAddr => {
             request.client.append_server_addr(out);
             true
@@ -241,7 +248,7 @@ fn status(request: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 fn tcp_info(request: &Request, which: Core, out: &mut Vec<u8>) -> bool {
-    let Some(wire::Stream::Tcp(socket)) = request.wire.get().map(|wire| &wire.stream) else {
+    let Some(socket) = request.wire.get().and_then(|wire| wire.stream.tcp_socket()) else {
         return false;
     };
     let Ok(info) = sys::tcp_info(socket) else {

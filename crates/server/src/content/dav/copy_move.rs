@@ -12,8 +12,6 @@ use crate::request::Request;
 use super::delete::{remove_path, without_slash};
 use super::{Depth, put};
 
-const SCHEME: &[u8] = b"http://";
-
 /// A COPY or MOVE request, parsed.
 struct Wanted {
     purpose: CopyPurpose,
@@ -117,7 +115,9 @@ fn path_of(request: &Request, destination: &[u8]) -> Result<Bytes, Failure> {
                 let sentence = "client sent no \"Host\" header";
                 return Err(super::refuse(request, 400, sentence));
             };
-            let Some(rest) = destination.strip_prefix(SCHEME) else {
+            let scheme = request.client.scheme().name();
+            let rest = destination.strip_prefix(scheme);
+            let Some(rest) = rest.and_then(|rest| rest.strip_prefix(b"://")) else {
                 return Err(invalid(request, "Destination", destination));
             };
             let Some(rest) = rest.strip_prefix(host) else {
