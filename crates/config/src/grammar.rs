@@ -5,14 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::advice;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{Error, Problem, Voice};
 use crate::known::{self, Fate};
-use crate::suggest;
+use crate::syntax::error::{Error, Problem, Voice};
+use crate::syntax::lookalikes;
+use crate::syntax::suggest;
+use crate::syntax::tree::{Directive, Tree, Word};
+use crate::table::args::Args;
+use crate::table::context::Context;
 use crate::table::{DirectiveEntry, Table};
-use crate::tree::{Directive, Tree, Word};
 
 crate::blocks! {
     /// Including files.
@@ -248,7 +248,7 @@ fn suspicion(directive: &Directive, context: Context) -> Option<Error> {
     if let Some(word) = directive.args.iter().find(|word| is_typeset(word)) {
         let quote = word.display().chars().next()?;
         let sentence = format!("the argument \"{}\" begins with no quote", word.display());
-        let problem = Problem::new(sentence).hint_that(advice::typeset(quote));
+        let problem = Problem::new(sentence).hint_that(lookalikes::typeset(quote));
         return Some(
             Error::at(problem.sentence_for(""), &word.place())
                 .of(Voice::Own)
@@ -272,7 +272,7 @@ fn suspicion(directive: &Directive, context: Context) -> Option<Error> {
 }
 
 fn is_typeset(word: &Word) -> bool {
-    !word.is_quoted() && advice::is_typeset(word.bytes())
+    !word.is_quoted() && lookalikes::is_typeset(word.bytes())
 }
 
 fn check_lines(lines: &[Directive]) -> Result<(), Error> {

@@ -90,58 +90,37 @@
 //! ```
 
 mod advice;
-mod args;
-mod context;
 pub mod default_paths;
-mod error;
-mod excerpt;
 mod grammar;
-mod group;
 pub mod known;
-mod lexer;
 mod load;
 pub mod manual;
-mod scope;
 mod section;
-pub mod suggest;
+mod syntax;
 mod table;
-mod template;
-mod text;
-mod tree;
 mod value;
 
-pub use args::{ANY, Args, FLAG};
-pub use context::Context;
-pub use error::{Error, Problem, Severity, Voice};
 pub use grammar::{Grammar, differences};
-pub use group::Group;
-pub use lexer::{WORD_BYTES_MAX, WORDS_MAX};
 pub use load::{
-    BLOCKS_DEEP_MAX, DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded,
-    Source, load, load_checked, parse_bytes,
+    DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded, Source, load,
+    load_checked, parse_bytes,
 };
-pub use scope::{Scope, VARIABLES_MAX, Variable, VariableIndex};
+pub use section::group::Group;
 pub use section::{Renamed, Section};
+pub use syntax::error::{Error, Problem, Voice};
+pub use syntax::lexer::{WORD_BYTES_MAX, WORDS_MAX};
+pub use syntax::severity::Severity;
+pub use syntax::suggest;
+pub use syntax::text::{Origin, Place, Span, Text};
+pub use syntax::tree::{BLOCKS_DEEP_MAX, Directive, Tree, Word};
+pub use table::args::{ANY, Args, FLAG};
+pub use table::context::Context;
 pub use table::{DirectiveEntry, Inherit, Level, Table};
-pub use template::{Template, TemplatePart};
-pub use text::{Origin, Place, Span, Text};
-pub use tree::{Directive, Tree, Word};
+#[doc(hidden)]
+pub use value::choice::not_one_of;
+pub use value::scope::{Scope, VARIABLES_MAX, Variable, VariableIndex};
+pub use value::template::{Template, TemplatePart};
 pub use value::{
     Append, Bufs, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff, PathText,
     Placed, Sec, Size, Slot, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,
 };
-
-/// The problem of a word outside of a closed set, for [`choices!`] and [`choice_set!`].
-#[doc(hidden)]
-#[must_use]
-pub fn not_one_of(word: &[u8], known: &[&'static str]) -> Problem {
-    let problem = Problem::new(format!(
-        "invalid value \"{}\"",
-        String::from_utf8_lossy(word)
-    ))
-    .at(0);
-    match suggest::nearest(word, known.iter().copied()) {
-        Some(near) => problem.hint_that(format!("did you mean \"{near}\"?")),
-        None => problem.hint_that(format!("it must be one of: {}", known.join(", "))),
-    }
-}

@@ -14,16 +14,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::advice;
-use crate::error::{Error, Problem};
 use crate::grammar::Grammar;
-use crate::lexer::{Lexer, Statement};
-use crate::text::{Place, Span, Text};
-use crate::tree::{Directive, Tree, Word};
+use crate::syntax::error::{Error, Problem};
+use crate::syntax::lexer::{Lexer, Statement};
+use crate::syntax::text::{Place, Span, Text};
+use crate::syntax::tree::{BLOCKS_DEEP_MAX, Directive, Tree, Word};
 
 /// Maximum size of one file in bytes.
 pub const FILE_BYTES_MAX: usize = 256 << 20;
-/// Maximum nesting depth of blocks.
-pub const BLOCKS_DEEP_MAX: usize = 100;
 /// Maximum nesting depth of includes.
 pub const INCLUDES_DEEP_MAX: usize = 64;
 /// Maximum number of files opened by all includes together, counted each time, plus their patterns.

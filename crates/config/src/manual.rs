@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::args::Args;
-use crate::context::Context;
 use crate::known::{self, Fate, KnownDirective};
-use crate::suggest;
+use crate::syntax::suggest;
+use crate::table::args::Args;
+use crate::table::context::Context;
 use crate::table::{DirectiveEntry, Inherit, Table};
 
 /// The first line of every generated page.

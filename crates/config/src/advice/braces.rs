@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::lexer::{Lexer, Statement};
-use crate::load::BLOCKS_DEEP_MAX;
-use crate::text::{Span, Text};
+use crate::syntax::lexer::{Lexer, Statement};
+use crate::syntax::text::{Span, Text};
+use crate::syntax::tree::BLOCKS_DEEP_MAX;
 
 /// Columns per tab.
 const TAB_COLUMNS: usize = 8;

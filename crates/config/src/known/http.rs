@@ -1,7 +1,7 @@
 //! Directives of `http` and its modules, but for those that pass requests on.
 //! Facts only (names, places, numbers of arguments), taken from the tables of nginx 1.31.5; see the parent module.
 
-use super::rows;
+use super::row::rows;
 
 rows! {
     "http_access" {

@@ -1,7 +1,7 @@
 //! Directives of `mail` and its modules.
 //! Facts only (names, places, numbers of arguments), taken from the tables of nginx 1.31.5; see the parent module.
 
-use super::rows;
+use super::row::rows;
 
 rows! {
     "mail_auth_http" {

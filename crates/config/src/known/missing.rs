@@ -4,7 +4,7 @@
 //! Not here: which directives these are ([`super::Fate::NotYet`]). Invariant: each of them belongs to one of the
 //! features.
 
-use super::KnownDirective;
+use super::row::KnownDirective;
 
 /// A feature of nginx that is not implemented.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! Directives of the `http` modules that pass a request on to another server.
 //! Facts only (names, places, numbers of arguments), taken from the tables of nginx 1.31.5; see the parent module.
 
-use super::rows;
+use super::row::rows;
 
 rows! {
     "http_fastcgi" {

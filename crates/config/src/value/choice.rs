@@ -1,5 +1,22 @@
 //! Values that are one or more words of a closed set.
 
+use crate::syntax::error::Problem;
+use crate::syntax::suggest;
+
+/// The problem of a word outside of a closed set, for [`choices!`](crate::choices) and [`choice_set!`](crate::choice_set).
+#[must_use]
+pub fn not_one_of(word: &[u8], known: &[&'static str]) -> Problem {
+    let problem = Problem::new(format!(
+        "invalid value \"{}\"",
+        String::from_utf8_lossy(word)
+    ))
+    .at(0);
+    match suggest::nearest(word, known.iter().copied()) {
+        Some(near) => problem.hint_that(format!("did you mean \"{near}\"?")),
+        None => problem.hint_that(format!("it must be one of: {}", known.join(", "))),
+    }
+}
+
 /// Declares an enum for a directive that takes one of a set of words, in any case, as in nginx.
 ///
 /// ```

@@ -3,20 +3,22 @@
 //! A directive's type defines how its arguments are parsed, the errors in nginx's words, and what a second line of the
 //! same name does (an error, unless the type is a [`List`]).
 
-mod choice;
+pub(crate) mod choice;
 mod number;
 mod plain;
+pub(crate) mod scope;
+pub(crate) mod template;
 mod time;
 
 pub use number::{Bufs, Number, NumberWithin, Offset, Size, parse_offset, parse_size};
 pub use plain::{Flag, PathText, Words};
 pub use time::{Msec, Sec, parse_msec, parse_sec};
 
-use crate::error::{Error, Problem};
-use crate::lexer::{Lexer, Statement};
-use crate::scope::Scope;
-use crate::text::{Place, Text};
-use crate::tree::{Directive, Word};
+use crate::syntax::error::{Error, Problem};
+use crate::syntax::lexer::{Lexer, Statement};
+use crate::syntax::text::{Place, Text};
+use crate::syntax::tree::{Directive, Word};
+use scope::Scope;
 
 /// Maximum number of lines of a repeatable directive at one level.
 pub const LIST_MAX: usize = 65_536;

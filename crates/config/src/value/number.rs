@@ -1,9 +1,9 @@
 //! Numbers and sizes, parsed as in nginx: decimal digits only, with a suffix `k`, `m` or (for offsets) `g`.
 
 use super::Value;
-use crate::error::Problem;
-use crate::scope::Scope;
-use crate::tree::Word;
+use crate::syntax::error::Problem;
+use crate::syntax::tree::Word;
+use crate::value::scope::Scope;
 
 /// The largest number that nginx accepts: its integers are signed and have 64 bits.
 const LARGEST: u64 = i64::MAX as u64;

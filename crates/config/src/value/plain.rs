@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::Value;
-use crate::error::Problem;
-use crate::scope::Scope;
-use crate::tree::Word;
+use crate::syntax::error::Problem;
+use crate::syntax::tree::Word;
+use crate::value::scope::Scope;
 
 /// `on` or `off`, in any case.
 pub type Flag = bool;

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use super::Value;
-use crate::error::Problem;
-use crate::scope::Scope;
-use crate::tree::Word;
+use crate::syntax::error::Problem;
+use crate::syntax::tree::Word;
+use crate::value::scope::Scope;
 
 /// A time in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,7 +1,11 @@
 //! Directive tables as data: the grammar checks against them, and the manual is generated from them.
 
-use crate::args::Args;
-use crate::context::Context;
+pub(crate) mod args;
+mod blocks;
+pub(crate) mod context;
+
+use args::Args;
+use context::Context;
 
 /// The levels at which a group of directives can be set: the chain along which it is inherited, outermost first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

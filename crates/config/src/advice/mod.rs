@@ -10,24 +10,26 @@ use std::sync::Arc;
 
 use braces::Finding;
 
-use crate::error::Error;
-use crate::text::{Origin, Place, Text};
+use crate::syntax::error::Error;
+use crate::syntax::lookalikes;
+use crate::syntax::text::{Origin, Place, Text};
 
 /// The byte order mark that some editors write at the start of a text (U+FEFF in UTF-8).
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Typographic quotes, which editors and web pages substitute for plain ones.
-const TYPOGRAPHIC_QUOTES: &str = "“”„‟‘’‚‛«»‹›";
 /// Characters that look like a space or are invisible.
 const INVISIBLE: &str = "\u{a0}\u{2002}\u{2003}\u{2007}\u{2009}\u{202f}\u{200b}\u{3000}\u{feff}";
-/// Beginnings of comments in other languages.
-const COMMENTS: [&str; 4] = ["//", "/*", "--", "<!--"];
 /// Words that continue a condition in other languages.
 const ELSE: [&str; 3] = ["else", "elseif", "elsif"];
 /// Bytes of a line that are examined on each side of the error.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// The hint for a comment of another language.
-pub(crate) const COMMENT: &str = "a comment begins with \"#\" and ends with its line";
+impl Error {
+    /// Adds a hint from the text around the position of the error.
+    #[must_use]
+    pub fn advised(self) -> Self {
+        add(self)
+    }
+}
 
 /// Adds the hint that the text gives; otherwise the error keeps its own.
 pub(crate) fn add(error: Error) -> Error {
@@ -47,22 +49,6 @@ pub(crate) fn add(error: Error) -> Error {
     error
 }
 
-/// Whether a word begins a comment of another language.
-pub(crate) fn is_comment(word: &str) -> bool {
-    COMMENTS.iter().any(|begin| word.starts_with(begin))
-}
-
-/// Whether a word begins with a typographic quote, which is none in a configuration.
-pub(crate) fn is_typeset(word: &[u8]) -> bool {
-    let is_it = |quote: char| word.starts_with(quote.encode_utf8(&mut [0; 4]).as_bytes());
-    word.first().is_some_and(|byte| *byte >= 0x80) && TYPOGRAPHIC_QUOTES.chars().any(is_it)
-}
-
-/// The hint for a typographic quote.
-pub(crate) fn typeset(quote: char) -> String {
-    format!("{quote} is a quote of typesetting: a configuration's quotes are \" and '")
-}
-
 fn about_characters(place: &Place) -> Option<String> {
     let bytes = place.text.bytes();
     let start = place.span.start as usize;
@@ -73,10 +59,10 @@ fn about_characters(place: &Place) -> Option<String> {
     }
     let line = line_around(bytes, start);
     let words = || line.split(|letter: char| letter.is_ascii_whitespace() || letter == ';');
-    let quotes = |letter: &char| TYPOGRAPHIC_QUOTES.contains(*letter);
+    let quotes = |letter: &char| lookalikes::is_quote(*letter);
     let edges = words().flat_map(|word| word.chars().next().into_iter().chain(word.chars().last()));
     if let Some(quote) = edges.into_iter().find(quotes) {
-        return Some(typeset(quote));
+        return Some(lookalikes::typeset(quote));
     }
     let marked = &bytes[start.min(bytes.len())..bytes.len().min(place.span.end as usize)];
     let marked = String::from_utf8_lossy(marked);
@@ -91,8 +77,8 @@ fn about_word(place: &Place, sentence: &str) -> Option<String> {
     let name = sentence
         .strip_prefix("unknown directive \"")?
         .strip_suffix('"')?;
-    if is_comment(name) {
-        return Some(COMMENT.to_owned());
+    if lookalikes::is_comment(name) {
+        return Some(lookalikes::COMMENT.to_owned());
     }
     if ELSE.contains(&name) {
         let hint = "there is no \"else\": a \"map\" gives a variable its value for each case, and its default";

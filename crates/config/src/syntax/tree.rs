@@ -11,9 +11,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::{Error, Problem};
 use crate::known;
-use crate::text::{Place, Span, Text};
+use crate::syntax::error::{Error, Problem};
+use crate::syntax::text::{Place, Span, Text};
+
+/// Maximum nesting depth of blocks.
+pub const BLOCKS_DEEP_MAX: usize = 100;
 
 /// A word of a directive: its name or an argument, unquoted and unescaped.
 #[derive(Clone, PartialEq, Eq)]

@@ -15,39 +15,14 @@ mod http;
 mod mail;
 pub mod missing;
 mod passes;
+mod row;
 mod stream;
 
 use std::sync::LazyLock;
 
-use crate::args::Args;
-use crate::context::Context;
+pub use row::{Fate, KnownDirective};
 
-/// One directive of one nginx module.
-#[derive(Clone, Copy, Debug)]
-pub struct KnownDirective {
-    /// The directive's name.
-    pub name: &'static str,
-    /// Where nginx allows it.
-    pub contexts: Context,
-    /// How many arguments nginx takes, and whether a block follows.
-    pub args: Args,
-    /// nginx's module, named as in its documentation without `ngx_` and `_module`: `http_core`, `stream_proxy`.
-    pub module: &'static str,
-    /// What becomes of it where no table of ours has it.
-    pub fate: Fate,
-}
-
-/// What becomes of a directive of nginx that is not implemented here. Each reason is a clause that completes a
-/// sentence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// Planned; until then a configuration with it is refused.
-    NotYet,
-    /// Ignoring it changes no response: one warning, with the reason.
-    Ignored(&'static str),
-    /// Will never be implemented: a configuration with it is refused, with the reason.
-    Refused(&'static str),
-}
+use crate::table::context::Context;
 
 /// Every row, sorted by name; the rows of one name in the order of the modules, outermost first.
 static ALL: LazyLock<Vec<KnownDirective>> = LazyLock::new(|| {
@@ -107,96 +82,6 @@ pub fn gone(name: &[u8]) -> Option<&'static str> {
     gone.find(|(known, _)| known.as_bytes() == name)
         .map(|(_, why)| *why)
 }
-
-const TABLES_GROW: Fate = Fate::Ignored("Freewheel's tables take the size that they need");
-const NO_MEMORY_POOLS: Fate =
-    Fate::Ignored("Freewheel does not take memory in pools of a fixed size");
-const ONE_SEND: Fate =
-    Fate::Ignored("Freewheel always sends the head and what is ready of the body together");
-const NO_LOW_WATER: Fate =
-    Fate::Ignored("Linux has no low-water mark for sending, and nginx does nothing with it there");
-const LOOP_BUFFER: Fate =
-    Fate::Ignored("a piece is read into a buffer of its loop, and an idle tunnel holds none");
-const NO_MUTEX: Fate =
-    Fate::Ignored("each loop has its own listening socket, so there is no mutex to take");
-const OWN_EVENTS: Fate = Fate::Ignored("the event loops size their own lists of events");
-const EPOLL_ONLY: Fate = Fate::Ignored("Freewheel's loops always use epoll");
-const ACCEPTS_ALL: Fate = Fate::Ignored("a loop always accepts the connections that are waiting");
-const ALWAYS_JIT: Fate =
-    Fate::Ignored("regular expressions are always compiled to machine code where PCRE2 can");
-const NO_DEBUG: Fate =
-    Fate::Ignored("Freewheel has no debugging log; nginx without --with-debug ignores it too");
-const OBSOLETE: Fate = Fate::Ignored("it is obsolete, and nginx ignores it too");
-const NO_STORED_BODY: Fate = Fate::Ignored(
-    "only what passes requests on stores their bodies, and nothing of that is built yet",
-);
-const TEXTS_ARE_READ: Fate =
-    Fate::Ignored("Freewheel sends all parts of a page with commands from memory");
-const NO_RECYCLED_BUFFERS: Fate = Fate::Ignored("Freewheel does not recycle buffers");
-const NO_INTERIM: Fate =
-    Fate::Ignored("early hints of servers that requests are passed on to are not passed on yet");
-const NO_NAMES: Fate = Fate::Ignored("nothing that asks for names while it serves is built yet");
-const NO_KQUEUE: Fate = Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
-const NO_HTTP2: Fate = Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
-const NO_TLS: Fate = Fate::Ignored(
-    "it has no effect without TLS, which is not built yet and which \"listen\" refuses",
-);
-const NO_TLS_BEHIND: Fate = Fate::Ignored(
-    "it has no effect without TLS to other servers, which is not built yet and without which none is asked over \"https://\"",
-);
-const GZIP_MEMORY: Fate =
-    Fate::Ignored("answers are compressed piece by piece, with the memory that a piece needs");
-const GZIP_HASH: Fate = Fate::Ignored("the compressor chooses the size of its tables itself");
-const OTHER_SYSTEM: Fate =
-    Fate::Refused("it belongs to an event method of another operating system");
-const NO_PERFTOOLS: Fate =
-    Fate::Refused("the profiler of Google's performance tools is not linked; use perf");
-const NO_SBRK: Fate =
-    Fate::Refused("it watches the heap's break, which this program's allocator does not use");
-const NO_PERL: Fate = Fate::Refused("there is no Perl interpreter in Freewheel");
-const NO_ENGINE: Fate = Fate::Refused("engines are OpenSSL's, and Freewheel does not use OpenSSL");
-
-/// Turns `"module" { "name": [CONTEXT | …] arguments [block] [=> FATE]; … } …` into `ROWS`. The arguments are as in the
-/// `directives!` tables: `1`, `(1..=2)`, `(2..)`, `FLAG`.
-macro_rules! rows {
-    ($($module:literal {
-        $($name:literal: [$($context:ident)|+] $args:tt $($block:ident)? $(=> $fate:ident)?;)*
-    })*) => {
-        pub(super) const ROWS: &[super::KnownDirective] = &[$($(super::KnownDirective {
-            name: $name,
-            contexts: $crate::context::Context::NONE$(.or($crate::context::Context::$context))+,
-            args: super::arguments!($args)$(.$block())?,
-            module: $module,
-            fate: super::fate!($($fate)?),
-        },)*)*];
-    };
-}
-
-macro_rules! arguments {
-    (FLAG) => {
-        $crate::args::Args::FLAG
-    };
-    (($least:literal..=$most:literal)) => {
-        $crate::args::Args::between($least, $most)
-    };
-    (($least:literal..)) => {
-        $crate::args::Args::at_least($least)
-    };
-    ($count:literal) => {
-        $crate::args::Args::exactly($count)
-    };
-}
-
-macro_rules! fate {
-    () => {
-        super::Fate::NotYet
-    };
-    ($fate:ident) => {
-        super::$fate
-    };
-}
-
-use {arguments, fate, rows};
 
 #[cfg(test)]
 mod tests {

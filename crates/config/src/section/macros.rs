@@ -1,63 +1,4 @@
-//! Groups of directives: their tables, and how their values are set, inherited and finished.
-//!
-//! A level of the configuration (`http`, a server, a location) has one `Raw` of each group: the lines written at that
-//! level alone. After the whole tree is read, each level is merged with the one around it and then finished: whatever
-//! is still unset gets its default. The order of lines therefore never matters, as in nginx.
-
-use crate::error::Error;
-use crate::scope::Scope;
-use crate::table::Table;
-use crate::tree::Directive;
-
-/// A group of directives, or several groups together.
-pub trait Section: Sized {
-    /// The lines of one level.
-    type Raw: Clone + Default + std::fmt::Debug;
-
-    /// Whether a level without lines of its own has exactly its parent's values, so that both can share them.
-    const IS_INHERITED_WHOLE: bool = false;
-
-    /// The tables of its directives.
-    fn tables() -> Vec<&'static Table>;
-
-    /// Sets the value of a directive. `Ok(false)`: the directive is not one of this group.
-    ///
-    /// # Errors
-    /// A wrong value, or a second line of a directive that may occur only once; with its place.
-    fn set(raw: &mut Self::Raw, directive: &Directive, scope: &mut Scope) -> Result<bool, Error>;
-
-    /// The values in force at the inner level.
-    #[must_use]
-    fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw;
-
-    /// Fills in the defaults. Done once at the outermost level, it spares every inner level the work; each slot's place
-    /// still tells which values were written.
-    ///
-    /// # Errors
-    /// A default that its own type refuses: a mistake in the table, which its tests find.
-    fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error>;
-
-    /// Returns the final values.
-    ///
-    /// # Errors
-    /// As [`Section::fill`].
-    fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error>;
-}
-
-/// A group whose directives exist under other names too: several modules of nginx have the same directives, each with a
-/// prefix of its own.
-pub trait Renamed: Section {
-    /// As [`Section::set`], for a directive that stands in for the one of this name.
-    ///
-    /// # Errors
-    /// As [`Section::set`]; the messages name the directive as it is written.
-    fn set_as(
-        raw: &mut Self::Raw,
-        name: &[u8],
-        directive: &Directive,
-        scope: &mut Scope,
-    ) -> Result<bool, Error>;
-}
+//! The macros that make a group of directives of its table, and one of several groups.
 
 /// Declares a group of directives: one table, one struct of finished values.
 ///
@@ -249,65 +190,6 @@ macro_rules! sections {
     };
 }
 
-/// Declares directives that the server reads from the tree itself: blocks, and lines that are more than plain values.
-///
-/// `"NAME": [CONTEXTS] ARGS;` is a line, `"NAME": [CONTEXTS] ARGS => INNER;` a block of directives in the context
-/// `INNER` (`LINES`: data lines, which are not checked). A `= "default"` may follow the name, and `, syntax "…"` the
-/// rest. A name may occur several times, for different contexts.
-///
-/// ```
-/// config::blocks! {
-///     /// Blocks.
-///     pub fn blocks in Main {
-///         /// Everything that is served over HTTP.
-///         "http": [MAIN] 0 => HTTP;
-///         /// A virtual server.
-///         "server": [HTTP] 0 => SERVER;
-///         /// Names for values.
-///         "map": [HTTP] 2 => LINES, syntax "source $variable";
-///         /// Addresses to listen on.
-///         "listen" = "*:80": [SERVER] 1.., syntax "address[:port] [default_server] …";
-///     }
-/// }
-/// # fn main() { assert_eq!(blocks().entries.len(), 4); }
-/// ```
-#[macro_export]
-macro_rules! blocks {
-    (
-        $(#[doc = $doc:literal])*
-        $vis:vis fn $table:ident in $Level:ident {
-            $(
-                $(#[doc = $about:literal])*
-                $name:literal $(= $default:literal)?:
-                [$($CONTEXT:ident)|+] $args:expr $(=> $INNER:ident)? $(, syntax $syntax:literal)?;
-            )*
-        }
-    ) => {
-        $(#[doc = $doc])*
-        #[must_use]
-        $vis fn $table() -> &'static $crate::Table {
-            #[allow(unused_imports)]
-            use $crate::{ANY, FLAG};
-            static TABLE: ::std::sync::LazyLock<$crate::Table> = ::std::sync::LazyLock::new(|| $crate::Table {
-                name: stringify!($table),
-                doc: concat!($($doc, "\n"),*),
-                level: $crate::Level::$Level,
-                entries: ::std::vec![$($crate::DirectiveEntry {
-                    name: $name,
-                    contexts: $crate::Context::NONE$(.or($crate::Context::$CONTEXT))+,
-                    args: $crate::block_args!($args $(, $INNER)?),
-                    inner: $crate::block_inner!($($INNER)?),
-                    default: $crate::block_default!($($default)?),
-                    inherit: $crate::Inherit::Normal,
-                    syntax: concat!("", $($syntax)?),
-                    doc: concat!($($about, "\n"),*),
-                },)*],
-            });
-            &TABLE
-        }
-    };
-}
-
 /// The directive's name: the field's, unless another one is given.
 #[doc(hidden)]
 #[macro_export]
@@ -386,41 +268,5 @@ macro_rules! directive_inherit {
     };
     (@merge joined) => {
         $crate::Slot::merge_append
-    };
-}
-
-/// The arguments of a block or a line.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! block_args {
-    ($args:expr) => {
-        $crate::Args::from($args)
-    };
-    ($args:expr, $INNER:ident) => {
-        $crate::Args::from($args).block()
-    };
-}
-
-/// The context inside a block.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! block_inner {
-    () => {
-        ::core::option::Option::None
-    };
-    ($INNER:ident) => {
-        ::core::option::Option::Some($crate::Context::$INNER)
-    };
-}
-
-/// A default, or none.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! block_default {
-    () => {
-        ::core::option::Option::None
-    };
-    ($text:literal) => {
-        ::core::option::Option::Some($text)
     };
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::advice;
-use crate::error::Error;
-use crate::text::{Origin, Place, Span, Text};
-use crate::tree::Word;
+use crate::syntax::error::Error;
+use crate::syntax::lookalikes;
+use crate::syntax::text::{Origin, Place, Span, Text};
+use crate::syntax::tree::Word;
 
 /// Maximum length of a word in a file in bytes; its end must come within them (nginx's `NGX_CONF_BUFFER`).
 pub const WORD_BYTES_MAX: usize = 4096;
@@ -263,8 +263,8 @@ fn is_white(byte: u8) -> bool {
 
 fn missing_semicolon(words: &[Word]) -> String {
     let name = words.first().map(Word::display).unwrap_or_default();
-    if advice::is_comment(&name) {
-        return advice::COMMENT.to_owned();
+    if lookalikes::is_comment(&name) {
+        return lookalikes::COMMENT.to_owned();
     }
     format!("is a \";\" missing behind the directive \"{name}\"?")
 }

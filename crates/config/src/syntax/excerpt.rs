@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::error::Severity;
-use crate::text::{Place, Span};
+use crate::syntax::severity::Severity;
+use crate::syntax::text::{Place, Span};
 
 /// Bytes of the line shown on either side of the marked range.
 const AROUND_BYTES_MAX: usize = 200;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::Problem;
-use crate::scope::{Scope, VariableIndex};
-use crate::text::Place;
-use crate::tree::Word;
+use crate::syntax::error::Problem;
+use crate::syntax::text::Place;
+use crate::syntax::tree::Word;
 use crate::value::Value;
+use crate::value::scope::{Scope, VariableIndex};
 
 /// A part of a template.
 #[derive(Clone, PartialEq, Eq, Debug)]

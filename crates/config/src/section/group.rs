@@ -9,9 +9,9 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::error::Error;
-use crate::scope::Scope;
 use crate::section::Section;
+use crate::syntax::error::Error;
+use crate::value::scope::Scope;
 
 /// The lines of one group at one level; holds `None` if the level has none.
 #[derive(Debug)]

@@ -5,10 +5,10 @@
 //! follow.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use crate::excerpt;
-use crate::text::{Place, Span};
+use crate::syntax::excerpt;
+use crate::syntax::severity::Severity;
+use crate::syntax::text::{Place, Span};
 
 /// An error in a directive, before the directive is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -161,24 +161,6 @@ impl Problem {
     }
 }
 
-/// How severe a message is: those of nginx's log levels that a configuration needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Severity {
-    /// The configuration cannot be used.
-    Emerg,
-    /// The configuration can be used, but the user should know.
-    Warn,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Emerg => "emerg",
-            Self::Warn => "warn",
-        })
-    }
-}
-
 /// A message about the configuration: an error or a warning.
 ///
 /// `Display` gives nginx's line without the leading `nginx: [emerg] `, for a log that writes levels itself;
@@ -262,12 +244,6 @@ impl Error {
     #[must_use]
     pub fn voice(&self) -> Voice {
         self.voice
-    }
-
-    /// Adds a hint from the text around the position of the error.
-    #[must_use]
-    pub fn advised(self) -> Self {
-        crate::advice::add(self)
     }
 
     /// The same message as a warning.

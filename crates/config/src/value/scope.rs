@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Problem};
-use crate::text::Place;
+use crate::syntax::error::{Error, Problem};
+use crate::syntax::text::Place;
 
 /// Maximum number of variable names that a configuration may use.
 pub const VARIABLES_MAX: usize = 65_536;
