@@ -1,5 +1,4 @@
-//! The two hashes whose values nginx's directives fix bit by bit: MurmurHash2 (`split_clients`, sticky) and CRC32
-//! (`hash`).
+//! MurmurHash2, whose values `split_clients` fixes bit by bit.
 //!
 //! Not for the server's own tables (they use hashbrown's hasher), nor for keys that an attacker can choose.
 
@@ -30,32 +29,9 @@ pub fn murmur2(bytes: &[u8]) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// CRC32 (IEEE 802.3, reflected) as upstream's `hash` and `hash … consistent` use it.
-#[must_use]
-pub fn crc32(bytes: &[u8]) -> u32 {
-    crc32fast::hash(bytes)
-}
-
-/// CRC32 over several pieces, as if they stood in one.
-#[must_use]
-pub fn crc32_of(pieces: &[&[u8]]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    for piece in pieces {
-        hasher.update(piece);
-    }
-    hasher.finalize()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn crc32_has_the_check_value_of_the_standard() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-        assert_eq!(crc32_of(&[b"1234", b"", b"56789"]), 0xcbf4_3926);
-        assert_eq!(crc32(b""), 0);
-    }
 
     // Computed with SMHasher's MurmurHash2 (seed 0) compiled from its C source.
     #[test]

@@ -31,6 +31,7 @@ use crate::memory::directives::MemoryBudget;
 use crate::memory::shed;
 use crate::metrics::Ledger;
 use crate::settings::Settings;
+use crate::upstream::KeepalivePool;
 
 /// Interval at which a leaving loop checks whether its connections have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(10);
@@ -342,6 +343,7 @@ fn run(
     let generation = Generation::new(number, settings, connections_max);
     runtime.block_on(timed(Kind::Control, async move {
         let loop_ = Loop::new(index, berth, generation, serve, &shared, figures);
+        KeepalivePool::of(&loop_).keep_only(&loop_.generation().settings.upstreams);
         obey(Rc::clone(&loop_), orders).await;
         // The log lines of the last requests must not be lost.
         while !loop_.feed.hand_over() {
@@ -380,14 +382,14 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
         Order::Retire(done) => {
             loop_.stage.set(Stage::Retiring);
             watches.stop();
-            loop_.shelf.clear();
+            loop_.close_spares();
             let _ = done.send(());
         }
         Order::ShutDown => {
             loop_.stage.set(Stage::ShuttingDown);
             watches.close(loop_);
             loop_.idle.close_all();
-            loop_.shelf.clear();
+            loop_.close_spares();
         }
     }
 }
@@ -395,7 +397,7 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
 fn take_over(loop_: &Rc<Loop>, watches: &mut Watches, take: Take) -> io::Result<()> {
     watches.add(loop_, &take.sources)?;
     set_cpus(&take.cpus);
-    loop_.shelf.keep_only(&take.settings.upstreams);
+    KeepalivePool::of(loop_).keep_only(&take.settings.upstreams);
     let generation = Generation::new(take.number, take.settings, take.connections_max);
     *loop_.generation.borrow_mut() = Rc::new(generation);
     *loop_.berths.borrow_mut() = take.berths.into();

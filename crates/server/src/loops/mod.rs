@@ -50,7 +50,6 @@ use crate::metrics::zones::ZoneFigures;
 use crate::metrics::{Ledger, LoopFigures};
 use crate::route::LocationId;
 use crate::settings::Settings;
-use crate::upstream::Shelf;
 pub use idle::{Idle, IdleList, Place, Waiting};
 pub use loop_threads::Crew;
 pub use poll_timing::{spawn, spawn_begun};
@@ -58,6 +57,15 @@ pub use task_kind::Kind;
 
 /// Maximum of waiting connections told to close at once when `worker_connections` or descriptors run out, as in nginx.
 const REUSED_AT_ONCE_MAX: usize = 32;
+
+/// Types with a value in [`Loop::state`].
+pub static LOOP: slots::Family = slots::Family::new();
+
+/// Maximum number of the types of [`LOOP`].
+const STATES_MAX: usize = 16;
+
+/// Closes descriptors that a loop keeps for later use. Returns whether there were any.
+pub type Spare = fn(&Loop) -> bool;
 
 /// Maximum of `worker_processes`.
 pub const LOOPS_MAX: usize = 1024;
@@ -207,8 +215,10 @@ pub struct Loop {
     pub ready_files: ReadyFiles,
     /// Its connection to the log thread, and its clock.
     pub feed: Rc<Feed>,
-    /// Its idle connections to upstreams.
-    pub shelf: Shelf,
+    /// Values of modules whose types it does not know.
+    pub state: slots::Table<STATES_MAX>,
+    /// What closes descriptors that are open without need; at most one for each value of `state`.
+    spares: RefCell<Vec<Spare>>,
     generation: RefCell<Rc<Generation>>,
     stage: Cell<Stage>,
     /// See [`Errand`].
@@ -258,7 +268,8 @@ impl Loop {
             ready: Ready::default(),
             ready_files: ReadyFiles::default(),
             feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
-            shelf: Shelf::default(),
+            state: slots::Table::default(),
+            spares: RefCell::default(),
             generation: Rc::new(generation).into(),
             stage: Stage::Serving.into(),
             errands: Cell::new(0),
@@ -350,10 +361,20 @@ impl Loop {
     /// Closes descriptors that are open without need, since descriptors have run out. `false`: there are none.
     pub fn give_descriptors(&self) -> bool {
         let has_files = self.disk.give_descriptors();
-        let has_kept = !self.shelf.is_empty();
-        self.shelf.clear();
+        let has_spares = self.close_spares();
         let told = self.idle.close_oldest(REUSED_AT_ONCE_MAX);
-        has_files || has_kept || told > 0 || self.idle.close_stalled(REUSED_AT_ONCE_MAX) > 0
+        has_files || has_spares || told > 0 || self.idle.close_stalled(REUSED_AT_ONCE_MAX) > 0
+    }
+
+    /// Adds what is to be closed when descriptors run out, and when the loop leaves.
+    pub fn add_spare(&self, spare: Spare) {
+        self.spares.borrow_mut().push(spare);
+    }
+
+    /// Closes descriptors that are kept for later use. `false`: there are none.
+    fn close_spares(&self) -> bool {
+        let spares = self.spares.borrow();
+        spares.iter().fold(false, |any, close| close(self) || any)
     }
 
     /// Work that this loop finishes before it ends.

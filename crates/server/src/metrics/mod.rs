@@ -2,7 +2,7 @@
 //!
 //! * [`LoopFigures`]: the counters of one loop, read by others at any time; [`ModuleFigures`]: the part of them that
 //!   few configurations need.
-//! * [`Ledger`]: the list of all sources of figures; [`peers`]: counters of upstreams; [`limits`]: of zones of limits.
+//! * [`Ledger`]: the list of all sources of figures; [`limits`]: counters of zones of limits.
 //! * [`names`]: every family of figures with its name, unit and meaning; `docs/metrics.md` is made of it.
 //! * [`gather`]: makes a [`Page`] of all figures as they are now; [`text`] and [`json`] write one, [`accept`] chooses
 //!   the format.
@@ -21,7 +21,6 @@ mod of_loop;
 mod of_modules;
 pub mod page;
 mod parts;
-pub mod peers;
 mod process;
 pub(crate) use process::unserved_in;
 pub mod stalls;

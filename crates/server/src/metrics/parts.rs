@@ -6,11 +6,11 @@ use disk::{Disk, OPERATIONS};
 use super::page::label;
 use super::process::mount_points;
 use super::zones::{CLASSES, Zones};
-use super::{Family, Page, peers};
+use super::{Family, Page};
 use crate::caching::Cache;
 use crate::caching::counters::STATUSES;
 use crate::settings::Settings;
-use crate::upstream::Now;
+use crate::upstream::{Now, peer_counters};
 
 pub(super) fn add_disks(page: &mut Page, disk: &Disk) {
     for (operation, count) in OPERATIONS.iter().zip(disk.counts()) {
@@ -120,7 +120,7 @@ fn add_cache(page: &mut Page, cache: &Cache) {
 }
 
 pub(super) fn add_peers(page: &mut Page) {
-    for ((upstream, peer), figures) in peers::all() {
+    for ((upstream, peer), figures) in peer_counters::all() {
         let labels = [&upstream[..], &peer[..]];
         let outcomes = [
             ("answered", &figures.answered),

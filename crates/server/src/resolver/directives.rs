@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use config::{Msec, Placed, Problem, Scope, Value, Word, directives, parse_sec};
 
+use super::address::ServerAddress;
 use super::cache::{Resolver, Rules};
 use crate::listen::Address;
-use crate::upstream::address::ServerAddress;
 
 /// The port of a name server that names none.
 const DEFAULT_PORT: u16 = 53;

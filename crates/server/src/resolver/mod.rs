@@ -10,6 +10,7 @@
 //! Invariant: a loop only looks into a table under a short lock and waits for a wake-up; no loop owns a name server's
 //! socket.
 
+pub mod address;
 pub mod cache;
 pub mod directives;
 pub mod dns_message;

@@ -138,7 +138,7 @@ fn read(text: &str) -> (Result<Vec<Upstream>, config::Error>, Scope) {
     let mut all = || {
         let tree = config::parse_bytes(format!("http {{\n{text}\n}}").as_bytes())?;
         let mut tables = block::tables();
-        tables.push(crate::settings::tables::structure());
+        tables.push(super::tests::http());
         Grammar::new(tables).check(&tree)?;
         let mut upstreams = Blocks::default();
         for line in tree.directives[0].children() {

@@ -10,28 +10,9 @@ use bytes::Bytes;
 use super::eligible::{Picked, Tried, Turn};
 use super::group::{Asker, Group, Method, Peers, States};
 use super::hash::{Consistent, IpHash, KeyHash};
+use super::outcome::{Outcome, Times};
 use super::peer::{Now, Peer};
 use super::{least, random, round_robin};
-
-/// The result of a request to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was answered.
-    Answered,
-    /// The response is not wanted (`http_403` and `http_404` of `proxy_next_upstream`), but the peer is healthy.
-    Unwanted,
-    /// No response, a malformed one, or an error that counts towards `max_fails`.
-    Failed,
-}
-
-/// Response times in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// To the head; `None` when none came.
-    pub header_ms: Option<u64>,
-    /// To the end.
-    pub response_ms: u64,
-}
 
 /// The choice of a peer for one request, one peer after another.
 #[derive(Debug)]
@@ -209,8 +190,8 @@ impl Choice {
     /// Counts a connection that was opened to the taken peer.
     pub fn count_opened(&self) {
         if let Some(taken) = self.taken {
-            let figures = &self.group.set(self.is_on_backup).figures;
-            figures[taken.index].opened.add_shared(1);
+            let counters = &self.group.set(self.is_on_backup).counters;
+            counters[taken.index].opened.add_shared(1);
         }
     }
 
@@ -257,7 +238,7 @@ impl Choice {
         } else {
             state.succeed();
         }
-        peers.figures[taken.index].count(outcome, times);
+        peers.counters[taken.index].count(outcome, times);
         let is_single = peers.is_single;
         self.tries_left = if is_single {
             0
@@ -334,8 +315,8 @@ impl Drop for Choice {
         let Some(taken) = self.taken.take() else {
             return;
         };
-        let figures = &self.group.set(self.is_on_backup).figures;
-        figures[taken.index].abandoned.add_shared(1);
+        let counters = &self.group.set(self.is_on_backup).counters;
+        counters[taken.index].abandoned.add_shared(1);
         let state = &mut states.list[taken.index];
         state.conns = state.conns.saturating_sub(1);
         if taken.is_inflight {

@@ -12,10 +12,9 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::metrics::peers::{self, PeerFigures};
-
 use super::hash::Ring;
 use super::peer::{Now, Peer, Speed, Standing, State};
+use super::peer_counters::{self, PeerCounters};
 
 /// The load-balancing method of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +124,7 @@ pub(super) struct Peers {
     pub ring: Ring,
     states: Mutex<States>,
     /// The metrics of each peer.
-    pub figures: Vec<Arc<PeerFigures>>,
+    pub counters: Vec<Arc<PeerCounters>>,
 }
 
 /// The current state of the peers of a set.
@@ -149,15 +148,15 @@ impl Group {
         let name: String = name.into();
         let named = name.clone();
         Group::counted(name, method, primary, backup, &|peer| {
-            peers::of(&named, &peer.name)
+            peer_counters::of(&named, &peer.name)
         })
     }
 
     /// A group made from a request's own values: its peers are counted together with those of all such groups.
     #[must_use]
     pub fn of_request(name: String, primary: Vec<Peer>) -> Group {
-        let figures = |_: &Peer| peers::others();
-        Group::counted(name, Method::RoundRobin, primary, Vec::new(), &figures)
+        let counters = |_: &Peer| peer_counters::others();
+        Group::counted(name, Method::RoundRobin, primary, Vec::new(), &counters)
     }
 
     fn counted(
@@ -165,15 +164,15 @@ impl Group {
         method: Method,
         primary: Vec<Peer>,
         backup: Vec<Peer>,
-        figures: &dyn Fn(&Peer) -> Arc<PeerFigures>,
+        counters: &dyn Fn(&Peer) -> Arc<PeerCounters>,
     ) -> Group {
         let is_single = primary.len() == 1 && backup.is_empty();
         let all = primary.iter().chain(&backup);
         let tries = all.filter(|peer| peer.standing == Standing::Up).count();
-        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, figures));
+        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, counters));
         Group {
             name,
-            primary: Peers::new(primary, &method, is_single, figures),
+            primary: Peers::new(primary, &method, is_single, counters),
             backup,
             method,
             tries,
@@ -282,7 +281,7 @@ impl Peers {
         list: Vec<Peer>,
         method: &Method,
         is_single: bool,
-        figures: &dyn Fn(&Peer) -> Arc<PeerFigures>,
+        counters: &dyn Fn(&Peer) -> Arc<PeerCounters>,
     ) -> Peers {
         debug_assert!(list.iter().all(|peer| peer.weight > 0));
         let ends = list.iter().scan(0, |end, peer| {
@@ -303,7 +302,7 @@ impl Peers {
                 speeds: vec![Speed::default(); list.len()],
                 random: Random::new(method),
             }),
-            figures: list.iter().map(figures).collect(),
+            counters: list.iter().map(counters).collect(),
             list,
         }
     }

@@ -7,8 +7,6 @@ use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use crate::hash::{crc32, crc32_of};
-
 use super::eligible::{Picked, Turn};
 use super::group::States;
 use super::peer::Peer;
@@ -223,5 +221,31 @@ impl Consistent {
             self.tries += 1;
         }
         Picked::ByRoundRobin
+    }
+}
+
+/// CRC32 (IEEE 802.3, reflected).
+fn crc32(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// CRC32 over several pieces, as if they stood in one.
+fn crc32_of(pieces: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc32_has_the_check_value_of_the_standard() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32_of(&[b"1234", b"", b"56789"]), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
     }
 }

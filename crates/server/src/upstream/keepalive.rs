@@ -8,9 +8,7 @@ use std::collections::VecDeque;
 use wire::UpstreamConnection;
 use wire::connect::Options;
 
-use crate::content::proxy::families::Family;
 use crate::listen::address::Address;
-use crate::route::LocationId;
 
 use super::block::KeptConnections;
 
@@ -67,7 +65,7 @@ impl Idle for UpstreamConnection {
 
 /// Idle connections, the most recently used one in front.
 #[derive(Debug)]
-pub struct Kept<C> {
+pub struct IdleConnections<C> {
     limits: Limits,
     list: VecDeque<Entry<C>>,
 }
@@ -77,12 +75,10 @@ pub struct Kept<C> {
 pub struct Wanted {
     /// The peer's address.
     pub address: Address,
-    /// The protocol on it.
-    pub family: Family,
     /// The way it was opened: one from another address (`proxy_bind`) is another connection.
     pub options: Options,
-    /// The location that asks, or that opened it. Matters only with `local`.
-    pub location: LocationId,
+    /// Number of the place in the configuration that asks, or that opened it. Matters only with `local`.
+    pub owner: u32,
 }
 
 #[derive(Debug)]
@@ -92,11 +88,11 @@ struct Entry<C> {
     since_ms: u64,
 }
 
-impl<C: Idle> Kept<C> {
+impl<C: Idle> IdleConnections<C> {
     /// No connections yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Kept<C> {
-        Kept {
+    pub fn new(limits: Limits) -> IdleConnections<C> {
+        IdleConnections {
             limits,
             list: VecDeque::new(),
         }
@@ -181,7 +177,7 @@ impl Limits {
     fn allow(&self, like: &Wanted, wanted: &Wanted) -> bool {
         like.address == wanted.address
             && like.options == wanted.options
-            && (!self.is_local || like.location == wanted.location)
+            && (!self.is_local || like.owner == wanted.owner)
     }
 }
 
@@ -232,15 +228,14 @@ mod tests {
 
     fn at(port: u16) -> Wanted {
         Wanted {
-            family: Family::Proxy,
             address: Address::Inet(([127, 0, 0, 1], port).into()),
             options: Options::default(),
-            location: 0,
+            owner: 0,
         }
     }
 
-    fn by(location: LocationId) -> Wanted {
-        Wanted { location, ..at(80) }
+    fn by(owner: u32) -> Wanted {
+        Wanted { owner, ..at(80) }
     }
 
     fn number(taken: Option<Sham>) -> Option<u32> {
@@ -249,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_one_used_last_is_used_next_and_the_oldest_gives_way() {
-        let mut kept = Kept::new(LIMITS);
+        let mut kept = IdleConnections::new(LIMITS);
         for connection in 1..=3 {
             kept.put(sham(connection), at(80), 5000);
         }
@@ -262,7 +257,7 @@ mod tests {
 
     #[test]
     fn local_ones_are_for_their_location() {
-        let mut kept = Kept::new(Limits {
+        let mut kept = IdleConnections::new(Limits {
             is_local: true,
             ..LIMITS
         });
@@ -274,7 +269,7 @@ mod tests {
 
     #[test]
     fn limits_hold() {
-        let mut kept = Kept::new(LIMITS);
+        let mut kept = IdleConnections::new(LIMITS);
         kept.put(
             Sham {
                 requests: 3,
@@ -289,14 +284,14 @@ mod tests {
         assert_eq!(number(kept.take(&at(80), 6100)), None, "idle for too long");
         kept.put(sham(4), at(80), 6000);
         assert_eq!(number(kept.take(&at(80), 6099)), Some(4));
-        let mut none = Kept::new(Limits { count: 0, ..LIMITS });
+        let mut none = IdleConnections::new(Limits { count: 0, ..LIMITS });
         none.put(sham(5), at(80), 5000);
         assert!(none.is_empty());
     }
 
     #[test]
     fn dead_ones_are_closed() {
-        let mut kept = Kept::new(LIMITS);
+        let mut kept = IdleConnections::new(LIMITS);
         let dead = Rc::new(Cell::new(true));
         kept.put(sham(1), at(80), 5000);
         kept.put(

@@ -1,31 +1,48 @@
 //! All idle upstream connections of one loop.
 //!
 //! Not here: when one may be used ([`super::keepalive`]). Invariant: only connections to upstreams of the current
-//! configuration are kept; a reload keeps those whose upstream has a like of the same name.
+//! configuration are kept; a reload keeps those whose upstream has a like of the same name. Nothing is kept before
+//! [`KeepalivePool::keep_only`] names the upstreams.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use slots::slotted;
 use wire::UpstreamConnection;
 
-use super::keepalive::{Kept, Wanted};
+use super::keepalive::{IdleConnections, Limits, Wanted};
 use super::upstreams::{Upstream, Upstreams};
-use crate::loops::{Kind, Loop, spawn};
+use crate::loops::{Kind, LOOP, Loop, spawn};
 
 /// Interval at which idle connections are checked: one that the server closed stays for at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A loop's idle connections.
+/// A loop's idle upstream connections.
 #[derive(Default)]
-pub struct Shelf {
+pub struct KeepalivePool {
     /// By [`Upstream::id`].
-    kept: RefCell<HashMap<u64, Kept<UpstreamConnection>>>,
+    kept: RefCell<HashMap<u64, IdleConnections<UpstreamConnection>>>,
+    /// The limits of each upstream of the current configuration, by [`Upstream::id`].
+    limits: RefCell<Arc<HashMap<u64, Limits>>>,
     is_tended: Cell<bool>,
 }
 
-impl Shelf {
+slotted!(LOOP: KeepalivePool);
+
+impl KeepalivePool {
+    /// The pool of a loop.
+    #[must_use]
+    pub fn of(loop_: &Loop) -> &KeepalivePool {
+        loop_.state.get_or_init(|| {
+            loop_.add_spare(|loop_| KeepalivePool::of(loop_).clear());
+            KeepalivePool::default()
+        })
+    }
+
     /// A matching connection, in the state of a moment ago. It may be dead all the same: see
     /// [`super::Choice::forgive_try`].
     pub fn take(&self, upstream: &Upstream, wanted: &Wanted) -> Option<UpstreamConnection> {
@@ -46,18 +63,17 @@ impl Shelf {
         if limits.count == 0 || loop_.is_leaving() {
             return;
         }
-        let id = upstream.id();
         let mut all = self.kept.borrow_mut();
-        if !all.contains_key(&id) {
-            // A request may outlive the configuration that it began with.
-            let now = loop_.generation();
-            let current = &now.settings.upstreams;
-            let known = current.find(&upstream.declared().name, upstream.declared().port);
-            if known.is_none_or(|known| known.id() != id) {
-                return;
+        let kept = match all.entry(upstream.id()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                // A request may outlive the configuration that it began with.
+                if !self.limits.borrow().contains_key(new.key()) {
+                    return;
+                }
+                new.insert(IdleConnections::new(limits))
             }
-        }
-        let kept = all.entry(id).or_insert_with(|| Kept::new(limits));
+        };
         kept.put(connection, like, wire::loop_clock::monotonic_ms());
         drop(all);
         self.begin_tending(loop_);
@@ -71,17 +87,20 @@ impl Shelf {
         for (id, kept) in all.iter_mut() {
             kept.limit(limits[id]);
         }
+        *self.limits.borrow_mut() = Arc::clone(limits);
     }
 
-    /// Closes all.
-    pub fn clear(&self) {
+    /// Closes all. Returns whether there were any.
+    pub fn clear(&self) -> bool {
+        let has_any = !self.is_empty();
         self.kept.borrow_mut().clear();
+        has_any
     }
 
     /// Number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.kept.borrow().values().map(Kept::len).sum()
+        self.kept.borrow().values().map(IdleConnections::len).sum()
     }
 
     /// Whether there is none.
@@ -109,7 +128,7 @@ impl Shelf {
     }
 }
 
-impl std::fmt::Debug for Shelf {
+impl std::fmt::Debug for KeepalivePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} idle connections", self.len())
     }
@@ -122,7 +141,10 @@ async fn tend(loop_: Weak<Loop>) {
             return;
         };
         wheel.sleep(LOOK_EVERY).await;
-        if !loop_.upgrade().is_some_and(|loop_| loop_.shelf.sweep()) {
+        if !loop_
+            .upgrade()
+            .is_some_and(|loop_| KeepalivePool::of(&loop_).sweep())
+        {
             return;
         }
     }

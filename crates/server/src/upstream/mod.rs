@@ -6,10 +6,9 @@
 //! count no request that ended.
 //!
 //! How to use it: [`Upstreams::link`] while the configuration is built, or [`Upstreams::find`] for a name made of
-//! variables; then [`Upstream::choose`], and for each attempt [`Choice::next`], [`Shelf::take`] or
-//! [`connect::connect`], [`Choice::give_back`], and [`Shelf::put`] when the connection is good for another request.
+//! variables; then [`Upstream::choose`], and for each attempt [`Choice::next`], [`KeepalivePool::take`] or
+//! [`connect::connect`], [`Choice::give_back`], and [`KeepalivePool::put`] when the connection is good for another request.
 
-pub mod address;
 pub mod attempts;
 pub mod block;
 #[cfg(test)]
@@ -23,7 +22,9 @@ pub mod keepalive;
 pub mod keepalive_pool;
 mod least;
 pub mod next_upstream;
+mod outcome;
 pub mod peer;
+pub mod peer_counters;
 mod random;
 pub mod re_resolve;
 pub mod resolved_peers;
@@ -39,9 +40,10 @@ pub mod upstreams;
 #[cfg(test)]
 mod upstreams_tests;
 
-pub use choice::{Choice, Outcome, Times};
+pub use choice::Choice;
 pub use group::{Asker, Group, LeastTime, Method};
 pub use keepalive::Wanted;
-pub use keepalive_pool::Shelf;
+pub use keepalive_pool::KeepalivePool;
+pub use outcome::{Outcome, Times};
 pub use peer::{Now, Peer, Standing};
 pub use upstreams::{Declared, Upstream, Upstreams};

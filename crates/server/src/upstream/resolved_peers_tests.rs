@@ -20,7 +20,7 @@ fn upstreams(lines: &str) -> Upstreams {
     let text = format!("http {{ upstream u {{ zone z 1m; {lines} }} }}");
     let tree = config::parse_bytes(text.as_bytes()).unwrap();
     let mut tables = block::tables();
-    tables.push(crate::settings::tables::structure());
+    tables.push(super::tests::http());
     Grammar::new(tables).check(&tree).unwrap();
     let (mut blocks, mut scope) = (Blocks::default(), Scope::new());
     for line in tree.directives[0].children() {

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 
 use config::{Directive, Error, Problem, Word, parse_sec};
 
-use super::address::{ServerAddress, split_port};
 use super::{Peer, Standing};
 use crate::listen::Address;
+use crate::resolver::address::{ServerAddress, split_port};
 
 /// Maximum `weight`.
 pub const WEIGHT_MAX: u32 = 1_000_000;

@@ -8,11 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word, parse_sec};
-use logs::template::Variables;
+use logs::template::{self, Variables};
 use message::date;
 
 use super::sessions::Sessions;
-use crate::request::Request;
 
 /// `expires=max`, as nginx writes it.
 const EXPIRES_MAX: &[u8] = b"; expires=Thu, 31-Dec-37 23:55:55 GMT; max-age=315360000";
@@ -116,7 +115,7 @@ impl Sticky {
 
     /// The session of a request.
     #[must_use]
-    pub fn session(&self, request: &Request) -> Session {
+    pub fn session(&self, request: &impl Variables) -> Session {
         let Some(id) = first_of(&self.lookup, request) else {
             return Session::default();
         };
@@ -133,7 +132,7 @@ impl Sticky {
 
     /// The `Set-Cookie` that binds the session to the server `sid`; none with `route` and `learn`.
     #[must_use]
-    pub fn set_cookie(&self, request: &Request, sid: &[u8]) -> Option<Bytes> {
+    pub fn set_cookie(&self, request: &impl Variables, sid: &[u8]) -> Option<Bytes> {
         match &self.kind {
             Kind::Cookie(cookie) => Some(cookie.write(request, sid).into()),
             Kind::Route | Kind::Learn(_) => None,
@@ -142,7 +141,12 @@ impl Sticky {
 
     /// The session to be remembered: with `learn`, when the response or the request gives one.
     #[must_use]
-    pub fn lesson(&self, request: &Request, session: &Session, sid: &Bytes) -> Option<Lesson> {
+    pub fn lesson(
+        &self,
+        request: &impl Variables,
+        session: &Session,
+        sid: &Bytes,
+    ) -> Option<Lesson> {
         let Kind::Learn(learn) = &self.kind else {
             return None;
         };
@@ -194,7 +198,7 @@ impl Lesson {
 }
 
 impl Cookie {
-    fn write(&self, request: &Request, sid: &[u8]) -> Vec<u8> {
+    fn write(&self, request: &impl Variables, sid: &[u8]) -> Vec<u8> {
         let mut out = [&self.name[..], b"=", sid].concat();
         match self.expires {
             None => {}
@@ -208,7 +212,11 @@ impl Cookie {
                 out.extend_from_slice(itoa::Buffer::new().format(seconds).as_bytes());
             }
         }
-        let value = |template: &Template| request.evaluate(template);
+        let value = |template: &Template| {
+            let mut out = Vec::new();
+            template::evaluate(template, request, &mut out);
+            out
+        };
         let domain = self.domain.as_ref().map(value).unwrap_or_default();
         if !domain.is_empty() {
             out.extend_from_slice(b"; domain=");
@@ -251,7 +259,7 @@ fn is_samesite(value: &[u8]) -> bool {
     known.iter().any(|one| one.eq_ignore_ascii_case(value))
 }
 
-fn first_of(variables: &[VariableIndex], request: &Request) -> Option<Bytes> {
+fn first_of(variables: &[VariableIndex], request: &impl Variables) -> Option<Bytes> {
     variables.iter().find_map(|variable| {
         let mut value = Vec::new();
         let is_found = request.variable(*variable, &mut value);

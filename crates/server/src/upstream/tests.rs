@@ -6,7 +6,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Asker, Choice, Group, LeastTime, Method, Now, Outcome, Peer, Standing, Times};
-use crate::listen::address::Target;
+use crate::resolver::address::ServerAddress;
+
+config::blocks! {
+    /// What an `upstream` block stands in.
+    pub(super) fn http in Http {
+        /// The block.
+        "http": [MAIN] 0 => HTTP;
+    }
+}
 
 const RECORDED: &str = include_str!("recorded.txt");
 /// How long an answer takes beside the delay that a step sets, and what lies between two steps.
@@ -37,7 +45,7 @@ fn local() -> Asker {
 }
 
 fn peer(server: &str) -> Peer {
-    let parsed = Target::parse(server).unwrap();
+    let parsed = ServerAddress::parse(server, 80).unwrap();
     let address = parsed.addresses(&mut |_| Vec::new()).unwrap().remove(0);
     Peer::new(address, server.as_bytes()).with_sid()
 }

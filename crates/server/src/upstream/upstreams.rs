@@ -16,7 +16,6 @@ use logs::getaddrinfo::Hosts;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::address::{ServerAddress, split_port};
 use super::block::UPSTREAMS_MAX;
 use super::keepalive::Limits;
 use super::re_resolve::{self, Watching};
@@ -24,6 +23,7 @@ use super::resolved_peers::{LookedUp, Roster};
 use super::sticky::Sticky;
 use super::{Asker, Choice, Group, Method, Peer};
 use crate::listen::Address;
+use crate::resolver::address::{ServerAddress, split_port};
 use crate::resolver::directives::ResolverLine;
 use crate::resolver::{Found, Resolving};
 
@@ -338,7 +338,7 @@ pub struct Upstreams {
     by_name: HashMap<Box<[u8]>, SmallVec<[usize; 1]>>,
     hosts: Hosts,
     /// The keepalive limits of each, by its number.
-    limits: OnceLock<HashMap<u64, Limits>>,
+    limits: OnceLock<Arc<HashMap<u64, Limits>>>,
 }
 
 impl Upstreams {
@@ -453,10 +453,10 @@ impl Upstreams {
 
     /// The keepalive limits of each, by [`Upstream::id`]. Made on first use, after [`Upstreams::follow`] and before a
     /// loop asks: there may be thousands.
-    pub fn limits(&self) -> &HashMap<u64, Limits> {
+    pub fn limits(&self) -> &Arc<HashMap<u64, Limits>> {
         let limit = |upstream: &Arc<Upstream>| (upstream.id(), upstream.declared.kept);
         self.limits
-            .get_or_init(|| self.list.iter().map(limit).collect())
+            .get_or_init(|| Arc::new(self.list.iter().map(limit).collect()))
     }
 
     /// Starts to resolve the servers with `resolve`. To be called once, in the process that serves, after

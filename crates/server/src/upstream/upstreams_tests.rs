@@ -19,7 +19,7 @@ fn resolve(name: &str) -> Vec<IpAddr> {
 fn upstreams(text: &str) -> Upstreams {
     let tree = config::parse_bytes(format!("http {{ {text} }}").as_bytes()).unwrap();
     let mut tables = block::tables();
-    tables.push(crate::settings::tables::structure());
+    tables.push(super::tests::http());
     Grammar::new(tables).check(&tree).unwrap();
     let (mut blocks, mut scope) = (Blocks::default(), Scope::new());
     for line in tree.directives[0].children() {

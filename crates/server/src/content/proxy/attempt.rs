@@ -15,7 +15,7 @@ use wire::http1::answer_reader::AnswerFault;
 use crate::request_body::{PieceError, Pieces};
 use crate::upstream::keepalive::Wanted;
 use crate::upstream::next_upstream::Failure;
-use crate::upstream::{Peer, connect};
+use crate::upstream::{KeepalivePool, Peer, connect};
 
 use super::families::Family;
 use super::protocol;
@@ -68,9 +68,8 @@ impl Try {
             name: Arc::clone(&peer.name),
             like: Wanted {
                 address: peer.address.clone(),
-                family: order.family,
                 options: order.options,
-                location: order.about.location,
+                owner: order.about.location,
             },
             begun_ms: wire::loop_clock::monotonic_ms(),
             is_kept: false,
@@ -185,8 +184,8 @@ impl Try {
 
     /// A kept connection.
     fn kept(&mut self) -> Option<wire::UpstreamConnection> {
-        let shelf = &self.order.about.loop_().shelf;
-        let kept = shelf.take(&self.order.upstream, &self.like);
+        let pool = KeepalivePool::of(self.order.about.loop_());
+        let kept = pool.take(&self.order.upstream, &self.like);
         self.is_kept = kept.is_some();
         kept
     }

@@ -23,7 +23,7 @@ use wire::rate::{Allowed, Rate};
 use crate::content::files;
 use crate::request::Request;
 use crate::upstream::keepalive::Wanted;
-use crate::upstream::{Choice, Now, Outcome, Times};
+use crate::upstream::{Choice, KeepalivePool, Now, Outcome, Times};
 
 use super::attempt::shown;
 use super::read_ahead::Ahead;
@@ -425,7 +425,7 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
 pub fn keep(order: &Order, exchange: Box<Exchange>, like: Wanted) {
     if let Some(connection) = exchange.finish() {
         let loop_ = order.about.loop_();
-        loop_.shelf.put(&order.upstream, connection, like, loop_);
+        KeepalivePool::of(loop_).put(&order.upstream, connection, like, loop_);
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use disk::metrics::{Histogram, Number};
 use parking_lot::Mutex;
 
-use crate::upstream::{Outcome, Times};
+use super::outcome::{Outcome, Times};
 
 /// Maximum number of peers that are told apart. When a further one comes, peers that no upstream has any more are
 /// forgotten; any beyond that are counted together.
@@ -17,7 +17,7 @@ pub const PEERS_MAX: usize = 4096;
 
 /// The outcomes of the requests to a peer. Several loops write.
 #[derive(Debug, Default)]
-pub struct PeerFigures {
+pub struct PeerCounters {
     /// Requests that were answered.
     pub answered: Number,
     /// Requests that were answered, but went on to the next peer all the same.
@@ -34,7 +34,7 @@ pub struct PeerFigures {
     pub response: Histogram,
 }
 
-impl PeerFigures {
+impl PeerCounters {
     fn was_asked(&self) -> bool {
         let all = [
             &self.answered,
@@ -63,16 +63,16 @@ impl PeerFigures {
 /// By upstream and peer.
 type Names = (String, String);
 
-static PEERS: Mutex<BTreeMap<Names, Arc<PeerFigures>>> = Mutex::new(BTreeMap::new());
-static OTHERS: LazyLock<Arc<PeerFigures>> = LazyLock::new(Arc::default);
+static PEERS: Mutex<BTreeMap<Names, Arc<PeerCounters>>> = Mutex::new(BTreeMap::new());
+static OTHERS: LazyLock<Arc<PeerCounters>> = LazyLock::new(Arc::default);
 
-/// The figures of a peer of a declared upstream.
+/// The counters of a peer of a declared upstream.
 #[must_use]
-pub fn of(upstream: &str, peer: &str) -> Arc<PeerFigures> {
+pub fn of(upstream: &str, peer: &str) -> Arc<PeerCounters> {
     let names = (upstream.to_owned(), peer.to_owned());
     let mut peers = PEERS.lock();
     if peers.len() >= PEERS_MAX && !peers.contains_key(&names) {
-        peers.retain(|_, figures| Arc::strong_count(figures) > 1);
+        peers.retain(|_, counters| Arc::strong_count(counters) > 1);
         if peers.len() >= PEERS_MAX {
             return others();
         }
@@ -80,18 +80,18 @@ pub fn of(upstream: &str, peer: &str) -> Arc<PeerFigures> {
     Arc::clone(peers.entry(names).or_default())
 }
 
-/// The shared figures of all peers without figures of their own.
+/// The shared counters of all peers without counters of their own.
 #[must_use]
-pub fn others() -> Arc<PeerFigures> {
+pub fn others() -> Arc<PeerCounters> {
     Arc::clone(&OTHERS)
 }
 
-/// All figures; last, without a name, the shared ones, once such a peer was asked.
+/// All counters; last, without a name, the shared ones, once such a peer was asked.
 #[must_use]
-pub fn all() -> Vec<(Names, Arc<PeerFigures>)> {
+pub fn all() -> Vec<(Names, Arc<PeerCounters>)> {
     let peers = PEERS.lock();
     let named = peers.iter();
-    let named = named.map(|(names, figures)| (names.clone(), Arc::clone(figures)));
+    let named = named.map(|(names, counters)| (names.clone(), Arc::clone(counters)));
     let others = OTHERS.was_asked().then(|| (Names::default(), others()));
     named.chain(others).collect()
 }
